@@ -42,21 +42,42 @@ class Extent(NamedTuple):
         return Extent(self.low | digit << (BITS - bits), bits)
 
 
+@dataclass(slots=True)
+class Round:
+    """What is asked about the parts of one extent, by the digit of each."""
+
+    extent: Extent
+    number: int
+    knocked_us: dict[int, int] = field(default_factory=dict)
+    """When the owner, once known, was asked by us directly."""
+    heard: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """How near the owner is (microseconds), and the bits of its ground: the more, the smaller."""
+
+    def nearest(self) -> int | None:
+        """The part whose owner is nearest among those with room; None when nobody answered."""
+        if not self.heard:
+            return None
+        usual = median_low(bits for _, bits in self.heard.values())
+        return min((trip_us, digit) for digit, (trip_us, bits) in self.heard.items() if bits <= usual)[1]
+
+
 class Admission(SurfacePart):
     """Joins, and lets others join."""
 
-    __slots__ = ("_attempt", "_homeless_us", "_unproved", "introducers", "joined")
+    __slots__ = ("_attempt", "_homeless_us", "_introducers", "_round", "_unproved", "joined")
 
     def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self._attempt = 0
-        self.introducers: tuple[Address, ...] = ()
+        self._introducers: tuple[Address, ...] = ()
         self._homeless_us = -1
         """Since when we have had no ground, after we had some; -1: we have."""
         self._unproved: Recent[Address, tuple[Enter, int]] = Recent(UNPROVED_MAX)
         """Peers that we knew and that others say to have begun another life. Anybody could say so of a neighbour and
         have its ground seized: they are asked, and their own greeting counts."""
         self.joined = False
+        self._round: Round | None = None
+        """What owners are asked now about where they are; None: nothing has been asked."""
 
     def join(self, introducers: tuple[Address, ...], known: tuple[Address, ...] = ()) -> None:
         """Ask for a place, by way of peers already there; the first peer owns the whole surface.
@@ -66,24 +87,24 @@ class Admission(SurfacePart):
         self.surface.start()
         self.surface.greetings.hail(known)
         others = list(dict.fromkeys(each for each in (*introducers, *known) if each != self.address))
-        self.introducers = tuple(self.host.rng.sample(others, min(len(others), INTRODUCERS_MAX)))
-        if self.introducers and self.surface.terms.soundings:
-            self.surface.soundings.ask(Extent())
-        elif self.introducers:
-            self.ask_for_place()
+        self._introducers = tuple(self.host.rng.sample(others, min(len(others), INTRODUCERS_MAX)))
+        if self._introducers and self.surface.terms.soundings:
+            self._sound(Extent())
+        elif self._introducers:
+            self._ask_for_place()
         else:
             self.surface.plot.atlas.put([Title(0, 0, 0, self.address)])
             self.surface.announce()
             self.settled_in()
 
-    def ask_for_place(self) -> None:
+    def _ask_for_place(self) -> None:
         """Anywhere; or, the first few times, inside the extent where those are who are near us. Introducers are asked
         in turn: some may be gone."""
         self._attempt += 1
-        extent = self.surface.soundings.extent if self._attempt <= NEARBY_MAX else Extent()
+        extent = self._round.extent if self._round is not None and self._attempt <= NEARBY_MAX else Extent()
         code = extent.low | self.host.rng.getrandbits(BITS - extent.bits)
         enter = Enter(Way((code, code + 1), self.surface.next_number()), self.address, self.surface.born_us)
-        self.host.send(self.introducers[self._attempt % len(self.introducers)], enter)
+        self.host.send(self._introducers[self._attempt % len(self._introducers)], enter)
         self.host.after(self.timers.join_us, EnterAgain(self._attempt))
 
     @handles(EnterAgain)
@@ -92,9 +113,9 @@ class Admission(SurfacePart):
             return
         if self._nobody_has_any():
             self.surface.seizures.begin_again()
-            self.surface.greetings.hail(self.introducers)
+            self.surface.greetings.hail(self._introducers)
         elif self.surface.taker.receipt is None:
-            self.ask_for_place()
+            self._ask_for_place()
             return
         self.host.after(self.timers.join_us, EnterAgain(self._attempt))
 
@@ -111,9 +132,9 @@ class Admission(SurfacePart):
     def come_again(self, known: list[Address]) -> None:
         """All is lost to others: come again as a newcomer, by way of these or those of before."""
         self._homeless_us = self.host.now_us
-        known = [each for each in (*known, *self.introducers) if each != self.address]
-        self.introducers = tuple(dict.fromkeys(known))[:INTRODUCERS_MAX]
-        if self.introducers and not self.surface.leaving:
+        known = [each for each in (*known, *self._introducers) if each != self.address]
+        self._introducers = tuple(dict.fromkeys(known))[:INTRODUCERS_MAX]
+        if self._introducers and not self.surface.leaving:
             self._attempt += 1
             self.host.after(int(self.timers.rto_us * (1 + self.host.rng.random())), EnterAgain(self._attempt))
 
@@ -149,55 +170,23 @@ class Admission(SurfacePart):
             self.joined = True
             self.host.deliver(Joined())
 
+    # --- where to ask
 
-@dataclass(slots=True)
-class Round:
-    """What is asked about the parts of one extent, by the digit of each."""
-
-    extent: Extent
-    number: int
-    knocked_us: dict[int, int] = field(default_factory=dict)
-    """When the owner, once known, was asked by us directly."""
-    heard: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """How near the owner is (microseconds), and the bits of its ground: the more, the smaller."""
-
-    def nearest(self) -> int | None:
-        """The part whose owner is nearest among those with room; None when nobody answered."""
-        if not self.heard:
-            return None
-        usual = median_low(bits for _, bits in self.heard.values())
-        return min((trip_us, digit) for digit, (trip_us, bits) in self.heard.items() if bits <= usual)[1]
-
-
-class Soundings(SurfacePart):
-    """Finds the extent that a newcomer asks for ground in, and tells newcomers how near we are."""
-
-    __slots__ = ("_round",)
-
-    def __init__(self, surface: Surface) -> None:
-        super().__init__(surface)
-        self._round: Round | None = None
-
-    @property
-    def extent(self) -> Extent:
-        """Where to ask for ground: the whole surface before anything is known."""
-        return Extent() if self._round is None else self._round.extent
-
-    def ask(self, extent: Extent) -> None:
+    def _sound(self, extent: Extent) -> None:
         """Find a part of the extent that is near, then ask for ground there."""
-        terms, rng, entry = self.surface.terms, self.host.rng, self.surface.entry
+        terms, rng = self.surface.terms, self.host.rng
         number = 0 if self._round is None else self._round.number + 1
         self._round = Round(extent, number)
         if extent.bits >= terms.soundings * terms.dimensions:
-            entry.ask_for_place()
+            self._ask_for_place()
             return
         for digit in range(1 << terms.dimensions):
             part = extent.part(digit, terms.dimensions)
             code = part.low | rng.getrandbits(BITS - part.bits)
-            self._send(rng.choice(entry.introducers), code, number, digit, False)
+            self._knock(rng.choice(self._introducers), code, number, digit, False)
         self.host.after(self.timers.ask_us, SoundedOut(number))
 
-    def _send(self, to: Address, code: int, number: int, digit: int, direct: bool) -> None:
+    def _knock(self, to: Address, code: int, number: int, digit: int, direct: bool) -> None:
         way = Way((code, code + 1), self.surface.next_number())
         self.host.send(to, Sound(way, self.address, number, digit, direct))
 
@@ -213,7 +202,7 @@ class Soundings(SurfacePart):
                 self.on_sounded_out(SoundedOut(now.number))
         elif not sounded.direct and digit not in now.knocked_us:
             now.knocked_us[digit] = self.host.now_us
-            self._send(sender, sounded.low, now.number, digit, True)
+            self._knock(sender, sounded.low, now.number, digit, True)
 
     @handles(SoundedOut)
     def on_sounded_out(self, alarm: SoundedOut) -> None:
@@ -223,11 +212,11 @@ class Soundings(SurfacePart):
             return
         digit = now.nearest()
         if digit is None:
-            self.surface.entry.ask_for_place()
+            self._ask_for_place()
         else:
-            self.ask(now.extent.part(digit, self.surface.terms.dimensions))
+            self._sound(now.extent.part(digit, self.surface.terms.dimensions))
 
-    def answer(self, sound: Sound, code: int) -> None:
+    def sounded(self, sound: Sound, code: int) -> None:
         """The place is ours: tell the newcomer, and how much ground there is around it."""
         piece = next((each for each in self.surface.pieces if each.low <= code < each.high), None)
         if piece is not None and sound.newcomer != self.address:

@@ -51,7 +51,7 @@ class Giver(SurfacePart):
         surface, plot, number = self.surface, self.surface.plot, self.surface.next_number()
         granted = plot.of_status(PROVISIONAL)
         around = tuple(
-            (each, surface.heirs_of(each.owner))
+            (each, surface.heirs if each.owner == self.address else surface.circle.heirs_of(each.owner))
             for each in plot.atlas.titles.values()
             if each.low != piece.low and each not in granted
         )

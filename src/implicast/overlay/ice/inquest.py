@@ -135,8 +135,8 @@ class Inquest(SurfacePart):
     def _witnesses(self, suspect: Address, estate: Legacy | None) -> list[Address]:
         """The suspect's heirs and neighbours, our neighbours, and the heirs of those among them that are silent too."""
         surface = self.surface
-        found = dict.fromkeys(surface.heirs_of(suspect))
-        near = [(peer, surface.heirs_of(peer)) for peer in surface.plot.neighbours()]
+        found = dict.fromkeys(surface.circle.heirs_of(suspect))
+        near = [(peer, surface.circle.heirs_of(peer)) for peer in surface.plot.neighbours()]
         if estate is not None:
             found.update(dict.fromkeys(estate.heirs))
             near = [*((title.owner, heirs) for title, heirs in estate.around), *near]

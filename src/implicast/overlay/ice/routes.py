@@ -155,7 +155,7 @@ class Paths(SurfacePart):
         elif type(message) is Who:
             self._tell(message.asker, self.surface.plot.firm_pieces())
         elif type(message) is Sound:
-            self.surface.soundings.answer(message, part[0])
+            self.surface.entry.sounded(message, part[0])
         else:
             self.surface.tenant.arrived(sender, part, message)
 

@@ -112,7 +112,10 @@ class Succession(SurfacePart):
             self.echoed_us = self.host.now_us
         if sum(map(self._is_fit, self.heirs)) >= self.timers.heirs:
             return
-        self._bury_suspects()
+        for heir in self.heirs:  # one that has been suspect for long counts no more: batches do not wait for it
+            since_us = surface.circle.concern(heir).suspect_us
+            if since_us >= 0 and self.host.now_us - since_us > self.timers.patience_us:
+                self.drop_heir(heir)
         if self._copying is not None and not surface.asker.open("copy", self._copying.number):
             self._end_copying()  # there was no room among the questions
         if self._copying is None and (plot.firm or plot.of_status(SEIZED)):
@@ -125,25 +128,15 @@ class Succession(SurfacePart):
         news = self.surface.circle.news.get(peer)
         return news is not None and news.suspect_us < 0 and not news.leaving and peer in self.surface.plot.neighbours()
 
-    def _bury_suspects(self) -> None:
-        """An heir that has been suspect for long counts no more, replaced or not: batches do not wait for it."""
-        for heir in self.heirs:
-            since_us = self.surface.circle.concern(heir).suspect_us
-            if since_us >= 0 and self.host.now_us - since_us > self.timers.patience_us:
-                self.drop_heir(heir)
-
-    def drop_heir(self, heir: Address) -> None:
-        if heir in self.heirs:
-            self.heirs = tuple(each for each in self.heirs if each != heir)
-            self._excuse(heir)
-            self.surface.announce([heir])
-            self._count_batches()
-
-    def bury(self, peer: Address) -> None:
+    def drop_heir(self, peer: Address) -> None:
         """A peer does not have what it was to hold of ours: it is no heir, nor made one now."""
         if self._copying is not None and peer == self._copying.to:
             self._end_copying()
-        self.drop_heir(peer)
+        if peer in self.heirs:
+            self.heirs = tuple(each for each in self.heirs if each != peer)
+            self._excuse(peer)
+            self.surface.announce([peer])
+            self._count_batches()
 
     def _excuse(self, peer: Address) -> None:
         """Batches wait for it no more."""
@@ -223,7 +216,7 @@ class Succession(SurfacePart):
 
     def _unbacked(self, key: Any, question: Question) -> None:
         self.surface.circle.suspect(question.to)
-        self.bury(question.to)
+        self.drop_heir(question.to)
 
     @handles(BackedUp)
     def on_backed_up(self, sender: Address, backed: BackedUp) -> None:
@@ -238,7 +231,7 @@ class Succession(SurfacePart):
     @handles(NoEstate)
     def on_no_estate(self, sender: Address, none: NoEstate) -> None:
         self.surface.circle.heard(sender)
-        self.bury(sender)  # if a backup overtook the copy it adds to, the copy begins anew, with it in it
+        self.drop_heir(sender)  # if a backup overtook the copy it adds to, the copy begins anew, with it in it
 
     def _count_batches(self) -> None:
         for number in list(self.batches):

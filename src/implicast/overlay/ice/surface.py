@@ -11,7 +11,7 @@ from typing import Any
 
 from implicast.overlay.ice.atlas import Atlas, overlap, tract_of
 from implicast.overlay.ice.circle import Circle
-from implicast.overlay.ice.entry import Admission, Soundings
+from implicast.overlay.ice.entry import Admission
 from implicast.overlay.ice.estate import Item, Tenant
 from implicast.overlay.ice.estates import Estates
 from implicast.overlay.ice.gives import Giver, Taker
@@ -34,7 +34,7 @@ from implicast.space.tract import Tract, contains, subtract
 PARTS: dict[str, type[Part]] = {
     "asker": Correspondence, "greeter": UpkeepAsker, "plot": Plot, "circle": Circle, "greetings": Hails,
     "routes": Paths, "estates": Estates, "succession": Succession, "giver": Giver, "taker": Taker, "entry": Admission,
-    "parting": Parting, "inquest": Inquest, "seizures": Seizures, "soundings": Soundings,
+    "parting": Parting, "inquest": Inquest, "seizures": Seizures,
 }  # fmt: skip
 FORGET_TICKS = 8
 """Ticks between two sweeps of what is to be forgotten."""
@@ -60,7 +60,6 @@ class Surface(Part, parts=PARTS):
     parting: Parting
     inquest: Inquest
     seizures: Seizures
-    soundings: Soundings
 
     def __init__(
         self, address: Address, host: Host, tenant: Tenant, terms: Terms, kept: KeptSurface | None = None
@@ -172,9 +171,6 @@ class Surface(Part, parts=PARTS):
     def answers(self, code: int) -> bool:
         """Ours, firm, and not in doubt."""
         return contains(self.plot.firm, code) and not self.is_doubtful
-
-    def heirs_of(self, owner: Address) -> tuple[Address, ...]:
-        return self.heirs if owner == self.address else self.circle.heirs_of(owner)
 
     def holdings(self) -> tuple[object, ...]:
         """Who is around, and copies of what others keep, as values that can be encoded."""
@@ -299,7 +295,7 @@ class Surface(Part, parts=PARTS):
         self.greeter.drop("hail", peer)
         self.plot.atlas.drop(self.plot.atlas.of(peer))
         self.plot.survey()
-        self.succession.bury(peer)
+        self.succession.drop_heir(peer)
         self.inquest.bury(peer, estate)
         self.entry.met(peer)
 
