@@ -12,7 +12,6 @@ from implicast.overlay.ice.inquest import Inquest, Inquiry
 from implicast.overlay.ice.messages import Accepted, Declined
 from implicast.overlay.ice.parting import Parting
 from implicast.overlay.ice.plot import Plot
-from implicast.overlay.ice.seizures import Seizures
 from implicast.overlay.ice.share import Correspondence
 from implicast.overlay.ice.succession import Succession
 from implicast.overlay.ice.surface import Surface
@@ -87,10 +86,10 @@ class NoInquiry(Inquest):
     def inquire(self, suspect, rank, seizes, round_=0):
         super().inquire(suspect, rank, seizes, round_)
         inquiry = self.inquiries.pop(suspect)
-        self.surface.seizures.declare_dead(suspect, Inquiry(seizes, {}, inquiry.message))
+        self.declare_dead(suspect, Inquiry(seizes, {}, inquiry.message))
 
 
-class NoSettling(Seizures):
+class NoSettling(Inquest):
     """Seized ground answers at once."""
 
     def settle(self, number, seizure, before):
@@ -142,7 +141,7 @@ class NeverMeetsAgain(Circle):
         self.missed.clear()
 
 
-class NoHeirs(Seizures):
+class NoHeirs(Inquest):
     """Nobody is asked to hold a copy; what the dead kept is gone."""
 
     def seize(self, suspect, inquiry):
@@ -255,8 +254,8 @@ MISTAKES = (
         mistaken(succession=ForgetfulHeir), SCENES["crash"], "can inherit",
     ),
     IceMistake(
-        "no estates", "who takes the place of the dead takes over what they kept (overlay/ice/seizures.py)",
-        mistaken(seizures=NoHeirs), SCENES["crash"], "missing",
+        "no estates", "who takes the place of the dead takes over what they kept (overlay/ice/inquest.py)",
+        mistaken(inquest=NoHeirs), SCENES["crash"], "missing",
     ),
     IceMistake(
         "no tidying", "whoever has a spare piece gives it away (overlay/ice/parting.py)",
@@ -272,8 +271,8 @@ NO_DUTY = IceMistake(
     "missing",
 )
 NO_SETTLING = IceMistake(
-    "no time to settle", "what is seized answers when rivals have had time to meet (overlay/ice/seizures.py)",
-    mistaken(seizures=NoSettling), {}, "both answer",
+    "no time to settle", "what is seized answers when rivals have had time to meet (overlay/ice/inquest.py)",
+    mistaken(inquest=NoSettling), {}, "both answer",
 )  # fmt: skip
 SILENT_GIVER = IceMistake(
     "a giver declines nothing that it has a part of", "what was taken back is declined (overlay/ice/gives.py)",

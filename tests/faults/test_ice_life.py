@@ -328,7 +328,7 @@ def test_what_a_giver_may_take_back_is_neither_believed_nor_seized():
     back = Title(half.low, half.bits, half.epoch + 3, giver.address)
     assert [title for each in inquiry.witnesses for title in each.held] == [back]
     assert back not in inquiry.titles
-    asker.seizures.seize(taker.address, inquiry)
+    asker.inquest.seize(taker.address, inquiry)
     assert asker.plot.of_status("seized"), "what was the dead's own is"
     assert not any(overlap(each, half) for each in asker.pieces)
     assert back not in asker.plot.atlas.titles.values()
@@ -367,7 +367,7 @@ def half_lost(kind: type) -> Scene:
     scene, giver, taker, half = giving(lodging(kind))
     third = next(scene.world.peers[each].surface for each in giver.surface.plot.neighbours() if each != taker.address)
     claimed = Title(half.low, half.bits + 1, half.epoch + 1, third.address)
-    third.seizures.claim([claimed], set(third.plot.neighbours()))
+    third.inquest.claim([claimed], set(third.plot.neighbours()))
     scene.world.run(scene.world.now_us + S // 2)
     scene.trouble.mend((taker.address, giver.address))
     scene.world.run(scene.world.now_us + 10 * S)

@@ -219,7 +219,7 @@ def test_who_owns_ground_beside_ours_is_asked_of_acquaintances_too():
     one.greetings.on_hail(9, Hail(1, 0, 7, (), (), (), (), False, ()))
     ledger.take()
     assert one.plot.gap is not None
-    one.seizures.mend_gap()
+    one.inquest.mend_gap()
 
     assert 9 in [to for to, _ in sent(ledger, Who)]
 
@@ -505,7 +505,7 @@ def test_an_heir_offers_its_copy_to_a_stranger_who_took_the_place_of_the_dead(wi
     one.estates.held[2].put(1, [item])
     inquiry = Inquiry(True, {}, Inquire(2, (piece,), 1, (), 1))
     inquiry.witnesses.append(Witness(2, -1, (Title(HALF, 1, 4, winner),), (), False, ()))
-    one.seizures.declare_dead(2, inquiry)
+    one.inquest.declare_dead(2, inquiry)
 
     tract = (HALF, 2 * HALF)
     assert (("accept", (item,), tract) in one.tenant.told) is offered

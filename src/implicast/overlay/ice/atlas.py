@@ -59,8 +59,7 @@ class Atlas:
         return True
 
     def put(self, titles: Iterable[Title]) -> None:
-        for each in titles:
-            self.titles[each.low] = each
+        self.titles.update((each.low, each) for each in titles)
 
     def drop(self, titles: Iterable[Title]) -> None:
         for each in titles:

@@ -154,8 +154,6 @@ class Circle(SurfacePart):
         news = self.news.get(owner)
         return news.heirs if news is not None else ()
 
-    # --- words
-
     def heard(self, peer: Address) -> None:
         """Any word is a sign of life."""
         news = self.news.get(peer)
@@ -186,8 +184,6 @@ class Circle(SurfacePart):
     def latency_us(self, peer: Address) -> float:
         news = self.news.get(peer)
         return news.trip_us / 2 if news is not None and news.trip_us else UNKNOWN_US
-
-    # --- silence
 
     def silence_us(self, peer: Address) -> int:
         """How long a peer that concerns us has said nothing."""

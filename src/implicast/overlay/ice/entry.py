@@ -112,7 +112,7 @@ class Admission(SurfacePart):
         if alarm.attempt != self._attempt or self.surface.pieces or self.surface.leaving:
             return
         if self._nobody_has_any():
-            self.surface.seizures.begin_again()
+            self.surface.inquest.begin_again()
             self.surface.greetings.hail(self._introducers)
         elif self.surface.taker.receipt is None:
             self._ask_for_place()

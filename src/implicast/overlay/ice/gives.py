@@ -3,7 +3,7 @@
 From `HandOver` until `Accepted` the giver does not answer for the piece, from `Accepted` until `Done` the taker does
 not either: it is *provisional*, and only the taker's heirs, who have everything before it accepts, learn of it. If the
 taker stays silent or declines, the giver takes the piece back under a better title than the taker was to have; a taker
-whose giver dies keeps the piece once nobody has heard the giver for long (`seizures.py`). Epochs: split +1, merge
+whose giver dies keeps the piece once nobody has heard the giver for long (`inquest.py`). Epochs: split +1, merge
 largest +1, give +2, taking back +3.
 """
 
@@ -14,7 +14,7 @@ from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item, check_items
 from implicast.overlay.ice.estates import Legacy, Parcel, in_parts
 from implicast.overlay.ice.messages import Accepted, Declined, Done, HandOver, Neighbour, Taking, Title
-from implicast.overlay.ice.plot import GIVING, PROVISIONAL
+from implicast.overlay.ice.plot import GIVING, PROVISIONAL, Status
 from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.asking import Question
 from implicast.peer.contract import Address, handles
@@ -57,7 +57,7 @@ class Giver(SurfacePart):
         )
         parts = in_parts(surface.tenant.pack((piece.low, piece.high)), self.timers.part_bytes)
         self.gift = Gift(number, parts, piece, Title(piece.low, piece.bits, piece.epoch + 2, taker), around)
-        plot.hold(piece.low, GIVING, taker, number)
+        plot.status[piece.low] = Status(GIVING, taker, number)
         surface.greetings.next_mark()
         plot.survey()
         surface.circle.concern(taker)
@@ -105,7 +105,8 @@ class Giver(SurfacePart):
             surface.estates.held.setdefault(taker, Legacy(-1, (), heirs, gift.around, stamp_us))
         if taker in surface.estates.held:
             surface.estates.held[taker].join(gift.title, (item for part in gift.parts for item in part))
-        self._end_gift(gift)
+        surface.asker.drop("give", gift.number)
+        self.gift = None
         self.done[taker, gift.number] = "done"
         plot.atlas.learn(gift.title)
         surface.greetings.gifts.append((self.host.now_us, gift.title))
@@ -114,10 +115,6 @@ class Giver(SurfacePart):
         if not plot.pieces and not surface.leaving:
             surface.homeless()  # the others were lost while this one, then a spare, was on its way
         surface.parting.step()
-
-    def _end_gift(self, gift: Gift) -> None:
-        self.surface.asker.drop("give", gift.number)
-        self.gift = None
 
     @handles(Declined)
     def on_declined(self, sender: Address, declined: Declined) -> None:
@@ -132,7 +129,8 @@ class Giver(SurfacePart):
         assert gift is not None
         self.declined[gift.title.owner] = self.host.now_us + 6 * self.timers.rto_us
         before = plot.neighbours()
-        self._end_gift(gift)
+        self.surface.asker.drop("give", gift.number)
+        self.gift = None
         plot.atlas.put(self.as_taken_back(gift))
         plot.release(GIVING, gift.number)
         self.surface.announce(before)
@@ -186,7 +184,7 @@ class Taker(SurfacePart):
     def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self.receipt: Receipt | None = None
-        # While the giver is silent the piece stays provisional, until it is known what became of it (`seizures.py`).
+        # While the giver is silent the piece stays provisional, until it is known what became of it (`inquest.py`).
         surface.asker.topic("took", self.timers.patience(self.timers.tries_took), surface.circle.unanswered)
 
     def held_from(self, giver: Address) -> Receipt | None:
@@ -196,8 +194,6 @@ class Taker(SurfacePart):
     def _receipt(self, giver: Address, number: int) -> Receipt | None:
         receipt = self.receipt
         return receipt if receipt is not None and (receipt.giver, receipt.number) == (giver, number) else None
-
-    # --- coming
 
     @handles(HandOver)
     def on_hand_over(self, sender: Address, give: HandOver) -> None:
@@ -242,7 +238,7 @@ class Taker(SurfacePart):
             return
         tract = (title.low, title.high)
         plot.atlas.learn(title)
-        plot.hold(title.low, PROVISIONAL, receipt.giver, receipt.number)
+        plot.status[title.low] = Status(PROVISIONAL, receipt.giver, receipt.number)
         surface.greetings.next_mark()  # a greeting on its way knows nothing of it: heirs must not take that for news
         plot.survey()
         surface.learn_around(receipt.around)
@@ -256,8 +252,6 @@ class Taker(SurfacePart):
             surface.batch(surface.tenant.pack(tract), lambda: self.accept(receipt))
         else:
             self.accept(receipt)
-
-    # --- accepting
 
     def accept(self, receipt: Receipt) -> None:
         surface = self.surface
@@ -280,8 +274,6 @@ class Taker(SurfacePart):
         """The piece we were given is ours alone."""
         self._end(receipt, "taken")
         self.surface.firm_up(PROVISIONAL, receipt.number, {receipt.giver})
-
-    # --- not ours after all
 
     def _end(self, receipt: Receipt, end: str) -> None:
         self.surface.asker.drop("took", receipt.number)

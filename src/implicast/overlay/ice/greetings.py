@@ -36,8 +36,6 @@ class Hails(SurfacePart):
         """The last greeting of a peer that was learnt from (mark, gifts), and how our own atlas was after that."""
         surface.greeter.topic("hail", self.timers.patience(self.timers.tries_hail), surface.circle.unanswered)
 
-    # --- saying
-
     def next_mark(self) -> None:
         self.mark += 1
 
@@ -72,8 +70,6 @@ class Hails(SurfacePart):
             else:
                 hail = plain = plain or self._hail(())
             surface.greeter.ask("hail", peer, peer, hail)
-
-    # --- hearing
 
     @handles(Hail)
     def on_hail(self, sender: Address, hail: Hail) -> None:
@@ -181,8 +177,6 @@ class Hails(SurfacePart):
     def on_titles(self, sender: Address, better: Titles) -> None:
         self.surface.circle.heard(sender)
         self.surface.hear(better.titles, sender)
-
-    # --- what we parted with
 
     def lost_to(self, winners: list[Title]) -> None:
         """Whoever still thinks that ground is ours should know to whom we lost it."""

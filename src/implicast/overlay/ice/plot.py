@@ -50,8 +50,6 @@ class Plot(SurfacePart):
         """Titles of others in the order of their codes; an assembled peer finds these two when they are needed."""
         self._near: list[Address] = []
 
-    # --- what is ours, and what is around it
-
     @property
     def alone(self) -> bool:
         """Is there nobody else, as far as we know?"""
@@ -84,8 +82,6 @@ class Plot(SurfacePart):
         other = self.lone_sibling(piece)
         return other is None or other.owner != peer, volume(tract_of(self.atlas.of(peer))), peer
 
-    # --- change
-
     def learn(self, titles: Iterable[Title]) -> list[Title]:
         """Take in what others say; what of it was news."""
         news = [each for each in titles if self._is_news(each) and self.atlas.learn(each)]
@@ -108,10 +104,6 @@ class Plot(SurfacePart):
         """Begin with this atlas, in which one firm piece is ours."""
         self.atlas, self.pieces = atlas, atlas.of(self.address)
         self.tract = self.firm = tract_of(self.pieces)
-
-    def hold(self, low: int, kind: str, peer: Address, number: int) -> None:
-        """The piece that begins there is not firm, for this reason."""
-        self.status[low] = Status(kind, peer, number)
 
     def release(self, kind: str, number: int) -> bool:
         """The pieces that were held for this reason are firm; halves of one piece are joined. Were there any?"""

@@ -21,7 +21,6 @@ from implicast.overlay.ice.messages import TITLES_MAX, KeptSurface, Neighbour, T
 from implicast.overlay.ice.parting import Parting
 from implicast.overlay.ice.plot import Plot
 from implicast.overlay.ice.routes import Paths, Routed
-from implicast.overlay.ice.seizures import Seizures
 from implicast.overlay.ice.settings import CALM_TICKS, Terms
 from implicast.overlay.ice.share import Correspondence
 from implicast.overlay.ice.succession import Succession
@@ -34,7 +33,7 @@ from implicast.space.tract import Tract, contains, subtract
 PARTS: dict[str, type[Part]] = {
     "asker": Correspondence, "greeter": UpkeepAsker, "plot": Plot, "circle": Circle, "greetings": Hails,
     "routes": Paths, "estates": Estates, "succession": Succession, "giver": Giver, "taker": Taker, "entry": Admission,
-    "parting": Parting, "inquest": Inquest, "seizures": Seizures,
+    "parting": Parting, "inquest": Inquest,
 }  # fmt: skip
 FORGET_TICKS = 8
 """Ticks between two sweeps of what is to be forgotten."""
@@ -59,7 +58,6 @@ class Surface(Part, parts=PARTS):
     entry: Admission
     parting: Parting
     inquest: Inquest
-    seizures: Seizures
 
     def __init__(
         self, address: Address, host: Host, tenant: Tenant, terms: Terms, kept: KeptSurface | None = None
@@ -221,7 +219,7 @@ class Surface(Part, parts=PARTS):
 
     def _attend(self) -> None:
         """What only some peers have to see to."""
-        self.seizures.mend_gap()
+        self.inquest.mend_gap()
         if self.leaving:
             self.parting.step()
         elif len(self.pieces) > 1:
@@ -315,7 +313,7 @@ class Surface(Part, parts=PARTS):
         known = [*self.plot.neighbours(), *self.heirs, *self.circle.missed]
         self.succession.end()
         self.entry.come_again(known)
-        self.seizures.open.clear()
+        self.inquest.open.clear()
 
     def settle_into(self, title: Title, others: list[Title], heirs: tuple[Address, ...]) -> None:
         """Take a place on a surface that is assembled at once."""
