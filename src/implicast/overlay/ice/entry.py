@@ -80,12 +80,9 @@ class Admission(SurfacePart):
         """What owners are asked now about where they are; None: nothing has been asked."""
 
     def join(self, introducers: tuple[Address, ...], known: tuple[Address, ...] = ()) -> None:
-        """Ask for a place, by way of peers already there; the first peer owns the whole surface.
-
-        Those who knew us in a life before are told that it is over: our old ground finds its heirs.
-        """
+        """Ask for a place, by way of peers already there; the first peer owns the whole surface."""
         self.surface.start()
-        self.surface.greetings.hail(known)
+        self.surface.greetings.hail(known)  # our life before is over: the ground we had then finds its heirs
         others = list(dict.fromkeys(each for each in (*introducers, *known) if each != self.address))
         self._introducers = tuple(self.host.rng.sample(others, min(len(others), INTRODUCERS_MAX)))
         if self._introducers and self.surface.terms.soundings:

@@ -54,8 +54,7 @@ class Parting(SurfacePart):
         if pieces:
             # Chance picks, so that one that nobody can take does not stand in the way for ever.
             piece = self.host.rng.choice(pieces)
-            if piece.bits:
-                self._look_inside(FindMover(piece, sibling(piece.low, piece.bits), piece.bits, self.address, 0))
+            self._look_inside(FindMover(piece, sibling(piece.low, piece.bits), piece.bits, self.address, 0))
 
     def _tidy_later(self) -> None:
         """The more spare pieces there are the sooner: after a partition one peer may have those of half the surface."""
@@ -108,7 +107,7 @@ class Parting(SurfacePart):
         surface, plot = self.surface, self.surface.plot
         if not self.leaving or surface.giver.gift is not None or surface.taker.receipt is not None:
             return
-        if not plot.pieces or plot.alone:
+        if not (plot.pieces and plot.others):
             self._go()
         elif not self._on_duty() and not surface.is_doubtful:
             self._give_next()
@@ -142,7 +141,7 @@ class Parting(SurfacePart):
     @handles(MayGo)
     def on_may_go(self, alarm: MayGo) -> None:
         plot = self.surface.plot
-        if self._on_duty() or self.surface.taker.receipt is not None or (plot.pieces and not plot.alone):
+        if self._on_duty() or self.surface.taker.receipt is not None or (plot.pieces and plot.others):
             self._departing = False  # ground of the dead has come to us meanwhile: give that away too
         elif not self.left:
             self.left = True

@@ -51,11 +51,6 @@ class Plot(SurfacePart):
         self._near: list[Address] = []
 
     @property
-    def alone(self) -> bool:
-        """Is there nobody else, as far as we know?"""
-        return not self.others
-
-    @property
     def others(self) -> list[Title]:
         """Titles of others, in the order of their codes."""
         return self._look_about() if self._others is None else self._others
@@ -74,7 +69,7 @@ class Plot(SurfacePart):
 
     def lone_sibling(self, piece: Title) -> Title | None:
         """The other half of what a piece is one half of, if it is one piece of another peer."""
-        other = self.atlas.titles.get(sibling(piece.low, piece.bits)) if piece.bits else None
+        other = self.atlas.titles.get(sibling(piece.low, piece.bits))
         return other if other is not None and other.bits == piece.bits and other.owner != self.address else None
 
     def preference(self, piece: Title, peer: Address) -> tuple[bool, int, Address]:
@@ -158,7 +153,7 @@ class Plot(SurfacePart):
         """Join halves that are both ours and firm into what they are halves of; the epoch is the largest plus one."""
         pieces = {each.low: each for each in self.atlas.of(self.address) if each.low not in self.status}
         for each in sorted(pieces.values(), key=lambda title: (-title.bits, title.low)):
-            other = pieces.get(sibling(each.low, each.bits)) if each.bits else None
+            other = pieces.get(sibling(each.low, each.bits))
             if other is not None and other.bits == each.bits:
                 self.atlas.drop([each, other])
                 low, epoch = min(each.low, other.low), max(each.epoch, other.epoch) + 1

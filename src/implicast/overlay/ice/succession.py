@@ -20,14 +20,6 @@ from implicast.peer.contract import Address, handles
 
 
 @dataclass(slots=True)
-class Batch:
-    """Items that await acknowledgement by heirs."""
-
-    waiting: set[Address]
-    then: Callable[[], None]
-
-
-@dataclass(slots=True)
 class Copying(Parcel):
     """An estate on its way to a peer that is to be an heir."""
 
@@ -45,7 +37,8 @@ class Succession(SurfacePart):
         self.heirs: tuple[Address, ...] = ()
         self.echoed_us = self.host.now_us
         """The newest stamp of ours that an heir has echoed."""
-        self.batches: dict[int, Batch] = {}
+        self.batches: dict[int, tuple[set[Address], Callable[[], None]]] = {}
+        """Items that await acknowledgement: by which heirs, and what is done when they count."""
         self.serial = 0
         """Orders what we tell our heirs."""
         self._copying: Copying | None = None
@@ -81,7 +74,7 @@ class Succession(SurfacePart):
     @property
     def is_doubtful(self) -> bool:
         """No heir has lately said that it heard us: another peer may be about to take our place."""
-        return self.host.now_us - self.echoed_us > self.timers.self_us and not self.surface.plot.alone
+        return self.host.now_us - self.echoed_us > self.timers.self_us and bool(self.surface.plot.others)
 
     def echo_came(self, heir: Address, stamp_us: int, has_estate: bool) -> None:
         if heir not in self.heirs:
@@ -108,7 +101,7 @@ class Succession(SurfacePart):
     def choose_heirs(self) -> None:
         """At each tick: replace heirs that are silent, leaving or no neighbours any more, one at a time."""
         surface, plot = self.surface, self.surface.plot
-        if plot.alone:
+        if not plot.others:
             self.echoed_us = self.host.now_us
         if sum(map(self._is_fit, self.heirs)) >= self.timers.heirs:
             return
@@ -140,8 +133,8 @@ class Succession(SurfacePart):
 
     def _excuse(self, peer: Address) -> None:
         """Batches wait for it no more."""
-        for number, batch in self.batches.items():
-            batch.waiting.discard(peer)
+        for number, (waiting, _) in self.batches.items():
+            waiting.discard(peer)
             self.surface.asker.drop("backup", (number, peer))
 
     # --- copying
@@ -206,7 +199,7 @@ class Succession(SurfacePart):
             return False
         self.serial += 1
         number = surface.next_number()
-        self.batches[number] = Batch(set(self.told), then)
+        self.batches[number] = set(self.told), then
         pieces = tuple(surface.plot.pieces)
         backup = Backup(number, self.serial, self.host.now_us, surface.greetings.mark, pieces, items)
         for peer in self.told:
@@ -225,7 +218,7 @@ class Succession(SurfacePart):
         self.surface.asker.answered("backup", (backed.number, sender))
         self.echo_came(sender, backed.stamp_us, True)
         if batch is not None:
-            batch.waiting.discard(sender)
+            batch[0].discard(sender)
             self._count(backed.number)
 
     @handles(NoEstate)
@@ -239,8 +232,8 @@ class Succession(SurfacePart):
 
     def _count(self, number: int) -> None:
         """Does this batch count by now?"""
-        batch = self.batches.get(number)
-        if batch is None or batch.waiting or not (self.heirs or self.surface.plot.alone) or self.is_doubtful:
-            return
-        del self.batches[number]
-        batch.then()
+        waiting, then = self.batches.get(number, (None, None))
+        answerable = (self.heirs or not self.surface.plot.others) and not self.is_doubtful
+        if then is not None and not waiting and answerable:
+            del self.batches[number]
+            then()
