@@ -49,8 +49,6 @@ class Legacy:
     """By key; the larger serial is the later word."""
     serial: int = -1
     """The owner's last word."""
-    changes: int = 0
-    """Rises whenever items come or go."""
     denied_us: int = -1
     """Since when the owner's greetings have had smaller marks than this estate; -1: they have not."""
 
@@ -79,7 +77,6 @@ class Legacy:
 
     def put(self, serial: int, items: Iterable[Item]) -> None:
         """The owner's word on these items; what lies elsewhere than its ground is not kept for it."""
-        self.changes += 1
         self.serial = max(self.serial, serial)
         spans = [(each.low, each.high) for each in self.titles]
         for item in items:
@@ -91,7 +88,6 @@ class Legacy:
     def join(self, title: Title, items: Iterable[Item]) -> None:
         """The owner was given this; it has not spoken of the items yet."""
         self.titles = (*(each for each in self.titles if each.low != title.low), title)
-        self.changes += 1
         for item in items:
             self.items.setdefault(item.key, (-1, item))
 
@@ -101,7 +97,6 @@ class Legacy:
 
     def restrict(self, tract: Tract) -> None:
         """Forget what lies elsewhere: the owner parted with it."""
-        self.changes += 1
         self.items = {
             key: (serial, item) for key, (serial, item) in self.items.items() if intersect((item.low, item.high), tract)
         }
