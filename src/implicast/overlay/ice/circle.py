@@ -132,9 +132,8 @@ class Circle(SurfacePart):
     def acquaint(self, peer: Address, mark: int, heirs: tuple[Address, ...], trip_us: int, greet_us: int) -> None:
         """Know a neighbour from the beginning, as if it had just been heard."""
         now_us, echo_us = self.host.now_us, self.host.now_us if peer in self.surface.heirs else -1
-        news = News(now_us, now_us, now_us, mark, now_us, heirs, next_us=greet_us, echo_us=echo_us)
+        news = self.news[peer] = News(now_us, now_us, now_us, mark, now_us, heirs, next_us=greet_us, echo_us=echo_us)
         news.take_trip(trip_us)
-        self.news[peer] = news
 
     def is_new_life(self, peer: Address, born_us: int) -> bool:
         """Is the peer that we knew at this address dead, since another life has begun there?"""

@@ -3,12 +3,11 @@
 An owner with several pieces gives its smallest whole; any other halves the piece with the place. Busy owners do not
 answer, and the newcomer draws another place. A peer that lost all its ground to better titles comes again like this.
 
-Where to ask (thesis, section 7.2.3): near those who are near on the network. The thesis has a directory of landmarks,
-each with an extent, that places newcomers. Here the owners of places stand for them: a newcomer asks for the owner of
-one place in each of the 2^d extents of the surface, times how long each takes to answer, and looks on inside the extent
-of the nearest, one digit at a time: 64 landmarks on three dimensions are two rounds of eight questions. An extent has
-room while the ground of the owner that answered is not smaller than that of most. Owners that do not answer in time are
-passed over; where none does, the newcomer asks for any place inside the extent it has come to.
+Where to ask: for the directory of landmarks, each with an extent, that places newcomers (thesis, section 7.2.3), the
+owners of places stand here. A newcomer asks for the owner of one place in each of the 2^d extents of the surface, times
+how long each takes to answer, and looks on inside the extent of the nearest, one digit at a time: 64 landmarks on three
+dimensions are two rounds of eight questions. An extent has room while the ground of the owner that answered is not
+smaller than that of most. Where no owner answers in time, any place inside the extent so far will do.
 """
 
 from dataclasses import dataclass, field

@@ -97,9 +97,7 @@ class Legacy:
 
     def restrict(self, tract: Tract) -> None:
         """Forget what lies elsewhere: the owner parted with it."""
-        self.items = {
-            key: (serial, item) for key, (serial, item) in self.items.items() if intersect((item.low, item.high), tract)
-        }
+        self.items = {key: said for key, said in self.items.items() if intersect((said[1].low, said[1].high), tract)}
 
 
 class Estates(SurfacePart):

@@ -193,21 +193,16 @@ class Inquest(SurfacePart):
         self.host.send(sender, Witness(suspect, ago_us, titles, *self._bequest(inquire), self._held_for(suspect)))
 
     def _held_for(self, suspect: Address) -> tuple[Title, ...]:
-        """What we are giving to a suspect is not its own yet: nobody is to seize it, nor to believe it ours again.
-
-        A title that we might have one day beats the taker's in everybody's eyes: if the give is accepted after all,
-        nobody would have the piece. What we are given by a suspect is not the dead's to lose either.
-        """
+        """What we give to a suspect, or are given by it, is not the dead's to lose. Nobody is to learn yet that we took
+        it back: that title beats the taker's, and if the give is accepted after all nobody would have the piece."""
         gift, plot = self.surface.giver.gift, self.surface.plot
         if gift is not None and gift.title.owner == suspect:
             return self.surface.giver.as_taken_back(gift)
         return tuple(plot.of_status(PROVISIONAL, suspect))
 
     def _bequest(self, inquire: Inquire) -> tuple[tuple[Item, ...], bool]:
-        """Our copy of the suspect's estate, if it is newer than the asker's, as far as one message holds.
-
-        An heir that was cut off does not know that it is an heir no more: those who replaced it have the later word.
-        """
+        """Our copy of the suspect's estate, as far as one message holds, if it is newer than that of the asker: an heir
+        that was cut off does not know that it is an heir no more, and those who replaced it have the later word."""
         orphan = self.orphans.get(inquire.suspect)
         estate = self.surface.estates.held.get(inquire.suspect) if orphan is None else orphan.estate
         if estate is None or estate.awaited or estate.serial <= inquire.serial:
@@ -307,10 +302,8 @@ class Inquest(SurfacePart):
         self.settle(number, Seizure(tract, whole), before)
 
     def _hand_on(self, suspect: Address, estate: Legacy, best: Atlas, spans: Tract) -> None:
-        """Ground of the dead that is in the hands of one who was no heir: what we hold of it is offered there.
-
-        Heirs have it already, and so do we if it is ours. This happens when a cut heals while an owner is dead.
-        """
+        """When a cut heals while an owner is dead, one who was no heir may have ground of it: what we hold of that is
+        offered there. Heirs have it already, and so do we if it is ours."""
         having = (suspect, self.address, *estate.heirs)
         taken = intersect(tract_of(each for each in best.titles.values() if each.owner not in having), spans)
         if taken:
@@ -329,18 +322,15 @@ class Inquest(SurfacePart):
         if now_us - self._gap_since_us > self.timers.gap_us:
             self._gap_since_us = -1
             self.claim([Title(low, bits, 0, self.address)], set(self.surface.plot.neighbours()))
-        else:
-            self.surface.send(Who(Way((low, low + 1)), self.address))
-            self._ask_outside(low)
-
-    def _ask_outside(self, code: int) -> None:
-        """Our neighbours may know no more than we do: after a partition a few peers had only each other as neighbours,
-        and all ground around them others'. Whom we hear of those who are no neighbours asks for us too."""
-        circle, near = self.surface.circle, self.surface.plot.neighbours()
-        since_us = self.host.now_us - self.timers.self_us
-        known = [each for each, news in circle.news.items() if news.heard_us > since_us and each not in near]
+            return
+        self.surface.send(Who(Way((low, low + 1)), self.address))
+        # Our neighbours may know no more than we do: after a partition a few peers had only each other as neighbours.
+        # So one that we hear, and that is no neighbour, asks for us too.
+        near, since_us = self.surface.plot.neighbours(), now_us - self.timers.self_us
+        heard = (each for each, news in self.surface.circle.news.items() if news.heard_us > since_us)
+        known = [each for each in heard if each not in near]
         if known and self.surface.terms.assured:
-            way = Way((code, code + 1), self.surface.next_number())
+            way = Way((low, low + 1), self.surface.next_number())
             self.host.send(self.host.rng.choice(known), Who(way, self.address))
 
     def begin_again(self) -> None:
@@ -365,8 +355,7 @@ class Inquest(SurfacePart):
         surface = self.surface
         surface.announce(before - {self.address})
         self.open[number] = seizure
-        own = intersect(seizure.tract, surface.plot.tract)
-        firm = Firm(number)
+        firm, own = Firm(number), intersect(seizure.tract, surface.plot.tract)
         self.host.after(self.timers.settle_us, firm)
         surface.batch(surface.tenant.pack(own), lambda: self.on_firm(firm))
 

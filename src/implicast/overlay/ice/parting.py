@@ -82,8 +82,7 @@ class Parting(SurfacePart):
             if other.owner != find.asker and self.may_take(other.owner):
                 self.host.send(find.asker, Mover(find.spare))
         elif piece.bits > find.bits:
-            area = sibling(piece.low, piece.bits)
-            self._look_inside(FindMover(find.spare, area, piece.bits, find.asker, find.depth))
+            self._look_inside(FindMover(find.spare, sibling(piece.low, piece.bits), piece.bits, find.asker, find.depth))
 
     @handles(Mover)
     def on_mover(self, sender: Address, mover: Mover) -> None:

@@ -87,10 +87,8 @@ class Plot(SurfacePart):
     def _is_news(self, title: Title) -> bool:
         if self.atlas.titles.get(title.low) == title or title.owner == self.address:
             return False
-        for piece in self.pieces:
-            status = self.status.get(piece.low)
-            if status is not None and status.kind == GIVING and status.peer == title.owner and overlap(piece, title):
-                return False
+        if any(overlap(piece, title) for piece in self.of_status(GIVING, title.owner)):
+            return False
         dimensions = self.surface.terms.dimensions
         near = any(touches(title, piece, dimensions) or overlap(title, piece) for piece in self.pieces)
         return near or not self.pieces

@@ -116,10 +116,8 @@ class Timers:
     @classmethod
     def of(cls, hello_s: float) -> "Timers":
         """The setting for a period of greetings: waits for answers shrink with it below six seconds."""
-        rto_us = int(min(0.5, max(0.1, hello_s / 6)) * _S)
-        return cls(
-            hello_us=int(hello_s * _S), rto_us=rto_us, cap_us=4 * rto_us, trip_us=rto_us, meet_us=int(hello_s * _S)
-        )
+        hello_us, rto_us = int(hello_s * _S), int(min(0.5, max(0.1, hello_s / 6)) * _S)
+        return cls(hello_us, rto_us, cap_us=4 * rto_us, trip_us=rto_us, meet_us=hello_us)
 
 
 @dataclass(frozen=True, slots=True)
