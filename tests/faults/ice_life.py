@@ -198,7 +198,7 @@ class Scene:
     peers: int = 20
     dimensions: int = 2
     faults: Faults = field(default_factory=lambda: Faults(0.01, 0.01, 0.02, (50.0, 400.0), 0.1))
-    timers: Timers = field(default_factory=Timers.quick)
+    timers: Timers = field(default_factory=lambda: Timers.of(1.5))
     lodger: type = Lodger
     strict: bool = False
     assembled: bool = True
@@ -361,7 +361,7 @@ class Scene:
         self.completed[thing] = max(self.completed.get(thing, (0, 0)), (version, code))
 
     def objections(self) -> list[str]:
-        present = [each for each in self.surfaces() if not each.departure.left]
+        present = [each for each in self.surfaces() if not each.parting.left]
         return surface_objections(present)
 
     def missing(self) -> list[str]:
@@ -415,7 +415,7 @@ def varied(seed: int, name: str, lodger: type = Lodger) -> Scene:
     slow = chance.random() < 0.25
     return play(
         seed, deeds, over_s=100.0 if slow else 40.0, quiet_s=60.0, peers=peers, dimensions=chance.choice((2, 3, 4)),
-        faults=faults, timers=Timers() if slow else Timers.quick(), lodger=lodger, strict=chance.random() < 0.2,
+        faults=faults, timers=Timers() if slow else Timers.of(1.5), lodger=lodger, strict=chance.random() < 0.2,
     )  # fmt: skip
 
 

@@ -3,21 +3,18 @@
 from dataclasses import dataclass, field
 
 from ice_life import SCENES, Lodger
+from msgspec.structs import replace
 
-from implicast.overlay.ice.asking import Correspondence
 from implicast.overlay.ice.atlas import Atlas, overlap, remainder
 from implicast.overlay.ice.circle import Circle
-from implicast.overlay.ice.departure import Departure
-from implicast.overlay.ice.giver import Giver
+from implicast.overlay.ice.gives import Giver, Taker
 from implicast.overlay.ice.inquest import Inquest, Inquiry
 from implicast.overlay.ice.messages import Accepted, Declined
+from implicast.overlay.ice.parting import Parting
 from implicast.overlay.ice.plot import Plot
-from implicast.overlay.ice.seizures import Seizures
+from implicast.overlay.ice.share import Correspondence
 from implicast.overlay.ice.succession import Succession
 from implicast.overlay.ice.surface import Surface
-from implicast.overlay.ice.taker import Taker
-from implicast.overlay.ice.tidying import Tidying
-from implicast.overlay.ice.upkeep import Ticks
 from implicast.peer.contract import handles
 from implicast.world.faults import Faults
 
@@ -89,16 +86,15 @@ class NoInquiry(Inquest):
     def inquire(self, suspect, rank, seizes, round_=0):
         super().inquire(suspect, rank, seizes, round_)
         inquiry = self.inquiries.pop(suspect)
-        self.surface.seizures.declare_dead(suspect, Inquiry(rank, seizes, {}, inquiry.message))
+        self.declare_dead(suspect, Inquiry(seizes, {}, inquiry.message))
 
 
-class NoSettling(Seizures):
+class NoSettling(Inquest):
     """Seized ground answers at once."""
 
     def settle(self, number, seizure, before):
         super().settle(number, seizure, before)
         if number in self.open:
-            seizure.rested = seizure.backed_up = True
             self.firm_up(number, seizure)
 
 
@@ -130,7 +126,7 @@ class UnforgivenSuspicion(Circle):
             self.news[peer].suspect_us = suspect_us
 
 
-class NoDuty(Departure):
+class NoDuty(Parting):
     """A leaver forgets what it holds for others."""
 
     def leave(self):
@@ -138,23 +134,23 @@ class NoDuty(Departure):
         super().leave()
 
 
-class NeverMeetsAgain(Ticks):
+class NeverMeetsAgain(Circle):
     """Those that fell silent are never greeted again."""
 
     def greet_missed(self):
-        self.surface.circle.missed.clear()
+        self.missed.clear()
 
 
-class NoHeirs(Seizures):
+class NoHeirs(Inquest):
     """Nobody is asked to hold a copy; what the dead kept is gone."""
 
     def seize(self, suspect, inquiry):
         self.surface.estates.held.pop(suspect, None)
-        inquiry.items.clear()
+        inquiry.witnesses[:] = [replace(each, items=()) for each in inquiry.witnesses]
         super().seize(suspect, inquiry)
 
 
-class NoTidying(Tidying):
+class NoTidying(Parting):
     """Spare pieces stay where they are."""
 
     def tidy(self):
@@ -189,8 +185,8 @@ class SilentGiver(Giver):
             self.host.send(sender, Declined(accepted.number))
 
 
-NEVER_MEETS_AGAIN = mistaken(upkeep=NeverMeetsAgain)
-NO_TIDYING = mistaken(tidying=NoTidying)
+NEVER_MEETS_AGAIN = mistaken(circle=NeverMeetsAgain)
+NO_TIDYING = mistaken(parting=NoTidying)
 LOSSY, ROUGH = Faults(0.05), Faults(0.01, 0.01, 0.02, (50.0, 400.0), 0.1)
 
 
@@ -222,7 +218,7 @@ MISTAKES = (
         mistaken(succession=NoBackups), SCENES["crash"], "missing",
     ),
     IceMistake(
-        "no acknowledgement", "what must arrive is repeated until it is answered (overlay/ice/asking.py)",
+        "no acknowledgement", "what must arrive is repeated until it is answered (overlay/ice/share.py)",
         mistaken(asker=NoRepeats), SCENES["flux"], "pieces", {"faults": LOSSY},
     ),
     IceMistake(
@@ -234,15 +230,15 @@ MISTAKES = (
         mistaken(inquest=NoInquiry), SCENES["cutlink"], "both answer",
     ),
     IceMistake(
-        "no third message of a give", "a taker answers when the giver has let go (overlay/ice/taker.py)",
+        "no third message of a give", "a taker answers when the giver has let go (overlay/ice/gives.py)",
         mistaken(taker=NoThirdMessage), SCENES["flux"], "both answer", {"faults": LOSSY},
     ),
     IceMistake(
-        "a giver lets go at once", "a giver holds a piece until it has been accepted (overlay/ice/giver.py)",
+        "a giver lets go at once", "a giver holds a piece until it has been accepted (overlay/ice/gives.py)",
         mistaken(giver=HastyGiver), SCENES["flux"], "nobody holds",
     ),
     IceMistake(
-        "no taking back", "a giver whose taker is gone takes the piece back (overlay/ice/giver.py)",
+        "no taking back", "a giver whose taker is gone takes the piece back (overlay/ice/gives.py)",
         mistaken(giver=NoTakingBack), SCENES["mix"], "not firm: giving",
     ),
     IceMistake(
@@ -250,7 +246,7 @@ MISTAKES = (
         mistaken(circle=UnforgivenSuspicion), {"freeze": 12}, "heirs of", {"faults": ROUGH, "peers": 6},
     ),
     IceMistake(
-        "never meeting again", "those that fell silent are greeted now and then (overlay/ice/upkeep.py)",
+        "never meeting again", "those that fell silent are greeted now and then (overlay/ice/circle.py)",
         NEVER_MEETS_AGAIN, SCENES["split"], "both answer",
     ),
     IceMistake(
@@ -258,29 +254,29 @@ MISTAKES = (
         mistaken(succession=ForgetfulHeir), SCENES["crash"], "can inherit",
     ),
     IceMistake(
-        "no estates", "who takes the place of the dead takes over what they kept (overlay/ice/seizures.py)",
-        mistaken(seizures=NoHeirs), SCENES["crash"], "missing",
+        "no estates", "who takes the place of the dead takes over what they kept (overlay/ice/inquest.py)",
+        mistaken(inquest=NoHeirs), SCENES["crash"], "missing",
     ),
     IceMistake(
-        "no tidying", "whoever has a spare piece gives it away (overlay/ice/tidying.py)",
+        "no tidying", "whoever has a spare piece gives it away (overlay/ice/parting.py)",
         NO_TIDYING, SCENES["crash"], "pieces",
     ),
 )  # fmt: skip
 """Searched for in the first scenes of random change."""
 NO_DUTY = IceMistake(
     "a leaver forgets the dead",
-    "a leaver stays while it holds what the dead kept (overlay/ice/departure.py)",
-    mistaken(departure=NoDuty),
+    "a leaver stays while it holds what the dead kept (overlay/ice/parting.py)",
+    mistaken(parting=NoDuty),
     {},
     "missing",
 )
 NO_SETTLING = IceMistake(
-    "no time to settle", "what is seized answers when rivals have had time to meet (overlay/ice/seizures.py)",
-    mistaken(seizures=NoSettling), {}, "both answer",
+    "no time to settle", "what is seized answers when rivals have had time to meet (overlay/ice/inquest.py)",
+    mistaken(inquest=NoSettling), {}, "both answer",
 )  # fmt: skip
 SILENT_GIVER = IceMistake(
-    "a giver declines nothing that it has a part of", "what was taken back is declined (overlay/ice/giver.py)",
-    mistaken(giver=SilentGiver, tidying=NoTidying), {}, "not firm: provisional",
+    "a giver declines nothing that it has a part of", "what was taken back is declined (overlay/ice/gives.py)",
+    mistaken(giver=SilentGiver, parting=NoTidying), {}, "not firm: provisional",
 )  # fmt: skip
 DIRECTED = (NO_DUTY, NO_SETTLING, SILENT_GIVER)
 """Each in a scene made for it (`test_ice_life.py`)."""

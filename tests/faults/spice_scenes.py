@@ -15,7 +15,7 @@ from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.gatherings import Gatherings
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.stores import Stores
-from implicast.overlay.ice.giver import Giver
+from implicast.overlay.ice.gives import Giver
 from implicast.space.digest import stream
 from implicast.trials.campaign import Finding, check
 from implicast.world import simulate as simulating

@@ -106,7 +106,7 @@ def repaired_s(scene: Scene, limit_s: float) -> float:
     return (scene.world.now_us - begun_us) / S
 
 
-@pytest.mark.parametrize(("timers", "limit_s"), [(Timers(), 60), (Timers.quick(), 10)], ids=["default", "quick"])
+@pytest.mark.parametrize(("timers", "limit_s"), [(Timers(), 60), (Timers.of(1.5), 10)], ids=["default", "quick"])
 def test_a_crash_is_repaired_in_time(timers, limit_s):
     scene = stocked(timers=timers)
     scene.crash(richest(scene))
@@ -116,7 +116,7 @@ def test_a_crash_is_repaired_in_time(timers, limit_s):
 
 
 @pytest.mark.parametrize("disk", [True, False], ids=["kept", "empty"])
-@pytest.mark.parametrize(("timers", "limit_s"), [(Timers(), 40), (Timers.quick(), 12)], ids=["default", "quick"])
+@pytest.mark.parametrize(("timers", "limit_s"), [(Timers(), 40), (Timers.of(1.5), 12)], ids=["default", "quick"])
 @pytest.mark.parametrize("away_s", [0.0, 3.0])
 def test_a_peer_that_is_back_at_its_address_is_another_and_the_dead_one_is_succeeded_soon(
     timers, limit_s, disk, away_s
@@ -187,7 +187,7 @@ def test_when_all_leave_at_once_all_get_away(seed):
         each.surface.leave()
     scene.world.run(scene.world.now_us + 40 * S)
 
-    assert all(each.departure.left for each in scene.surfaces())
+    assert all(each.parting.left for each in scene.surfaces())
     assert not any("both answer" in each for each in scene.wrong)
 
 
@@ -201,7 +201,7 @@ def test_a_leaver_that_forgets_the_dead_is_noticed():
 
 def rivals(lodger: type) -> Scene:
     """Two heirs hold an inquiry at the same moment, and do not hear each other's."""
-    scene = stocked(lodger=lodger, timers=Timers.quick())
+    scene = stocked(lodger=lodger, timers=Timers.of(1.5))
     owner = richest(scene)
     one, other = (scene.world.peers[each].surface for each in owner.surface.heirs)
     for surface in scene.surfaces():
@@ -230,7 +230,7 @@ def test_rivals_without_time_to_settle_are_noticed():
 
 def last_resorts(seed: int) -> tuple[Scene, int, list, frozenset]:
     """An owner dies with all its heirs; two neighbours on both sides of a cut take its place, and answer."""
-    scene = stocked(seed, timers=Timers.quick(), peers=24)
+    scene = stocked(seed, timers=Timers.of(1.5), peers=24)
     scene.parted = 1
     owner = richest(scene)
     dead = (owner.address, *owner.surface.heirs)
@@ -326,9 +326,9 @@ def test_what_a_giver_may_take_back_is_neither_believed_nor_seized():
     scene.world.run(scene.world.now_us + S // 5)
 
     back = Title(half.low, half.bits, half.epoch + 3, giver.address)
-    assert inquiry.held == [back]
+    assert [title for each in inquiry.witnesses for title in each.held] == [back]
     assert back not in inquiry.titles
-    asker.seizures.seize(taker.address, inquiry)
+    asker.inquest.seize(taker.address, inquiry)
     assert asker.plot.of_status("seized"), "what was the dead's own is"
     assert not any(overlap(each, half) for each in asker.pieces)
     assert back not in asker.plot.atlas.titles.values()
@@ -366,7 +366,8 @@ def half_lost(kind: type) -> Scene:
     """A giver that does not hear its taker loses half of what it is giving to a third, and is asked for the whole."""
     scene, giver, taker, half = giving(lodging(kind))
     third = next(scene.world.peers[each].surface for each in giver.surface.plot.neighbours() if each != taker.address)
-    third.seizures.claim(Title(half.low, half.bits + 1, half.epoch + 1, third.address))
+    claimed = Title(half.low, half.bits + 1, half.epoch + 1, third.address)
+    third.inquest.claim([claimed], set(third.plot.neighbours()))
     scene.world.run(scene.world.now_us + S // 2)
     scene.trouble.mend((taker.address, giver.address))
     scene.world.run(scene.world.now_us + 10 * S)
@@ -435,7 +436,7 @@ def test_a_place_whose_owner_and_heirs_all_die_at_once_is_noticed_as_long_as_nob
     assert len(scene.wrong) == seen, "a neighbour has taken it at last"
 
 
-@pytest.mark.parametrize(("timers", "limit"), [(Timers(), 60), (Timers.quick(), 450)], ids=["default", "quick"])
+@pytest.mark.parametrize(("timers", "limit"), [(Timers(), 60), (Timers.of(1.5), 450)], ids=["default", "quick"])
 def test_upkeep_at_rest_is_bounded(timers, limit):
     scene = Scene(2, peers=64, dimensions=3, timers=timers, faults=QUIET)
     scene.world.run(30 * S)

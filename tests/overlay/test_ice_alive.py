@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from implicast.overlay.ice.atlas import gap_beside, touches
 from implicast.overlay.ice.estate import Item, Way
 from implicast.overlay.ice.estates import Legacy, in_parts
-from implicast.overlay.ice.geometry import gap_beside, touches
 from implicast.overlay.ice.inquest import Inquiry
 from implicast.overlay.ice.messages import (
     Accepted,
@@ -29,6 +29,7 @@ from implicast.overlay.ice.messages import (
     Title,
     Titles,
     Who,
+    Witness,
 )
 from implicast.overlay.ice.settings import Terms, Timers
 from implicast.overlay.ice.surface import Surface
@@ -74,11 +75,16 @@ def halves():
     return one, ledger
 
 
+def title_at(surface, code):
+    """The title of another peer that a surface knows for a code."""
+    return next((each for each in surface.plot.others if each.low <= code < each.high), None)
+
+
 def sent(ledger, kind):
     return [(to, message) for to, message in ledger.sent() if type(message) is kind]
 
 
-@pytest.mark.parametrize("timers", [Timers(), Timers.quick(), Timers.of(1.0), Timers.of(5.0), Timers.of(30.0)])
+@pytest.mark.parametrize("timers", [Timers(), Timers.of(1.5), Timers.of(1.0), Timers.of(5.0), Timers.of(30.0)])
 def test_timers_stand_in_the_order_that_safety_rests_on(timers):
     assert timers.hello_us + timers.patience_us < timers.self_us
     assert (1 + timers.margin) * timers.self_us + timers.trip_us < timers.dead_us
@@ -149,7 +155,7 @@ def test_greetings_of_an_older_mark_are_not_news():
     one.greetings.on_hail(2, Hail(1, 0, 7, (Title(HALF, 1, 3, 2),), (), (1,), (), False, ()))
     one.greetings.on_hail(2, Hail(2, 0, 6, (Title(HALF, 1, 9, 2),), (), (), (), False, ()))
 
-    assert one.plot.title_at(HALF) == Title(HALF, 1, 3, 2)
+    assert title_at(one, HALF) == Title(HALF, 1, 3, 2)
     assert one.circle.news[2].heirs == (1,)
 
 
@@ -161,15 +167,15 @@ def test_a_greeting_ahead_of_all_others_is_believed_only_until_its_sender_has_de
     one.greetings.on_hail(2, true)
     one.greetings.on_hail(2, Hail(1, born_us, mark, (Title(HALF, 1, 99, 2), Title(0, 2, 7, 2)), (), (), (), False, ()))
     one.greetings.on_hail(2, true)
-    assert one.plot.title_at(HALF).epoch == 99, "it may have been on its way for a moment"
+    assert title_at(one, HALF).epoch == 99, "it may have been on its way for a moment"
     ledger.now_us += one.terms.timers.self_us + 1
     ledger.take()
     one.greetings.check_mark(2, 5)
     assert sent(ledger, More) == [(2, More())], "it is not what we know: it is asked"
     one.greetings.on_hail(2, true)
 
-    assert one.plot.title_at(HALF) == Title(HALF, 1, 0, 2)
-    assert one.plot.title_at(0) is None
+    assert title_at(one, HALF) == Title(HALF, 1, 0, 2)
+    assert title_at(one, 0) is None
 
 
 def test_a_greeting_confirmed_again_and_again_is_not_denied_by_an_older_one():
@@ -180,7 +186,7 @@ def test_a_greeting_confirmed_again_and_again_is_not_denied_by_an_older_one():
         one.greetings.on_echo(2, Echo(0, 9, 0, False))
     one.greetings.on_hail(2, Hail(2, 0, 6, (Title(HALF, 1, 1, 2),), (), (1,), (), False, ()))
 
-    assert one.plot.title_at(HALF) == Title(HALF, 1, 3, 2)
+    assert title_at(one, HALF) == Title(HALF, 1, 3, 2)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +219,7 @@ def test_who_owns_ground_beside_ours_is_asked_of_acquaintances_too():
     one.greetings.on_hail(9, Hail(1, 0, 7, (), (), (), (), False, ()))
     ledger.take()
     assert one.plot.gap is not None
-    one.seizures.mend_gap()
+    one.inquest.mend_gap()
 
     assert 9 in [to for to, _ in sent(ledger, Who)]
 
@@ -235,8 +241,8 @@ def test_what_a_greeting_does_not_list_its_sender_does_not_have():
     one, _ = halves()
     one.greetings.on_hail(2, Hail(1, 0, 7, (Title(HALF, 2, 0, 2),), (), (), (), False, ()))
 
-    assert one.plot.title_at(HALF) == Title(HALF, 2, 0, 2)
-    assert one.plot.title_at(HALF + HALF // 2) is None
+    assert title_at(one, HALF) == Title(HALF, 2, 0, 2)
+    assert title_at(one, HALF + HALF // 2) is None
 
 
 def test_a_fragment_becomes_whole_when_the_better_title_is_gone():
@@ -246,11 +252,11 @@ def test_a_fragment_becomes_whole_when_the_better_title_is_gone():
     one.greetings.on_hail(3, Hail(1, 0, 7, (Title(there, 2, 5, 3),), (), (), (), False, ()))
     whole = Hail(1, 0, 7, (Title(HALF, 1, 0, 2),), (), (1,), (), False, ())
     one.greetings.on_hail(2, whole)
-    assert one.plot.title_at(HALF) == Title(HALF, 2, 0, 2), "the better title stands"
+    assert title_at(one, HALF) == Title(HALF, 2, 0, 2), "the better title stands"
     one.greetings.on_hail(3, Hail(2, 0, 8, (), (), (), (), False, ()))
     one.greetings.on_hail(2, whole)
 
-    assert one.plot.title_at(HALF) == Title(HALF, 1, 0, 2) == one.plot.title_at(there)
+    assert title_at(one, HALF) == Title(HALF, 1, 0, 2) == title_at(one, there)
 
 
 def test_what_its_owner_denies_is_told_no_more():
@@ -276,7 +282,7 @@ def test_what_is_said_of_a_third_peer_is_checked_with_it():
     assert sent(ledger, More) == [(9, More())]
     one.greetings.on_hail(9, Hail(1, 0, 4, (), (), (), (), False, ()))
 
-    assert one.plot.title_at(HALF) is None, "a greeting of the same mark lists all that its sender has"
+    assert title_at(one, HALF) is None, "a greeting of the same mark lists all that its sender has"
 
 
 def test_a_give_takes_three_messages_and_nobody_answers_in_between():
@@ -327,13 +333,13 @@ def test_a_declined_piece_is_taken_back_under_a_better_title_than_was_offered():
 
 def test_full_tables_refuse_and_nothing_waits_for_ever():
     one, _ = halves()
-    one.asker.declare("other", 1, lambda key, question: None)
+    one.asker.topic("other", one.terms.timers.patience(1))
     for number in range(one.terms.timers.asks_max):
         one.asker.ask("other", number, 2, More())
     assert not one.batch((), lambda: None)
     one.routes.deliver(3, (0, 1), Enter(Way((0, 1)), 3, 0))
     assert one.giver.gift is not None
-    one.upkeep.on_tick(Tick())
+    one.on_tick(Tick())
 
     assert one.giver.gift is None
     assert one.ground == (0, HALF)
@@ -350,7 +356,7 @@ def test_the_more_spare_pieces_the_sooner_the_next_one_goes():
     for _ in range(10):
         ledger.now_us += S
         one.succession.echoed_us = ledger.now_us
-        one.tidying.tidy()
+        one.parting.tidy()
         for to, give in sent(ledger, HandOver):
             one.giver.on_accepted(to, Accepted(give.number, give.title, (1,), 0))
             given += 1
@@ -497,9 +503,9 @@ def test_an_heir_offers_its_copy_to_a_stranger_who_took_the_place_of_the_dead(wi
     piece, item = Title(HALF, 1, 0, 2), Item(HALF + 5, HALF + 6, b"k", b"v")
     one.estates.held[2] = Legacy(1, (piece,), (7, 1), (), 0)
     one.estates.held[2].put(1, [item])
-    inquiry = Inquiry(1, True, {}, Inquire(2, (piece,), 1, (), 1))
-    inquiry.titles.append(Title(HALF, 1, 4, winner))
-    one.seizures.declare_dead(2, inquiry)
+    inquiry = Inquiry(True, {}, Inquire(2, (piece,), 1, (), 1))
+    inquiry.witnesses.append(Witness(2, -1, (Title(HALF, 1, 4, winner),), (), False, ()))
+    one.inquest.declare_dead(2, inquiry)
 
     tract = (HALF, 2 * HALF)
     assert (("accept", (item,), tract) in one.tenant.told) is offered

@@ -7,10 +7,10 @@ from statistics import fmean
 import pytest
 
 from implicast.casting.spice.spice import Spice
+from implicast.overlay.ice.entry import Extent, Round
 from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.messages import Enter, Sound, Sounded, SoundedOut, Title
 from implicast.overlay.ice.settings import Terms
-from implicast.overlay.ice.soundings import Answer, Extent, Round
 from implicast.overlay.ice.surface import Surface
 from implicast.peer.ledger import Ledger
 from implicast.space.angle import cosine_of
@@ -45,12 +45,12 @@ def answer_all(one: Surface, ledger: Ledger, trips_us: dict[int, int], bits: dic
     """Owners say that a place is theirs; asked directly, each answers after its own time."""
     for _, sound in asked(ledger, Sound):
         owner = OWNERS[sound.digit]
-        one.soundings.on_sounded(owner, Sounded(sound.round, sound.digit, False, sound.way.tract[0], 9))
+        one.entry.on_sounded(owner, Sounded(sound.round, sound.digit, False, sound.way.tract[0], 9))
     begun_us = ledger.now_us
     knocks = {sound.digit: sound for _, sound in asked(ledger, Sound)}
     for digit, trip_us in sorted(trips_us.items(), key=lambda pair: pair[1]):
         ledger.now_us = begun_us + trip_us
-        one.soundings.on_sounded(OWNERS[digit], Sounded(knocks[digit].round, digit, True, 0, bits.get(digit, 9)))
+        one.entry.on_sounded(OWNERS[digit], Sounded(knocks[digit].round, digit, True, 0, bits.get(digit, 9)))
 
 
 def test_a_newcomer_asks_in_every_extent_and_looks_on_inside_the_nearest() -> None:
@@ -80,17 +80,17 @@ def test_silent_owners_are_passed_over_and_where_all_are_silent_any_place_will_d
     one, ledger = newcomer(soundings=1)
     one.join((7,))
     answer_all(one, ledger, {3: 50}, {})
-    one.soundings.on_sounded_out(SoundedOut(0))
+    one.entry.on_sounded_out(SoundedOut(0))
     assert [enter.way.tract[0] // QUARTER for _, enter in asked(ledger, Enter)] == [3]
 
     one, ledger = newcomer()
     one.join((7,))
-    one.soundings.on_sounded_out(SoundedOut(0))
+    one.entry.on_sounded_out(SoundedOut(0))
     assert len(asked(ledger, Enter)) == 1
 
 
 def test_an_extent_that_is_crowded_has_no_room() -> None:
-    heard = {0: Answer(10, 12), 1: Answer(20, 9), 2: Answer(30, 9), 3: Answer(40, 8)}
+    heard = {0: (10, 12), 1: (20, 9), 2: (30, 9), 3: (40, 8)}
 
     assert Round(Extent(), 0, heard=heard).nearest() == 1
     assert Round(Extent(), 0).nearest() is None
@@ -98,12 +98,12 @@ def test_an_extent_that_is_crowded_has_no_room() -> None:
 
 def test_what_strangers_make_up_is_not_heard() -> None:
     one, ledger = newcomer(soundings=1)
-    one.soundings.on_sounded(9, Sounded(0, 0, True, 0, 9))
+    one.entry.on_sounded(9, Sounded(0, 0, True, 0, 9))
     one.join((7,))
     ledger.take()
 
-    one.soundings.on_sounded(9, Sounded(0, 0, True, 0, 9))  # nobody knocked there
-    one.soundings.on_sounded(9, Sounded(5, 0, False, 0, 9))  # of no round
+    one.entry.on_sounded(9, Sounded(0, 0, True, 0, 9))  # nobody knocked there
+    one.entry.on_sounded(9, Sounded(5, 0, False, 0, 9))  # of no round
 
     assert not ledger.sent()
 

@@ -3,19 +3,20 @@
 A suspect is not dead: it is only not used as a next hop while another neighbour will do, until any word comes from it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from implicast.overlay.ice.messages import Hail
 from implicast.overlay.ice.share import Surface, SurfacePart
-from implicast.overlay.ice.table import UNKNOWN_US
 from implicast.peer.asking import Question
 from implicast.peer.contract import Address
 from implicast.peer.memory import Recent
 
 REUNION_US = 10_000_000
 """Those who come back within this time of each other were cut off together."""
-NOTHING = (-1, 0, 0)
+UNKNOWN_US = 50_000.0
+"""Latency assumed of a neighbour that has not been measured yet."""
 
 
 @dataclass(slots=True)
@@ -49,8 +50,6 @@ class News:
     """We may be behind with it: it is asked until it greets us."""
     more_us: int = -1
     """When it was last asked for a greeting."""
-    applied: tuple[int, int, int] = NOTHING
-    """The last greeting that was learnt from (mark, gifts), and how our own atlas was after that."""
     trip_us: int = 0
     """How long its answers take; 0: not known."""
 
@@ -84,9 +83,6 @@ class News:
     def take_heirs(self, heirs: tuple[Address, ...]) -> None:
         self.heirs = heirs
 
-    def apply(self, learnt: tuple[int, int, int]) -> None:
-        self.applied = learnt
-
     def ask_more(self, now_us: int, pause_us: int) -> bool:
         """We are behind with it; is it time to ask it for a greeting?"""
         self.unsure = True
@@ -99,9 +95,6 @@ class News:
         """It has echoed this stamp of ours."""
         if stamp_us > self.echo_us:
             self.echo_us = stamp_us
-
-    def become_heir(self, stamp_us: int) -> None:
-        self.echo_us = stamp_us
 
     def end(self, stamp_us: int, now_us: int, late_us: int) -> None:
         """It has said at this time that we are no heir of it."""
@@ -139,9 +132,8 @@ class Circle(SurfacePart):
     def acquaint(self, peer: Address, mark: int, heirs: tuple[Address, ...], trip_us: int, greet_us: int) -> None:
         """Know a neighbour from the beginning, as if it had just been heard."""
         now_us, echo_us = self.host.now_us, self.host.now_us if peer in self.surface.heirs else -1
-        news = News(now_us, now_us, now_us, mark, now_us, heirs, next_us=greet_us, echo_us=echo_us)
+        news = self.news[peer] = News(now_us, now_us, now_us, mark, now_us, heirs, next_us=greet_us, echo_us=echo_us)
         news.take_trip(trip_us)
-        self.news[peer] = news
 
     def is_new_life(self, peer: Address, born_us: int) -> bool:
         """Is the peer that we knew at this address dead, since another life has begun there?"""
@@ -160,8 +152,6 @@ class Circle(SurfacePart):
     def heirs_of(self, owner: Address) -> tuple[Address, ...]:
         news = self.news.get(owner)
         return news.heirs if news is not None else ()
-
-    # --- words
 
     def heard(self, peer: Address) -> None:
         """Any word is a sign of life."""
@@ -194,8 +184,6 @@ class Circle(SurfacePart):
         news = self.news.get(peer)
         return news.trip_us / 2 if news is not None and news.trip_us else UNKNOWN_US
 
-    # --- silence
-
     def silence_us(self, peer: Address) -> int:
         """How long a peer that concerns us has said nothing."""
         news = self.concern(peer)
@@ -223,6 +211,52 @@ class Circle(SurfacePart):
         """It was asked as often as we ask anybody."""
         self.suspect(question.to)
 
+    def tend(self) -> bool:
+        """At each tick: greet neighbours whose turn it is, and heirs that have not echoed. If any neighbour is silent,
+        suspect, or its greeting awaited, look closer, and say so."""
+        surface, timers, now_us = self.surface, self.timers, self.host.now_us
+        due, troubled, silent_us = dict[Address, None](), False, now_us - timers.self_us
+        for peer in surface.plot.neighbours():
+            news = self.news.get(peer) or self.concern(peer)
+            if news.unsure:
+                surface.greetings.ask_more(peer)
+            if news.unsure or news.suspect_us >= 0 or (news.heard_us < silent_us and news.since_us < silent_us):
+                troubled = True
+            if news.next_us <= now_us:
+                due[peer] = None
+        due.update((each, None) for each in surface.heirs if self.concern(each).echo_us + timers.hello_us <= now_us)
+        self._greet(due)
+        if troubled:
+            self._face_silence()
+        return troubled
+
+    def _greet(self, peers: Iterable[Address]) -> None:
+        """Greet those whose answer is not awaited anyway."""
+        is_open = self.surface.greeter.open
+        self.surface.greetings.hail([each for each in peers if not is_open("hail", each)])
+
+    def _face_silence(self) -> None:
+        """Suspect the silent; in the place of suspects, greet their heirs: they and we must know of each other."""
+        heirs: dict[Address, None] = {}
+        for peer in dict.fromkeys((*self.surface.plot.neighbours(), *self.surface.heirs)):
+            if not self.is_suspect(peer) and self.silence_us(peer) > self.timers.self_us:
+                self.suspect(peer)
+            if self.is_suspect(peer):
+                heirs.update(dict.fromkeys(self.heirs_of(peer)))
+        heirs.pop(self.address, None)
+        self._greet(each for each in heirs if self.concern(each).next_us <= self.host.now_us)
+
+    def greet_missed(self) -> None:
+        """Those that fell silent may be back, or a cut healed: ask at pauses that grow with the silence."""
+        timers, now_us = self.timers, self.host.now_us
+        for peer, (since_us, due_us) in list(self.missed.items()):
+            if now_us - since_us > timers.long_us:
+                del self.missed[peer]
+            elif now_us >= due_us:
+                self.missed[peer] = (since_us, now_us + max(timers.meet_us, (now_us - since_us) // 4))
+                if not self.surface.greeter.open("hail", peer):
+                    self.host.send(peer, self.surface.greetings.hail_for(peer))
+
     def wake_late(self) -> None:
         """We slept: nobody's silence counts from before now."""
         for news in self.news.values():
@@ -230,6 +264,8 @@ class Circle(SurfacePart):
 
     def forget_strangers(self) -> None:
         """Keep what is known of those who concern us; of the others, those heard longest ago go first."""
+        if len(self.news) <= self.timers.news_max:
+            return
         surface = self.surface
         near = {*surface.plot.neighbours(), *surface.heirs, *surface.estates.held, *self.missed}
         strangers = sorted((each for each in self.news if each not in near), key=lambda each: self.news[each].heard_us)

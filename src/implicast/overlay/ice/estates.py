@@ -6,7 +6,6 @@ and a late repeat of the copy it began with does not bring it back.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item, check_items
@@ -15,9 +14,6 @@ from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.peer.errors import RemoteError
 from implicast.space.tract import Tract, intersect
-
-if TYPE_CHECKING:
-    from implicast.overlay.ice.giver import Gift
 
 
 @dataclass(slots=True)
@@ -53,8 +49,6 @@ class Legacy:
     """By key; the larger serial is the later word."""
     serial: int = -1
     """The owner's last word."""
-    changes: int = 0
-    """Rises whenever items come or go."""
     denied_us: int = -1
     """Since when the owner's greetings have had smaller marks than this estate; -1: they have not."""
 
@@ -83,7 +77,6 @@ class Legacy:
 
     def put(self, serial: int, items: Iterable[Item]) -> None:
         """The owner's word on these items; what lies elsewhere than its ground is not kept for it."""
-        self.changes += 1
         self.serial = max(self.serial, serial)
         spans = [(each.low, each.high) for each in self.titles]
         for item in items:
@@ -95,14 +88,8 @@ class Legacy:
     def join(self, title: Title, items: Iterable[Item]) -> None:
         """The owner was given this; it has not spoken of the items yet."""
         self.titles = (*(each for each in self.titles if each.low != title.low), title)
-        self.changes += 1
         for item in items:
             self.items.setdefault(item.key, (-1, item))
-
-    def since(self, serial: int) -> dict[bytes, tuple[int, Item]]:
-        """What the owner said later than this: a backup may overtake the copy that it adds to, and come to an estate of
-        old that the copy then replaces."""
-        return {key: (said, item) for key, (said, item) in self.items.items() if said > serial}
 
     def within(self, tract: Tract) -> tuple[Item, ...]:
         """The items that lie in a tract."""
@@ -110,10 +97,7 @@ class Legacy:
 
     def restrict(self, tract: Tract) -> None:
         """Forget what lies elsewhere: the owner parted with it."""
-        self.changes += 1
-        self.items = {
-            key: (serial, item) for key, (serial, item) in self.items.items() if intersect((item.low, item.high), tract)
-        }
+        self.items = {key: said for key, said in self.items.items() if intersect((said[1].low, said[1].high), tract)}
 
 
 class Estates(SurfacePart):
@@ -138,7 +122,9 @@ class Estates(SurfacePart):
             full = estate is None and len(self.held) >= self.timers.estates_max
             if full or news.is_over(copy.stamp_us, self.host.now_us, self.timers.self_us):
                 return  # a late repeat must not bring back what has ended
-            newer = estate.since(copy.serial) if estate is not None else {}
+            # A backup may overtake the copy that it adds to, and come to an estate of old that the copy then replaces.
+            old = estate.items if estate is not None else {}
+            newer = {key: said for key, said in old.items() if said[0] > copy.serial}
             awaited = set(range(copy.parts))
             estate = self.held[sender] = Legacy(
                 copy.number, copy.titles, copy.heirs, copy.around, copy.stamp_us, copy.mark, awaited, newer
@@ -195,14 +181,6 @@ class Estates(SurfacePart):
         elif hail.stamp_us > estate.stamp_us:
             del self.held[owner]
 
-    def given(self, gift: "Gift", heirs: tuple[Address, ...], stamp_us: int) -> None:
-        """What we gave joins the estate that we hold for the taker; its only heir begins with that."""
-        taker = gift.title.owner
-        if taker not in self.held and heirs == (self.address,):
-            self.held[taker] = Legacy(-1, (), heirs, gift.around, stamp_us)
-        if taker in self.held:
-            self.held[taker].join(gift.title, (item for part in gift.parts for item in part))
-
     def inherit_from(self, owner: Surface) -> None:
         """Hold a complete copy of what an owner keeps, from the beginning."""
         estate = Legacy(-1, tuple(owner.pieces), owner.heirs, owner.greetings.around(), -1)
@@ -211,11 +189,9 @@ class Estates(SurfacePart):
 
     def forget(self) -> None:
         """Owners long silent whose ground others must have taken by now."""
-        since_us = self.host.now_us - self.timers.estate_us
-        for owner in list(self.held):
-            news = self.surface.circle.concern(owner)
-            if news.heard_us < since_us and news.since_us < since_us:
-                del self.held[owner]
+        silence_us = self.surface.circle.silence_us
+        for owner in [each for each in self.held if silence_us(each) > self.timers.estate_us]:
+            del self.held[owner]
 
 
 def in_parts(items: tuple[Item, ...], bytes_max: int) -> list[tuple[Item, ...]]:

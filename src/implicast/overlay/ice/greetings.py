@@ -1,20 +1,20 @@
 """How neighbours keep track of each other: greetings with stamps and marks, echoes, better titles.
 
 A quiet pair exchanges one greeting in a period, whoever's turn comes first: the echo carries the answerer's own stamp
-where it needs an echo in turn. Greetings are questions (`asking.py`), so silence is probed at once, and a change is
+where it needs an echo in turn. Greetings are questions (`share.py`), so silence is probed at once, and a change is
 known to all neighbours although messages get lost. Correction on use: echoes and hops carry the sender's mark, and who
 does not know that mark asks for more; who hears a claim that is worse than what it knows answers with better titles.
 """
 
 from collections.abc import Iterable
 
-from implicast.overlay.ice.asking import patience
 from implicast.overlay.ice.atlas import overlap
-from implicast.overlay.ice.circle import NOTHING, News
+from implicast.overlay.ice.circle import News
 from implicast.overlay.ice.messages import Echo, Hail, More, Neighbour, Title, Titles
 from implicast.overlay.ice.plot import PROVISIONAL
 from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address, handles
+from implicast.peer.memory import Recent
 from implicast.space.tract import subtract
 
 TITLES_MAX = 64
@@ -24,7 +24,7 @@ TITLES_MAX = 64
 class Hails(SurfacePart):
     """Keeps the atlas true, here and at the neighbours."""
 
-    __slots__ = ("_around", "_around_version", "gifts", "mark")
+    __slots__ = ("_learnt", "gifts", "mark")
 
     def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
@@ -32,18 +32,15 @@ class Hails(SurfacePart):
         """Rises whenever our pieces, their status or our heirs change, from life to life too."""
         self.gifts: list[tuple[int, Title]] = []
         """Titles that others should know of what we parted with, and since when."""
-        self._around: tuple[Neighbour, ...] | None = None
-        """What heirs are told of our neighbours; None when it has to be made again."""
-        self._around_version = -1
-        surface.greeter.topic("hail", patience(self.timers, self.timers.tries_hail), surface.circle.unanswered)
-
-    # --- saying
+        self._learnt: Recent[Address, tuple[int, int, int]] = Recent(self.timers.news_max)
+        """The last greeting of a peer that was learnt from (mark, gifts), and how our own atlas was after that."""
+        surface.greeter.topic("hail", self.timers.patience(self.timers.tries_hail), surface.circle.unanswered)
 
     def next_mark(self) -> None:
         self.mark += 1
 
     def hail_for(self, peer: Address) -> Hail:
-        return self._hail(self.around() if self.surface.succession.is_told(peer) else ())
+        return self._hail(self.around() if peer in self.surface.succession.told else ())
 
     def _hail(self, around: tuple[Neighbour, ...]) -> Hail:
         plot, succession = self.surface.plot, self.surface.succession
@@ -57,41 +54,22 @@ class Hails(SurfacePart):
 
     def around(self) -> tuple[Neighbour, ...]:
         """The neighbours' titles, each with its owner's heirs: what an heir needs to act in our place."""
-        plot, heirs_of = self.surface.plot, self.surface.circle.heirs_of
-        if self._around is None or self._around_version != plot.version:
-            self._around_version = plot.version
-            self._around = tuple([(each, heirs_of(each.owner)) for each in plot.others])
-        return self._around
-
-    def forget_around(self) -> None:
-        """A neighbour has other heirs than it had."""
-        self._around = None
+        heirs_of = self.surface.circle.heirs_of
+        return tuple([(each, heirs_of(each.owner)) for each in self.surface.plot.others])
 
     def hail(self, peers: Iterable[Address]) -> None:
         surface, next_us = self.surface, self.host.now_us + self.timers.hello_us
         plain: Hail | None = None  # the very same to all but heirs: what is known of it is found out once
-        hails: list[tuple[Address, Hail]] = []
-        known, concern, is_told = surface.circle.news, surface.circle.concern, surface.succession.is_told
+        known, concern, told = surface.circle.news, surface.circle.concern, surface.succession.told
         for peer in peers:
             if peer == self.address:
                 continue
             (known.get(peer) or concern(peer)).greet_at(next_us)
-            if is_told(peer):
-                hails.append((peer, self._hail(self.around())))
+            if peer in told:
+                hail = self._hail(self.around())
             else:
-                plain = plain or self._hail(())
-                hails.append((peer, plain))
-        for peer, hail in hails:
+                hail = plain = plain or self._hail(())
             surface.greeter.ask("hail", peer, peer, hail)
-
-    def check(self, owners: list[Address]) -> None:
-        """Others say that these own more than we knew. A title that its owner has let go would otherwise go round
-        among others for ever. An owner whose mark we do not know is asked anyway, at its first echo."""
-        for owner in owners:
-            if self.surface.circle.concern(owner).mark >= 0:
-                self.ask_more(owner)
-
-    # --- hearing
 
     @handles(Hail)
     def on_hail(self, sender: Address, hail: Hail) -> None:
@@ -107,15 +85,13 @@ class Hails(SurfacePart):
         news.greet_at(now_us + self.timers.turn_us)
         own_us, mark = now_us if sender in surface.succession.heirs else 0, hail.mark
         if mark >= news.mark or denied:
-            if hail.heirs != news.heirs:
-                self._around = None
             news.take_hail(hail, now_us)
             surface.estates.hailed(sender, hail)
             learnt = (mark, len(hail.gifts), surface.plot.version)
-            if news.applied != learnt:
-                corrected = self._learn_from(sender, hail)
-                # The correction may get lost: then it is not taken for learnt.
-                news.apply(NOTHING if corrected else (*learnt[:2], surface.plot.version))
+            if self._learnt.get(sender) != learnt:
+                self._learnt.pop(sender, None)
+                if not self._learn_from(sender, hail):  # else our correction may get lost
+                    self._learnt[sender] = (*learnt[:2], surface.plot.version)
         stamp_us = surface.estates.vouched(sender, hail.stamp_us, mark)
         self.host.send(sender, Echo(stamp_us, self.mark, own_us, surface.estates.holds(sender)))
 
@@ -135,17 +111,11 @@ class Hails(SurfacePart):
         if not (hail.gifts or hail.provisional or self.gifts) and atlas.has_exactly(sender, hail.pieces):
             return False  # there is nothing to learn, nor to correct: the usual case, at a third of the cost
         listed = (*hail.pieces, *hail.provisional)
-        whole = [each for each in hail.pieces if not atlas.better_than(each)]
-        # A better title once took a part of it and is gone: what is left over would stay a fragment.
-        # What others said of it in its name may be beyond what it has ever had, and no word of its own would win.
-        known = [(each, _is_listed(each, listed)) for each in atlas.of(sender)]
-        gone = [
-            each for each, is_listed in known if not is_listed or _is_fragment(each, whole) or _is_beyond(each, hail)
-        ]
+        pieces = [(each, not atlas.better_than(each)) for each in hail.pieces]
+        gone = [each for each in atlas.of(sender) if not _is_listed(each, listed) or _is_untrue(each, pieces)]
         version = plot.version
         atlas.drop(gone)
-        if self.gifts:
-            self._forget_denied(sender, listed)
+        self._forget_denied(sender, listed)
         self.surface.hear((*hail.gifts, *hail.pieces), sender)
         if gone and plot.version == version:
             plot.survey()
@@ -177,8 +147,7 @@ class Hails(SurfacePart):
         surface.circle.heard(sender)
         if surface.greeter.answered("hail", sender) is None and sender not in surface.circle.news:
             return
-        if sender in surface.succession.heirs:
-            surface.succession.echo_came(sender, echo.stamp_us, echo.has_estate)
+        surface.succession.echo_came(sender, echo.stamp_us, echo.has_estate)
         if echo.own_us:
             stamp_us = surface.estates.vouched(sender, echo.own_us, echo.mark)
             self.host.send(sender, Echo(stamp_us, self.mark, 0, surface.estates.holds(sender)))
@@ -209,12 +178,6 @@ class Hails(SurfacePart):
         self.surface.circle.heard(sender)
         self.surface.hear(better.titles, sender)
 
-    # --- what we parted with
-
-    def gave(self, title: Title) -> None:
-        """A piece of ours has this title now."""
-        self.gifts.append((self.host.now_us, title))
-
     def lost_to(self, winners: list[Title]) -> None:
         """Whoever still thinks that ground is ours should know to whom we lost it."""
         now_us, tract = self.host.now_us, self.surface.plot.tract
@@ -222,18 +185,20 @@ class Hails(SurfacePart):
 
     def forget_gifts(self) -> None:
         since_us, most = self.host.now_us - 2 * self.timers.dead_us, self.timers.gifts_max
-        if self.gifts and (self.gifts[0][0] < since_us or len(self.gifts) > most):
-            self.gifts = [each for each in self.gifts if each[0] >= since_us][-most:]
+        self.gifts = [each for each in self.gifts if each[0] >= since_us][-most:]
 
 
-def _is_fragment(title: Title, whole: Iterable[Title]) -> bool:
-    """Only a part of what its owner has under the same title."""
-    return any(piece.bits < title.bits and piece.epoch == title.epoch and overlap(piece, title) for piece in whole)
+def _is_untrue(title: Title, pieces: Iterable[tuple[Title, bool]]) -> bool:
+    """Is it not what its owner has there, given the owner's pieces, and whether they are undisputed?
 
-
-def _is_beyond(title: Title, hail: Hail) -> bool:
-    """Is it better than what its owner says to have there?"""
-    return any(title.epoch > piece.epoch and overlap(title, piece) for piece in hail.pieces)
+    It may be better than what the owner has ever had, said by others in its name: no word of its own would win. Or it
+    is a fragment of what the owner has, because a better title once took the rest, and is gone.
+    """
+    return any(
+        overlap(title, piece)
+        and (title.epoch > piece.epoch or (undisputed and piece.bits < title.bits and piece.epoch == title.epoch))
+        for piece, undisputed in pieces
+    )
 
 
 def _is_listed(title: Title, listed: Iterable[Title]) -> bool:

@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from implicast.overlay.ice.estate import MARK_MAX, Code, Item, Mark, Number, Way
-from implicast.peer.contract import Address, Message
+from implicast.peer.contract import Address, Message, StandingAlarm
 from implicast.peer.fields import Micros
 from implicast.space.morton import BITS, CODES, DIMENSIONS
 
@@ -299,10 +299,8 @@ KINDS: tuple[type, ...] = (
 """What travels; the others are alarms."""
 
 
-class Tick(Message):
-    """Rings for standing upkeep."""
-
-    upkeep = True
+class Tick(StandingAlarm):
+    """Rings when it is time to look about."""
 
 
 class Verdict(Message):

@@ -5,17 +5,15 @@ others come in; two kinds do not: titles that name ourselves (own titles arise f
 only be out of date), and the title of the peer to which we are giving a piece (only its `Accepted` ends a give).
 """
 
-from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from implicast.overlay.ice.atlas import Atlas, overlap, sibling, tract_of
-from implicast.overlay.ice.geometry import gap_beside, touches
+from implicast.overlay.ice.atlas import Atlas, gap_beside, overlap, sibling, touches, tract_of
 from implicast.overlay.ice.messages import Title
 from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address
 from implicast.space.morton import BITS
-from implicast.space.tract import EMPTY, Tract, subtract
+from implicast.space.tract import EMPTY, Tract, subtract, volume
 
 GIVING, PROVISIONAL, SEIZED = "giving", "provisional", "seized"
 
@@ -31,9 +29,7 @@ class Status(NamedTuple):
 class Plot(SurfacePart):
     """Pieces and atlas. What changes them is in the other parts, which end every change with `survey`."""
 
-    __slots__ = (
-        "_lows", "_near", "_others", "atlas", "firm", "gap", "pieces", "status", "tract", "unsettled", "version",
-    )  # fmt: skip
+    __slots__ = ("_near", "_others", "atlas", "firm", "gap", "pieces", "status", "tract", "unsettled", "version")
 
     def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
@@ -51,20 +47,8 @@ class Plot(SurfacePart):
         self.gap: tuple[int, int] | None = None
         """A prefix next to ours that nobody has, as far as we know."""
         self._others: list[Title] | None = None
-        """Titles of others in the order of their codes; an assembled peer finds these three when they are needed."""
-        self._lows: list[int] = []
+        """Titles of others in the order of their codes; an assembled peer finds these two when they are needed."""
         self._near: list[Address] = []
-
-    # --- what is ours, and what is around it
-
-    @property
-    def dimensions(self) -> int:
-        return self.surface.terms.dimensions
-
-    @property
-    def alone(self) -> bool:
-        """Is there nobody else, as far as we know?"""
-        return not self.others
 
     @property
     def others(self) -> list[Title]:
@@ -78,31 +62,20 @@ class Plot(SurfacePart):
     def firm_pieces(self) -> list[Title]:
         return [each for each in self.pieces if each.low not in self.status]
 
-    def of_status(self, kind: str) -> list[Title]:
-        return [each for each in self.pieces if each.low in self.status and self.status[each.low].kind == kind]
-
-    def title_at(self, code: int) -> Title | None:
-        """The best title known for a code that is not ours."""
-        others = self.others
-        index = bisect_right(self._lows, code) - 1
-        if index < 0:
-            return None
-        title = others[index]
-        return title if code < title.high else None
+    def of_status(self, kind: str, peer: Address | None = None) -> list[Title]:
+        """Pieces that are held for this reason; if a peer is named, those that go to it or come from it."""
+        held = ((each, self.status[each.low]) for each in self.pieces if each.low in self.status)
+        return [each for each, status in held if status.kind == kind and peer in (None, status.peer)]
 
     def lone_sibling(self, piece: Title) -> Title | None:
         """The other half of what a piece is one half of, if it is one piece of another peer."""
-        if not piece.bits:
-            return None
-        other = self.title_at(sibling(piece.low, piece.bits))
-        return other if other is not None and other.bits == piece.bits else None
+        other = self.atlas.titles.get(sibling(piece.low, piece.bits))
+        return other if other is not None and other.bits == piece.bits and other.owner != self.address else None
 
-    def inside(self, low: int, bits: int) -> list[Title]:
-        """Known titles of others within a prefix."""
-        high = low + (1 << (BITS - bits))
-        return [each for each in self.others if low <= each.low and each.high <= high]
-
-    # --- change
+    def preference(self, piece: Title, peer: Address) -> tuple[bool, int, Address]:
+        """First the owner of a piece's sibling, then the smallest tract, then the smallest id."""
+        other = self.lone_sibling(piece)
+        return other is None or other.owner != peer, volume(tract_of(self.atlas.of(peer))), peer
 
     def learn(self, titles: Iterable[Title]) -> list[Title]:
         """Take in what others say; what of it was news."""
@@ -114,27 +87,25 @@ class Plot(SurfacePart):
     def _is_news(self, title: Title) -> bool:
         if self.atlas.titles.get(title.low) == title or title.owner == self.address:
             return False
-        for piece in self.pieces:
-            status = self.status.get(piece.low)
-            if status is not None and status.kind == GIVING and status.peer == title.owner and overlap(piece, title):
-                return False
-        dimensions = self.dimensions
-        return not self.pieces or any(
-            touches(title, piece, dimensions) or overlap(title, piece) for piece in self.pieces
-        )
+        if any(overlap(piece, title) for piece in self.of_status(GIVING, title.owner)):
+            return False
+        dimensions = self.surface.terms.dimensions
+        near = any(touches(title, piece, dimensions) or overlap(title, piece) for piece in self.pieces)
+        return near or not self.pieces
 
     def settle_on(self, atlas: Atlas) -> None:
         """Begin with this atlas, in which one firm piece is ours."""
         self.atlas, self.pieces = atlas, atlas.of(self.address)
         self.tract = self.firm = tract_of(self.pieces)
 
-    def hold(self, low: int, kind: str, peer: Address, number: int) -> None:
-        """The piece that begins there is not firm, for this reason."""
-        self.status[low] = Status(kind, peer, number)
-
-    def free(self, low: int) -> None:
-        """The piece that begins there is firm again, or gone."""
-        self.status.pop(low, None)
+    def release(self, kind: str, number: int) -> bool:
+        """The pieces that were held for this reason are firm; halves of one piece are joined. Were there any?"""
+        released = [low for low, status in self.status.items() if (status.kind, status.number) == (kind, number)]
+        for low in released:
+            del self.status[low]
+        if released:
+            self._merge_pieces()
+        return bool(released)
 
     def survey(self) -> None:
         """The atlas has changed: forget what does not concern us, find out what answers and who is around."""
@@ -144,23 +115,21 @@ class Plot(SurfacePart):
         if self.pieces:
             self._prune()
         self._inherit_status(before)
-        unsettled = [each for each in self.pieces if each.low in self.status]
-        self.unsettled = tract_of(unsettled)
+        self.unsettled = tract_of(each for each in self.pieces if each.low in self.status)
         self.tract = tract_of(self.pieces)
         self.firm = subtract(self.tract, self.unsettled)
         self._look_about()
-        self.gap = gap_beside(self.pieces, list(self.atlas.titles.values()), self.dimensions)
+        self.gap = gap_beside(self.pieces, list(self.atlas.titles.values()), self.surface.terms.dimensions)
         self.surface.routes.redraw()
 
     def _look_about(self) -> list[Title]:
         address, titles = self.address, self.atlas.titles.values()
         self._others = sorted((each for each in titles if each.owner != address), key=lambda title: title.low)
-        self._lows = [each.low for each in self._others]
         self._near = sorted({each.owner for each in self._others})
         return self._others
 
     def _prune(self) -> None:
-        pieces, dimensions = self.pieces, self.dimensions
+        pieces, dimensions = self.pieces, self.surface.terms.dimensions
         self.atlas.keep_only(
             each.low
             for each in self.atlas.titles.values()
@@ -171,27 +140,23 @@ class Plot(SurfacePart):
         """What is left of a piece after a part of it was lost has the status of the whole."""
         if not self.status:
             return
-        held = {each.low: each for each in before if each.low in self.status}
-        kept: dict[int, Status] = {}
+        held, kept = [each for each in before if each.low in self.status], dict[int, Status]()
         for piece in self.pieces:
-            if piece.low in self.status:
-                kept[piece.low] = self.status[piece.low]
-                continue
-            whole = next((each for each in held.values() if overlap(each, piece)), None)
+            whole = piece if piece.low in self.status else next((each for each in held if overlap(each, piece)), None)
             if whole is not None:
                 kept[piece.low] = self.status[whole.low]
         self.status = kept
 
-    def merge_pieces(self) -> None:
+    def _merge_pieces(self) -> None:
         """Join halves that are both ours and firm into what they are halves of; the epoch is the largest plus one."""
         pieces = {each.low: each for each in self.atlas.of(self.address) if each.low not in self.status}
         for each in sorted(pieces.values(), key=lambda title: (-title.bits, title.low)):
-            other = pieces.get(sibling(each.low, each.bits)) if each.bits else None
+            other = pieces.get(sibling(each.low, each.bits))
             if other is not None and other.bits == each.bits:
                 self.atlas.drop([each, other])
                 low, epoch = min(each.low, other.low), max(each.epoch, other.epoch) + 1
                 self.atlas.put([Title(low, each.bits - 1, epoch, self.address)])
-                return self.merge_pieces()
+                return self._merge_pieces()
         return None
 
     def split(self, piece: Title, code: int) -> Title:

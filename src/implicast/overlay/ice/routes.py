@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
+from implicast.overlay.ice.atlas import box_of
 from implicast.overlay.ice.estate import Way, check_tract
-from implicast.overlay.ice.geometry import FARTHEST, box_of, rank_of, target_rows
 from implicast.overlay.ice.messages import Enter, Passed, Sound, Title, Titles, Who
 from implicast.overlay.ice.share import Surface, SurfacePart
-from implicast.overlay.ice.table import Rows, SurfaceTable
+from implicast.overlay.ice.table import SurfaceTable, rows_of
 from implicast.peer.asking import Question
 from implicast.peer.contract import Address, handles
 from implicast.peer.memory import Recent
@@ -30,7 +30,9 @@ REROUTED = 4
 Routed = Any
 """A message with a field `way`."""
 Thing = TypeVar("Thing")
-NO_HOPS: list[tuple[Address, Way]] = []
+Hop = tuple[Address, Way]
+"""The next peer, and the way of what it gets."""
+NO_HOPS: list[Hop] = []
 
 
 class Onward(NamedTuple):
@@ -38,8 +40,7 @@ class Onward(NamedTuple):
 
     own: Tract
     """Ours, firm and not in doubt."""
-    hops: list[tuple[Address, Way]]
-    """Next hops, and the way of what each gets."""
+    hops: list[Hop]
     waiting: Tract
     """Ground in transit, in doubt or of the dead: nobody answers for it now."""
 
@@ -65,7 +66,7 @@ class Paths(SurfacePart):
         """Those of the time before: what is older is forgotten."""
         self._table: SurfaceTable | None = None
         if surface.terms.assured:
-            surface.asker.declare("hop", self.timers.tries_hop, self._undelivered)
+            surface.asker.topic("hop", self.timers.patience(self.timers.tries_hop), self._undelivered)
 
     # --- the table that messages are routed by
 
@@ -75,18 +76,17 @@ class Paths(SurfacePart):
         if self._table is None:
             plot, circle, dimensions = self.surface.plot, self.surface.circle, self.surface.terms.dimensions
             others = [each for each in plot.others if not circle.is_suspect(each.owner)]
-            latencies = np.array([circle.latency_us(each.owner) for each in others], np.float64)
             owners = [each.owner for each in others]
-            self._table = SurfaceTable(
-                dimensions, _rows(plot.pieces, dimensions), _rows(others, dimensions), latencies, owners
+            latencies = np.array([circle.latency_us(each) for each in owners], np.float64)
+            own, rows = (
+                rows_of((box_of(each.low, each.bits, dimensions) for each in titles), dimensions)
+                for titles in (plot.pieces, others)
             )
+            self._table = SurfaceTable(dimensions, own, rows, latencies, owners)
         return self._table
 
-    def redraw(self) -> None:
-        """The atlas or who is suspect has changed."""
-        self._table = None
-
-    def begin_with(self, table: SurfaceTable) -> None:
+    def redraw(self, table: SurfaceTable | None = None) -> None:
+        """The atlas or who is suspect has changed; the table is made when it is needed, if it is not known."""
         self._table = table
 
     # --- coming
@@ -124,10 +124,7 @@ class Paths(SurfacePart):
         seen = self.seen.get(sender)
         if seen is None:
             seen = self.seen[sender] = Recent(self.timers.seen_max)
-        if number in seen or number in self._seen_before.get(sender, ()):
-            return True
-        seen[number] = None
-        return False
+        return number in self._seen_before.get(sender, ()) or not seen.once(number, None)
 
     def forget_hops(self) -> None:
         """Another time begins."""
@@ -138,12 +135,11 @@ class Paths(SurfacePart):
     def route(self, sender: Address, message: Routed) -> None:
         """Our part is delivered, or parked while we do not answer for it; the rest goes on."""
         onward = self.onward(message.way)
-        if not self.surface.terms.assured:
-            for hop, way in onward.hops:
-                self.host.send(hop, message if way is message.way else replace(message, way=way))
-        else:
-            for hop, way in onward.hops:
+        for hop, way in onward.hops:
+            if self.surface.terms.assured:
                 self._hop(hop, message, way)
+            else:
+                self.host.send(hop, message if way is message.way else replace(message, way=way))
         if onward.waiting and type(message) is Who:
             others = self.surface.plot.others
             self._tell(message.asker, [each for each in others if intersect((each.low, each.high), onward.waiting)])
@@ -159,7 +155,7 @@ class Paths(SurfacePart):
         elif type(message) is Who:
             self._tell(message.asker, self.surface.plot.firm_pieces())
         elif type(message) is Sound:
-            self.surface.soundings.answer(message, part[0])
+            self.surface.entry.sounded(message, part[0])
         else:
             self.surface.tenant.arrived(sender, part, message)
 
@@ -179,7 +175,7 @@ class Paths(SurfacePart):
         own, rest, waiting = self._divided(tract)
         if own and surface.is_doubtful:
             own, waiting = EMPTY, unite(own, waiting)
-        hops: list[tuple[Address, Way]] = []
+        hops = list[Hop]()
         if rest and (own or way.hops <= self.timers.hops_max):
             way = replace(way, hops=0) if own else way  # what has found a part of its destination is young again
             waiting = unite(waiting, self._send_on(way, rest, hops))
@@ -201,9 +197,13 @@ class Paths(SurfacePart):
         known: Onward | None = table.known.get(asked)
         if known is None:
             own, rest, waiting = self._divided(tract)
-            hops: list[tuple[Address, Way]] = []
-            known = Onward(own, hops, unite(waiting, self._branch(rest, hops)) if rest else waiting)
-            table.known[asked] = known
+            terms, hops = self.surface.terms, list[Hop]()
+            for hop, part in table.branches(rest, terms.cosine, terms.merge) if rest else ():
+                if hop is None:
+                    waiting = unite(waiting, part)
+                else:
+                    hops.append((hop, Way(part)))
+            known = table.known[asked] = Onward(own, hops, waiting)
         return known
 
     def _to_code(self, way: Way) -> Onward | None:
@@ -227,16 +227,6 @@ class Paths(SurfacePart):
     def _step(self, way: Way, tract: Tract, stuck: tuple[int, ...] = (), visited: tuple[Address, ...] = ()) -> Way:
         return Way(tract, 0, self.surface.greetings.mark, way.hops + 1, stuck, visited)
 
-    def _branch(self, rest: Tract, hops: list[tuple[Address, Way]]) -> Tract:
-        """The listings alone; what nobody is nearer to."""
-        terms, waiting = self.surface.terms, EMPTY
-        for hop, part in (self._table or self.table).branches(rest, terms.cosine, terms.merge):
-            if hop is None:
-                waiting = unite(waiting, part)
-            else:
-                hops.append((hop, Way(part)))
-        return waiting
-
     def sort_by_hop(
         self, codes: Sequence[int], things: Sequence[Thing]
     ) -> tuple[list[Thing], dict[Address | None, list[Thing]]]:
@@ -254,85 +244,53 @@ class Paths(SurfacePart):
 
     # --- round holes
 
-    def _send_on(self, way: Way, rest: Tract, hops: list[tuple[Address, Way]]) -> Tract:
+    def _send_on(self, way: Way, rest: Tract, hops: list[Hop]) -> Tract:
         """While no neighbour is suspect, as the listings say; else owners that are known, and the heirs of suspects,
         get their own parts. What has to wait."""
-        waiting = EMPTY
+        parts: dict[Address | None, Tract] = {}
         if way.stuck or not self._is_whole(self.table):
-            known, rest = self._by_owner(rest)
-            parts: dict[Address, Tract] = {}
-            for owner, part in known.items():
-                hop = self._knock(owner)
-                if hop is None:
-                    waiting = unite(waiting, part)
-                else:
+            for title in self.surface.plot.others:
+                part = intersect(rest, (title.low, title.high))
+                if part:
+                    hop = self._knock(title.owner)
                     parts[hop] = unite(parts.get(hop, EMPTY), part)
-            hops += [(hop, self._step(way, part)) for hop, part in parts.items()]
+                    rest = subtract(rest, part)
+        waiting = parts.pop(None, EMPTY)
+        hops += [(hop, self._step(way, part)) for hop, part in parts.items() if hop is not None]
         if rest:
             self._outward(way, rest, hops)
         return waiting
 
-    def _by_owner(self, tract: Tract) -> tuple[dict[Address, Tract], Tract]:
-        """The parts of a destination whose owners are known, and what is left."""
-        known: dict[Address, Tract] = {}
-        for title in self.surface.plot.others:
-            part = intersect(tract, (title.low, title.high))
-            if part:
-                known[title.owner] = unite(known.get(title.owner, EMPTY), part)
-                tract = subtract(tract, part)
-        return known, tract
-
     def _knock(self, owner: Address) -> Address | None:
         """The owner, or while it is suspect its first live heir; None if that is us, or nobody."""
         circle = self.surface.circle
-        if not circle.is_suspect(owner):
-            return owner
-        for heir in circle.heirs_of(owner):
-            if heir == self.address:
-                return None
-            if not circle.is_suspect(heir):
-                return heir
-        return None
+        first = next((each for each in (owner, *circle.heirs_of(owner)) if not circle.is_suspect(each)), None)
+        return None if first == self.address else first
 
-    def _outward(self, way: Way, rest: Tract, hops: list[tuple[Address, Way]]) -> None:
+    def _outward(self, way: Way, rest: Tract, hops: list[Hop]) -> None:
         """Next hops by the listings, and the beginnings or next steps of detours."""
-        if way.stuck and self._rank(rest) >= way.stuck:
+        terms, table = self.surface.terms, self.table
+        if way.stuck and table.rank(rest) >= way.stuck:
             self._detour(way, rest, way.stuck, (*way.visited, self.address), hops)
             return
-        terms, table = self.surface.terms, self.table
         for hop, part in table.branches(rest, terms.cosine, terms.merge) if len(table.rows) else ():
             if hop is None:
-                self._detour(way, part, self._rank(part), (self.address,), hops)
+                self._detour(way, part, table.rank(part), (self.address,), hops)
             else:
                 hops.append((hop, self._step(way, part)))
 
     def _detour(
-        self, way: Way, part: Tract, stuck: tuple[int, ...], visited: tuple[Address, ...],
-        hops: list[tuple[Address, Way]],
-    ) -> None:  # fmt: skip
-        if len(visited) > self.timers.visited_max:
-            return
-        dimensions, table = self.surface.terms.dimensions, self.table
-        targets = target_rows(part, dimensions)
-        ranks = [
-            (rank_of(table.rows[row : row + 1], targets, dimensions), row)
-            for row, owner in enumerate(table.owners)
-            if owner not in visited
-        ]
-        if ranks:
-            _, row = min(ranks)
-            hops.append((table.owners[row], self._step(way, part, stuck, visited)))
-
-    def _rank(self, part: Tract) -> tuple[int, int]:
-        own, dimensions = self.table.own, self.surface.terms.dimensions
-        return rank_of(own, target_rows(part, dimensions), dimensions) if len(own) else FARTHEST
+        self, way: Way, part: Tract, stuck: tuple[int, ...], visited: tuple[Address, ...], hops: list[Hop]
+    ) -> None:
+        hop = self.table.nearest(part, visited) if len(visited) <= self.timers.visited_max else None
+        if hop is not None:
+            hops.append((hop, self._step(way, part, stuck, visited)))
 
     # --- one hop
 
     def _hop(self, to: Address, message: Routed, way: Way) -> None:
         number = self.surface.next_number()
-        numbered = Way(way.tract, number, way.mark, way.hops, way.stuck, way.visited)
-        self.surface.asker.ask("hop", (number, to), to, replace(message, way=numbered))
+        self.surface.asker.ask("hop", (number, to), to, replace(message, way=replace(way, number=number)))
 
     @handles(Passed)
     def on_passed(self, sender: Address, passed: Passed) -> None:
@@ -352,8 +310,8 @@ class Paths(SurfacePart):
         """What lies on ground in transit, in doubt or of the dead waits, for a while and up to a bound."""
         if len(self.parked) < self.timers.parked_max:
             waiting = replace(message, way=replace(message.way, tract=part))
-            self.parked.append((self.host.now_us + self.timers.park_us, waiting))
-            self.surface.upkeep.start()
+            self.parked.append((self.host.now_us + self.timers.gap_us, waiting))
+            self.surface.start()
 
     def unpark(self) -> None:
         """Look again at what waited; the tenant does the same."""
@@ -361,15 +319,6 @@ class Paths(SurfacePart):
         waiting, self.parked = self.parked, []
         for until_us, message in waiting:
             if until_us > self.host.now_us:
-                self._take_up(until_us, message)
-
-    def _take_up(self, until_us: int, message: Routed) -> None:
-        before = len(self.parked)
-        self.route(self.address, message)
-        for index in range(before, len(self.parked)):
-            self.parked[index] = (min(until_us, self.parked[index][0]), self.parked[index][1])
-
-
-def _rows(titles: list[Title], dimensions: int) -> Rows:
-    rows = [[*low, *high] for low, high in (box_of(each.low, each.bits, dimensions) for each in titles)]
-    return np.array(rows, np.int64).reshape(len(rows), 2 * dimensions)
+                before = len(self.parked)
+                self.route(self.address, message)
+                self.parked[before:] = [(min(until_us, due_us), again) for due_us, again in self.parked[before:]]

@@ -10,6 +10,8 @@ place before `dead_us`. `margin` pays for clocks that run at different rates.
 
 from dataclasses import dataclass, field
 
+from implicast.peer.asking import Patience
+
 _S = 1_000_000
 CALM_TICKS = 2
 """A peer with nothing to see to looks about every so many ticks."""
@@ -70,8 +72,7 @@ class Timers:
     turn_us: int = field(init=False)
     """Who was greeted greets in turn after so long, if the other does not again: a little more than a period."""
     self_us: int = field(init=False)
-    """An owner that no heir has echoed for so long answers no more."""
-    sus_us: int = field(init=False)
+    """An owner that no heir has echoed for so long answers no more; who is silent for so long is suspect."""
     dead_us: int = field(init=False)
     """A silent owner may be seized by its first heir after this time."""
     known_us: int = field(init=False)
@@ -83,10 +84,9 @@ class Timers:
     tick_us: int = field(init=False)
     tidy_us: int = field(init=False)
     join_us: int = field(init=False)
-    park_us: int = field(init=False)
     grace_us: int = field(init=False)
     gap_us: int = field(init=False)
-    """Ground that nobody has claimed for so long, though asked, is taken."""
+    """The dead are replaced within this time: so long messages wait for them, and then unclaimed ground is taken."""
     estate_us: int = field(init=False)
     """An estate outlives the last word of its owner by this time."""
 
@@ -98,7 +98,6 @@ class Timers:
         derive("turn_us", 1.1 * self.hello_us)
         derive("tick_us", min(_S, max(self.rto_us // 2, self.hello_us // 6)))
         derive("self_us", self.hello_us + CALM_TICKS * self.tick_us + self.patience_us)
-        derive("sus_us", self.self_us)
         derive("dead_us", (1 + self.margin) * self.self_us + 2 * self.trip_us)
         derive("known_us", self.self_us + self.trip_us)
         derive("ask_us", 2 * self.rto_us + 2 * self.trip_us)
@@ -106,24 +105,19 @@ class Timers:
         derive("rank_us", self.ask_us + self.settle_us + self.trip_us)
         derive("tidy_us", max(4 * self.rto_us, self.hello_us // 4))
         derive("join_us", 6 * self.rto_us + 2 * self.trip_us)
-        derive("park_us", self.dead_us + 2 * self.rank_us)  # what waits for the dead is there when they are replaced
         derive("grace_us", self.dead_us + 2 * self.tick_us)  # whoever died before is noticed meanwhile
         derive("gap_us", self.dead_us + 2 * self.rank_us)
         derive("estate_us", 3 * self.dead_us + 8 * self.rank_us)
 
+    def patience(self, times: int) -> Patience:
+        """With a question that is asked so many times in all."""
+        return Patience(self.rto_us, times, 2.0, self.cap_us)
+
     @classmethod
     def of(cls, hello_s: float) -> "Timers":
         """The setting for a period of greetings: waits for answers shrink with it below six seconds."""
-        rto_us = int(min(0.5, max(0.1, hello_s / 6)) * _S)
-        return cls(
-            hello_us=int(hello_s * _S), rto_us=rto_us, cap_us=4 * rto_us, trip_us=rto_us, meet_us=int(hello_s * _S)
-        )
-
-    @classmethod
-    def quick(cls) -> "Timers":
-        """A bare surface repairs within ten seconds, for about seven times the greetings. (SPICE, with records to be
-        found again, greets every 1.2 s in its quick setting.)"""
-        return cls.of(1.5)
+        hello_us, rto_us = int(hello_s * _S), int(min(0.5, max(0.1, hello_s / 6)) * _S)
+        return cls(hello_us, rto_us, cap_us=4 * rto_us, trip_us=rto_us, meet_us=hello_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,4 +133,4 @@ class Terms:
     assured: bool = True
     """Hops are confirmed and repeated, neighbours greet each other, owners have heirs. Else nothing of this."""
     soundings: int = 0
-    """How many digits of a place newcomers choose by who is near there (`soundings.py`); 0: they draw all of it."""
+    """How many digits of a place newcomers choose by who is near there (`entry.py`); 0: they draw all of it."""

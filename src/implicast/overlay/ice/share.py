@@ -1,9 +1,14 @@
-"""What every part of a surface has: the surface that it is a part of, and by way of that the other parts."""
+"""What the parts of a surface share: the surface, by way of which they reach each other, and its asker.
+
+One rule for every question: send, wait, twice as long each time up to a bound, so many times in all; then the other is
+*suspect* until any word comes from it (`circle.py`). Greetings are asked apart: they are upkeep, no run waits for them.
+"""
 
 from typing import TYPE_CHECKING
 
 from implicast.overlay.ice.settings import Timers
-from implicast.peer.contract import Part
+from implicast.peer.asking import Asking
+from implicast.peer.contract import Message, Part, handles
 
 if TYPE_CHECKING:
     from implicast.overlay.ice.surface import Surface as Surface
@@ -23,3 +28,18 @@ class SurfacePart(Part):
     @property
     def timers(self) -> Timers:
         return self.surface.terms.timers
+
+
+class StillOpen(Message):
+    """Rings when questions have not been answered for their wait."""
+
+
+class Correspondence(Asking):
+    """Questions about hops, gives, copies and backups."""
+
+    __slots__ = ()
+    alarm = StillOpen()
+
+    @handles(StillOpen)
+    def on_still_open(self, alarm: StillOpen) -> None:
+        self.ask_again()

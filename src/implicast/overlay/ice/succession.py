@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item
 from implicast.overlay.ice.estates import Parcel, in_parts
 from implicast.overlay.ice.messages import BackedUp, Backup, Copied, CopyEstate, NoEstate
@@ -18,51 +17,43 @@ from implicast.overlay.ice.plot import SEIZED
 from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.asking import Question
 from implicast.peer.contract import Address, handles
-from implicast.space.tract import volume
-
-
-@dataclass(slots=True)
-class Batch:
-    """Items that await acknowledgement by heirs."""
-
-    waiting: set[Address]
-    then: Callable[[], None]
 
 
 @dataclass(slots=True)
 class Copying(Parcel):
     """An estate on its way to a peer that is to be an heir."""
 
+    to: Address
     serial: int
 
 
 class Succession(SurfacePart):
     """Who our heirs are, and what they have been told."""
 
-    __slots__ = ("_copying", "batches", "echoed_us", "heirs", "serial", "syncing")
+    __slots__ = ("_copying", "batches", "echoed_us", "heirs", "serial")
 
     def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self.heirs: tuple[Address, ...] = ()
-        self.syncing: Address | None = None
-        """Who is being made an heir."""
         self.echoed_us = self.host.now_us
         """The newest stamp of ours that an heir has echoed."""
-        self.batches: dict[int, Batch] = {}
+        self.batches: dict[int, tuple[set[Address], Callable[[], None]]] = {}
+        """Items that await acknowledgement: by which heirs, and what is done when they count."""
         self.serial = 0
         """Orders what we tell our heirs."""
         self._copying: Copying | None = None
-        surface.asker.declare("copy", self.timers.tries_copy, self._uncopied)
-        surface.asker.declare("backup", self.timers.tries_backup, self._unbacked)
+        surface.asker.topic("copy", self.timers.patience(self.timers.tries_copy), self._uncopied)
+        surface.asker.topic("backup", self.timers.patience(self.timers.tries_backup), self._unbacked)
 
-    def is_told(self, peer: Address) -> bool:
-        """Is it an heir, or about to be one?"""
-        return peer in self.heirs or peer == self.syncing
+    @property
+    def told(self) -> tuple[Address, ...]:
+        """Our heirs, and whom we copy to."""
+        return self.heirs if self._copying is None else (*self.heirs, self._copying.to)
 
     def becoming(self) -> tuple[Address, ...]:
         """Who is being made an heir: whom we copy to, or the giver of our first piece, who has what it gave."""
-        if self.syncing is not None:
-            return (self.syncing,)
+        if self._copying is not None:
+            return (self._copying.to,)
         receipt = self.surface.taker.receipt
         return (receipt.giver,) if receipt is not None and receipt.taken_us >= 0 and not self.heirs else ()
 
@@ -70,11 +61,7 @@ class Succession(SurfacePart):
         """These have a copy already, and have said so at this time."""
         self.heirs, self.echoed_us = heirs, max(self.echoed_us, echoed_us)
         for heir in heirs:
-            self.surface.circle.concern(heir).become_heir(echoed_us)
-
-    def renounce(self) -> None:
-        """We have nothing that could be inherited."""
-        self.heirs = ()
+            self.surface.circle.concern(heir).echo(echoed_us)
 
     def end(self) -> None:
         """All that we kept is lost to others."""
@@ -87,7 +74,7 @@ class Succession(SurfacePart):
     @property
     def is_doubtful(self) -> bool:
         """No heir has lately said that it heard us: another peer may be about to take our place."""
-        return self.host.now_us - self.echoed_us > self.timers.self_us and not self.surface.plot.alone
+        return self.host.now_us - self.echoed_us > self.timers.self_us and bool(self.surface.plot.others)
 
     def echo_came(self, heir: Address, stamp_us: int, has_estate: bool) -> None:
         if heir not in self.heirs:
@@ -114,107 +101,91 @@ class Succession(SurfacePart):
     def choose_heirs(self) -> None:
         """At each tick: replace heirs that are silent, leaving or no neighbours any more, one at a time."""
         surface, plot = self.surface, self.surface.plot
-        if plot.alone:
+        if not plot.others:
             self.echoed_us = self.host.now_us
         if sum(map(self._is_fit, self.heirs)) >= self.timers.heirs:
             return
-        self._bury_suspects()
+        for heir in self.heirs:  # one that has been suspect for long counts no more: batches do not wait for it
+            since_us = surface.circle.concern(heir).suspect_us
+            if since_us >= 0 and self.host.now_us - since_us > self.timers.patience_us:
+                self.drop_heir(heir)
         if self._copying is not None and not surface.asker.open("copy", self._copying.number):
             self._end_copying()  # there was no room among the questions
-        if self.syncing is None and (plot.firm or plot.of_status(SEIZED)):
+        if self._copying is None and (plot.firm or plot.of_status(SEIZED)):
             candidates = [each for each in plot.neighbours() if each not in self.heirs and self._is_fit(each)]
             if candidates:
-                self._copy_to(min(candidates, key=self._preference))
+                largest = min(plot.pieces, key=lambda title: (title.bits, title.low))
+                self._copy_to(min(candidates, key=lambda each: plot.preference(largest, each)))
 
     def _is_fit(self, peer: Address) -> bool:
         news = self.surface.circle.news.get(peer)
         return news is not None and news.suspect_us < 0 and not news.leaving and peer in self.surface.plot.neighbours()
 
-    def _bury_suspects(self) -> None:
-        """An heir that has been suspect for long counts no more, replaced or not: batches do not wait for it."""
-        for heir in self.heirs:
-            since_us = self.surface.circle.concern(heir).suspect_us
-            if since_us >= 0 and self.host.now_us - since_us > self.timers.patience_us:
-                self.drop_heir(heir)
-
-    def _preference(self, peer: Address) -> tuple[bool, int, Address]:
-        """First the owner of the sibling of our largest piece, then the smallest tract, then the smallest id."""
-        plot = self.surface.plot
-        largest = min(plot.pieces, key=lambda title: (title.bits, title.low))
-        other = plot.lone_sibling(largest)
-        return other is None or other.owner != peer, volume(tract_of(plot.atlas.of(peer))), peer
-
-    def drop_heir(self, heir: Address) -> None:
-        if heir in self.heirs:
-            self.heirs = tuple(each for each in self.heirs if each != heir)
-            self._excuse(heir)
-            self.surface.announce([heir])
-            self._count_batches()
-
-    def bury(self, peer: Address) -> None:
-        """The peer that we knew at this address is dead, and what it held of ours with it."""
-        if peer == self.syncing:
+    def drop_heir(self, peer: Address) -> None:
+        """A peer does not have what it was to hold of ours: it is no heir, nor made one now."""
+        if self._copying is not None and peer == self._copying.to:
             self._end_copying()
-        self.drop_heir(peer)
+        if peer in self.heirs:
+            self.heirs = tuple(each for each in self.heirs if each != peer)
+            self._excuse(peer)
+            self.surface.announce([peer])
+            self._count_batches()
 
     def _excuse(self, peer: Address) -> None:
         """Batches wait for it no more."""
-        for number, batch in self.batches.items():
-            batch.waiting.discard(peer)
+        for number, (waiting, _) in self.batches.items():
+            waiting.discard(peer)
             self.surface.asker.drop("backup", (number, peer))
 
     # --- copying
 
     def _copy_to(self, peer: Address) -> None:
         surface = self.surface
-        self.syncing = peer
         self.serial += 1
-        items = surface.tenant.pack(surface.plot.tract)
-        self._copying = Copying(surface.next_number(), in_parts(items, self.timers.part_bytes), self.serial)
-        self._send_copy()
+        parts = in_parts(surface.tenant.pack(surface.plot.tract), self.timers.part_bytes)
+        self._copying = Copying(surface.next_number(), parts, peer, self.serial)
+        self._send_copy(self._copying)
 
-    def _send_copy(self) -> None:
-        surface, copying, peer = self.surface, self._copying, self.syncing
-        assert copying is not None
-        assert peer is not None
-        heirs = (*self.heirs, peer)
+    def _send_copy(self, copying: Copying) -> None:
+        surface = self.surface
         copy = CopyEstate(
             copying.number, copying.at, len(copying.parts), copying.serial, self.host.now_us, surface.greetings.mark,
-            tuple(surface.plot.pieces), heirs, surface.greetings.around(), copying.parts[copying.at],
+            tuple(surface.plot.pieces), self.told, surface.greetings.around(), copying.parts[copying.at],
         )  # fmt: skip
-        surface.asker.ask("copy", copying.number, peer, copy)
+        surface.asker.ask("copy", copying.number, copying.to, copy)
 
     def _uncopied(self, key: Any, question: Question) -> None:
         self.surface.circle.suspect(question.to)
         self._end_copying()
 
     def _end_copying(self) -> None:
-        if self.syncing is not None:
-            peer, self.syncing, self._copying = self.syncing, None, None
-            self._excuse(peer)
+        copying, self._copying = self._copying, None
+        if copying is not None:
+            self._excuse(copying.to)
             self._count_batches()
 
     @handles(Copied)
     def on_copied(self, sender: Address, copied: Copied) -> None:
         self.surface.circle.heard(sender)
         copying = self._copying
-        if copying is None or copying.number != copied.number or copying.at != copied.part or sender != self.syncing:
+        said = (sender, copied.number, copied.part)
+        if copying is None or said != (copying.to, copying.number, copying.at):
             return
         self.surface.asker.answered("copy", copied.number)
         if copying.next_part():
-            self._send_copy()
+            self._send_copy(copying)
         else:
             self.become_heir(sender, copied.stamp_us)
 
     def become_heir(self, peer: Address, stamp_us: int) -> None:
         """The copy is whole. Heirs that are not fit go, as far as they are replaced."""
-        self.syncing = self._copying = None
+        self._copying = None
         staying = sorted(self.heirs, key=lambda each: not self._is_fit(each))[: self.timers.heirs - 1]
         gone = [each for each in self.heirs if each not in staying]
         self.heirs = (*staying, peer)
         for each in gone:
             self._excuse(each)
-        self.surface.circle.concern(peer).become_heir(stamp_us)
+        self.surface.circle.concern(peer).echo(stamp_us)
         self._echoed(stamp_us)
         self.surface.announce(gone)
         self._count_batches()
@@ -228,19 +199,16 @@ class Succession(SurfacePart):
             return False
         self.serial += 1
         number = surface.next_number()
-        receivers = [each for each in (*self.heirs, self.syncing) if each is not None]
-        self.batches[number] = Batch(set(receivers), then)
+        self.batches[number] = set(self.told), then
         pieces = tuple(surface.plot.pieces)
         backup = Backup(number, self.serial, self.host.now_us, surface.greetings.mark, pieces, items)
-        for peer in receivers:
+        for peer in self.told:
             surface.asker.ask("backup", (number, peer), peer, backup)
         self._count_batches()
         return True
 
     def _unbacked(self, key: Any, question: Question) -> None:
         self.surface.circle.suspect(question.to)
-        if question.to == self.syncing:
-            self._end_copying()
         self.drop_heir(question.to)
 
     @handles(BackedUp)
@@ -250,15 +218,13 @@ class Succession(SurfacePart):
         self.surface.asker.answered("backup", (backed.number, sender))
         self.echo_came(sender, backed.stamp_us, True)
         if batch is not None:
-            batch.waiting.discard(sender)
+            batch[0].discard(sender)
             self._count(backed.number)
 
     @handles(NoEstate)
     def on_no_estate(self, sender: Address, none: NoEstate) -> None:
         self.surface.circle.heard(sender)
-        if sender == self.syncing:
-            self._end_copying()  # a backup overtook the copy it adds to: the copy begins anew, with it in it
-        self.drop_heir(sender)
+        self.drop_heir(sender)  # if a backup overtook the copy it adds to, the copy begins anew, with it in it
 
     def _count_batches(self) -> None:
         for number in list(self.batches):
@@ -266,8 +232,8 @@ class Succession(SurfacePart):
 
     def _count(self, number: int) -> None:
         """Does this batch count by now?"""
-        batch = self.batches.get(number)
-        if batch is None or batch.waiting or not (self.heirs or self.surface.plot.alone) or self.is_doubtful:
-            return
-        del self.batches[number]
-        batch.then()
+        waiting, then = self.batches.get(number, (None, None))
+        answerable = (self.heirs or not self.surface.plot.others) and not self.is_doubtful
+        if then is not None and not waiting and answerable:
+            del self.batches[number]
+            then()

@@ -1,52 +1,52 @@
 """ICE: one peer's share of a surface that is divided among all peers, as a part of a peer.
 
-The surface owns the parts below and says what happens to all of them at once: when our ground changes (`announce`),
-when others tell us of theirs (`hear`), when a better title takes ours away (`lost`). A part is made when it is first
-needed, so that a peer at rest on an assembled surface costs little more than its table.
+The surface owns the parts below and says what happens to all of them at once: at each tick, when our ground changes
+(`announce`), when others tell us of theirs (`hear`), when a better title takes ours away (`lost`). A part is made when
+it is first needed, so that a peer at rest on an assembled surface costs little more than its table. Where nothing is
+assured a peer ticks only while it has something unsettled.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from implicast.overlay.ice.asking import Correspondence, Greeter
 from implicast.overlay.ice.atlas import Atlas, overlap, tract_of
 from implicast.overlay.ice.circle import Circle
-from implicast.overlay.ice.departure import Departure
 from implicast.overlay.ice.entry import Admission
 from implicast.overlay.ice.estate import Item, Tenant
 from implicast.overlay.ice.estates import Estates
-from implicast.overlay.ice.giver import Giver
+from implicast.overlay.ice.gives import Giver, Taker
 from implicast.overlay.ice.greetings import Hails
 from implicast.overlay.ice.inquest import Inquest
-from implicast.overlay.ice.messages import TITLES_MAX, KeptSurface, Neighbour, Title
+from implicast.overlay.ice.messages import TITLES_MAX, KeptSurface, Neighbour, Tick, Title
+from implicast.overlay.ice.parting import Parting
 from implicast.overlay.ice.plot import Plot
 from implicast.overlay.ice.routes import Paths, Routed
-from implicast.overlay.ice.seizures import Seizures
-from implicast.overlay.ice.settings import Terms
-from implicast.overlay.ice.soundings import Soundings
+from implicast.overlay.ice.settings import CALM_TICKS, Terms
+from implicast.overlay.ice.share import Correspondence
 from implicast.overlay.ice.succession import Succession
 from implicast.overlay.ice.table import SurfaceTable
-from implicast.overlay.ice.taker import Taker
-from implicast.overlay.ice.tidying import Tidying
-from implicast.overlay.ice.upkeep import Ticks
-from implicast.peer.contract import Address, Host, Part
+from implicast.peer.asking import Asking, UpkeepAsker
+from implicast.peer.contract import Address, Host, Part, handles
 from implicast.space.morton import CODES
 from implicast.space.tract import Tract, contains, subtract
 
 PARTS: dict[str, type[Part]] = {
-    "asker": Correspondence, "greeter": Greeter, "plot": Plot, "circle": Circle, "greetings": Hails,
+    "asker": Correspondence, "greeter": UpkeepAsker, "plot": Plot, "circle": Circle, "greetings": Hails,
     "routes": Paths, "estates": Estates, "succession": Succession, "giver": Giver, "taker": Taker, "entry": Admission,
-    "departure": Departure, "tidying": Tidying, "inquest": Inquest, "seizures": Seizures, "upkeep": Ticks,
-    "soundings": Soundings,
+    "parting": Parting, "inquest": Inquest,
 }  # fmt: skip
+FORGET_TICKS = 8
+"""Ticks between two sweeps of what is to be forgotten."""
+LATE = 3
+"""A tick that comes so many periods after the last one says that we slept."""
 
 
 class Surface(Part, parts=PARTS):
     """One peer's share of the surface."""
 
-    __slots__ = ("_number", "born_us", "kept_before", "tenant", "terms", *PARTS)
+    __slots__ = ("_forget_us", "_number", "_ticked_us", "born_us", "kept_before", "tenant", "terms", *PARTS)
     asker: Correspondence
-    greeter: Greeter
+    greeter: UpkeepAsker
     plot: Plot
     circle: Circle
     greetings: Hails
@@ -56,12 +56,8 @@ class Surface(Part, parts=PARTS):
     giver: Giver
     taker: Taker
     entry: Admission
-    departure: Departure
-    tidying: Tidying
+    parting: Parting
     inquest: Inquest
-    seizures: Seizures
-    upkeep: Ticks
-    soundings: Soundings
 
     def __init__(
         self, address: Address, host: Host, tenant: Tenant, terms: Terms, kept: KeptSurface | None = None
@@ -70,6 +66,8 @@ class Surface(Part, parts=PARTS):
         self.tenant, self.terms, self.kept_before = tenant, terms, kept
         self.born_us = host.now_us if kept is None else max(host.now_us, kept.born_us + 1)
         """When this life began: later than any before it at this address."""
+        self._ticked_us, self._forget_us = -1, FORGET_TICKS * terms.timers.tick_us
+        """When the last tick was (-1: we do not tick), and after which time we look for what is to be forgotten."""
         self._number = 0
         """Names transfers, hops and backups; it starts anywhere, so that a second life is not taken for the first."""
         if terms.assured:
@@ -82,7 +80,8 @@ class Surface(Part, parts=PARTS):
         kind: Any = self.parts.get(name)
         if kind is None:
             raise AttributeError(name)
-        part = kind(self)
+        asks = issubclass(kind, Asking)
+        part = kind(self.address, self.host, self.terms.timers.asks_max, self.circle.took) if asks else kind(self)
         setattr(self, name, part)
         return part
 
@@ -104,7 +103,7 @@ class Surface(Part, parts=PARTS):
 
     def leave(self) -> None:
         """Give every piece away, stay a while for strays, go."""
-        self.departure.leave()
+        self.parting.leave()
 
     def carry(self, sender: Address, message: Routed) -> None:
         """A routed message has come by."""
@@ -160,7 +159,7 @@ class Surface(Part, parts=PARTS):
 
     @property
     def leaving(self) -> bool:
-        return self.departure.leaving
+        return self.parting.leaving
 
     @property
     def is_doubtful(self) -> bool:
@@ -170,9 +169,6 @@ class Surface(Part, parts=PARTS):
     def answers(self, code: int) -> bool:
         """Ours, firm, and not in doubt."""
         return contains(self.plot.firm, code) and not self.is_doubtful
-
-    def heirs_of(self, owner: Address) -> tuple[Address, ...]:
-        return self.heirs if owner == self.address else self.circle.heirs_of(owner)
 
     def holdings(self) -> tuple[object, ...]:
         """Who is around, and copies of what others keep, as values that can be encoded."""
@@ -187,16 +183,75 @@ class Surface(Part, parts=PARTS):
 
     # --- what happens to all of it
 
+    def start(self) -> None:
+        """Begin to tick."""
+        if self._ticked_us < 0 and not self.parting.left:
+            self._ticked_us = self.host.now_us
+            self.host.after(int(self.terms.timers.tick_us * self.host.rng.random()), Tick())
+
+    @handles(Tick)
+    def on_tick(self, tick: Tick) -> None:
+        """Greet, look after the silent, and see to what does not settle by itself."""
+        timers, now_us = self.terms.timers, self.host.now_us
+        if now_us - self._ticked_us > LATE * timers.tick_us + timers.rto_us // 2:
+            self.circle.wake_late()
+        self._ticked_us = now_us
+        troubled = self.terms.assured and self.circle.tend()
+        if self.terms.assured:
+            self.succession.choose_heirs()
+            self.inquest.watch(troubled)
+            self.circle.greet_missed()
+        self._attend()
+        calm = not (troubled or self._is_unsettled())
+        if now_us > self._forget_us:
+            self._forget_us = now_us + FORGET_TICKS * timers.tick_us
+            self._forget()
+        if self.parting.left or (calm and not self.terms.assured):
+            self._ticked_us = -1
+        else:
+            self.host.after(timers.tick_us * CALM_TICKS if calm else timers.tick_us, tick)
+
+    def _is_unsettled(self) -> bool:
+        """Is there anything that should not wait?"""
+        moving = self.giver.gift or self.taker.receipt or self.routes.parked or self.plot.status
+        lacking = self.terms.assured and len(self.heirs) < self.terms.timers.heirs
+        return bool(moving or lacking or self.leaving or self.plot.gap is not None or len(self.pieces) != 1)
+
+    def _attend(self) -> None:
+        """What only some peers have to see to."""
+        self.inquest.mend_gap()
+        if self.leaving:
+            self.parting.step()
+        elif len(self.pieces) > 1:
+            self.parting.tidy()
+        self.giver.rescue()
+        if self.routes.parked:
+            self.routes.unpark()
+
+    def _forget(self) -> None:
+        self.taker.expire()
+        self.greetings.forget_gifts()
+        self.routes.forget_hops()
+        self.estates.forget()
+        self.circle.forget_strangers()
+
     def announce(self, before: Iterable[Address] = ()) -> None:
         """Our pieces, their status or our heirs have changed: tell old and new neighbours, and the tenant."""
-        succession = self.succession
         self.greetings.next_mark()
         self.plot.survey()
-        syncing = () if succession.syncing is None else (succession.syncing,)
-        self.greetings.hail(sorted({*before, *self.plot.neighbours(), *succession.heirs, *syncing}))
+        self.greetings.hail(sorted({*before, *self.plot.neighbours(), *self.succession.told}))
         self.tenant.settled()
         self.routes.unpark()
-        self.upkeep.start()
+        self.start()
+
+    def firm_up(self, kind: str, number: int, before: set[Address]) -> bool:
+        """What was held for this reason answers now; false if nothing is left of it."""
+        before = before.union(self.plot.neighbours())
+        if not self.plot.release(kind, number):
+            return False
+        self.announce(before)
+        self.entry.settled_in()
+        return True
 
     def hear(self, titles: Iterable[Title], sender: Address | None = None) -> None:
         """Learn from others; what we lose by it we yield. What is said of third parties is checked with them."""
@@ -206,7 +261,11 @@ class Surface(Part, parts=PARTS):
         if not news:
             return
         hearsay = {each.owner for each in news if each.owner != sender}
-        self.greetings.check([each for each in plot.neighbours() if each in hearsay])
+        for each in plot.neighbours():
+            # A title that its owner has let go would otherwise go round among others for ever. An owner whose mark we
+            # do not know is asked anyway, at its first echo.
+            if each in hearsay and self.circle.concern(each).mark >= 0:
+                self.greetings.ask_more(each)
         lost = subtract(tract_of(before), plot.tract)
         if lost:
             winners = [each for each in news if any(overlap(each, piece) for piece in before)]
@@ -217,15 +276,13 @@ class Surface(Part, parts=PARTS):
             self.greetings.hail([each for each in plot.neighbours() if each not in neighbours])
             self.routes.unpark()
 
-    def learn_around(self, around: Iterable[Neighbour]) -> None:
+    def learn_around(self, around: tuple[Neighbour, ...]) -> None:
         """What another owner knew of its neighbours, as far as they are ours now."""
-        circles = tuple(around)
-        self.hear(title for title, _ in circles)
-        for title, heirs in circles:
+        self.hear(title for title, _ in around)
+        for title, heirs in around:
             news = self.circle.news.get(title.owner)
             if news is not None and not news.heirs:
                 news.take_heirs(heirs)
-                self.greetings.forget_around()
 
     def met(self, peer: Address, born_us: int) -> None:
         """A life that began then is at a peer's address. If we knew one before it, that is dead: heirs take over."""
@@ -236,7 +293,7 @@ class Surface(Part, parts=PARTS):
         self.greeter.drop("hail", peer)
         self.plot.atlas.drop(self.plot.atlas.of(peer))
         self.plot.survey()
-        self.succession.bury(peer)
+        self.succession.drop_heir(peer)
         self.inquest.bury(peer, estate)
         self.entry.met(peer)
 
@@ -256,7 +313,7 @@ class Surface(Part, parts=PARTS):
         known = [*self.plot.neighbours(), *self.heirs, *self.circle.missed]
         self.succession.end()
         self.entry.come_again(known)
-        self.seizures.open.clear()
+        self.inquest.open.clear()
 
     def settle_into(self, title: Title, others: list[Title], heirs: tuple[Address, ...]) -> None:
         """Take a place on a surface that is assembled at once."""
@@ -264,9 +321,9 @@ class Surface(Part, parts=PARTS):
         self.succession.begin_with(heirs, self.host.now_us)
         self.entry.settle()
         self.plot.survey()
-        self.upkeep.start()
+        self.start()
 
     def rest_on(self, title: Title, others: list[Title], table: SurfaceTable) -> None:
         """Take a place on a surface that is assembled at once, and on which nothing is assured: its table is known."""
         self.plot.settle_on(Atlas([title, *others]))
-        self.routes.begin_with(table)
+        self.routes.redraw(table)

@@ -4,7 +4,7 @@ A table is made from the atlas whenever that changes, and not changed itself. It
 dimensions only, whatever the number of peers (thesis section 7.2).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ import numpy.typing as npt
 from implicast.peer.contract import Address
 from implicast.peer.memory import Recent
 from implicast.space import kernels
+from implicast.space.morton import Box
+from implicast.space.surface import Rank, Surface
 from implicast.space.tract import Tract
 
 Rows = npt.NDArray[np.int64]
@@ -22,8 +24,8 @@ HANDFUL = 4
 """So many codes are worth an array."""
 KNOWN_MAX = 32
 """Destinations whose ways are remembered while a table lasts."""
-UNKNOWN_US = 50_000.0
-"""Latency assumed of a neighbour that has not been measured yet."""
+FARTHEST: Rank = (1 << 62, 0)
+"""Of a peer that has no ground."""
 
 
 class SurfaceTable:
@@ -83,6 +85,31 @@ class SurfaceTable:
             else:
                 part += (low, low + (1 << shift))
         return [(self.owners[hops[key]] if hops[key] >= 0 else None, tuple(part)) for key, part in parts.items()]
+
+    def rank(self, part: Tract) -> Rank:
+        """How near our ground is to a destination."""
+        return self._rank(self.own, self._targets(part)) if len(self.own) else FARTHEST
+
+    def nearest(self, part: Tract, visited: Collection[Address]) -> Address | None:
+        """The neighbour that is nearest to a destination, of those that have not been visited."""
+        targets = self._targets(part)
+        rows = [row for row, owner in enumerate(self.owners) if owner not in visited]
+        ranks = [(self._rank(self.rows[row : row + 1], targets), row) for row in rows]
+        return self.owners[min(ranks)[1]] if ranks else None
+
+    def _targets(self, part: Tract) -> Rows:
+        return rows_of(Surface(self.dimensions).boxes(part), self.dimensions)
+
+    def _rank(self, boxes: Rows, targets: Rows) -> Rank:
+        """How near any of the boxes is to any of the targets."""
+        unlimited = np.zeros(len(targets), np.int64)
+        squared, touching = kernels.nearest(boxes, targets, 0, unlimited, self.dimensions)
+        return int(squared), int(touching)
+
+
+def rows_of(boxes: Iterable[Box], dimensions: int) -> Rows:
+    rows = [[*low, *high] for low, high in boxes]
+    return np.array(rows, np.int64).reshape(len(rows), 2 * dimensions)
 
 
 def _centre(own: Rows, dimensions: int) -> Rows:

@@ -1,6 +1,6 @@
 """A converged surface at once, for large experiments: what peers joining one after the other would arrive at.
 
-Newcomers draw a place and halve the region they find there, exactly as `entry.py` and `giver.py` do by messages.
+Newcomers draw a place and halve the region they find there, exactly as `entry.py` and `gives.py` do by messages.
 Neighbour tables are found for all peers together: the neighbour across a face that is at least as large as we are owns
 the box beside ours, which is one search; the smaller ones are the same pairs seen from the other side.
 """

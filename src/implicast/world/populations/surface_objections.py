@@ -26,8 +26,8 @@ TILINGS_REMEMBERED = 4
 SIDES_REMEMBERED = 1 << 16
 Tables = Mapping[Address, Mapping[int, Title]]
 """By owner: its own titles and those next to them, by their first codes."""
-Whole = dict[tuple[Address, Address], tuple[Legacy, int, tuple[Item, ...]]]
-"""By heir and owner: a copy that was found to be whole, how it was then, and of what. For those who look often."""
+Whole = dict[tuple[Address, Address], tuple[Mapping[bytes, object], int, tuple[Item, ...]]]
+"""By heir and owner: a copy that was found to be whole, its size then, and of what. For those who look often."""
 _key, _low = attrgetter("key"), attrgetter("low")
 
 
@@ -97,12 +97,12 @@ def _heir_objections(surfaces: Sequence[Surface], whole: Whole | None) -> list[s
 def _has_all(who: tuple[Address, Address], estate: Legacy, kept: tuple[Item, ...], whole: Whole | None) -> bool:
     """Does a copy have all that is kept? Not looked at again while neither changes: a third of the cost."""
     before = whole.get(who) if whole is not None else None
-    if before is not None and before[0] is estate and before[1] == estate.changes and before[2] is kept:
+    if before is not None and before[0] is estate.items and before[1] == len(estate.items) and before[2] is kept:
         return True
     if not estate.items.keys() >= set(map(_key, kept)):
         return False
     if whole is not None:
-        whole[who] = (estate, estate.changes, kept)
+        whole[who] = (estate.items, len(estate.items), kept)
     return True
 
 
