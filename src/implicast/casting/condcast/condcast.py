@@ -20,8 +20,8 @@ from implicast.casting.condcast.settings import CondcastSettings, settings_of
 from implicast.casting.inbox import Inbox, Outcome
 from implicast.language.portrait import Sought, portrait
 from implicast.language.target import Description, Target
-from implicast.overlay.chord_sharp import ChordSharp, Freight, Passenger, combine
-from implicast.overlay.links import Links, Ref
+from implicast.overlay.chord_sharp import ChordSharp, Freight, combine
+from implicast.overlay.links import Above, Links, Ref
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, CastId, Life, Message, handles
 from implicast.peer.events import Joined, Left, Refused, Withdrawn
@@ -42,7 +42,7 @@ class KeptCondcast(Message):
 
 
 class Condcast(
-    Member, Passenger,
+    Member, Above,
     parts={"links": Links, "ring": ChordSharp, "carrier": Carrier, "promises": Promises, "flows": Flows},
 ):  # fmt: skip
     """One peer, a value of its own, and casts to arcs."""
@@ -196,7 +196,7 @@ class Condcast(
     def moved(self) -> None:
         self.carrier.moved()
 
-    def returned(self) -> None:
+    def overlooked(self) -> None:
         self.promises.restart()
 
     @handles(Update)

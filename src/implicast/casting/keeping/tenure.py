@@ -11,7 +11,7 @@ from implicast.casting.keeping.copies import Comparisons
 from implicast.casting.keeping.messages import ClaimLate, ClaimRows, Estate, EstateTaken
 from implicast.casting.keeping.rumours import Rumours
 from implicast.casting.keeping.share import Share
-from implicast.overlay.links import Ref
+from implicast.overlay.links import Above, Ref
 from implicast.overlay.links.refs import lies_between
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Part, handles
@@ -25,7 +25,7 @@ did not answer may have died with all copies; and a leaver goes: comparing does 
 TURNS = 256
 
 
-class Tenure(Part):
+class Tenure(Part, Above):
     """From a node's coming to its going."""
 
     __slots__ = ("_came", "_copies", "_has_given", "_lacked", "_lefts", "_parts", "_ring", "_rumours", "_share",

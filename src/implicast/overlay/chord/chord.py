@@ -21,7 +21,6 @@ healed, so requests are repeated from end to end.
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Protocol
 
 from implicast.overlay.chord.fingers import Fingers
 from implicast.overlay.chord.messages import Heard
@@ -52,19 +51,6 @@ SEEKERS_MAX = 64
 """Seekers remembered."""
 
 
-class Resident(Protocol):
-    """What Chord tells the design that stands on it."""
-
-    def entered(self) -> None:
-        """This node has become a member."""
-
-    def departed(self) -> None:
-        """This node is a member no more, by its own wish."""
-
-    def moved(self) -> None:
-        """A neighbour has changed, and with it perhaps the keys this node answers for."""
-
-
 class Chord(Part, Above, parts={"fingers": Fingers}):
     """One peer's place on the circle."""
 
@@ -78,13 +64,13 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
         self._is_sure = ring.detector is None
         """Whether nobody ever crashes."""
         self.fingers = Fingers(address, host, ring, self.table, self.pass_on, refresh_us)
-        self._resident: Resident | None = None
+        self._resident = Above()
         self._told: Repeats[Address] = Repeats(SENDERS_MAX)
         self._passed: Repeats[Message] = Repeats(PASSED_MAX)
         self._led_us: Recent[Place, int] = Recent(SEEKERS_MAX)
         self._detour = 0
 
-    def house(self, resident: Resident) -> None:
+    def house(self, resident: Above) -> None:
         """Tell this one from now on."""
         self._resident = resident
 
@@ -94,12 +80,11 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
 
     # The ring speaks
 
-    def linked(self) -> None:
+    def entered(self) -> None:
         self.table.reset(self.ring.me)
         self.table.set_neighbours(self.ring.left, self.ring.right)
         self.fingers.begin()
-        if self._resident is not None:
-            self._resident.entered()
+        self._resident.entered()
 
     def moved(self) -> None:
         if self.ring.state == IN:
@@ -107,13 +92,11 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
             self.surrounded()
 
     def surrounded(self) -> None:
-        if self._resident is not None:
-            self._resident.moved()
+        self._resident.moved()
 
-    def unlinked(self) -> None:
+    def departed(self) -> None:
         self.fingers.end()
-        if self._resident is not None:
-            self._resident.departed()
+        self._resident.departed()
 
     def lost(self, ref: Ref) -> None:
         if ref != self.table.right:

@@ -2,7 +2,6 @@
 
 from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
 from implicast.overlay.chord_sharp.messages import KINDS, Ent, Freight
-from implicast.overlay.chord_sharp.passenger import Passenger
 from implicast.overlay.chord_sharp.pull import Rows, carried_on
 from implicast.overlay.chord_sharp.settings import ON_DEMAND, SharpSettings
 from implicast.overlay.chord_sharp.table import Mark, Table, combine
@@ -14,7 +13,6 @@ __all__ = [
     "Ent",
     "Freight",
     "Mark",
-    "Passenger",
     "Rows",
     "SharpSettings",
     "Table",

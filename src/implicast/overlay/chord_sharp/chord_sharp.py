@@ -1,46 +1,41 @@
 """One peer's share of a Chord# ring: its table, the two ways to keep it, and what the ring says of neighbours.
 
 The ring itself is `overlay/links`: level 0 *is* its right pointer, so whom a key belongs to is never in doubt, and a
-finger that is off by a few places costs hops, nothing else. Tables are kept in rounds (`rounds.py`, `tidings.py`), or
-asked for when somebody says so (`pull.py`).
+finger that is off by a few places costs hops, nothing else. Tables are kept in rounds (`rounds.py`), or asked for when
+somebody says so (`pull.py`).
 """
 
 from implicast.overlay.chord_sharp.messages import FingerGone
-from implicast.overlay.chord_sharp.passenger import Passenger
 from implicast.overlay.chord_sharp.pull import Pull
 from implicast.overlay.chord_sharp.rounds import Rounds
 from implicast.overlay.chord_sharp.settings import SharpSettings
 from implicast.overlay.chord_sharp.table import Table
-from implicast.overlay.chord_sharp.tidings import Tidings
 from implicast.overlay.links import Above, Links, Place, Ref
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.contract import Address, Host, Part, handles
 
 
-class ChordSharp(Part, Above, parts={"rounds": Rounds, "tidings": Tidings, "pull": Pull}):
-    """The table and its upkeep. `links.above` is this; `passenger` is what stands on it."""
+class ChordSharp(Part, Above, parts={"rounds": Rounds, "pull": Pull}):
+    """The table and its upkeep. `links.above` is this; `passenger` is what stands on it, and has a value."""
 
-    __slots__ = ("_entering", "_wary", "links", "passenger", "pull", "rounds", "settings", "table", "tidings")
+    __slots__ = ("_entering", "_wary", "links", "passenger", "pull", "rounds", "settings", "table")
 
     def __init__(
-        self, address: Address, host: Host, links: Links, settings: SharpSettings, passenger: Passenger | None = None
+        self, address: Address, host: Host, links: Links, settings: SharpSettings, passenger: Above
     ) -> None:
         super().__init__(address, host)
-        self.links, self.settings = links, settings
+        self.links, self.settings, self.passenger = links, settings, passenger
         links.carry(self)
-        self.passenger = passenger or Passenger()
         self.table = Table(links.me, None, settings.age_us)
-        self.rounds, self.tidings, self.pull = Rounds(self), Tidings(self), Pull(self)
+        self.rounds, self.pull = Rounds(self), Pull(self)
         self._wary = self._entering = False
         """`_wary`: whether some finger may be lost; saves asking of each at every cast that passes."""
 
     def settle(self, table: Table) -> None:
-        """Stand in a settled ring, and let rounds begin, nearly together."""
+        """Stand in a settled ring."""
         self.table = table
-        self.tidings.settle()
-        period_us = self.settings.period_us
-        if self.settings.rounds and not self.settings.resting:
-            self.rounds.start(period_us // 4 + int(self.host.rng.random() * period_us / 20))
+        if self.settings.rounds:
+            self.rounds.start()
 
     def refreshed(self) -> None:
         if self._entering:
@@ -66,8 +61,7 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "tidings": Tidings, "pull
 
     def suspect(self, ref: Ref) -> None:
         """It was asked in vain."""
-        if self.links.detector is not None:
-            self.links.detector.suspect(ref)
+        self.links.company.suspect(ref)
         self.silent(ref)
 
     def silent(self, ref: Ref) -> None:
@@ -83,24 +77,23 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "tidings": Tidings, "pull
 
     # --- what the ring tells
 
-    def linked(self) -> None:
+    def entered(self) -> None:
         """A newcomer has its neighbours."""
         self.table = Table(self.links.me, self.passenger.value(), self.settings.age_us)
         if self.settings.rounds:
-            self.tidings.stop()
-            self.rounds.enter()
+            self.rounds.stop()
+            self.rounds.begin(self.rounds.number + 1)
             self.passenger.entered()
         else:
             self._entering = True
             self.pull.refresh()
 
-    def unlinked(self) -> None:
+    def departed(self) -> None:
         self._entering = False
         right = self.links.right
-        for address in (*self.tidings.stop(), *self.pull.stop()):
+        for address in (*self.rounds.stop(), *self.pull.stop()):
             if address not in (self.address, right.address):
                 self.host.send(address, FingerGone(self.links.me, right))
-        self.rounds.stop()
         self.passenger.departed()
 
     def heir(self, gone: Ref) -> Ref | None:
@@ -116,12 +109,10 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "tidings": Tidings, "pull
         links, table = self.links, self.table
         if links.state == OUT or table.me != links.me:
             return
-        before = table.nodes[0] if table.nodes else None
+        before = table.nodes[:1]
         table.follow(links.right)
-        if self.settings.rounds and table.nodes and table.nodes[0] != before:
-            self.tidings.changed(0)
-            self.tidings.tell(0)
-            self.rounds.stand_by(0)
+        if self.settings.rounds and table.nodes and table.nodes[:1] != before:
+            self.rounds.moved()
         self.passenger.moved()
 
     def mended(self) -> None:
@@ -131,7 +122,7 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "tidings": Tidings, "pull
             self.links.holder.tell_right()
 
     def overlooked(self) -> None:
-        self.passenger.returned()
+        self.passenger.overlooked()
 
     def acquaintances(self) -> list[Ref]:
         return self.table.nodes
@@ -156,10 +147,7 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "tidings": Tidings, "pull
         if farewell.heir is None:
             self.silent(farewell.gone)
             return
-        before = list(self.table.nodes)
-        self.table.replace(farewell.gone, farewell.heir)
+        levels = self.table.replace(farewell.gone, farewell.heir)
         self.pull.replaced(farewell.gone)
-        if self.settings.rounds:
-            for level in range(1, len(self.table)):
-                if self.table.nodes[level] != before[level]:
-                    self.rounds.stand_by(level)
+        for level in levels if self.settings.rounds else ():
+            self.rounds.stand_by(level)

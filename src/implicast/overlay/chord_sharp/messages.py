@@ -95,28 +95,24 @@ class EntLate(Message):
     tried: int
 
 
-class RoundDue(Message):
+class RoundAlarm(Message):
+    """Rings for the sake of a round; if another has begun meanwhile it is stale."""
+
+    upkeep: ClassVar[bool] = True
+    life: int
+    round: int
+
+
+class RoundDue(RoundAlarm):
     """Rings when the next round is to begin, unless another node has begun it."""
 
-    upkeep: ClassVar[bool] = True
-    life: int
-    round: int
 
-
-class CatchUp(Message):
+class CatchUp(RoundAlarm):
     """Rings when all levels should have come in a round."""
 
-    upkeep: ClassVar[bool] = True
-    life: int
-    round: int
 
-
-class TellAgain(Message):
+class TellAgain(RoundAlarm):
     """Rings when what has changed in the middle of a round is to be said once more."""
-
-    upkeep: ClassVar[bool] = True
-    life: int
-    round: int
 
 
 KINDS: tuple[type, ...] = (GetEnt, EntIs, FingerGone, AskLevel, LevelIs, Enough)

@@ -128,11 +128,6 @@ class Pull(Part):
         self.ring.refreshed()
 
 
-def first_level(row: int) -> int:
-    """The lowest level that may still use this row: the least y with 2^y - 1 >= row."""
-    return row.bit_length()
-
-
 def row_entry(rows: Rows, level: int) -> Ent | None:
     """What the node 2^level ahead would answer, if the rows know."""
     row = (1 << level) - 1
@@ -146,7 +141,7 @@ def carried_on(rows: Rows, table: Table, levels: int) -> Rows:
     mine = tuple(table.answer(level)[0] for level in range(min(levels, len(table))))
     kept = [mine]
     for row in range(1, min(1 << (levels - 1), len(rows) + 1)):
-        older = rows[row - 1]
-        skipped = first_level(row) - first_level(row - 1)
-        kept.append(older[skipped : skipped + levels - first_level(row)])
+        first = row.bit_length()  # the lowest level that may still use this row: the least y with 2^y - 1 >= row
+        skipped = first - (row - 1).bit_length()
+        kept.append(rows[row - 1][skipped : skipped + levels - first])
     return tuple(kept)

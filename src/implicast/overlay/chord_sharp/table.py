@@ -169,20 +169,21 @@ class Table:
                 del self.since_us[level:], self.rounds[level:]
             self._bounds = self._tidy = None
 
-    def replace(self, gone: Ref, heir: Ref) -> None:
+    def replace(self, gone: Ref, heir: Ref) -> list[int]:
         """A node that leaves names the one on its right, which takes its place. What was known of the others stays
-        true. Level 0 is the ring's affair."""
+        true. Level 0 is the ring's affair. Returns the levels that have another node now."""
+        levels = [level for level, node in enumerate(self.nodes) if level and node == gone != heir]
         if heir.address == self.me.address:
             self.cut(max(1, self.nodes.index(gone)) if gone in self.nodes else len(self.nodes))
-            return
-        for level, node in enumerate(self.nodes):
-            if node == gone and level:
-                arc = self.range(level)
-                if arc is None or heir.key not in arc:  # then there is nobody else in it
-                    self.ends[level] = self.values[level] = None
-                    del self._sums[level + 1 :]
-                self.nodes[level] = heir
-                self._bounds = self._tidy = None
+            return []
+        for level in levels:
+            arc = self.range(level)
+            if arc is None or heir.key not in arc:  # then there is nobody else in it
+                self.ends[level] = self.values[level] = None
+                del self._sums[level + 1 :]
+            self.nodes[level] = heir
+            self._bounds = self._tidy = None
+        return levels
 
     def widen(self, key: Key, value: Freight) -> None:
         """The node at this key has this value: add it to every aggregate whose range the key lies in."""
@@ -214,11 +215,6 @@ class Table:
         mark, bounds = self.mark(key), self.bounds()
         before = [level for level in levels if bounds[level + 1] <= mark]
         return max(before, key=lambda level: bounds[level + 1], default=-1)
-
-    def next_hop(self, key: Key) -> Ref | None:
-        """Who is nearer to the key; None when nobody known is."""
-        level = self.closest_preceding(key, range(len(self.nodes)))
-        return None if level < 0 else self.nodes[level]
 
     def tidy(self) -> bool:
         """Whether each level lies beyond the one before and speaks of the arc up to the next: so it is at rest."""

@@ -140,7 +140,7 @@ class Membership(Part):
         self.introducers = ()
         self._links.walks.begin()
         self._links.seeking.begin()
-        self._links.above.linked()
+        self._links.above.entered()
 
     def _abandon_life(self) -> None:
         """Nobody can say whether the insertion took place. This life counts as crashed; another one joins, also
@@ -197,7 +197,7 @@ class Membership(Part):
         links.become(OUT)
         self.introducers, self.pend, self._wish_to_leave = (), None, False
         links.walks.stop()
-        links.above.unlinked()
+        links.above.departed()
 
     # --- own requests
 
