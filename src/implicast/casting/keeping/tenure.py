@@ -195,7 +195,7 @@ class Tenure(Part, Above):
         came between and died before they were. Each is told of once, unless it was there again and fell silent anew."""
         ring, before, told_us = self._ring, self._lefts, self._told_us
         self._lefts, self._told_us = ring.lefts, {}
-        for ref in dict.fromkeys((*before, *ring.missed)):
+        for ref in dict.fromkeys((*before, *ring.company.missed)):
             if ref not in ring.lefts and lies_between(ring.left, ref, ring.me) and self._fell_silent(ref):
                 self._told_us[ref] = told_us.get(ref, self.host.now_us)
                 if ref not in told_us or self._fell_silent(ref, since_us=told_us[ref]):

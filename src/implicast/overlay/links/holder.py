@@ -43,7 +43,6 @@ class Holder(Part):
     def __init__(self, links: "Links") -> None:
         super().__init__(links.address, links.host)
         self._links = links
-        self.begin()
         self.graces: Recent[Ref, Grace] = Recent(GRACES_MAX)
         """What former lives still know, for operations under way depend on it."""
 
@@ -108,14 +107,12 @@ class Holder(Part):
         links = self._links
         old, old_num, new = links.right, links.rnum, request.new
         assert old_num is not None, "a member knows the number of its link"
-        ack = SetRAck(request.by, links.me, request.op, None, links.list_for(new))
-        if request.kind == INSERT:
+        num = after(old_num) if request.kind == INSERT else None
+        ack = SetRAck(request.by, links.me, request.op, num, links.list_for(new))
+        if request.kind in (INSERT, REPLACE):
             links.take_right(new, request.new_num, confirmed=True)
-            ack = SetRAck(request.by, links.me, request.op, after(old_num), links.list_for(new))
-            lefts = cut_list([new, links.me, *links.lefts], old, links.settings.lefts)
-            links.say(old, SetL(old, new, after(old_num), lefts))
-        elif request.kind == REPLACE:
-            links.take_right(new, request.new_num, confirmed=True)
+            if num is not None:
+                links.say(old, SetL(old, new, num, cut_list([new, links.me, *links.lefts], old, links.settings.lefts)))
         elif new == links.me:
             num = max(request.new_num, after(links.lnum))
             links.take_right(links.me, num, confirmed=True)
@@ -165,8 +162,7 @@ class Holder(Part):
         if links.conf or links.state not in (IN, DEL) or (links.right, links.rnum) != (alarm.right, alarm.num):
             return
         self.tell_right()
-        patience = links.patience
-        patience.later(patience.backoff_us(alarm.tried), Confirm(alarm.right, alarm.num, alarm.tried + 1))
+        links.later(links.settings.backoff_us(alarm.tried), Confirm(alarm.right, alarm.num, alarm.tried + 1))
 
     @handles(CheckLink)
     def on_check(self, sender: Address, check: CheckLink) -> None:

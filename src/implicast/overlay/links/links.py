@@ -12,18 +12,15 @@ and overtaken. Right pointers are the truth; left pointers are hints that follow
 The spec's letters stand in `FIDELITY.md`.
 """
 
-from collections.abc import Mapping
-
 from implicast.overlay.links.above import Above
 from implicast.overlay.links.company import Company
 from implicast.overlay.links.holder import Holder
 from implicast.overlay.links.membership import Membership
-from implicast.overlay.links.messages import REPLACE
-from implicast.overlay.links.patience import RingPatience
+from implicast.overlay.links.messages import REPLACE, LinkRound, MergeRound
 from implicast.overlay.links.refs import FIRST, Number, Ref, cut_list
 from implicast.overlay.links.seeking import Seeking
 from implicast.overlay.links.settings import LinkSettings
-from implicast.overlay.links.state import IN, INS, OUT, Operation
+from implicast.overlay.links.state import IN, INS, OUT
 from implicast.overlay.links.walks import Looks
 from implicast.peer.contract import Address, Host, Life, Message, Part, decisions
 
@@ -33,14 +30,11 @@ NEIGHBOURS_KEPT = 8
 """Nodes nearby that are written down for the next life."""
 
 
-class Links(
-    Part, parts={"holder": Holder, "walks": Looks, "seeking": Seeking, "membership": Membership}
-):  # fmt: skip
+class Links(Part, parts={"holder": Holder, "walks": Looks, "seeking": Seeking, "membership": Membership}):
     """One peer's share of the ring. `above` is told of changes and asked for shortcuts (`Above`)."""
 
     __slots__ = ("above", "company", "conf", "detector", "gen", "holder", "key", "left", "lefts", "lnum", "me",
-                 "membership", "overlooked", "patience", "right", "rnum", "seeking", "settings", "state",
-                 "walks")  # fmt: skip
+                 "membership", "overlooked", "right", "rnum", "seeking", "settings", "state", "walks")  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, key: int, settings: LinkSettings, life: Life | None = None,
@@ -50,9 +44,8 @@ class Links(
         super().__init__(address, host)
         self.key, self.settings, self.state = key, settings, OUT
         self.above = Above()
-        self.company = Company(address, host, settings, lambda ref: self.above.silent(ref), self.reunite)
+        self.company = Company(self)
         self.detector = self.company.detector
-        self.patience = RingPatience(host, settings, self.detector)
         self.holder, self.walks = Holder(self), Looks(self)
         self.seeking, self.membership = Seeking(self), Membership(self, life, neighbours)
         self.me = Ref(key, address, 0)
@@ -105,8 +98,14 @@ class Links(
         self.state = IN
         self.left, self.right, self.lefts = left, right, lefts
         self.lnum = self.rnum = FIRST
-        self.walks.begin(least=0.0)
-        self.seeking.begin(least=0.0)
+        self.watch(least=0.0)
+
+    def watch(self, least: float = 0.5) -> None:
+        """Look once per period from now on, to the left and from outside; the first time after so much of one at
+        least."""
+        for period_us, kind in ((self.settings.check_us, LinkRound), (self.settings.merge_us, MergeRound)):
+            if period_us:
+                self.later(period_us, kind(self.me.life), least)
 
     def seek_through(self, introducers: tuple[Address, ...]) -> None:
         """A newcomer is told of further members."""
@@ -116,16 +115,6 @@ class Links(
     def introducers(self) -> tuple[Address, ...]:
         """Through whom a newcomer seeks its place; none: it does not want to join."""
         return self.membership.introducers
-
-    @property
-    def pend(self) -> Operation | None:
-        """The own request that is not settled."""
-        return self.membership.pend
-
-    @property
-    def missed(self) -> Mapping[Ref, None]:
-        """Nodes that fell silent and may only be cut off."""
-        return self.company.missed
 
     def near(self) -> tuple[Ref, ...]:
         """Who stands next to this node, its right neighbour first, for its next life to ask; off the ring, who stood
@@ -138,11 +127,13 @@ class Links(
         """Any word from a node."""
         self.company.heard(ref)
 
-    def reunite(self, ref: Ref) -> None:
-        """A node that was missed is there again: look whether it stands on another ring."""
-        self.seeking.reunite(ref)
-
     # --- for the parts
+
+    def later(self, wait_us: int, alarm: Message, least: float = 0.5) -> int:
+        """Ring after about so long: after so much of it at least, and at most as much and once the whole."""
+        wait_us = int(wait_us * (least + self.host.rng.random()))
+        self.host.after(wait_us, alarm)
+        return wait_us
 
     def say(self, to: Ref, message: Message) -> None:
         """Send; to oneself it is a plain call."""
@@ -169,29 +160,18 @@ class Links(
 
     def expect(self, left: Ref, right: Ref) -> None:
         """Between these two the node wants to be inserted."""
-        self.left, self.right, self.rnum = left, right, None
+        self.state, self.left, self.right, self.rnum = INS, left, right, None
 
     def take_left(self, left: Ref, num: Number, lefts: tuple[Ref, ...]) -> None:
         self.company.note_met(*reversed(self.lefts), self.left)
         former, is_repair = self.left, num[0] != self.lnum[0]
         self.left, self.lnum, self.lefts = left, num, lefts
         self.above.moved()
-        if is_repair and self.state != INS:
-            self._repaired()
+        if is_repair and self.state != INS:  # the own place is mended: others are told of it from here on
+            was_overlooked, self.overlooked = self.overlooked, False
+            (self.above.overlooked if was_overlooked else self.above.mended)()
         if self.detector is not None and self.state == IN:
             self.seeking.introduce(former, left)
-
-    def _repaired(self) -> None:
-        """The own place is mended: others are told of it from here on."""
-        was_overlooked, self.overlooked = self.overlooked, False
-        if was_overlooked:
-            self.above.overlooked()
-        else:
-            self.above.mended()
-
-    def note_overlooked(self) -> None:
-        """Another stands where this node should: it has been passed over."""
-        self.overlooked = True
 
     def take_lefts(self, lefts: tuple[Ref, ...]) -> None:
         """The same neighbour, with those to its left as they are now."""
@@ -215,8 +195,9 @@ class Links(
         if not self.is_busy():
             self.rnum = num
 
-    def next_repair(self) -> Number:
-        """A number that beats all before."""
+    def next_repair(self, overlooked: bool) -> Number:
+        """A number that beats all before; and whether another stands where this node should: it was passed over."""
+        self.overlooked = self.overlooked or overlooked
         self.gen = max(self.gen, self.lnum[0]) + 1
         return self.gen, 0
 

@@ -42,13 +42,13 @@ class Membership(Part):
         super().__init__(links.address, links.host)
         self._links, self._life, self.neighbours = links, life, neighbours
         self.introducers: tuple[Address, ...] = ()
-        self.pend: Operation | None = None
         self._op = self._leave_by_us = 0
-        self._wish_to_leave = False
 
     def begin(self) -> None:
         """A life begins: it has asked for nothing."""
-        self.pend, self._wish_to_leave = None, False
+        self.pend: Operation | None = None
+        """The own request that is not settled."""
+        self._wish_to_leave = False
 
     # --- joining
 
@@ -84,7 +84,7 @@ class Membership(Part):
         first = links.detector is None or not links.seeking.turn
         for _ in range(1 if first else min(2, len(self.introducers))):
             links.seeking.ask(self.introducers[links.seeking.turn % len(self.introducers)])
-        links.patience.later(links.settings.seek_us, SeekAgain(links.me.life, links.seeking.turn))
+        links.later(links.settings.seek_us, SeekAgain(links.me.life, links.seeking.turn))
 
     @handles(SeekAgain)
     def on_seek_again(self, alarm: SeekAgain) -> None:
@@ -116,14 +116,13 @@ class Membership(Part):
         for ref in self.neighbours:
             if ref.address != self.address:
                 self.host.send(ref.address, Gone(ref, former, 0))
-        links.patience.later(BURIED_US, SeekAgain(links.me.life, links.seeking.turn))
+        links.later(BURIED_US, SeekAgain(links.me.life, links.seeking.turn))
 
     def insert(self, left: Ref, right: Ref, num: Number) -> None:
         """Ask `left` to put this node before `right`."""
         links = self._links
         if not lies_between(left, links.me, right):
             return  # the ring is being mended there
-        links.become(INS)
         links.expect(left, right)
         self.request(INSERT, left, links.me, right, num, links.lnum)
 
@@ -138,8 +137,7 @@ class Membership(Part):
     def _enter(self) -> None:
         self._links.become(IN)
         self.introducers = ()
-        self._links.walks.begin()
-        self._links.seeking.begin()
+        self._links.watch()
         self._links.above.entered()
 
     def _abandon_life(self) -> None:
@@ -183,7 +181,7 @@ class Membership(Part):
         return links.state == INS or under_way or links.company.is_lost(links.left)
 
     def _leave_later(self) -> None:
-        self._links.patience.later(self._links.settings.again_us, LeaveAgain(self._links.me.life))
+        self._links.later(self._links.settings.again_us, LeaveAgain(self._links.me.life))
 
     @handles(LeaveAgain)
     def on_leave_again(self, alarm: LeaveAgain) -> None:
@@ -207,7 +205,7 @@ class Membership(Part):
         self._op += 1
         request = SetR(target, links.me, self._op, kind, new, cur, cur_num, new_num)
         self.pend = Operation(request)
-        links.patience.begin(self.pend, RetrySetR(links.me.life, self._op))
+        self.pend.begin(links, RetrySetR(links.me.life, self._op))
         links.say(target, request)
 
     @handles(RetrySetR)
@@ -215,11 +213,11 @@ class Membership(Part):
         links, pend = self._links, self.pend
         if pend is None or (alarm.life, alarm.op) != (links.me.life, pend.request.op):
             return
-        if links.patience.is_spent(pend, pend.request.to):
+        if pend.is_spent(links, pend.request.to):
             links.company.suspect(pend.request.to)
             self._target_dead()
             return
-        links.patience.wait_on(pend, alarm)
+        pend.wait_on(links, alarm)
         links.say(pend.request.to, pend.request)
 
     def _settled_by(self, to: Ref, by: Ref, op: int) -> SetR | None:
@@ -228,7 +226,7 @@ class Membership(Part):
         if to != self._links.me or pend is None or pend.request.op != op or pend.request.to != by:
             return None
         self._links.heard(by)
-        self._links.patience.answered(pend)
+        pend.answered(self._links)
         self.pend = None
         return pend.request
 
@@ -266,7 +264,7 @@ class Membership(Part):
                 links.walks.check()
             self._leave_later()
         else:
-            links.patience.later(links.settings.again_us, CheckNow(links.me.life))
+            links.later(links.settings.again_us, CheckNow(links.me.life))
 
     def _refused_entry(self, nak: SetRNak) -> None:
         links = self._links
@@ -276,7 +274,7 @@ class Membership(Part):
         elif nak.reason == MOVED and nak.num is not None and lies_between(nak.by, links.me, nak.right):
             self.insert(nak.by, nak.right, nak.num)
         else:
-            links.patience.later(links.settings.again_us, SeekAgain(links.me.life, links.seeking.turn))
+            links.later(links.settings.again_us, SeekAgain(links.me.life, links.seeking.turn))
 
     def _target_dead(self) -> None:
         assert self.pend is not None, "an operation was pending"
@@ -302,7 +300,5 @@ class Membership(Part):
         if self.pend is not None and self.pend.request.to == gone.by:
             if gone.op == self.pend.request.op:
                 self._target_dead()
-        elif links.walks.is_at(gone.by):
-            links.walks.gone()
-        elif gone.by == links.left:
+        elif not links.walks.walks_into(gone.by) and gone.by == links.left:
             links.walks.check()

@@ -3,12 +3,12 @@
 Every message names the life it is meant for (`to`) and, where it matters, the life that speaks (`by`).
 """
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from msgspec import Meta
 
 from implicast.overlay.links.refs import Number, Ref
-from implicast.peer.contract import Message
+from implicast.peer.contract import Message, StandingAlarm
 from implicast.peer.fields import Flag, Token
 
 Lefts = Annotated[tuple[Ref, ...], Meta(max_length=64)]
@@ -177,17 +177,15 @@ class CheckNow(Message):
     life: int
 
 
-class LinkRound(Message):
+class LinkRound(StandingAlarm):
     """Rings once per check period."""
 
-    upkeep: ClassVar[bool] = True
     life: int
 
 
-class MergeRound(Message):
+class MergeRound(StandingAlarm):
     """Rings when a node should look at its place from outside."""
 
-    upkeep: ClassVar[bool] = True
     life: int
 
 

@@ -55,19 +55,13 @@ class Seeking(Part):
         less = self.turn % ATTEMPTS if links.detector is not None else 0
         self.host.send(to, Find(links.me, links.settings.find_hops - less))
 
-    def begin(self, least: float = 0.5) -> None:
-        """Look at the own place from outside now and then; the first time after so much of a period at least."""
-        links = self._links
-        if links.settings.merge_us:
-            links.patience.later(links.settings.merge_us, MergeRound(links.me.life), least)
-
     @handles(MergeRound)
     def on_merge_round(self, alarm: MergeRound) -> None:
-        if alarm.life != self._links.me.life or self._links.state != IN:
-            return
-        self.begin()
-        for contact in self._contacts():
-            self.reunite(contact)
+        links = self._links
+        if alarm.life == links.me.life and links.state == IN:
+            links.later(links.settings.merge_us, alarm)
+            for contact in self._contacts():
+                self.reunite(contact)
 
     def _contacts(self) -> list[Ref]:
         """Those who may stand on another ring: a node known or met before, by chance, and the next of those who are

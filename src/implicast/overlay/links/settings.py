@@ -47,6 +47,10 @@ class LinkSettings:
     seen_max: int = 1024
     """Askers whose last answers are remembered."""
 
+    def backoff_us(self, tried: int) -> int:
+        """How long to wait after so many attempts."""
+        return min(self.rto_cap_us, self.rto_us << min(tried, 8))
+
     @classmethod
     def living(cls, check_us: int = 5_000_000, tries: int = 7, merge_us: int = 15_000_000) -> "LinkSettings":
         """For a world in which peers crash: they are looked at, suspected, and sought again.

@@ -37,16 +37,10 @@ class Looks(Part):
         """A life begins or ends: no look is under way."""
         self.walk = self._hint = None
 
-    def begin(self, least: float = 0.5) -> None:
-        """Look once per period from now on; the first time after so much of one at least."""
-        check_us = self._links.settings.check_us
-        if check_us:
-            self._links.patience.later(check_us, LinkRound(self._links.me.life), least)
-
     def check(self) -> None:
         """Look to the left now, if nothing else is under way."""
         links, company = self._links, self._links.company
-        if links.state == IN and links.pend is None and self.walk is None:
+        if links.state == IN and links.membership.pend is None and self.walk is None:
             hint, self._hint = self._hint, None
             if hint is not None and hint not in (links.left, links.me) and not company.is_surely_lost(hint):
                 self.look([hint])
@@ -63,14 +57,12 @@ class Looks(Part):
         and is nearer than where a walk has come to, saves the rest of it: a walk from afar, begun when all near were
         silent, may be held up by each of the dead on its way."""
         links, walk = self._links, self.walk
-        if links.pend is None and (walk is None or (speaks and self._is_nearer(ref, walk.at))):
+        is_nearer = walk is None or (speaks and ref != walk.at and lies_between(walk.at, ref, links.me))
+        if links.membership.pend is None and (walk is None or (links.detector is not None and is_nearer)):
             self.look([ref])
         elif links.detector is not None:
             self._hint = ref
-            links.patience.later(links.settings.again_us, CheckNow(links.me.life))
-
-    def _is_nearer(self, ref: Ref, at: Ref) -> bool:
-        return self._links.detector is not None and ref != at and lies_between(at, ref, self._links.me)
+            links.later(links.settings.again_us, CheckNow(links.me.life))
 
     def _nearest_acquaintances(self) -> list[Ref]:
         """A node that knows nobody on its left any more begins as near as it can: a walk over itself goes round the
@@ -85,7 +77,7 @@ class Looks(Part):
         """Ask the first of these who is on its right; the others come next."""
         self._token += 1
         self.walk = Walk(self._token, rest[0], reached_from, rest[1:], [])
-        self._links.patience.begin(self.walk, RetryCheck(self._token))
+        self.walk.begin(self._links, RetryCheck(self._token))
         self._ask_who_is_right_of(rest[0])
 
     def _ask_who_is_right_of(self, ref: Ref) -> None:
@@ -97,12 +89,12 @@ class Looks(Part):
         walk, links = self.walk, self._links
         if walk is None or walk.token != alarm.token:
             return
-        if links.patience.is_spent(walk, walk.at):
+        if walk.is_spent(links, walk.at):
             for ref in (walk.at, *self._asked_beside(walk)):
                 links.company.suspect(ref)
             self._walked_into_nobody(walk)
             return
-        links.patience.wait_on(walk, alarm)
+        walk.wait_on(links, alarm)
         self._ask_who_is_right_of(walk.at)
         if links.detector is not None:
             for ref in self._asked_beside(walk):
@@ -112,14 +104,12 @@ class Looks(Part):
         """Those of the list that have not answered yet."""
         return [ref for ref in walk.rest if ref != self._links.me and ref not in walk.living]
 
-    def is_at(self, ref: Ref) -> bool:
-        """Whether this node is being asked."""
-        return self.walk is not None and self.walk.at == ref
-
-    def gone(self) -> None:
-        """The node that is asked says that it left."""
-        if self.walk is not None:
-            self._walked_into_nobody(self.walk)
+    def walks_into(self, gone: Ref) -> bool:
+        """Whether the node that is being asked is this one, which says that it left."""
+        if self.walk is None or self.walk.at != gone:
+            return False
+        self._walked_into_nobody(self.walk)
+        return True
 
     def _walked_into_nobody(self, walk: Walk) -> None:
         """The node that was asked is lost: mend where it was reached from, else begin with the next of the list."""
@@ -147,9 +137,9 @@ class Looks(Part):
                 walk.living.append(stat.by)
                 links.detector.ease()
             return
-        links.patience.answered(walk)
+        walk.answered(links)
         self.walk = None
-        if stat.num is not None and links.state == IN and links.pend is None:
+        if stat.num is not None and links.state == IN and links.membership.pend is None:
             self._proceed(stat, stat.num)
         # else it is still being inserted: nothing can be said; the next check will
 
@@ -189,10 +179,9 @@ class Looks(Part):
         A nearer right neighbour is kept when re-entering (replace), so that whole stretches come back in one step.
         """
         links = self._links
-        number = links.next_repair()
         beyond = cur != links.me and not lies_between(holder, cur, links.me)
-        if beyond or cur not in (links.me, links.left, *links.lefts):  # a stranger may have passed it over, too
-            links.note_overlooked()
+        # a stranger may have passed it over, too
+        number = links.next_repair(beyond or cur not in (links.me, links.left, *links.lefts))
         kind = INSERT if beyond and not lies_between(links.me, links.right, cur) else REPLACE
         links.membership.request(kind, holder, links.me, cur, cur_num, number)
 
@@ -203,6 +192,7 @@ class Looks(Part):
 
     @handles(LinkRound)
     def on_check_round(self, alarm: LinkRound) -> None:
-        if alarm.life == self._links.me.life and self._links.state != OUT:
+        links = self._links
+        if alarm.life == links.me.life and links.state != OUT:
             self.check()
-            self.begin()
+            links.later(links.settings.check_us, alarm)
