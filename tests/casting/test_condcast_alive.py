@@ -169,7 +169,7 @@ def test_a_peer_that_was_passed_over_begins_to_wait_anew() -> None:
     late = peers[8]
     _at(world, 3, lambda: late.join((0,)), JOIN)
     _at(world, 4, lambda: late.register(B), REGISTER)
-    _at(world, 20, late.returned)
+    _at(world, 20, late.overlooked)
     _run(world, 50)
     assert len(_events(world, Registered)) == 8
     _run(world, 56)

@@ -132,14 +132,19 @@ class Carrier(Part, parts={"asker": Asker}):
             self.host.send(node.address, Carry(cast, 0, pieces, query, payload))
 
     def _spread(self, arcs: tuple[Arc, ...], task: Task) -> None:
-        """Split and send; pieces of which this peer is no part, when they were in vain, again."""
-        assert task.query is not None, "a task that is done spreads nothing"
+        """Split and send; pieces of which this peer is no part, when they were in vain, again, until it is over."""
+        if task.query is None:
+            return
+        if task.is_over(self.host.now_us):
+            task.count(0, len(arcs))
+            self._give_up(task)
+            return
         here, onward, stuck = self._split(arcs, task.query)
         if here:
             outcome = self._tell(task.cast, task.query, task.payload)
             task.count(outcome in (Outcome.TAKEN, Outcome.REPEAT), outcome == Outcome.FULL)
         for ref, pieces in onward:
-            self._send(task, ref, pieces)
+            self._send(task, task.query, ref, pieces)
         if stuck:
             self._wait(task, stuck)
         self._finish(task)
@@ -153,11 +158,10 @@ class Carrier(Part, parts={"asker": Asker}):
                 return split_around(ring.table, arcs, match, ring.is_lost)
         return *split(ring.table, arcs, match), ()
 
-    def _send(self, task: Task, ref: Ref, arcs: tuple[Arc, ...]) -> None:
+    def _send(self, task: Task, query: Query, ref: Ref, arcs: tuple[Arc, ...]) -> None:
         self._token += 1
-        errand = Errand(task, ref, arcs)
-        if self.asker.ask(CARRY, self._token, ref.address, errand.carry(self._token)):
-            self.errands[self._token] = task.open[self._token] = errand
+        if self.asker.ask(CARRY, self._token, ref.address, Carry(task.cast, self._token, arcs, query, task.payload)):
+            self.errands[self._token] = task.open[self._token] = Errand(task, ref, arcs)
         else:
             task.count(0, len(arcs))
 
@@ -222,13 +226,9 @@ class Carrier(Part, parts={"asker": Asker}):
 
     def _unanswered(self, token: int, question: Question) -> None:
         errand = self.errands.get(token)
-        if errand is None:
-            return
-        if errand.task.is_over(self.host.now_us):
-            self._give_up(errand.task)
-        else:
+        if errand is not None and not errand.task.is_over(self.host.now_us):
             self.ring.suspect(errand.to)  # comes back as `silent`, for all errands to it, if it is news
-            self._again(token)
+        self._again(token)
 
     def silent(self, ref: Ref) -> None:
         """A node is suspected: what it has not covered goes another way."""
@@ -237,13 +237,8 @@ class Carrier(Part, parts={"asker": Asker}):
 
     def _again(self, token: int) -> None:
         errand = self._close(token)
-        if errand is None or errand.task.query is None:
-            return
-        if errand.task.is_over(self.host.now_us):
-            errand.task.count(0, len(errand.arcs))
-            self._give_up(errand.task)
-            return
-        self._spread(errand.arcs, errand.task)
+        if errand is not None:
+            self._spread(errand.arcs, errand.task)
 
     def _wait(self, task: Task, arcs: tuple[Arc, ...]) -> None:
         """These arcs lie beyond a lost neighbour."""
@@ -261,17 +256,13 @@ class Carrier(Part, parts={"asker": Asker}):
     @handles(StuckAgain)
     def on_stuck_again(self, alarm: StuckAgain) -> None:
         task = self._stuck.pop(alarm.token, None)
-        if task is None or task.query is None:
-            return
-        if task.is_over(self.host.now_us):
-            self._give_up(task)
-            return
-        self._spread(task.take_stuck(), task)
+        if task is not None:
+            self._spread(task.take_stuck(), task)
 
     def _give_up(self, task: Task) -> None:
-        for token in list(task.open):
-            errand = self._close(token)
-            task.count(0, len(errand.arcs) if errand is not None else 0)
+        for token, errand in list(task.open.items()):
+            self._close(token)
+            task.count(0, len(errand.arcs))
         task.count(0, len(task.take_stuck()))
         self._finish(task)
 

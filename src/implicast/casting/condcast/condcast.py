@@ -13,7 +13,7 @@ from typing import Any
 
 from implicast.casting.condcast.carrier import Carrier
 from implicast.casting.condcast.flows import Flows
-from implicast.casting.condcast.messages import Query, Update
+from implicast.casting.condcast.messages import Query
 from implicast.casting.condcast.place import key_of
 from implicast.casting.condcast.promises import Promises
 from implicast.casting.condcast.settings import CondcastSettings, settings_of
@@ -22,8 +22,7 @@ from implicast.language.portrait import Sought, portrait
 from implicast.language.target import Description, Target
 from implicast.overlay.chord_sharp import ChordSharp, Freight, combine
 from implicast.overlay.links import Above, Links, Ref
-from implicast.overlay.links.state import IN
-from implicast.peer.contract import Address, CastId, Life, Message, handles
+from implicast.peer.contract import Address, CastId, Life, Message
 from implicast.peer.events import Joined, Left, Refused, Withdrawn
 from implicast.peer.member import KeptMember, Member
 from implicast.peer.site import Site
@@ -74,7 +73,7 @@ class Condcast(
     def flows(self) -> Flows:
         """Made when they are first needed: most populations have none."""
         if self._flows is None:
-            self._flows = Flows(self.address, self.host, self.ring, self.settings.flows)
+            self._flows = Flows(self.ring, self.settings.flows)
         return self._flows
 
     @property
@@ -198,8 +197,3 @@ class Condcast(
 
     def overlooked(self) -> None:
         self.promises.restart()
-
-    @handles(Update)
-    def on_update(self, sender: Address, update: Update) -> None:
-        if self.links.state == IN and not self.settings.sharp.rounds:
-            self.flows.take(update)

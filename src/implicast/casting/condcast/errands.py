@@ -5,10 +5,9 @@ A task that is done is remembered for a while with its answer, as whoever asked 
 
 from dataclasses import dataclass, field
 
-from implicast.casting.condcast.messages import ArcsCovered, Carry, Query, StillCarrying
+from implicast.casting.condcast.messages import ArcsCovered, Query, StillCarrying
 from implicast.overlay.links import Ref
 from implicast.peer.contract import Address, CastId
-from implicast.peer.memory import Shares
 from implicast.space.ring import Arc
 
 PATIENCE_US = 45_000_000
@@ -29,12 +28,6 @@ class Errand:
     to: Ref
     arcs: tuple[Arc, ...]
     wait_us: int = 1_000_000
-
-    def carry(self, token: int) -> Carry:
-        """What the other is asked, as often as need be."""
-        task = self.task
-        assert task.query is not None, "a task with errands is not done"
-        return Carry(task.cast, token, self.arcs, task.query, task.payload)
 
     def goes_on(self) -> int:
         """The other says that it works on it: it is left in peace for so long, longer each time."""
@@ -89,14 +82,13 @@ Given = tuple[Address, CastId, int]
 
 
 class Tasks(dict[Given, Task]):
-    """Tasks by who gave them. Of a peer that gives very many the oldest are forgotten: for whoever asks again they are
-    carried anew."""
+    """Tasks by who gave them. Of a peer that has given as many as there is room left for (as in `peer.memory.Shares`)
+    the oldest are forgotten: for whoever asks again they are carried anew."""
 
-    __slots__ = ("_by", "_shares")
+    __slots__ = ("_by",)
 
     def __init__(self) -> None:
         super().__init__()
-        self._shares: Shares[Address] = Shares(TASKS_MAX)
         self._by: dict[Address, dict[Given, None]] = {}
 
     def remember(self, given: Given, task: Task) -> None:
@@ -105,15 +97,12 @@ class Tasks(dict[Given, Task]):
         while self and self[oldest := next(iter(self))].since_us < over_us:
             self.forget(oldest)
         giver = given[0]
-        if not self._shares.allows(giver):
+        if len(self._by.get(giver, ())) >= TASKS_MAX - len(self):
             self.forget(next(iter(self._by.get(giver) or self)))
-        self._shares.add(giver)
         self._by.setdefault(giver, {})[given] = None
         self[given] = task
 
     def forget(self, given: Given) -> None:
-        del self[given]
-        self._shares.drop(given[0])
-        del self._by[given[0]][given]
+        del self[given], self._by[given[0]][given]
         if not self._by[given[0]]:
             del self._by[given[0]]
