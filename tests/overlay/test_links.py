@@ -69,7 +69,7 @@ class Ring:
 def lone(address: int = 50) -> tuple[Links, Ledger]:
     ledger = Ledger()
     node = Links(address, ledger, address, LinkSettings())
-    node.found_ring()
+    node.join(())
     ledger.take()
     return node, ledger
 

@@ -80,12 +80,8 @@ class Links(Part, parts={"holder": Holder, "walks": Looks, "seeking": Seeking, "
         assert self.state == OUT, f"{self.address} is {self.state} and cannot move"
         self.key = key
 
-    def found_ring(self) -> None:
-        """Be the first."""
-        self.membership.found_ring()
-
     def join(self, introducers: tuple[Address, ...]) -> None:
-        """Find the own place with the help of members, and link in there. A new life begins."""
+        """Find the own place with the help of members, and link in there; none: be the first. A new life begins."""
         self.membership.join(introducers)
 
     def leave(self) -> None:
@@ -106,15 +102,6 @@ class Links(Part, parts={"holder": Holder, "walks": Looks, "seeking": Seeking, "
         for period_us, kind in ((self.settings.check_us, LinkRound), (self.settings.merge_us, MergeRound)):
             if period_us:
                 self.later(period_us, kind(self.me.life), least)
-
-    def seek_through(self, introducers: tuple[Address, ...]) -> None:
-        """A newcomer is told of further members."""
-        self.membership.seek_through(introducers)
-
-    @property
-    def introducers(self) -> tuple[Address, ...]:
-        """Through whom a newcomer seeks its place; none: it does not want to join."""
-        return self.membership.introducers
 
     def near(self) -> tuple[Ref, ...]:
         """Who stands next to this node, its right neighbour first, for its next life to ask; off the ring, who stood

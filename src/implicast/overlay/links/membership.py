@@ -7,11 +7,10 @@ from implicast.overlay.links.messages import (
     DELETE,
     INSERT,
     MOVED,
-    CheckNow,
     Confirm,
     Found,
     Gone,
-    LeaveAgain,
+    PauseOver,
     RetrySetR,
     SeekAgain,
     SetR,
@@ -42,6 +41,7 @@ class Membership(Part):
         super().__init__(links.address, links.host)
         self._links, self._life, self.neighbours = links, life, neighbours
         self.introducers: tuple[Address, ...] = ()
+        """Through whom a newcomer seeks its place; none: it does not want to join."""
         self._op = self._leave_by_us = 0
 
     def begin(self) -> None:
@@ -52,15 +52,12 @@ class Membership(Part):
 
     # --- joining
 
-    def found_ring(self) -> None:
-        self._new_life()
-        self._enter()
-
     def join(self, introducers: tuple[Address, ...]) -> None:
         """Also through those who were neighbours in an earlier life: the introducers may all have gone."""
         assert self._links.state == OUT, f"{self.address} is {self._links.state} and cannot join"
         if not introducers:
-            self.found_ring()
+            self._new_life()
+            self._enter()
             return
         before = [ref.address for ref in self.neighbours if ref.address not in (self.address, *introducers)]
         self.seek_through((*introducers, *before))
@@ -164,29 +161,25 @@ class Membership(Part):
         if links.state == DEL or not self._wish_to_leave:
             return
         too_long = links.detector is not None and self.host.now_us > self._leave_by_us
+        is_busy = links.state == INS or self.pend is not None or links.walks.walk is not None
         if links.state == OUT or links.right == links.me or too_long:
             self._depart()
-        elif self._must_wait():
+        elif is_busy or links.company.is_lost(links.left):  # something else is to be settled first
             links.walks.check()
-            self._leave_later()
+            self.pause(leaving=True)
         else:
             links.become(DEL)
             assert links.rnum is not None, "a member knows the number of its link"
             self.request(DELETE, links.left, links.right, links.me, links.lnum, after(links.rnum))
 
-    def _must_wait(self) -> bool:
-        """Whether something else is to be settled first."""
-        links = self._links
-        under_way = self.pend is not None or links.walks.walk is not None
-        return links.state == INS or under_way or links.company.is_lost(links.left)
+    def pause(self, leaving: bool = False) -> None:
+        """Try again in a while."""
+        self._links.later(self._links.settings.again_us, PauseOver(self._links.me.life, leaving))
 
-    def _leave_later(self) -> None:
-        self._links.later(self._links.settings.again_us, LeaveAgain(self._links.me.life))
-
-    @handles(LeaveAgain)
-    def on_leave_again(self, alarm: LeaveAgain) -> None:
+    @handles(PauseOver)
+    def on_pause_over(self, alarm: PauseOver) -> None:
         if alarm.life == self._links.me.life:
-            self._try_to_leave()
+            (self._try_to_leave if alarm.leaving else self._links.walks.check)()
 
     def _depart(self) -> None:
         links = self._links
@@ -205,20 +198,19 @@ class Membership(Part):
         self._op += 1
         request = SetR(target, links.me, self._op, kind, new, cur, cur_num, new_num)
         self.pend = Operation(request)
-        self.pend.begin(links, RetrySetR(links.me.life, self._op))
+        self.pend.begin(links, RetrySetR(self._op))
         links.say(target, request)
 
     @handles(RetrySetR)
     def on_retry(self, alarm: RetrySetR) -> None:
         links, pend = self._links, self.pend
-        if pend is None or (alarm.life, alarm.op) != (links.me.life, pend.request.op):
+        if pend is None or alarm.op != pend.request.op:
             return
-        if pend.is_spent(links, pend.request.to):
+        if pend.goes_on(links, pend.request.to, alarm):
+            links.say(pend.request.to, pend.request)
+        else:
             links.company.suspect(pend.request.to)
             self._target_dead()
-            return
-        pend.wait_on(links, alarm)
-        links.say(pend.request.to, pend.request)
 
     def _settled_by(self, to: Ref, by: Ref, op: int) -> SetR | None:
         """The own request that this answers, which then is pending no more."""
@@ -262,9 +254,9 @@ class Membership(Part):
             links.become(IN)
             if nak.reason != BUSY:
                 links.walks.check()
-            self._leave_later()
+            self.pause(leaving=True)
         else:
-            links.later(links.settings.again_us, CheckNow(links.me.life))
+            self.pause()
 
     def _refused_entry(self, nak: SetRNak) -> None:
         links = self._links
@@ -285,7 +277,7 @@ class Membership(Part):
         elif kind == DELETE:
             links.become(IN)
             links.walks.check()
-            self._leave_later()
+            self.pause(leaving=True)
         else:
             links.walks.check()
 

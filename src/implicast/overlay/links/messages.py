@@ -140,7 +140,6 @@ class Departed(Message):
 class RetrySetR(Message):
     """Rings when an own operation should have been answered."""
 
-    life: int
     op: int
 
 
@@ -165,16 +164,11 @@ class SeekAgain(Message):
     turn: int
 
 
-class LeaveAgain(Message):
-    """Rings when a wish to leave should be tried again."""
+class PauseOver(Message):
+    """Rings when a pause after a refusal is over: look left again, or try again to leave."""
 
     life: int
-
-
-class CheckNow(Message):
-    """Rings when a pause after a refusal is over."""
-
-    life: int
+    leaving: bool
 
 
 class LinkRound(StandingAlarm):

@@ -49,14 +49,17 @@ class Attempts:
         self.due_us = self.since_us + wait_us
         links.host.after(wait_us, alarm)
 
-    def wait_on(self, links: "Links", alarm: Message) -> None:
-        """It is asked once more."""
+    def goes_on(self, links: "Links", ref: Ref, alarm: Message) -> bool:
+        """An attempt stayed unanswered: whether this node is asked once more, or patience is over with it."""
+        if self._is_spent(links, ref):
+            return False
         wait_us = links.later(links.settings.backoff_us(self.tried) * (1 + self.health), alarm)
         self.due_us = links.host.now_us + wait_us
+        return True
 
-    def is_spent(self, links: "Links", ref: Ref) -> bool:
-        """An attempt stayed unanswered: whether patience is over with this node. An alarm that rings late says that
-        this node slept, not the other: that attempt does not count. Nor is a node dead that was heard meanwhile."""
+    def _is_spent(self, links: "Links", ref: Ref) -> bool:
+        """An alarm that rings late says that this node slept, not the other: that attempt does not count. Nor is a node
+        dead that was heard meanwhile."""
         detector, now_us, tries = links.detector, links.host.now_us, links.settings.tries
         if detector is not None:
             is_late = now_us - self.due_us > links.settings.rto_us // 2

@@ -8,9 +8,10 @@ From the second attempt on all that are known on the left are asked: neighbours 
 together, and those that answer show that the silence is not the observer's own.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from implicast.overlay.links.messages import INSERT, REPLACE, CheckLink, CheckNow, Found, LinkRound, RetryCheck, Stat
+from implicast.overlay.links.messages import INSERT, REPLACE, CheckLink, Found, LinkRound, RetryCheck, Stat
 from implicast.overlay.links.refs import Number, Ref, cut_list, lies_between
 from implicast.overlay.links.state import IN, OUT, Walk
 from implicast.peer.contract import Address, Part, handles
@@ -44,25 +45,29 @@ class Looks(Part):
             hint, self._hint = self._hint, None
             if hint is not None and hint not in (links.left, links.me) and not company.is_surely_lost(hint):
                 self.look([hint])
-                return
-            lefts = links.lefts
-            known = lefts if lefts and lefts[0] == links.left else [links.left, *(r for r in lefts if r != links.left)]
-            rest = [ref for ref in known if not company.is_lost(ref) and ref != links.me]
-            if not rest and links.detector is not None:
-                rest = self._nearest_acquaintances()
-            self.look([*rest, links.me])
+            else:
+                self._look_from_first(dict.fromkeys((links.left, *links.lefts)))
+
+    def _look_from_first(self, known: Iterable[Ref]) -> None:
+        """Look to the left from the first of these that is not lost; else from as near as can be."""
+        links = self._links
+        rest = [ref for ref in known if not links.company.is_lost(ref) and ref != links.me]
+        if not rest and links.detector is not None:
+            rest = self._nearest_acquaintances()
+        self.look([*rest, links.me])
 
     def look_from(self, ref: Ref, speaks: bool = False) -> None:
         """Look to the left from another node, now or as soon as nothing else is under way. A node that speaks itself,
         and is nearer than where a walk has come to, saves the rest of it: a walk from afar, begun when all near were
         silent, may be held up by each of the dead on its way."""
         links, walk = self._links, self.walk
-        is_nearer = walk is None or (speaks and ref != walk.at and lies_between(walk.at, ref, links.me))
-        if links.membership.pend is None and (walk is None or (links.detector is not None and is_nearer)):
+        is_wary = links.detector is not None
+        is_nearer = walk is None or (is_wary and speaks and ref != walk.at and lies_between(walk.at, ref, links.me))
+        if links.membership.pend is None and is_nearer:
             self.look([ref])
-        elif links.detector is not None:
+        elif is_wary:
             self._hint = ref
-            links.later(links.settings.again_us, CheckNow(links.me.life))
+            links.membership.pause()
 
     def _nearest_acquaintances(self) -> list[Ref]:
         """A node that knows nobody on its left any more begins as near as it can: a walk over itself goes round the
@@ -89,20 +94,16 @@ class Looks(Part):
         walk, links = self.walk, self._links
         if walk is None or walk.token != alarm.token:
             return
-        if walk.is_spent(links, walk.at):
-            for ref in (walk.at, *self._asked_beside(walk)):
-                links.company.suspect(ref)
-            self._walked_into_nobody(walk)
-            return
-        walk.wait_on(links, alarm)
-        self._ask_who_is_right_of(walk.at)
-        if links.detector is not None:
-            for ref in self._asked_beside(walk):
+        silent = [walk.at]
+        if links.detector is not None:  # also those of the list that have not answered yet
+            silent += [ref for ref in walk.rest if ref != links.me and ref not in walk.living]
+        if walk.goes_on(links, walk.at, alarm):
+            for ref in silent:
                 self._ask_who_is_right_of(ref)
-
-    def _asked_beside(self, walk: Walk) -> list[Ref]:
-        """Those of the list that have not answered yet."""
-        return [ref for ref in walk.rest if ref != self._links.me and ref not in walk.living]
+            return
+        for ref in silent:
+            links.company.suspect(ref)
+        self._walked_into_nobody(walk)
 
     def walks_into(self, gone: Ref) -> bool:
         """Whether the node that is being asked is this one, which says that it left."""
@@ -113,15 +114,12 @@ class Looks(Part):
 
     def _walked_into_nobody(self, walk: Walk) -> None:
         """The node that was asked is lost: mend where it was reached from, else begin with the next of the list."""
-        self.walk, links = None, self._links
+        self.walk = None
         if walk.reached_from is not None:
             self.settle(walk.reached_from[0], walk.at, walk.reached_from[1])
             return
-        rest = [ref for ref in walk.rest if not links.company.is_lost(ref)]
-        if rest == [links.me] and links.detector is not None:
-            rest = [*self._nearest_acquaintances(), links.me]
-        if rest:
-            self.look(rest)
+        if walk.rest:
+            self._look_from_first(walk.rest)
 
     @handles(Stat)
     def on_stat(self, sender: Address, stat: Stat) -> None:
@@ -184,11 +182,6 @@ class Looks(Part):
         number = links.next_repair(beyond or cur not in (links.me, links.left, *links.lefts))
         kind = INSERT if beyond and not lies_between(links.me, links.right, cur) else REPLACE
         links.membership.request(kind, holder, links.me, cur, cur_num, number)
-
-    @handles(CheckNow)
-    def on_check_now(self, alarm: CheckNow) -> None:
-        if alarm.life == self._links.me.life:
-            self.check()
 
     @handles(LinkRound)
     def on_check_round(self, alarm: LinkRound) -> None:
