@@ -20,7 +20,8 @@ from implicast.casting.condcast.settings import CondcastSettings, settings_of
 from implicast.casting.inbox import Inbox, Outcome
 from implicast.language.portrait import Sought, portrait
 from implicast.language.target import Description, Target
-from implicast.overlay.chord_sharp import ChordSharp, Freight, combine
+from implicast.overlay.chord_sharp import ChordSharp, Freight
+from implicast.overlay.chord_sharp.table import combine
 from implicast.overlay.links import Above, Links, Ref
 from implicast.peer.contract import Address, CastId, Life, Message
 from implicast.peer.events import Joined, Left, Refused, Withdrawn

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from math import ceil, log2
 
 from implicast.casting.condcast.messages import FlowOverdue, PassOn, Update
-from implicast.overlay.chord_sharp import ChordSharp, Rows, carried_on
+from implicast.overlay.chord_sharp import ChordSharp
+from implicast.overlay.chord_sharp.pull import Rows, carried_on
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Part, handles
 

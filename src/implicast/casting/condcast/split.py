@@ -14,7 +14,8 @@ and makes no sets of arcs: a fifth of the time (4096 nodes, portraits of 4,096 b
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
-from implicast.overlay.chord_sharp import Freight, Mark, Table
+from implicast.overlay.chord_sharp import Freight
+from implicast.overlay.chord_sharp.table import Mark, Table
 from implicast.overlay.links import Ref
 from implicast.space.ring import Arc, minus_all
 

@@ -175,15 +175,15 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
 
     def _pass_on_with_care(self, key: int, message: Message, sender: Address | None) -> bool:
         """Where those on the way may be dead."""
-        ring, table = self.ring, self.table
-        if sender is not None and sender != self.address and ring.detector is not None:
-            self._say_heard(sender)
+        ring, table, other = self.ring, self.table, None if sender == self.address else sender
+        if other is not None and ring.detector and not self._told.came_by(other, self.host.now_us, HEARD_US):
+            self.host.send(other, Heard(ring.me))
         if ring.state != IN:
-            return self._pass_on_from_outside(message, sender)
+            return self._pass_on_from_outside(message, other)
         if table.owns(key):
             return False
         step = table.next_hop(key)
-        if sender == self.address or sender is None:
+        if other is None:
             step = self._other_way(key, step)
         elif self._passed.came_by(message, self.host.now_us, PASSED_US):
             return True  # or it goes in a circle, because neighbours do not agree yet: its origin sends it again
@@ -191,10 +191,6 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
             step = ring.left
         self._send(step, message)
         return True
-
-    def _say_heard(self, sender: Address) -> None:
-        if not self._told.came_by(sender, self.host.now_us, HEARD_US):
-            self.host.send(sender, Heard(self.ring.me))
 
     @handles(Heard)
     def on_heard(self, sender: Address, heard: Heard) -> None:
@@ -208,7 +204,7 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
         ring = self.ring
         if ring.right.address != self.address:
             self.host.send(ring.right.address, message)
-            if ring.state is OUT and sender is not None and sender != self.address:
+            if ring.state is OUT and sender is not None:
                 self.host.send(sender, Departed(ring.me))
         return True
 

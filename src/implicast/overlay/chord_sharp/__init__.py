@@ -2,20 +2,7 @@
 
 from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
 from implicast.overlay.chord_sharp.messages import KINDS, Ent, Freight
-from implicast.overlay.chord_sharp.pull import Rows, carried_on
 from implicast.overlay.chord_sharp.settings import ON_DEMAND, SharpSettings
-from implicast.overlay.chord_sharp.table import Mark, Table, combine
+from implicast.overlay.chord_sharp.table import Table
 
-__all__ = [
-    "KINDS",
-    "ON_DEMAND",
-    "ChordSharp",
-    "Ent",
-    "Freight",
-    "Mark",
-    "Rows",
-    "SharpSettings",
-    "Table",
-    "carried_on",
-    "combine",
-]
+__all__ = ["KINDS", "ON_DEMAND", "ChordSharp", "Ent", "Freight", "SharpSettings", "Table"]

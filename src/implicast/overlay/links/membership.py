@@ -212,12 +212,12 @@ class Membership(Part):
             links.company.suspect(pend.request.to)
             self._target_dead()
 
-    def _settled_by(self, to: Ref, by: Ref, op: int) -> SetR | None:
+    def _settled_by(self, answer: SetRAck | SetRNak) -> SetR | None:
         """The own request that this answers, which then is pending no more."""
         pend = self.pend
-        if to != self._links.me or pend is None or pend.request.op != op or pend.request.to != by:
+        if pend is None or (answer.to, answer.op, answer.by) != (self._links.me, pend.request.op, pend.request.to):
             return None
-        self._links.heard(by)
+        self._links.heard(answer.by)
         pend.answered(self._links)
         self.pend = None
         return pend.request
@@ -227,7 +227,7 @@ class Membership(Part):
         links = self._links
         if ack.num is None and self.pend is not None and self.pend.request.kind == INSERT:
             return  # no answer to an insert: what it takes over has a number
-        request = self._settled_by(ack.to, ack.by, ack.op)
+        request = self._settled_by(ack)
         if request is None:
             return
         if request.kind == DELETE:
@@ -245,7 +245,7 @@ class Membership(Part):
     @handles(SetRNak)
     def on_nak(self, sender: Address, nak: SetRNak) -> None:
         links = self._links
-        request = self._settled_by(nak.to, nak.by, nak.op)
+        request = self._settled_by(nak)
         if request is None:
             return
         if links.state == INS:

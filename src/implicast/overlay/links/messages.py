@@ -1,7 +1,4 @@
-"""What the nodes of a linked ring say to each other, and their alarms.
-
-Every message names the life it is meant for (`to`) and, where it matters, the life that speaks (`by`).
-"""
+"""What the nodes of a linked ring say to each other, and their alarms."""
 
 from typing import Annotated
 
@@ -23,12 +20,17 @@ MOVED, BUSY, GONE = 0, 1, 2
 """Reasons of a refusal."""
 
 
-class SetR(Message):
+class Between(Message):
+    """Names the life it is meant for, and the life that speaks."""
+
+    to: Ref
+    by: Ref
+
+
+class SetR(Between):
     """If your right is `cur` with number `cur_num`, make it `new` with number `new_num`."""
 
     wire = 0x0401
-    to: Ref
-    by: Ref
     op: Token
     kind: Flag
     new: Ref
@@ -37,23 +39,19 @@ class SetR(Message):
     new_num: Number
 
 
-class SetRAck(Message):
+class SetRAck(Between):
     """It is done. `num`: for an insert, the number of the link that the asker takes over."""
 
     wire = 0x0402
-    to: Ref
-    by: Ref
     op: Token
     num: Number | None
     lefts: Lefts
 
 
-class SetRNak(Message):
+class SetRNak(Between):
     """It is refused, for good; with what is so instead."""
 
     wire = 0x0403
-    to: Ref
-    by: Ref
     op: Token
     reason: Flag
     right: Ref
@@ -70,45 +68,37 @@ class SetL(Message):
     lefts: Lefts
 
 
-class SetLAck(Message):
+class SetLAck(Between):
     """My left and its number, as they now are."""
 
     wire = 0x0405
-    to: Ref
-    by: Ref
     left: Ref
     num: Number
 
 
-class CheckLink(Message):
+class CheckLink(Between):
     """Who is on your right? My left is `left` with this number."""
 
     wire = 0x0406
-    to: Ref
-    by: Ref
     token: Token
     left: Ref
     num: Number
 
 
-class Stat(Message):
+class Stat(Between):
     """My right, its number (None while I am being inserted), and myself with those to my left."""
 
     wire = 0x0407
-    to: Ref
-    by: Ref
     token: Token
     right: Ref
     num: Number | None
     lefts: Lefts
 
 
-class Gone(Message):
+class Gone(Between):
     """The life `by` is over. `op` only if this answers a SetR of a life whose memory is gone, else 0."""
 
     wire = 0x0408
-    to: Ref
-    by: Ref
     op: Token
 
 
