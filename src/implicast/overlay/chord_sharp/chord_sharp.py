@@ -102,7 +102,7 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "pull": Pull}):
         links = self.links
         if links.state != OUT and links.me.place == gone.place:
             return links.me
-        grace = links.holder.graces.get(gone)
+        grace = links.graces.get(gone)
         return None if grace is None else grace.right
 
     def moved(self) -> None:
@@ -119,7 +119,7 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "pull": Pull}):
         """Nobody has spoken for this node's place while its left neighbour was dead, unless the right one had passed
         it over: it is asked."""
         if self.links.right != self.links.me:
-            self.links.holder.tell_right()
+            self.links.tell_link()
 
     def overlooked(self) -> None:
         self.passenger.overlooked()

@@ -183,9 +183,7 @@ class Membership(Part):
 
     def _depart(self) -> None:
         links = self._links
-        if links.state != OUT:
-            links.holder.depart()
-        links.become(OUT)
+        links.depart()
         self.introducers, self.pend, self._wish_to_leave = (), None, False
         links.walks.stop()
         links.above.departed()

@@ -122,7 +122,7 @@ class Seeking(Part):
         """A node that has left sends a seeker back to the left, where its place can still lie ahead, and says that it
         has left, else a stale finger would lead there for ever. One not yet in knows nobody better than its right."""
         links = self._links
-        grace = next(reversed(links.holder.graces.items()), None)
+        grace = next(reversed(links.graces.items()), None)
         step = links.right if links.state == INS else grace[1].left if grace else None
         if step is not None and step.address != self.address and find.hops_left > 0:
             self.host.send(step.address, Find(find.seeker, find.hops_left - 1))
