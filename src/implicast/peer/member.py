@@ -32,6 +32,17 @@ class KeptMember(Message):
     heard: tuple[HeardBlock, ...] = ()
 
 
+class Keepsake(Message):
+    """What outlives a crash of a member of one design: what every design keeps, and in further fields what this one
+    does."""
+
+    member: KeptMember
+
+    @property
+    def life(self) -> Life:
+        return self.member.life
+
+
 class Member(Peer, parts={"envelopes": Envelopes}):
     """A participant that describes itself and casts to descriptions.
 

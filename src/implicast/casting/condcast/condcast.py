@@ -23,22 +23,17 @@ from implicast.language.target import Description, Target
 from implicast.overlay.chord_sharp import ChordSharp, Freight
 from implicast.overlay.chord_sharp.table import combine
 from implicast.overlay.links import Above, Links, Ref
-from implicast.peer.contract import Address, CastId, Life, Message
+from implicast.peer.contract import Address, CastId
 from implicast.peer.events import Joined, Left, Refused, Withdrawn
-from implicast.peer.member import KeptMember, Member
+from implicast.peer.member import Keepsake, Member
 from implicast.peer.site import Site
 from implicast.space.ring import Arc
 
 
-class KeptCondcast(Message):
+class KeptCondcast(Keepsake):
     """What outlives a crash: the member, and who stood next to it, its right neighbour first."""
 
-    member: KeptMember
     neighbours: tuple[Ref, ...] = ()
-
-    @property
-    def life(self) -> Life:
-        return self.member.life
 
 
 class Condcast(

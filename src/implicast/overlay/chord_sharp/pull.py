@@ -12,11 +12,11 @@ Level y asks the node 2^y ahead, which is row 2^y - 1. So row x is needed for th
 
 from typing import TYPE_CHECKING
 
-from implicast.overlay.chord_sharp.messages import Ent, EntIs, EntLate, FingerGone, GetEnt
+from implicast.overlay.chord_sharp.messages import Ent, EntIs, FingerGone, GetEnt
 from implicast.overlay.chord_sharp.table import Table
 from implicast.overlay.links import Ref
 from implicast.overlay.links.state import OUT
-from implicast.peer.contract import Address, Part, handles
+from implicast.peer.contract import Address, Message, Part, handles
 
 if TYPE_CHECKING:
     from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 NOBODY: dict[int, Address] = {}
 Rows = tuple[tuple[Ent, ...], ...]
 """Row x starts at its first needed level, ceil(log2(x + 1))."""
+
+
+class EntLate(Message):
+    """Rings when the node asked for an entry should have answered."""
+
+    token: int
+    tried: int
 
 
 class Pull(Part):

@@ -20,24 +20,13 @@ Fingers go by count and aggregates come with them, as ever (`table.py`). What is
 After the Chord# rules of `table.py`; rounds are ours (`FIDELITY.md`).
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from implicast.overlay.chord_sharp.messages import (
-    LEVELS_MAX,
-    AskLevel,
-    CatchUp,
-    Enough,
-    Ent,
-    FingerGone,
-    LevelIs,
-    RoundAlarm,
-    RoundDue,
-    TellAgain,
-)
+from implicast.overlay.chord_sharp.messages import LEVELS_MAX, AskLevel, Enough, Ent, FingerGone, LevelIs
 from implicast.overlay.chord_sharp.settings import RENEWAL
 from implicast.overlay.links import Ref
 from implicast.overlay.links.state import INS, OUT
-from implicast.peer.contract import Address, Part, handles
+from implicast.peer.contract import Address, Message, Part, handles
 from implicast.peer.memory import Recent
 
 if TYPE_CHECKING:
@@ -51,6 +40,26 @@ AHEAD_MAX = 1 << 20
 """A round so far ahead of the own is none of this ring: that many take months."""
 ASKERS_MAX = 8
 """Nodes told about one level; usually one asks. The one that asked longest ago is told no more."""
+
+
+class RoundAlarm(Message):
+    """Rings for the sake of a round; if another has begun meanwhile it is stale."""
+
+    upkeep: ClassVar[bool] = True
+    life: int
+    round: int
+
+
+class RoundDue(RoundAlarm):
+    """Rings when the next round is to begin, unless another node has begun it."""
+
+
+class CatchUp(RoundAlarm):
+    """Rings when all levels should have come in a round."""
+
+
+class TellAgain(RoundAlarm):
+    """Rings when what has changed in the middle of a round is to be said once more."""
 
 
 class Asked(NamedTuple):

@@ -26,9 +26,6 @@ from implicast.overlay.links.messages import (
     CheckLink,
     Confirm,
     Gone,
-    GraceOver,
-    LinkRound,
-    MergeRound,
     SetL,
     SetLAck,
     SetR,
@@ -37,10 +34,10 @@ from implicast.overlay.links.messages import (
     Stat,
 )
 from implicast.overlay.links.refs import FIRST, Number, Ref, after, cut_list, lies_between
-from implicast.overlay.links.seeking import Seeking
+from implicast.overlay.links.seeking import MergeRound, Seeking
 from implicast.overlay.links.settings import LinkSettings
 from implicast.overlay.links.state import DEL, IN, INS, OUT, Answered, Grace
-from implicast.overlay.links.walks import Looks
+from implicast.overlay.links.walks import LinkRound, Looks
 from implicast.peer.contract import Address, Host, Life, Message, Part, decisions, handles
 from implicast.peer.memory import Recent
 
@@ -50,6 +47,12 @@ NEIGHBOURS_KEPT = 8
 """Nodes nearby that are written down for the next life."""
 GRACES_MAX = 16
 """Former lives of one peer that still answer."""
+
+
+class GraceOver(Message):
+    """Rings when a life that has left need not be remembered any more."""
+
+    ref: Ref
 
 
 class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membership}):
@@ -195,7 +198,7 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
         pend = self.membership.pend
         return self.state != IN or (pend is not None and pend.request.kind != REPLACE)
 
-    def take_right(self, right: Ref, num: Number | None, confirmed: bool) -> None:
+    def take_right(self, right: Ref, num: Number, confirmed: bool) -> None:
         self.company.note_met(self.right)
         self.right, self.rnum, self.conf = right, num, confirmed
         self.above.moved()

@@ -2,24 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from implicast.overlay.links.messages import (
-    BUSY,
-    DELETE,
-    INSERT,
-    MOVED,
-    Confirm,
-    Found,
-    Gone,
-    PauseOver,
-    RetrySetR,
-    SeekAgain,
-    SetR,
-    SetRAck,
-    SetRNak,
-)
+from implicast.overlay.links.messages import BUSY, DELETE, INSERT, MOVED, Confirm, Found, Gone, SetR, SetRAck, SetRNak
 from implicast.overlay.links.refs import Number, Ref, after, lies_between
 from implicast.overlay.links.state import DEL, IN, INS, OUT, Operation
-from implicast.peer.contract import Address, Life, Part, handles
+from implicast.peer.contract import Address, Life, Message, Part, handles
 
 if TYPE_CHECKING:
     from implicast.overlay.links.links import Links
@@ -30,6 +16,26 @@ ENTRIES_BITS = 16
 """So often a peer may join and leave within one life, in bits."""
 BURIED_US = 400_000
 """About how long neighbours take to close the gap that an earlier life has left, once they know."""
+
+
+class RetrySetR(Message):
+    """Rings when an own operation should have been answered."""
+
+    op: int
+
+
+class SeekAgain(Message):
+    """Rings when a newcomer may have to ask for its place again."""
+
+    life: int
+    turn: int
+
+
+class PauseOver(Message):
+    """Rings when a pause after a refusal is over: look left again, or try again to leave."""
+
+    life: int
+    leaving: bool
 
 
 class Membership(Part):

@@ -1,11 +1,11 @@
-"""What the nodes of a linked ring say to each other, and their alarms."""
+"""What the nodes of a linked ring say to each other, and the alarm that two of their parts set."""
 
 from typing import Annotated
 
 from msgspec import Meta
 
 from implicast.overlay.links.refs import Number, Ref
-from implicast.peer.contract import Message, StandingAlarm
+from implicast.peer.contract import Message
 from implicast.peer.fields import Flag, Token
 
 Lefts = Annotated[tuple[Ref, ...], Meta(max_length=64)]
@@ -127,56 +127,12 @@ class Departed(Message):
     ref: Ref
 
 
-class RetrySetR(Message):
-    """Rings when an own operation should have been answered."""
-
-    op: int
-
-
-class RetryCheck(Message):
-    """Rings when the node that is looked at should have answered."""
-
-    token: int
-
-
 class Confirm(Message):
     """Rings when the right neighbour should have confirmed this very link."""
 
     right: Ref
     num: Number
     tried: int
-
-
-class SeekAgain(Message):
-    """Rings when a newcomer may have to ask for its place again."""
-
-    life: int
-    turn: int
-
-
-class PauseOver(Message):
-    """Rings when a pause after a refusal is over: look left again, or try again to leave."""
-
-    life: int
-    leaving: bool
-
-
-class LinkRound(StandingAlarm):
-    """Rings once per check period."""
-
-    life: int
-
-
-class MergeRound(StandingAlarm):
-    """Rings when a node should look at its place from outside."""
-
-    life: int
-
-
-class GraceOver(Message):
-    """Rings when a life that has left need not be remembered any more."""
-
-    ref: Ref
 
 
 LINK_KINDS: tuple[type, ...] = (SetR, SetRAck, SetRNak, SetL, SetLAck, CheckLink, Stat, Gone, Find, Found, Departed)

@@ -9,10 +9,10 @@ like a zip, in as many round trips as there are teeth and not in as many periods
 
 from typing import TYPE_CHECKING
 
-from implicast.overlay.links.messages import Departed, Find, Found, MergeRound
+from implicast.overlay.links.messages import Departed, Find, Found
 from implicast.overlay.links.refs import Ref, lies_between
 from implicast.overlay.links.state import IN, INS, OUT
-from implicast.peer.contract import Address, Part, handles
+from implicast.peer.contract import Address, Part, StandingAlarm, handles
 from implicast.peer.memory import Repeats
 
 if TYPE_CHECKING:
@@ -27,6 +27,12 @@ PASSED_US = 2_000_000
 
 
 _NONE_PASSED: Repeats[Find] = Repeats(0)
+
+
+class MergeRound(StandingAlarm):
+    """Rings when a node should look at its place from outside."""
+
+    life: int
 
 
 class Seeking(Part):

@@ -11,14 +11,26 @@ together, and those that answer show that the silence is not the observer's own.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from implicast.overlay.links.messages import INSERT, REPLACE, CheckLink, Found, LinkRound, RetryCheck, Stat
+from implicast.overlay.links.messages import INSERT, REPLACE, CheckLink, Found, Stat
 from implicast.overlay.links.refs import Number, Ref, cut_list, lies_between
 from implicast.overlay.links.state import IN, OUT, Walk
-from implicast.peer.contract import Address, Part, handles
+from implicast.peer.contract import Address, Message, Part, StandingAlarm, handles
 from implicast.space.ring import clockwise
 
 if TYPE_CHECKING:
     from implicast.overlay.links.links import Links
+
+
+class RetryCheck(Message):
+    """Rings when the node that is looked at should have answered."""
+
+    token: int
+
+
+class LinkRound(StandingAlarm):
+    """Rings once per check period."""
+
+    life: int
 
 
 class Looks(Part):
