@@ -106,8 +106,7 @@ class Condcast(
         self.become(None)
         if self.own is not None:
             self.own = self._portrait(None)
-        self.promises.withdraw(version)
-        self.host.deliver(Withdrawn(version))
+        self.promises.give(Withdrawn(version))
 
     def cast(self, target: Target, payload: bytes) -> CastId:
         key = self.links.me.key

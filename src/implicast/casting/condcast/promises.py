@@ -25,7 +25,7 @@ from implicast.language.queries import Everything
 from implicast.overlay.chord_sharp import Freight
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.contract import Address, Part, Version, handles
-from implicast.peer.events import Registered
+from implicast.peer.events import Registered, Withdrawn
 from implicast.space.ring import Arc, Key
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Promises(Part):
     def begin(self, version: Version, known: bool) -> None:
         """The peer has a new value; `known`: every table has it already. Off the ring it is promised after the join."""
         if known and not self._is_out():
-            self._give(version)
+            self.give(Registered(version))
             return
         self.restart()
         if not self._is_out():
@@ -74,9 +74,6 @@ class Promises(Part):
     def restart(self) -> None:
         """From now on the present value is on the ring without interruption."""
         self._changed_us, self._fresh_us = self.host.now_us, None
-
-    def withdraw(self, version: Version) -> None:
-        self._given = version
 
     def entered(self) -> None:
         """The peer has come to stand on the ring."""
@@ -130,11 +127,11 @@ class Promises(Part):
         if wait_us > 0:
             self.host.after(wait_us, alarm)
         else:
-            self._give(alarm.version)
+            self.give(Registered(alarm.version))
 
-    def _give(self, version: Version) -> None:
-        self._given = version
-        self.host.deliver(Registered(version))
+    def give(self, promise: Registered | Withdrawn) -> None:
+        self._given = promise.version
+        self.host.deliver(promise)
 
     # --- while tables rest
 

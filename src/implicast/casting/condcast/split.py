@@ -33,31 +33,28 @@ def split_around(
     the next finger, nobody else can reach: it is *stuck* until the ring has closed over the gap. What the lost said of
     an arc stays as true as it was, so aggregates count whoever gave them.
     """
-    empty = [arc for level in range(len(table)) if (arc := proven_empty(table, level, match)) is not None]
+    empty = [
+        arc for level, value in enumerate(table.values)
+        if value is not None and (arc := table.range(level)) is not None and not match(value)
+    ]  # fmt: skip
     points = [table.me.key, *(node.key for node in table.nodes)]
     usable = [level for level, node in enumerate(table.nodes) if not is_lost(node)]
-    here, stuck = False, []
-    pieces: dict[int, list[Arc]] = {}
+    here, stuck, pieces = False, [], []
     for arc in arcs:
         here = here or table.me.key in arc
         for piece in (piece for left in minus_all(arc, empty) for piece in left.cut(points)):
             level = table.closest_preceding(piece.start, usable)
             if level >= 0:
-                pieces.setdefault(level, []).append(piece)
+                pieces.append((level, piece))
             elif table.nodes and table.mark(piece.start) >= table.bounds()[1]:
                 stuck.append(piece)
-    return here, [(table.nodes[level], joined(pieces[level])) for level in sorted(pieces)], joined(stuck)
+    return here, _gathered(table, pieces), joined(stuck)
 
 
 def split_by_definition(table: Table, arcs: Iterable[Arc], match: Match) -> tuple[bool, Onward]:
     """Whether the node's own key is in the range, and where the pieces beyond its own go: nobody is lost."""
     here, onward, _ = split_around(table, arcs, match, lambda ref: False)
     return here, onward
-
-
-def proven_empty(table: Table, level: int, match: Match) -> Arc | None:
-    value, arc = table.values[level], table.range(level)
-    return arc if value is not None and arc is not None and not match(value) else None
 
 
 def joined(arcs: list[Arc]) -> tuple[Arc, ...]:
@@ -90,7 +87,7 @@ def split(table: Table, arcs: Iterable[Arc], match: Match) -> tuple[bool, Onward
     if pieces[0][0] < len(table) - 1:
         pieces = _above_floor(table, match, pieces)
     if len(stretches) > 1:
-        return here, _gathered(table, pieces)
+        return here, _gathered(table, ((level, Arc(low[1], high[1])) for level, low, high in pieces))
     return here, [(table.nodes[level], (Arc(low[1], high[1]),)) for level, low, high in pieces]
 
 
@@ -133,9 +130,9 @@ def _above_floor(table: Table, match: Match, pieces: list[Piece]) -> list[Piece]
     return [piece for piece in lifted if piece[1] < piece[2]]
 
 
-def _gathered(table: Table, pieces: list[Piece]) -> Onward:
+def _gathered(table: Table, pieces: Iterable[tuple[int, Arc]]) -> Onward:
     """Pieces for one finger in one message."""
     several: dict[int, list[Arc]] = {}
-    for level, low, high in pieces:
-        several.setdefault(level, []).append(Arc(low[1], high[1]))
+    for level, arc in pieces:
+        several.setdefault(level, []).append(arc)
     return [(table.nodes[level], joined(several[level])) for level in sorted(several)]

@@ -130,13 +130,12 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "pull": Pull}):
     def nearest_before(self, place: Place) -> Ref | None:
         table = self.table
         mark, bounds = table.mark(place[0]), table.bounds()
-        best: Ref | None = None
-        for level, node in enumerate(table.nodes):
-            fits = bounds[level + 1] < mark or (node.key == place[0] and node.place < place)
-            nearer = best is None or table.mark(node.key) > table.mark(best.key)
-            if fits and nearer and not self.is_lost(node):
-                best = node
-        return best
+        fits = [
+            node for level, node in enumerate(table.nodes)
+            if bounds[level + 1] < mark or (node.key == place[0] and node.place < place)
+        ]  # fmt: skip
+        living = (node for node in fits if not self.is_lost(node))
+        return max(living, key=lambda node: table.mark(node.key), default=None)
 
     @handles(FingerGone)
     def on_farewell(self, sender: Address, farewell: FingerGone) -> None:

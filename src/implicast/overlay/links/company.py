@@ -44,11 +44,6 @@ class Company:
         detector, fresh_us = self.detector, self._links.settings.fresh_us
         return ref in self.gone or (detector is not None and detector.suspected_within(ref, fresh_us))
 
-    def is_there(self, ref: Ref, within_us: int) -> bool:
-        """Whether it was heard within this time."""
-        silent_us = self.detector.silent_for_us(ref) if self.detector is not None else None
-        return silent_us is not None and silent_us < within_us
-
     def note_gone(self, ref: Ref) -> None:
         self.gone[ref] = None
         self.missed.pop(ref, None)

@@ -9,6 +9,7 @@ together, and those that answer show that the silence is not the observer's own.
 """
 
 from collections.abc import Iterable
+from heapq import nlargest
 from typing import TYPE_CHECKING
 
 from implicast.overlay.links.messages import INSERT, REPLACE, CheckLink, Found, Stat
@@ -86,9 +87,8 @@ class Looks(Part):
         ring."""
         links = self._links
         others = (ref for ref in links.above.acquaintances() if ref.address != self.address)
-        known = [ref for ref in others if not links.company.is_lost(ref)]
-        known.sort(key=lambda ref: clockwise(links.me.place, ref.place), reverse=True)
-        return known[: links.settings.lefts]
+        known = (ref for ref in others if not links.company.is_lost(ref))
+        return nlargest(links.settings.lefts, known, key=lambda ref: clockwise(links.me.place, ref.place))
 
     def look(self, rest: list[Ref], reached_from: tuple[Ref, Number] | None = None) -> None:
         """Ask the first of these who is on its right; the others come next."""
@@ -169,7 +169,8 @@ class Looks(Part):
         links = self._links
         if links.detector is None or links.left in (links.me, stat.right) or links.company.is_lost(links.left):
             return False
-        lives = links.company.is_there(links.left, 2 * links.settings.check_us)
+        silent_us = links.detector.silent_for_us(links.left)
+        lives = silent_us is not None and silent_us < 2 * links.settings.check_us
         return lives and lies_between(stat.by, links.left, links.me)
 
     def _arrived(self, stat: Stat, num: Number) -> None:
