@@ -1,37 +1,34 @@
 """Carries casts to every arc of their range.
 
-Without receipts a cast is passed on once, to where aggregates say that somebody may match, and that is all. With them
-it is carried until every arc is covered: a peer that is asked to carry a cast over some arcs owes an answer: *covered*,
-when it has told itself, if it is meant, and all to whom it passed pieces have said the same. So responsibility never
-ends at a peer that may die with it: whoever asked keeps asking until the answer comes.
+Without receipts a cast is passed on once, to where aggregates say that somebody may match, and that is all. With them a
+peer that is asked to carry a cast over some arcs owes an answer: *covered*, when it has told itself, if it is meant,
+and all to whom it passed pieces have said the same. So responsibility never ends at a peer that may die with it.
 
 - Not answered: said again every second. A peer that works on it says so, and is asked less and less often.
-- Silent for long: suspected (the ring's own detector), and its arcs are split anew, around it. Those who had the cast
-  already are told again and say so; nobody is notified twice, for each recognises repeats.
-- Beyond a dead right neighbour nobody can be reached until the ring has closed over it: such arcs wait, and go on as
-  soon as the neighbour changes.
+- Silent for long: suspected (the ring's own detector), and its arcs are split anew, around it.
+- Beyond a dead right neighbour nobody can be reached: such arcs wait until the ring has closed over it.
 - Given up after `PATIENCE_US` (`errands.py`): longer than freezes and partitions that are to be outlived.
 
 An arc is answered for by exactly one branch in the end, however often it was sent, so the publisher learns how many
 were told (`Settled`).
 """
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from implicast.casting.condcast.errands import Errand, Task, Tasks
 from implicast.casting.condcast.messages import ArcsCovered, Astray, Carry, Query, StillCarrying, StuckAgain
-from implicast.casting.condcast.settings import CondcastSettings
 from implicast.casting.condcast.split import Match, Onward, split, split_around
 from implicast.casting.inbox import Outcome
 from implicast.language.portrait import Sought
-from implicast.overlay.chord_sharp import ChordSharp
 from implicast.overlay.links import Ref
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.asking import Asker, Patience, Question
-from implicast.peer.contract import Address, CastId, Life, Part, handles
+from implicast.peer.contract import Address, CastId, Part, handles
 from implicast.peer.events import Settled
-from implicast.peer.words import BELIEVED, Words
 from implicast.space.ring import Arc
+
+if TYPE_CHECKING:
+    from implicast.casting.condcast.condcast import Condcast
 
 CARRY = "carry"
 PATIENCE = Patience(1_000_000, times=5)
@@ -39,9 +36,6 @@ PATIENCE = Patience(1_000_000, times=5)
 STUCK_US = 1_000_000
 LIFE_MASK, LIFE_SHIFT = 0xFFFF, 16
 """The part of a life that is drawn, and how many errands there are between two lives that follow each other."""
-
-Tell = Callable[[CastId, Query, bytes], Outcome]
-"""Notify this peer if the query selects it; what became of it."""
 
 _NO_TASKS = Tasks()
 _NO_ERRANDS: dict[int, Errand] = {}
@@ -52,20 +46,18 @@ _NO_STUCK: dict[int, Task] = {}
 class Carrier(Part, parts={"asker": Asker}):
     """One peer's share in the casts under way."""
 
-    __slots__ = ("_asker", "_settings", "_stuck", "_tell", "_token", "_words", "errands", "ring", "tasks")
+    __slots__ = ("_asker", "_member", "_settings", "_stuck", "_token", "errands", "ring", "tasks")
 
-    def __init__(
-        self, ring: ChordSharp, settings: CondcastSettings, life: Life, tell: Tell, words: Words = BELIEVED
-    ) -> None:
-        super().__init__(ring.address, ring.host)
-        self.ring, self._tell, self._settings, self._words = ring, tell, settings, words
+    def __init__(self, member: "Condcast") -> None:
+        super().__init__(member.address, member.host)
+        self._member, self.ring, self._settings = member, member.ring, member.settings
         self.tasks = _NO_TASKS
         self.errands: dict[int, Errand] = _NO_ERRANDS
         self._stuck: dict[int, Task] = _NO_STUCK
-        self._token = (life & LIFE_MASK) << LIFE_SHIFT
+        self._token = (member.life & LIFE_MASK) << LIFE_SHIFT
         """Names errands; each life begins elsewhere, so that none is answered with what an earlier one asked."""
         self._asker: Asker | None = None
-        if settings.assured:
+        if self._settings.assured:
             self._assure()
 
     def _assure(self) -> None:
@@ -120,14 +112,14 @@ class Carrier(Part, parts={"asker": Asker}):
         for arc in carry.arcs:  # every hop of every cast asks: a generator would take twice as long
             if type(arc.start) is not int or type(arc.end) is not int:
                 return False
-        return self._words.opened(carry.cast, query, carry.payload) is not None
+        return self._member.words.opened(carry.cast, query, carry.payload) is not None
 
     def _pass_on(self, carry: Carry) -> None:
         """Once, and nobody answers."""
         cast, query, payload = carry.cast, carry.query, carry.payload
         here, onward, _ = self._split(carry.arcs, query)
         if here:
-            self._tell(cast, query, payload)
+            self._member.tell(cast, query, payload)
         for node, pieces in onward:
             self.host.send(node.address, Carry(cast, 0, pieces, query, payload))
 
@@ -141,7 +133,7 @@ class Carrier(Part, parts={"asker": Asker}):
             return
         here, onward, stuck = self._split(arcs, task.query)
         if here:
-            outcome = self._tell(task.cast, task.query, task.payload)
+            outcome = self._member.tell(task.cast, task.query, task.payload)
             task.count(outcome in (Outcome.TAKEN, Outcome.REPEAT), outcome == Outcome.FULL)
         for ref, pieces in onward:
             self._send(task, task.query, ref, pieces)

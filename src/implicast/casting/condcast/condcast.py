@@ -56,7 +56,7 @@ class Condcast(
         self.links = Links(site.address, site.host, key, settings.links, site.life, kept.neighbours if kept else ())
         self.ring = ChordSharp(site.address, site.host, self.links, settings.sharp, self)
         self.inbox = Inbox(self, kept.member.heard if kept else ())
-        self.carrier = Carrier(self.ring, settings, site.life, self.tell, self.words)
+        self.carrier = Carrier(self)
         self.promises = Promises(self)
         self._flows: Flows | None = None
         self.joined = False
@@ -99,7 +99,8 @@ class Condcast(
         """Hold this value from now on, as `register` does with a portrait; `Registered` follows likewise."""
         known = self._adds_nothing(value)
         self.own = value
-        self.promises.begin(self.next_version(), known)
+        self.next_version()
+        self.promises.begin(known)
 
     def withdraw(self) -> None:
         version = self.next_version()

@@ -46,10 +46,8 @@ class FlowSettings:
 class Flows(Part):
     """One node's share in the update flows."""
 
-    __slots__ = (
-        "delta_us", "holds_us", "last_us", "received_us", "rho_us", "ring", "rows", "running", "send_us", "settings",
-        "turn", "updating",
-    )  # fmt: skip
+    __slots__ = ("delta_us", "holds_us", "last_us", "received_us", "rho_us", "ring", "rows", "running", "send_us",
+                 "settings", "turn", "updating")  # fmt: skip
 
     def __init__(self, ring: ChordSharp, settings: FlowSettings) -> None:
         super().__init__(ring.address, ring.host)

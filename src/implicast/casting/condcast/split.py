@@ -5,10 +5,9 @@ the closest finger before it. Repairs of the printed code (`FIDELITY.md`): a nod
 in the range, and no aggregate speaks for it; the range is also cut at the node's own key; pieces for one finger go in
 one message.
 
-Two ways to the same result. `split_by_definition` is the procedure as written and serves tables in any state, and so
-does `split_around`, where some fingers are lost.
-`split` takes a short cut when the table is tidy, as it is at rest: it asks only the levels that the arcs reach
-and makes no sets of arcs: a fifth of the time (4096 nodes, portraits of 4,096 bits, a busy machine: 7 us against 35).
+`split_by_definition` is the procedure as written and serves tables in any state; so does `split_around`, where some
+fingers are lost. `split` takes a short cut when the table is tidy, as it is at rest: it asks only the levels that the
+arcs reach and makes no sets of arcs (4096 nodes, portraits of 4,096 bits: 7 us against 35).
 """
 
 from bisect import bisect_right

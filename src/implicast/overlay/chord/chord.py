@@ -10,8 +10,7 @@ Where peers may crash (the ring has a detector), fingers are soft state that men
   to each), and a finger that was not heard lately is *probed with the message itself*: repeated until it answers.
 - A finger that stays silent is dropped, the next lower one is used, and its levels are looked up afresh. A wrong
   suspicion costs hops: the look-up brings the finger back.
-- A message that has come past its key, because a neighbour has news that this node lacks, goes to the left, not round
-  the ring.
+- A message that has come past its key, because a neighbour has news that this node lacks, goes to the left.
 - A message that comes by twice within a second ends: so none makes more hops in a second than there are nodes.
 - Whoever repeats a request may let it begin with another finger (`turn_off`).
 

@@ -6,8 +6,7 @@ Fingers go by count and aggregates come with them, as ever (`table.py`). What is
   number of the round travels with every word, and a node that hears a higher one begins too. In a round level 0 is
   learnt first, from the right neighbour, and with each level that is learnt the next can be told: after log2 n steps
   all tables are exact, however wrong they were, if the ring was whole when the round began. Nobody holds a round, so
-  nobody's death ends it; an update flow (one message that travels round the ring) dies with the node that holds it, and
-  with each lost message.
+  nobody's death ends it.
 - *Told without being asked.* A node asks its finger once and is told in every round from then on, as soon as all below
   has been learnt, and whenever another node stands at that level; until it says that it has had enough. It asks again
   every `RENEWAL` rounds, and whenever nothing came. One message per level and round instead of two.

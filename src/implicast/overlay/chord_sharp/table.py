@@ -218,13 +218,9 @@ class Table:
         if self._tidy is None:
             ups = all(low < high for low, high in pairwise(self.bounds()))
             full = all(end is None or end == node.key for end, node in zip(self.ends, self.nodes[1:], strict=False))
-            self._tidy = ups and full and self._top_is_full()
+            end = self.ends[-1] if self.ends else None  # the top level goes up to the node itself, or beyond
+            self._tidy = ups and full and (end is None or end == self.me.key or self.mark(end) <= self.bounds()[-2])
         return self._tidy
-
-    def _top_is_full(self) -> bool:
-        """Whether the top level speaks of everything up to the node itself, or beyond."""
-        end = self.ends[-1] if self.ends else None
-        return end is None or end == self.me.key or self.mark(end) <= self.bounds()[-2]
 
     # --- inside
 

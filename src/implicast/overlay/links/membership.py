@@ -254,13 +254,11 @@ class Membership(Part):
             return
         if links.state == INS:
             self._refused_entry(nak)
-        elif request.kind == DELETE:
-            links.become(IN)
-            if nak.reason != BUSY:
-                links.walks.check()
-            self.pause(leaving=True)
-        else:
-            self.pause()
+            return
+        links.become(IN)
+        if request.kind == DELETE and nak.reason != BUSY:
+            links.walks.check()
+        self.pause(leaving=request.kind == DELETE)
 
     def _refused_entry(self, nak: SetRNak) -> None:
         links = self._links
@@ -278,12 +276,11 @@ class Membership(Part):
         self.pend = None
         if links.state == INS:
             self._abandon_life()
-        elif kind == DELETE:
-            links.become(IN)
-            links.walks.check()
+            return
+        links.become(IN)
+        links.walks.check()
+        if kind == DELETE:
             self.pause(leaving=True)
-        else:
-            links.walks.check()
 
     @handles(Gone)
     def on_gone(self, sender: Address, gone: Gone) -> None:
