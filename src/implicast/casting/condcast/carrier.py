@@ -164,7 +164,7 @@ class Carrier(Part, parts={"asker": Asker}):
         errand = self._errand(sender, covered.token, covered.cast)
         if errand is not None:
             self._close(covered.token)
-            self.ring.links.heard(errand.to)
+            self.ring.links.company.heard(errand.to)
             errand.task.count(covered.told, covered.lost)
             self._finish(errand.task)
 
@@ -172,7 +172,7 @@ class Carrier(Part, parts={"asker": Asker}):
     def on_working(self, sender: Address, working: StillCarrying) -> None:
         errand = self._errand(sender, working.token, working.cast)
         if errand is not None:
-            self.ring.links.heard(errand.to)
+            self.ring.links.company.heard(errand.to)
             if errand.task.is_over(self.host.now_us):
                 self._give_up(errand.task)
             else:

@@ -38,14 +38,15 @@ def split_around(
     ]  # fmt: skip
     points = [table.me.key, *(node.key for node in table.nodes)]
     usable = [level for level, node in enumerate(table.nodes) if not is_lost(node)]
-    here, stuck, pieces = False, [], []
+    here, stuck, pieces, bounds = False, [], [], table.bounds()
     for arc in arcs:
         here = here or table.me.key in arc
         for piece in (piece for left in minus_all(arc, empty) for piece in left.cut(points)):
-            level = table.closest_preceding(piece.start, usable)
-            if level >= 0:
-                pieces.append((level, piece))
-            elif table.nodes and table.mark(piece.start) >= table.bounds()[1]:
+            mark = table.mark(piece.start)
+            before = [level for level in usable if bounds[level + 1] <= mark]
+            if before:
+                pieces.append((max(before, key=lambda level: bounds[level + 1]), piece))
+            elif table.nodes and mark >= bounds[1]:
                 stuck.append(piece)
     return here, _gathered(table, pieces), joined(stuck)
 

@@ -62,7 +62,7 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
         self.table = FingerTable(ring.me, bits)
         self._is_sure = ring.detector is None
         """Whether nobody ever crashes."""
-        self.fingers = Fingers(address, host, ring, self.table, self.pass_on, refresh_us)
+        self.fingers = Fingers(self, refresh_us)
         self._resident = Above()
         self._told: Repeats[Address] = Repeats(SENDERS_MAX)
         self._passed: Repeats[Message] = Repeats(PASSED_MAX)
@@ -195,7 +195,7 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
     def on_heard(self, sender: Address, heard: Heard) -> None:
         if self.ring.detector is not None:
             self.ring.detector.answered(heard.by)
-            self.ring.heard(heard.by)
+            self.ring.company.heard(heard.by)
 
     def _pass_on_from_outside(self, message: Message, sender: Address | None) -> bool:
         """A node that is not yet in, or has left, knows nobody better than its right neighbour; one that never was in

@@ -5,14 +5,49 @@ finger that is off by a few places costs hops, nothing else. Tables are kept in 
 somebody says so (`pull.py`).
 """
 
+from dataclasses import dataclass
+
 from implicast.overlay.chord_sharp.messages import FingerGone
 from implicast.overlay.chord_sharp.pull import Pull
 from implicast.overlay.chord_sharp.rounds import Rounds
-from implicast.overlay.chord_sharp.settings import SharpSettings
-from implicast.overlay.chord_sharp.table import Table
+from implicast.overlay.chord_sharp.table import NEVER_US, Table
 from implicast.overlay.links import Above, Links, Place, Ref
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.contract import Address, Host, Part, handles
+
+
+@dataclass(frozen=True, slots=True)
+class SharpSettings:
+    """The waits of table upkeep."""
+
+    period_us: int = 24_000_000
+    """From one round to the next; 0: there are no rounds, and a node asks for its table when it is told to."""
+    stale_us: int = 32_000_000
+    """What is older than this is unknown. A period, and what a round may take."""
+    catch_up_us: int = 1_000_000
+    """After so long a node looks for levels that have not come."""
+    step_us: int = 400_000
+    """And again after this, each time one level higher: what is missing below is the reason for most that is missing
+    above, and comes by itself when the reason is gone."""
+    again_us: int = 1_000_000
+    """The same node is not asked again before this."""
+    tries: int = 4
+    """Questions in vain before the silent one is suspected, or dropped where nobody is suspected."""
+    resting: bool = False
+    """Nothing will change: rounds need not begin, and nothing grows old."""
+
+    @property
+    def rounds(self) -> bool:
+        return self.period_us > 0
+
+    @property
+    def age_us(self) -> int:
+        """How old a table lets its entries grow; 0: it does not keep their age."""
+        return NEVER_US if self.resting and self.rounds else self.stale_us if self.rounds else 0
+
+
+ON_DEMAND = SharpSettings(period_us=0, tries=3)
+"""Tables are asked for when somebody says so: update flows, and newcomers of a world without receipts."""
 
 
 class ChordSharp(Part, Above, parts={"rounds": Rounds, "pull": Pull}):

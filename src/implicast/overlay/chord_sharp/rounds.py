@@ -22,7 +22,6 @@ After the Chord# rules of `table.py`; rounds are ours (`FIDELITY.md`).
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from implicast.overlay.chord_sharp.messages import LEVELS_MAX, AskLevel, Enough, Ent, FingerGone, LevelIs
-from implicast.overlay.chord_sharp.settings import RENEWAL
 from implicast.overlay.links import Ref
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.contract import Address, Message, Part, handles
@@ -31,6 +30,9 @@ from implicast.peer.memory import Recent
 if TYPE_CHECKING:
     from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
 
+RENEWAL = 2
+"""A question holds for so many rounds; then it is put again. Rarely enough to save messages, often enough that clocks
+which differ in speed do not make answers look much older than they are."""
 CATCH_UPS_MAX = 16
 """How often a node looks for missing levels in one round; then the round goes on without them."""
 DRIFT = 0.02
@@ -216,7 +218,7 @@ class Rounds(Part):
         ring = self.ring
         if ring.links.state in (OUT, INS):
             return
-        ring.links.heard(told.by)
+        ring.links.company.heard(told.by)
         self._catch(told.round)
         level = told.token % LEVELS_MAX
         asked = self._asks.get(level)
@@ -255,7 +257,7 @@ class Rounds(Part):
         if links.state == OUT or ask.to != links.me:
             self.host.send(sender, FingerGone(ask.to, ring.heir(ask.to)))
             return
-        links.heard(ask.by)
+        links.company.heard(ask.by)
         self._catch(ask.round)
         self.askers.setdefault(ask.level, Recent(ASKERS_MAX)).put(sender, (ask.token, self.host.now_us))
         if ask.answer:

@@ -18,11 +18,9 @@ Parts are put together only where they touch. Two levels learnt at different tim
 a node stands that neither knows: then the whole is unknown.
 """
 
-from collections.abc import Iterable
 from itertools import pairwise
 
 from implicast.overlay.chord_sharp.messages import LEVELS_MAX, Ent, Freight
-from implicast.overlay.chord_sharp.settings import NEVER_US
 from implicast.overlay.links.refs import Ref
 from implicast.space.ring import Arc, Key
 
@@ -31,6 +29,7 @@ Mark = tuple[bool, Key]
 clockwise order."""
 
 UNKNOWN = Ent(None, None, None)
+NEVER_US = 1 << 62
 
 
 class Table:
@@ -206,12 +205,6 @@ class Table:
         """The arc that the value of this level speaks of; None when unknown."""
         end = self.ends[level]
         return None if end is None else Arc(self.nodes[level].key, end)
-
-    def closest_preceding(self, key: Key, levels: Iterable[int]) -> int:
-        """Of these levels that of the farthest finger that does not lie beyond the key; -1 for the node itself."""
-        mark, bounds = self.mark(key), self.bounds()
-        before = [level for level in levels if bounds[level + 1] <= mark]
-        return max(before, key=lambda level: bounds[level + 1], default=-1)
 
     def tidy(self) -> bool:
         """Whether each level lies beyond the one before and speaks of the arc up to the next: so it is at rest."""

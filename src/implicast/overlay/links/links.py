@@ -130,10 +130,6 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
         near.pop(self.me, None)
         return tuple(near)[:NEIGHBOURS_KEPT] or self.membership.neighbours
 
-    def heard(self, ref: Ref) -> None:
-        """Any word from a node."""
-        self.company.heard(ref)
-
     def tell_right(self, message: Message) -> None:
         """Tell the right neighbour; not the former life of this node, which stands there until the ring notices."""
         if self.right.address != self.address:
@@ -208,7 +204,7 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
         if self._is_over(request.to):
             self._answer_for_the_departed(request)
             return
-        self.heard(request.by)
+        self.company.heard(request.by)
         if not self._says_again(self._answered, request):
             self._answer(self._answered, request, self._refusal(request) or self._carry_out(request))
             over_us = self.host.now_us - self.settings.keep_us
@@ -305,7 +301,7 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
     def on_set_l_ack(self, sender: Address, answer: SetLAck) -> None:
         if answer.to != self.me or answer.by != self.right:
             return
-        self.heard(answer.by)
+        self.company.heard(answer.by)
         is_about_us = answer.left == self.me
         if self.state == INS:
             if is_about_us:
@@ -327,7 +323,7 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
         if self._is_over(check.to):
             self.say(check.by, Gone(check.by, check.to, 0))
             return
-        self.heard(check.by)
+        self.company.heard(check.by)
         is_about_us = check.left == self.me and check.by == self.right
         if self.state == INS and is_about_us:
             self.membership.proven(check.num)

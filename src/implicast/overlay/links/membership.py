@@ -108,7 +108,7 @@ class Membership(Part):
         elif links.state == IN and found.left != links.me:
             speaks = sender == found.left.address
             if speaks:
-                links.heard(found.left)
+                links.company.heard(found.left)
             if found.left != links.left or (links.detector is not None and found.right != links.me):
                 links.walks.look_from(found.left, speaks)
 
@@ -221,7 +221,7 @@ class Membership(Part):
         pend = self.pend
         if pend is None or (answer.to, answer.op, answer.by) != (self._links.me, pend.request.op, pend.request.to):
             return None
-        self._links.heard(answer.by)
+        self._links.company.heard(answer.by)
         pend.answered(self._links)
         self.pend = None
         return pend.request

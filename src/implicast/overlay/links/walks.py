@@ -138,7 +138,7 @@ class Looks(Part):
         links = self._links
         if stat.to != links.me:
             return
-        links.heard(stat.by)
+        links.company.heard(stat.by)
         walk = self.walk  # a word may bring a ring back, not end a walk
         if walk is None or stat.token != walk.token:
             return
