@@ -204,15 +204,13 @@ class Carrier(Part, parts={"asker": Asker}):
         if task.open or task.stuck or task.query is None:
             return
         task.end()
+        self._answer(task)
+
+    def _answer(self, task: Task) -> None:
         if task.asker is None:
             self.host.deliver(Settled(task.cast, task.told, task.lost))
         else:
-            self._answer(task)
-
-    def _answer(self, task: Task) -> None:
-        assert task.asker is not None, "nobody asked"
-        to, token = task.asker
-        self.host.send(to, task.answer(token))
+            self.host.send(task.asker[0], task.answer(task.asker[1]))
 
     # --- silence
 

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING
 from implicast.casting.condcast.messages import Risen, Visible
 from implicast.casting.condcast.split import split
 from implicast.language.queries import Everything
-from implicast.overlay.chord_sharp import Freight
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.contract import Address, Part, Version, handles
 from implicast.peer.events import Registered, Withdrawn
-from implicast.space.ring import Arc, Key
+from implicast.space.ring import Arc
 
 if TYPE_CHECKING:
     from implicast.casting.condcast.condcast import Condcast
@@ -77,7 +76,8 @@ class Promises(Part):
         if member.own is None or self.is_given or self._is_out():
             return
         if not member.settings.sharp.rounds and not member.flowing:
-            self._announce()
+            key = member.links.me.key
+            self._tell(Risen((Arc(key, key),), key, member.own))  # to itself too: the top level may run on past it
         self.host.after(self._age_us(), Visible(member.version))
 
     def passed(self) -> None:
@@ -128,21 +128,15 @@ class Promises(Part):
 
     # --- while tables rest
 
-    def _announce(self) -> None:
-        member = self._member
-        assert member.own is not None, "what is announced is known"
-        key = member.links.me.key
-        member.ring.table.widen(key, member.own)  # the top level may run on past the peer itself
-        self._tell((Arc(key, key),), key, member.own)
-
     @handles(Risen)
     def on_risen(self, sender: Address, risen: Risen) -> None:
         on_ring = all(type(arc.start) is int and type(arc.end) is int for arc in risen.arcs)
-        if not on_ring or self._member.settings.sharp.rounds:
-            return
-        self._member.ring.table.widen(risen.key, risen.value)
-        self._tell(risen.arcs, risen.key, risen.value)
+        if on_ring and not self._member.settings.sharp.rounds:
+            self._tell(risen)
 
-    def _tell(self, arcs: tuple[Arc, ...], key: Key, value: Freight) -> None:
-        for node, pieces in split(self._member.ring.table, arcs, Everything().match)[1]:
-            self.host.send(node.address, Risen(pieces, key, value))  # type: ignore[arg-type]
+    def _tell(self, risen: Risen) -> None:
+        """Add a value to the aggregates that cover it, and let others do so in the rest of its arcs."""
+        table = self._member.ring.table
+        table.widen(risen.key, risen.value)
+        for node, pieces in split(table, risen.arcs, Everything().match)[1]:
+            self.host.send(node.address, Risen(pieces, risen.key, risen.value))

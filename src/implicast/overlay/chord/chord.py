@@ -30,7 +30,6 @@ from implicast.overlay.links.messages import Departed
 from implicast.overlay.links.refs import Place, Ref, lies_between
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Message, Part, handles
-from implicast.peer.liveness import Detector
 from implicast.peer.memory import Recent, Repeats
 from implicast.space.ring import ID_BITS
 
@@ -113,15 +112,10 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
         its step is asked beside it: else dead fingers whose suspicion has lapsed swallow all that a newcomer asks."""
         if self.ring.state != IN:
             return None
-        key = self.table.key_of(Ref(*place))
-        step, detector = self.table.next_hop(key), self.ring.detector
-        if detector is not None and step != self.ring.right and self._led_before(place):
-            return self._surest_before(place, detector)
-        return step
-
-    def _surest_before(self, place: Place, detector: Detector[Ref]) -> Ref:
-        table = self.table
-        far = table.far(Ref(place[0], place[1]))
+        table, detector = self.table, self.ring.detector
+        far, step = table.far(Ref(*place)), table.next_hop(table.key_of(Ref(*place)))
+        if detector is None or step == self.ring.right or not self._led_before(place):
+            return step
         for ref in reversed(table.fingers()):
             if table.far(ref) < far and ref != table.right and not detector.is_probing(ref):
                 detector.check(ref, QUIET_US)

@@ -104,18 +104,16 @@ class Fingers(Part):
         own, left = table.own, table.key_of(self._ring.left or self._ring.me)
         if left == own:
             return  # nobody is known to be there
-        for level in range(self._lowest_level_pointing_here(left), table.bits):
+        # The left neighbour's pointer is its ring's affair; the one before it reaches over it from this level on.
+        lefts = self._ring.lefts
+        lowest = ((left - table.key_of(lefts[1])) & table.mask).bit_length() if len(lefts) > 1 else 0
+        for level in range(lowest, table.bits):
             low, high = (left - (1 << level)) & table.mask, (own - (1 << level)) & table.mask
             take = TakeFinger((low + 1) & table.mask, low, high, level, finger, gone)
             if gone is None and table.owns(take.key):
                 self.on_take_finger(self.address, take)
             elif (step := table.next_hop(take.key)).address != self.address:
                 self.host.send(step.address, take)
-
-    def _lowest_level_pointing_here(self, left: int) -> int:
-        """The left neighbour's pointer is its ring's affair; the one before it reaches over it from this level on."""
-        lefts, table = self._ring.lefts, self._table
-        return ((left - table.key_of(lefts[1])) & table.mask).bit_length() if len(lefts) > 1 else 0
 
     @handles(TakeFinger)
     def on_take_finger(self, sender: Address, take: TakeFinger) -> None:

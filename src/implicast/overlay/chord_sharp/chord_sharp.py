@@ -55,9 +55,7 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "pull": Pull}):
 
     __slots__ = ("_entering", "_wary", "links", "passenger", "pull", "rounds", "settings", "table")
 
-    def __init__(
-        self, address: Address, host: Host, links: Links, settings: SharpSettings, passenger: Above
-    ) -> None:
+    def __init__(self, address: Address, host: Host, links: Links, settings: SharpSettings, passenger: Above) -> None:
         super().__init__(address, host)
         self.links, self.settings, self.passenger = links, settings, passenger
         links.carry(self)

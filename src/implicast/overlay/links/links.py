@@ -41,8 +41,6 @@ from implicast.overlay.links.walks import LinkRound, Looks
 from implicast.peer.contract import Address, Host, Life, Message, Part, decisions, handles
 from implicast.peer.memory import Recent
 
-__all__ = ["Above", "Links"]
-
 NEIGHBOURS_KEPT = 8
 """Nodes nearby that are written down for the next life."""
 GRACES_MAX = 16

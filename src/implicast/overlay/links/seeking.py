@@ -24,8 +24,6 @@ ALONE = 8
 """A node without neighbours asks so many at once."""
 PASSED_US = 2_000_000
 """A question that comes by once more within this time is a repeat."""
-
-
 _NONE_PASSED: Repeats[Find] = Repeats(0)
 
 
