@@ -7,15 +7,15 @@ and all to whom it passed pieces have said the same. So responsibility never end
 - Not answered: said again every second. A peer that works on it says so, and is asked less and less often.
 - Silent for long: suspected (the ring's own detector), and its arcs are split anew, around it.
 - Beyond a dead right neighbour nobody can be reached: such arcs wait until the ring has closed over it.
-- Given up after `PATIENCE_US` (`errands.py`): longer than freezes and partitions that are to be outlived.
+- Given up after `PATIENCE_US`: longer than freezes and partitions that are to be outlived.
 
 An arc is answered for by exactly one branch in the end, however often it was sent, so the publisher learns how many
 were told (`Settled`).
 """
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from implicast.casting.condcast.errands import Errand, Task, Tasks
 from implicast.casting.condcast.messages import ArcsCovered, Astray, Carry, Query, StillCarrying, StuckAgain
 from implicast.casting.condcast.split import Match, Onward, split, split_around
 from implicast.casting.inbox import Outcome
@@ -36,10 +36,106 @@ PATIENCE = Patience(1_000_000, times=5)
 STUCK_US = 1_000_000
 LIFE_MASK, LIFE_SHIFT = 0xFFFF, 16
 """The part of a life that is drawn, and how many errands there are between two lives that follow each other."""
+PATIENCE_US = 45_000_000
+"""How long a cast is carried: longer than freezes and partitions that are to be outlived."""
+KEEP_US = PATIENCE_US + 15_000_000
+"""How long what was carried is remembered: whoever asked has given up by then."""
+WAIT_MAX_US = 9_000_000
+"""A peer that works on it is asked again after 2, 3, 5, then so many seconds."""
+TASKS_MAX = 8_192
+"""Casts carried, or carried lately, at one peer, for all who asked it."""
+
+
+@dataclass(slots=True)
+class Errand:
+    """A piece that another peer is to cover."""
+
+    task: "Task"
+    to: Ref
+    arcs: tuple[Arc, ...]
+    wait_us: int = 1_000_000
+
+    def goes_on(self) -> int:
+        """The other says that it works on it: it is left in peace for so long, longer each time."""
+        self.wait_us = min(WAIT_MAX_US, 2 * self.wait_us)
+        return self.wait_us
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """A cast over some arcs, for another peer, or for oneself."""
+
+    cast: CastId
+    query: Query | None
+    """None: done, and nothing but the answer is remembered."""
+    payload: bytes
+    asker: tuple[Address, int] | None
+    since_us: int
+    open: dict[int, Errand] = field(default_factory=dict)
+    stuck: tuple[Arc, ...] = ()
+    told: int = 0
+    lost: int = 0
+
+    def count(self, told: int, lost: int) -> None:
+        """So many more members were told, and so many more arcs, or members without room, were given up."""
+        self.told += told
+        self.lost += lost
+
+    def wait(self, arcs: tuple[Arc, ...]) -> None:
+        """These arcs cannot be reached yet."""
+        self.stuck += arcs
+
+    def take_stuck(self) -> tuple[Arc, ...]:
+        arcs, self.stuck = self.stuck, ()
+        return arcs
+
+    def answer(self, token: int) -> ArcsCovered | StillCarrying:
+        """How it stands, for whoever asked."""
+        done = self.query is None
+        return ArcsCovered(self.cast, token, self.told, self.lost) if done else StillCarrying(self.cast, token)
+
+    def is_over(self, now_us: int) -> bool:
+        """Whether it was carried for so long that what is still open is given up."""
+        return now_us - self.since_us > PATIENCE_US
+
+    def end(self) -> None:
+        """Nothing but the answer is remembered."""
+        self.query, self.payload, self.stuck = None, b"", ()
+
+
+Given = tuple[Address, CastId, int]
+"""By whom a task was given, of which cast, under which token."""
+
+
+class Tasks(dict[Given, Task]):
+    """Tasks by who gave them. Of a peer that has given as many as there is room left for (as in `peer.memory.Shares`)
+    the oldest are forgotten: for whoever asks again they are carried anew."""
+
+    __slots__ = ("_by",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by: dict[Address, dict[Given, None]] = {}
+
+    def remember(self, given: Given, task: Task) -> None:
+        """Put a task in that begins now; those that nobody asks for any more go."""
+        over_us = task.since_us - KEEP_US
+        while self and self[oldest := next(iter(self))].since_us < over_us:
+            self.forget(oldest)
+        giver = given[0]
+        if len(self._by.get(giver, ())) >= TASKS_MAX - len(self):
+            self.forget(next(iter(self._by.get(giver) or self)))
+        self._by.setdefault(giver, {})[given] = None
+        self[given] = task
+
+    def forget(self, given: Given) -> None:
+        del self[given], self._by[given[0]][given]
+        if not self._by[given[0]]:
+            del self._by[given[0]]
+
 
 _NO_TASKS = Tasks()
-_NO_ERRANDS: dict[int, Errand] = {}
-_NO_STUCK: dict[int, Task] = {}
+_NONE: dict[int, Any] = {}
 """Shared by peers without receipts; replaced, never changed."""
 
 
@@ -52,8 +148,8 @@ class Carrier(Part, parts={"asker": Asker}):
         super().__init__(member.address, member.host)
         self._member, self.ring, self._settings = member, member.ring, member.settings
         self.tasks = _NO_TASKS
-        self.errands: dict[int, Errand] = _NO_ERRANDS
-        self._stuck: dict[int, Task] = _NO_STUCK
+        self.errands: dict[int, Errand] = _NONE
+        self._stuck: dict[int, Task] = _NONE
         self._token = (member.life & LIFE_MASK) << LIFE_SHIFT
         """Names errands; each life begins elsewhere, so that none is answered with what an earlier one asked."""
         self._asker: Asker | None = None
@@ -259,10 +355,9 @@ class Carrier(Part, parts={"asker": Asker}):
     def hand_back(self) -> None:
         """This peer leaves: whoever asked it has to find another way. Its own casts it still looks after."""
         for given, task in list(self.tasks.items()):
-            if task.query is None or task.asker is None:
-                continue
-            self.tasks.forget(given)
-            for token in list(task.open):
-                self._close(token)
-            task.end()
-            self.host.send(task.asker[0], Astray(task.cast, task.asker[1]))
+            if task.query is not None:
+                self.tasks.forget(given)
+                for token in list(task.open):
+                    self._close(token)
+                task.end()
+                self.host.send(given[0], Astray(given[1], given[2]))

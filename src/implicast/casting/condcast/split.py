@@ -53,8 +53,7 @@ def split_around(
 
 def split_by_definition(table: Table, arcs: Iterable[Arc], match: Match) -> tuple[bool, Onward]:
     """Whether the node's own key is in the range, and where the pieces beyond its own go: nobody is lost."""
-    here, onward, _ = split_around(table, arcs, match, lambda ref: False)
-    return here, onward
+    return split_around(table, arcs, match, lambda ref: False)[:2]
 
 
 def joined(arcs: list[Arc]) -> tuple[Arc, ...]:

@@ -301,9 +301,8 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
             return
         self.company.heard(answer.by)
         is_about_us = answer.left == self.me
-        if self.state == INS:
-            if is_about_us:
-                self.membership.proven(answer.num)
+        if self.state == INS and is_about_us:
+            self.membership.proven(answer.num)
         elif self.rnum is not None and is_about_us and answer.num >= self.rnum:
             self._confirm(answer.num)
         elif self.rnum is not None and not is_about_us and answer.num > self.rnum:

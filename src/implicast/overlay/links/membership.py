@@ -253,22 +253,18 @@ class Membership(Part):
         if request is None:
             return
         if links.state == INS:
-            self._refused_entry(nak)
+            links.become(OUT)
+            if self._wish_to_leave:
+                self._depart()
+            elif nak.reason == MOVED and nak.num is not None and lies_between(nak.by, links.me, nak.right):
+                self.insert(nak.by, nak.right, nak.num)
+            else:
+                links.later(links.settings.again_us, SeekAgain(links.me.life, links.seeking.turn))
             return
         links.become(IN)
         if request.kind == DELETE and nak.reason != BUSY:
             links.walks.check()
         self.pause(leaving=request.kind == DELETE)
-
-    def _refused_entry(self, nak: SetRNak) -> None:
-        links = self._links
-        links.become(OUT)
-        if self._wish_to_leave:
-            self._depart()
-        elif nak.reason == MOVED and nak.num is not None and lies_between(nak.by, links.me, nak.right):
-            self.insert(nak.by, nak.right, nak.num)
-        else:
-            links.later(links.settings.again_us, SeekAgain(links.me.life, links.seeking.turn))
 
     def _target_dead(self) -> None:
         assert self.pend is not None, "an operation was pending"

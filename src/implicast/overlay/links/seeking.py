@@ -103,10 +103,8 @@ class Seeking(Part):
         elif seeker.place == links.right.place or lies_between(links.me, seeker, links.right):
             assert links.rnum is not None, "a member knows the number of its link"
             links.say(seeker, Found(seeker, links.me, links.right, links.rnum))
-        elif find.hops_left > 0:
-            step = self._towards(seeker)
-            if step is not None:
-                links.say(step, Find(seeker, find.hops_left - 1))
+        elif find.hops_left > 0 and (step := self._towards(seeker)) is not None:
+            links.say(step, Find(seeker, find.hops_left - 1))
 
     def _towards(self, seeker: Ref) -> Ref | None:
         """The next step to a seeker's place. A pointer to one that has gone, or to an earlier life of this node, is

@@ -50,30 +50,23 @@ class Attempts:
         links.host.after(wait_us, alarm)
 
     def goes_on(self, links: "Links", ref: Ref, alarm: Message) -> bool:
-        """An attempt stayed unanswered: whether this node is asked once more, or patience is over with it."""
-        if self._is_spent(links, ref):
-            return False
-        wait_us = links.later(links.settings.backoff_us(self.tried) * (1 + self.health), alarm)
-        self.due_us = links.host.now_us + wait_us
-        return True
-
-    def _is_spent(self, links: "Links", ref: Ref) -> bool:
-        """An alarm that rings late says that this node slept, not the other: that attempt does not count. Nor is a node
-        dead that was heard meanwhile."""
-        detector, now_us, tries = links.detector, links.host.now_us, links.settings.tries
-        if detector is not None:
-            is_late = now_us - self.due_us > links.settings.rto_us // 2
-            if self.tried == 1 or is_late:  # silent nodes count, not attempts: else one death would take health away
-                detector.ail()
-            if is_late and self.late < tries:
-                self.late += 1
-                return False
-            silent_us = detector.silent_for_us(ref)
+        """An attempt stayed unanswered: whether this node is asked once more, or patience is over with it. An alarm
+        that rings late says that this node slept, not the other: that attempt does not count. Nor is a node dead that
+        was heard meanwhile."""
+        detector, now_us, settings = links.detector, links.host.now_us, links.settings
+        is_late = detector is not None and now_us - self.due_us > settings.rto_us // 2
+        if detector is not None and (self.tried == 1 or is_late):
+            detector.ail()  # silent nodes count, not attempts: else one death would take health away
+        if is_late and self.late < settings.tries:
+            self.late += 1
+        else:
+            silent_us = detector.silent_for_us(ref) if detector is not None else None
             heard = silent_us is not None and now_us - silent_us > self.since_us
-            if self.tried >= tries * (2 if heard else 1):
-                return True
-        self.tried += 1
-        return False
+            if detector is not None and self.tried >= settings.tries * (2 if heard else 1):
+                return False
+            self.tried += 1
+        self.due_us = now_us + links.later(settings.backoff_us(self.tried) * (1 + self.health), alarm)
+        return True
 
     def answered(self, links: "Links") -> None:
         """If the first attempt sufficed the observer is well connected."""
