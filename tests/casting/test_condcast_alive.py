@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from implicast.casting.condcast import DESIGNS, errands
+from implicast.casting.condcast import DESIGNS, carrier
 from implicast.casting.condcast.carrier import Carrier
 from implicast.casting.condcast.condcast import Condcast
 from implicast.casting.condcast.messages import ArcsCovered, Carry
@@ -169,7 +169,7 @@ def test_a_peer_that_was_passed_over_begins_to_wait_anew() -> None:
     late = peers[8]
     _at(world, 3, lambda: late.join((0,)), JOIN)
     _at(world, 4, lambda: late.register(B), REGISTER)
-    _at(world, 20, late.returned)
+    _at(world, 20, late.overlooked)
     _run(world, 50)
     assert len(_events(world, Registered)) == 8
     _run(world, 56)
@@ -271,7 +271,7 @@ def test_a_crash_in_the_middle_of_the_tree_loses_nobody_else() -> None:
 def test_covered_said_too_early_loses_all_behind_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     spread = Carrier._spread
 
-    def hasty(self: Carrier, arcs: tuple[Arc, ...], task: errands.Task) -> None:
+    def hasty(self: Carrier, arcs: tuple[Arc, ...], task: carrier.Task) -> None:
         if task.asker is not None:
             self.host.send(task.asker[0], ArcsCovered(task.cast, task.asker[1], 0, 0))
         spread(self, arcs, task)
@@ -322,7 +322,7 @@ def test_a_cast_is_given_up_when_patience_is_over_and_the_publisher_is_told() ->
     assert _told(world) == [at for at in range(6) if at != alone]
     [(time_us, _, settled)] = _events(world, Settled)
     assert settled.unreachable > 0
-    assert time_us >= errands.PATIENCE_US
+    assert time_us >= carrier.PATIENCE_US
 
 
 def test_a_repeated_request_is_carried_once_and_answered_again() -> None:
@@ -353,7 +353,7 @@ def _after_thirty_casts() -> list[Condcast]:
 def test_what_a_peer_remembers_of_casts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert min(len(peer.carrier.tasks) for peer in _after_thirty_casts()) > 10, "there is more to remember"
 
-    monkeypatch.setattr(errands, "TASKS_MAX", 10)
+    monkeypatch.setattr(carrier, "TASKS_MAX", 10)
     peers = _after_thirty_casts()
 
     assert all(5 <= len(peer.carrier.tasks) <= 10 for peer in peers), "half for one that asks alone, all for many"
@@ -364,12 +364,12 @@ def test_what_a_peer_remembers_of_casts_is_bounded(monkeypatch: pytest.MonkeyPat
 def test_of_one_that_gives_many_tasks_the_newest_are_remembered_and_others_keep_theirs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(errands, "TASKS_MAX", 10)
-    tasks = errands.Tasks()
+    monkeypatch.setattr(carrier, "TASKS_MAX", 10)
+    tasks = carrier.Tasks()
 
     def give(giver: int, token: int) -> tuple[int, CastId, int]:
         given = giver, CastId(bytes(16), 1, token), token
-        tasks.remember(given, errands.Task(given[1], None, b"", (giver, token), 0))
+        tasks.remember(given, carrier.Task(given[1], None, b"", (giver, token), 0))
         return given
 
     other = give(1, 1)

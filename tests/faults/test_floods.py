@@ -53,7 +53,7 @@ LOWERED = {
     "implicast.peer.memory:HORIZON_US": 100_000_000,
     "implicast.casting.routes:ENDED_MAX": 64,
     "implicast.casting.broker.client:TOLD_MAX": 16,
-    "implicast.casting.condcast.errands:TASKS_MAX": 64,
+    "implicast.casting.condcast.carrier:TASKS_MAX": 64,
     "implicast.casting.keeping.doubts:ABSENT_MAX": 16,
     "implicast.casting.keeping.rumours:KNOWN_MAX": 32,
     "implicast.casting.keeping.copies:VOUCHED_MAX": 16,

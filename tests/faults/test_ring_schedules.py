@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from implicast.overlay.links.company import Company
-from implicast.overlay.links.holder import Holder
 from implicast.overlay.links.links import Links
 from implicast.overlay.links.membership import Membership
 from implicast.overlay.links.messages import INSERT, REPLACE
@@ -71,7 +70,7 @@ def repair_without_a_number(self: Looks, holder: Ref, cur: Ref, cur_num: Number)
 
 
 OPENING: dict[str, tuple[type, str, Callable[..., object]]] = {
-    "no memory of answers": (Holder, "_says_again", lambda self, answered, request: False),
+    "no memory of answers": (Links, "_says_again", lambda self, answered, request: False),
     "no refusal while leaving": (Links, "is_busy", lambda self: self.state not in (IN, "del")),
     "lives not told apart": (Membership, "_new_life", lambda self: self._links.begin(self._links.me.life)),
 }

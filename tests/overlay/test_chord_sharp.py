@@ -7,8 +7,8 @@ import pytest
 
 from implicast.language.values import Categories, Threshold
 from implicast.overlay import chord_sharp
-from implicast.overlay.chord_sharp import ON_DEMAND, ChordSharp, Ent, Freight, Passenger, Table
-from implicast.overlay.links import LINK_KINDS, Links, LinkSettings, Ref
+from implicast.overlay.chord_sharp import ON_DEMAND, ChordSharp, Ent, Freight, Table
+from implicast.overlay.links import LINK_KINDS, Above, Links, LinkSettings, Ref
 from implicast.peer.contract import Message, Peer
 from implicast.peer.wire import Codec
 from implicast.space.digest import stream
@@ -25,7 +25,7 @@ class Flat:
         return 20_000
 
 
-class Node(Peer, Passenger, parts={"links": Links, "ring": ChordSharp}):
+class Node(Peer, Above, parts={"links": Links, "ring": ChordSharp}):
     """A peer that is nothing but a node of the ring, with one category of its own."""
 
     __slots__ = ("links", "ring")

@@ -7,9 +7,9 @@ import pytest
 
 from implicast.language.values import Categories
 from implicast.overlay import chord_sharp
-from implicast.overlay.chord_sharp import ChordSharp, Ent, Freight, Passenger, SharpSettings, Table, tidings
+from implicast.overlay.chord_sharp import ChordSharp, Ent, Freight, SharpSettings, Table, rounds
 from implicast.overlay.chord_sharp.messages import AskLevel, LevelIs
-from implicast.overlay.links import LINK_KINDS, Links, LinkSettings, Ref
+from implicast.overlay.links import LINK_KINDS, Above, Links, LinkSettings, Ref
 from implicast.peer.contract import Message, Peer
 from implicast.peer.liveness import DETECTOR_KINDS, Detector
 from implicast.peer.wire import Codec
@@ -30,7 +30,7 @@ class Flat:
         return 20_000
 
 
-class Node(Peer, Passenger, parts={"links": Links, "ring": ChordSharp, "detector": Detector}):
+class Node(Peer, Above, parts={"links": Links, "ring": ChordSharp, "detector": Detector}):
     """A peer that is nothing but a node of the ring, with one category of its own."""
 
     __slots__ = ("detector", "links", "ring")
@@ -254,17 +254,17 @@ def test_a_question_for_a_life_that_is_over_is_answered_by_a_farewell() -> None:
     world.run(SECOND_US // 10)
 
     assert world.counts == {"FingerGone": 1}
-    assert asked.ring.tidings.askers == {}
+    assert asked.ring.rounds.askers == {}
 
 
 def test_whoever_is_told_without_need_says_so_and_is_told_no_more() -> None:
     world, nodes = _world(8, seed=7)
     stranger, teller = nodes[1], nodes[6]
     teller.receive(1, AskLevel(teller.links.me, stranger.links.me, 128, 0, 0, True))
-    assert teller.ring.tidings.askers[0][1][0] == 128
+    assert teller.ring.rounds.askers[0][1][0] == 128
 
     world.run(SECOND_US // 10)
-    assert 1 not in teller.ring.tidings.askers[0]
+    assert 1 not in teller.ring.rounds.askers[0]
     assert (world.counts["LevelIs"], world.counts["Enough"]) == (1, 1)
 
 
@@ -273,7 +273,7 @@ def test_only_a_few_are_told_of_one_level() -> None:
     for node in nodes[1:]:
         nodes[0].receive(node.address, AskLevel(nodes[0].links.me, node.links.me, 64, 0, 0, False))
 
-    assert len(nodes[0].ring.tidings.askers[0]) == tidings.ASKERS_MAX
+    assert len(nodes[0].ring.rounds.askers[0]) == rounds.ASKERS_MAX
 
 
 def test_a_higher_round_is_joined_at_once_and_a_lower_one_ignored() -> None:

@@ -69,7 +69,7 @@ class Ring:
 def lone(address: int = 50) -> tuple[Links, Ledger]:
     ledger = Ledger()
     node = Links(address, ledger, address, LinkSettings())
-    node.found_ring()
+    node.join(())
     ledger.take()
     return node, ledger
 
@@ -288,7 +288,7 @@ def test_the_right_neighbours_word_proves_an_insertion_whose_answer_was_lost() -
 
     node.hear(60, SetLAck(node.me, right, node.me, (0, 1)))
 
-    assert (node.state, node.rnum, node.pend) == ("in", (0, 1), None)
+    assert (node.state, node.rnum, node.membership.pend) == ("in", (0, 1), None)
 
 
 def test_who_is_in_by_its_right_neighbours_word_asks_at_once_who_stands_further_left() -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from implicast.overlay.links.links import Links
+from implicast.overlay.links.membership import Membership
 from implicast.overlay.links.settings import LinkSettings
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Peer
@@ -193,8 +194,8 @@ class Schedule:
         inside = self._members()
         if inside:
             node.join((self.chance.choice(inside).address,))
-        elif not any(each.state != OUT or each.introducers for each in self._living()):
-            node.found_ring()
+        elif not any(each.state != OUT or _wish(each).introducers for each in self._living()):
+            node.join(())
 
     def _crash(self) -> None:
         inside = self._members()
@@ -209,14 +210,14 @@ class Schedule:
     def _bootstrap(self) -> None:
         self.world.at(self.world.now_us + BOOTSTRAP_US, UPKEEP, self._bootstrap)
         inside = self._members()
-        seekers = [node for node in self._living() if node.state == OUT and node.introducers]
+        seekers = [node for node in self._living() if node.state == OUT and _wish(node).introducers]
         self._introduce_members(inside)
         for node in seekers:
             if inside:
-                node.seek_through((self.chance.choice(inside).address,))
+                _wish(node).seek_through((self.chance.choice(inside).address,))
         if seekers and not any(node.state != OUT for node in self._living()):
-            seekers[0].seek_through(())
-            seekers[0].found_ring()
+            _wish(seekers[0]).seek_through(())
+            seekers[0].join(())
 
     def _introduce_members(self, inside: list[Links | Stabilise]) -> None:
         """Whoever ended alone is told of a member, and now and then any member is told of another."""
@@ -225,7 +226,7 @@ class Schedule:
         if links and self.world.now_us % INTRODUCTION_US < BOOTSTRAP_US:
             told.append(self.chance.choice(links))
         for node in told:
-            node.reunite(self.chance.choice(inside).me)
+            node.seeking.reunite(self.chance.choice(inside).me)
 
     def _living(self) -> list[Links | Stabilise]:
         return [node for node, alive in zip(self.nodes, self.alive, strict=True) if alive]
@@ -234,7 +235,7 @@ class Schedule:
         return [node for node in self._living() if node.state == IN]
 
     def _outside(self) -> list[Links | Stabilise]:
-        return [node for node in self._living() if node.state == OUT and not node.introducers]
+        return [node for node in self._living() if node.state == OUT and not _wish(node).introducers]
 
     # Looking on
 
@@ -260,8 +261,13 @@ class Schedule:
         if not links:
             opened = opening(self._living())
             return [opened] if opened else []
-        waiting = [f"{node.address} never got in" for node in links if node.introducers]
+        waiting = [f"{node.address} never got in" for node in links if _wish(node).introducers]
         return ring_objections(links) + list_objections(links) + waiting
+
+
+def _wish(node: Links | Stabilise) -> Membership | Stabilise:
+    """What knows through whom a node wants to join."""
+    return node.membership if isinstance(node, Links) else node
 
 
 SCHEDULE_SETTINGS = LinkSettings(check_us=2_000_000)

@@ -105,7 +105,7 @@ class Stabilise(Part):
                 self.host.send(self.left.address, StepAside(self.me, None, self.right))
         self.state = OUT
         self.introducers = ()
-        self.above.unlinked()
+        self.above.departed()
 
     def _begin(self) -> None:
         self.me = Ref(self.key, self.address, max(self.host.now_us, self.me.life + 1))
@@ -147,7 +147,7 @@ class Stabilise(Part):
         self.introducers = ()
         self.rights = rights
         self._next_round()
-        self.above.linked()
+        self.above.entered()
 
     def _next_round(self) -> None:
         wait_us = int(self.settings.period_us * (0.5 + self.host.rng.random()))

@@ -1,37 +1,34 @@
 """Carries casts to every arc of their range.
 
-Without receipts a cast is passed on once, to where aggregates say that somebody may match, and that is all. With them
-it is carried until every arc is covered: a peer that is asked to carry a cast over some arcs owes an answer: *covered*,
-when it has told itself, if it is meant, and all to whom it passed pieces have said the same. So responsibility never
-ends at a peer that may die with it: whoever asked keeps asking until the answer comes.
+Without receipts a cast is passed on once, to where aggregates say that somebody may match, and that is all. With them a
+peer that is asked to carry a cast over some arcs owes an answer: *covered*, when it has told itself, if it is meant,
+and all to whom it passed pieces have said the same. So responsibility never ends at a peer that may die with it.
 
 - Not answered: said again every second. A peer that works on it says so, and is asked less and less often.
-- Silent for long: suspected (the ring's own detector), and its arcs are split anew, around it. Those who had the cast
-  already are told again and say so; nobody is notified twice, for each recognises repeats.
-- Beyond a dead right neighbour nobody can be reached until the ring has closed over it: such arcs wait, and go on as
-  soon as the neighbour changes.
-- Given up after `PATIENCE_US` (`errands.py`): longer than freezes and partitions that are to be outlived.
+- Silent for long: suspected (the ring's own detector), and its arcs are split anew, around it.
+- Beyond a dead right neighbour nobody can be reached: such arcs wait until the ring has closed over it.
+- Given up after `PATIENCE_US`: longer than freezes and partitions that are to be outlived.
 
 An arc is answered for by exactly one branch in the end, however often it was sent, so the publisher learns how many
 were told (`Settled`).
 """
 
-from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from implicast.casting.condcast.errands import Errand, Task, Tasks
 from implicast.casting.condcast.messages import ArcsCovered, Astray, Carry, Query, StillCarrying, StuckAgain
-from implicast.casting.condcast.settings import CondcastSettings
 from implicast.casting.condcast.split import Match, Onward, split, split_around
 from implicast.casting.inbox import Outcome
 from implicast.language.portrait import Sought
-from implicast.overlay.chord_sharp import ChordSharp
 from implicast.overlay.links import Ref
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.asking import Asker, Patience, Question
-from implicast.peer.contract import Address, CastId, Life, Part, handles
+from implicast.peer.contract import Address, CastId, Part, handles
 from implicast.peer.events import Settled
-from implicast.peer.words import BELIEVED, Words
 from implicast.space.ring import Arc
+
+if TYPE_CHECKING:
+    from implicast.casting.condcast.condcast import Condcast
 
 CARRY = "carry"
 PATIENCE = Patience(1_000_000, times=5)
@@ -39,33 +36,124 @@ PATIENCE = Patience(1_000_000, times=5)
 STUCK_US = 1_000_000
 LIFE_MASK, LIFE_SHIFT = 0xFFFF, 16
 """The part of a life that is drawn, and how many errands there are between two lives that follow each other."""
+PATIENCE_US = 45_000_000
+"""How long a cast is carried: longer than freezes and partitions that are to be outlived."""
+KEEP_US = PATIENCE_US + 15_000_000
+"""How long what was carried is remembered: whoever asked has given up by then."""
+WAIT_MAX_US = 9_000_000
+"""A peer that works on it is asked again after 2, 3, 5, then so many seconds."""
+TASKS_MAX = 8_192
+"""Casts carried, or carried lately, at one peer, for all who asked it."""
 
-Tell = Callable[[CastId, Query, bytes], Outcome]
-"""Notify this peer if the query selects it; what became of it."""
+
+@dataclass(slots=True)
+class Errand:
+    """A piece that another peer is to cover."""
+
+    task: "Task"
+    to: Ref
+    arcs: tuple[Arc, ...]
+    wait_us: int = 1_000_000
+
+    def goes_on(self) -> int:
+        """The other says that it works on it: it is left in peace for so long, longer each time."""
+        self.wait_us = min(WAIT_MAX_US, 2 * self.wait_us)
+        return self.wait_us
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """A cast over some arcs, for another peer, or for oneself."""
+
+    cast: CastId
+    query: Query | None
+    """None: done, and nothing but the answer is remembered."""
+    payload: bytes
+    asker: tuple[Address, int] | None
+    since_us: int
+    open: dict[int, Errand] = field(default_factory=dict)
+    stuck: tuple[Arc, ...] = ()
+    told: int = 0
+    lost: int = 0
+
+    def count(self, told: int, lost: int) -> None:
+        """So many more members were told, and so many more arcs, or members without room, were given up."""
+        self.told += told
+        self.lost += lost
+
+    def wait(self, arcs: tuple[Arc, ...]) -> None:
+        """These arcs cannot be reached yet."""
+        self.stuck += arcs
+
+    def take_stuck(self) -> tuple[Arc, ...]:
+        arcs, self.stuck = self.stuck, ()
+        return arcs
+
+    def answer(self, token: int) -> ArcsCovered | StillCarrying:
+        """How it stands, for whoever asked."""
+        done = self.query is None
+        return ArcsCovered(self.cast, token, self.told, self.lost) if done else StillCarrying(self.cast, token)
+
+    def is_over(self, now_us: int) -> bool:
+        """Whether it was carried for so long that what is still open is given up."""
+        return now_us - self.since_us > PATIENCE_US
+
+    def end(self) -> None:
+        """Nothing but the answer is remembered."""
+        self.query, self.payload, self.stuck = None, b"", ()
+
+
+Given = tuple[Address, CastId, int]
+"""By whom a task was given, of which cast, under which token."""
+
+
+class Tasks(dict[Given, Task]):
+    """Tasks by who gave them. Of a peer that has given as many as there is room left for (as in `peer.memory.Shares`)
+    the oldest are forgotten: for whoever asks again they are carried anew."""
+
+    __slots__ = ("_by",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by: dict[Address, dict[Given, None]] = {}
+
+    def remember(self, given: Given, task: Task) -> None:
+        """Put a task in that begins now; those that nobody asks for any more go."""
+        over_us = task.since_us - KEEP_US
+        while self and self[oldest := next(iter(self))].since_us < over_us:
+            self.forget(oldest)
+        giver = given[0]
+        if len(self._by.get(giver, ())) >= TASKS_MAX - len(self):
+            self.forget(next(iter(self._by.get(giver) or self)))
+        self._by.setdefault(giver, {})[given] = None
+        self[given] = task
+
+    def forget(self, given: Given) -> None:
+        del self[given], self._by[given[0]][given]
+        if not self._by[given[0]]:
+            del self._by[given[0]]
+
 
 _NO_TASKS = Tasks()
-_NO_ERRANDS: dict[int, Errand] = {}
-_NO_STUCK: dict[int, Task] = {}
+_NONE: dict[int, Any] = {}
 """Shared by peers without receipts; replaced, never changed."""
 
 
 class Carrier(Part, parts={"asker": Asker}):
     """One peer's share in the casts under way."""
 
-    __slots__ = ("_asker", "_settings", "_stuck", "_tell", "_token", "_words", "errands", "ring", "tasks")
+    __slots__ = ("_asker", "_member", "_settings", "_stuck", "_token", "errands", "ring", "tasks")
 
-    def __init__(
-        self, ring: ChordSharp, settings: CondcastSettings, life: Life, tell: Tell, words: Words = BELIEVED
-    ) -> None:
-        super().__init__(ring.address, ring.host)
-        self.ring, self._tell, self._settings, self._words = ring, tell, settings, words
+    def __init__(self, member: "Condcast") -> None:
+        super().__init__(member.address, member.host)
+        self._member, self.ring, self._settings = member, member.ring, member.settings
         self.tasks = _NO_TASKS
-        self.errands: dict[int, Errand] = _NO_ERRANDS
-        self._stuck: dict[int, Task] = _NO_STUCK
-        self._token = (life & LIFE_MASK) << LIFE_SHIFT
+        self.errands: dict[int, Errand] = _NONE
+        self._stuck: dict[int, Task] = _NONE
+        self._token = (member.life & LIFE_MASK) << LIFE_SHIFT
         """Names errands; each life begins elsewhere, so that none is answered with what an earlier one asked."""
         self._asker: Asker | None = None
-        if settings.assured:
+        if self._settings.assured:
             self._assure()
 
     def _assure(self) -> None:
@@ -120,26 +208,31 @@ class Carrier(Part, parts={"asker": Asker}):
         for arc in carry.arcs:  # every hop of every cast asks: a generator would take twice as long
             if type(arc.start) is not int or type(arc.end) is not int:
                 return False
-        return self._words.opened(carry.cast, query, carry.payload) is not None
+        return self._member.words.opened(carry.cast, query, carry.payload) is not None
 
     def _pass_on(self, carry: Carry) -> None:
         """Once, and nobody answers."""
         cast, query, payload = carry.cast, carry.query, carry.payload
         here, onward, _ = self._split(carry.arcs, query)
         if here:
-            self._tell(cast, query, payload)
+            self._member.tell(cast, query, payload)
         for node, pieces in onward:
             self.host.send(node.address, Carry(cast, 0, pieces, query, payload))
 
     def _spread(self, arcs: tuple[Arc, ...], task: Task) -> None:
-        """Split and send; pieces of which this peer is no part, when they were in vain, again."""
-        assert task.query is not None, "a task that is done spreads nothing"
+        """Split and send; pieces of which this peer is no part, when they were in vain, again, until it is over."""
+        if task.query is None:
+            return
+        if task.is_over(self.host.now_us):
+            task.count(0, len(arcs))
+            self._give_up(task)
+            return
         here, onward, stuck = self._split(arcs, task.query)
         if here:
-            outcome = self._tell(task.cast, task.query, task.payload)
+            outcome = self._member.tell(task.cast, task.query, task.payload)
             task.count(outcome in (Outcome.TAKEN, Outcome.REPEAT), outcome == Outcome.FULL)
         for ref, pieces in onward:
-            self._send(task, ref, pieces)
+            self._send(task, task.query, ref, pieces)
         if stuck:
             self._wait(task, stuck)
         self._finish(task)
@@ -153,11 +246,10 @@ class Carrier(Part, parts={"asker": Asker}):
                 return split_around(ring.table, arcs, match, ring.is_lost)
         return *split(ring.table, arcs, match), ()
 
-    def _send(self, task: Task, ref: Ref, arcs: tuple[Arc, ...]) -> None:
+    def _send(self, task: Task, query: Query, ref: Ref, arcs: tuple[Arc, ...]) -> None:
         self._token += 1
-        errand = Errand(task, ref, arcs)
-        if self.asker.ask(CARRY, self._token, ref.address, errand.carry(self._token)):
-            self.errands[self._token] = task.open[self._token] = errand
+        if self.asker.ask(CARRY, self._token, ref.address, Carry(task.cast, self._token, arcs, query, task.payload)):
+            self.errands[self._token] = task.open[self._token] = Errand(task, ref, arcs)
         else:
             task.count(0, len(arcs))
 
@@ -168,7 +260,7 @@ class Carrier(Part, parts={"asker": Asker}):
         errand = self._errand(sender, covered.token, covered.cast)
         if errand is not None:
             self._close(covered.token)
-            self.ring.links.heard(errand.to)
+            self.ring.links.company.heard(errand.to)
             errand.task.count(covered.told, covered.lost)
             self._finish(errand.task)
 
@@ -176,7 +268,7 @@ class Carrier(Part, parts={"asker": Asker}):
     def on_working(self, sender: Address, working: StillCarrying) -> None:
         errand = self._errand(sender, working.token, working.cast)
         if errand is not None:
-            self.ring.links.heard(errand.to)
+            self.ring.links.company.heard(errand.to)
             if errand.task.is_over(self.host.now_us):
                 self._give_up(errand.task)
             else:
@@ -208,27 +300,21 @@ class Carrier(Part, parts={"asker": Asker}):
         if task.open or task.stuck or task.query is None:
             return
         task.end()
+        self._answer(task)
+
+    def _answer(self, task: Task) -> None:
         if task.asker is None:
             self.host.deliver(Settled(task.cast, task.told, task.lost))
         else:
-            self._answer(task)
-
-    def _answer(self, task: Task) -> None:
-        assert task.asker is not None, "nobody asked"
-        to, token = task.asker
-        self.host.send(to, task.answer(token))
+            self.host.send(task.asker[0], task.answer(task.asker[1]))
 
     # --- silence
 
     def _unanswered(self, token: int, question: Question) -> None:
         errand = self.errands.get(token)
-        if errand is None:
-            return
-        if errand.task.is_over(self.host.now_us):
-            self._give_up(errand.task)
-        else:
+        if errand is not None and not errand.task.is_over(self.host.now_us):
             self.ring.suspect(errand.to)  # comes back as `silent`, for all errands to it, if it is news
-            self._again(token)
+        self._again(token)
 
     def silent(self, ref: Ref) -> None:
         """A node is suspected: what it has not covered goes another way."""
@@ -237,13 +323,8 @@ class Carrier(Part, parts={"asker": Asker}):
 
     def _again(self, token: int) -> None:
         errand = self._close(token)
-        if errand is None or errand.task.query is None:
-            return
-        if errand.task.is_over(self.host.now_us):
-            errand.task.count(0, len(errand.arcs))
-            self._give_up(errand.task)
-            return
-        self._spread(errand.arcs, errand.task)
+        if errand is not None:
+            self._spread(errand.arcs, errand.task)
 
     def _wait(self, task: Task, arcs: tuple[Arc, ...]) -> None:
         """These arcs lie beyond a lost neighbour."""
@@ -261,27 +342,22 @@ class Carrier(Part, parts={"asker": Asker}):
     @handles(StuckAgain)
     def on_stuck_again(self, alarm: StuckAgain) -> None:
         task = self._stuck.pop(alarm.token, None)
-        if task is None or task.query is None:
-            return
-        if task.is_over(self.host.now_us):
-            self._give_up(task)
-            return
-        self._spread(task.take_stuck(), task)
+        if task is not None:
+            self._spread(task.take_stuck(), task)
 
     def _give_up(self, task: Task) -> None:
-        for token in list(task.open):
-            errand = self._close(token)
-            task.count(0, len(errand.arcs) if errand is not None else 0)
+        for token, errand in list(task.open.items()):
+            self._close(token)
+            task.count(0, len(errand.arcs))
         task.count(0, len(task.take_stuck()))
         self._finish(task)
 
     def hand_back(self) -> None:
         """This peer leaves: whoever asked it has to find another way. Its own casts it still looks after."""
         for given, task in list(self.tasks.items()):
-            if task.query is None or task.asker is None:
-                continue
-            self.tasks.forget(given)
-            for token in list(task.open):
-                self._close(token)
-            task.end()
-            self.host.send(task.asker[0], Astray(task.cast, task.asker[1]))
+            if task.query is not None:
+                self.tasks.forget(given)
+                for token in list(task.open):
+                    self._close(token)
+                task.end()
+                self.host.send(given[0], Astray(given[1], given[2]))

@@ -13,17 +13,17 @@ from typing import Any
 
 from implicast.casting.condcast.carrier import Carrier
 from implicast.casting.condcast.flows import Flows
-from implicast.casting.condcast.messages import Query, Update
+from implicast.casting.condcast.messages import Query
 from implicast.casting.condcast.place import key_of
 from implicast.casting.condcast.promises import Promises
 from implicast.casting.condcast.settings import CondcastSettings, settings_of
 from implicast.casting.inbox import Inbox, Outcome
 from implicast.language.portrait import Sought, portrait
 from implicast.language.target import Description, Target
-from implicast.overlay.chord_sharp import ChordSharp, Freight, Passenger, combine
-from implicast.overlay.links import Links, Ref
-from implicast.overlay.links.state import IN
-from implicast.peer.contract import Address, CastId, handles
+from implicast.overlay.chord_sharp import ChordSharp, Freight
+from implicast.overlay.chord_sharp.table import combine
+from implicast.overlay.links import Above, Links, Ref
+from implicast.peer.contract import Address, CastId
 from implicast.peer.events import Joined, Left, Refused, Withdrawn
 from implicast.peer.member import Keepsake, Member
 from implicast.peer.site import Site
@@ -37,7 +37,7 @@ class KeptCondcast(Keepsake):
 
 
 class Condcast(
-    Member, Passenger,
+    Member, Above,
     parts={"links": Links, "ring": ChordSharp, "carrier": Carrier, "promises": Promises, "flows": Flows},
 ):  # fmt: skip
     """One peer, a value of its own, and casts to arcs."""
@@ -56,7 +56,7 @@ class Condcast(
         self.links = Links(site.address, site.host, key, settings.links, site.life, kept.neighbours if kept else ())
         self.ring = ChordSharp(site.address, site.host, self.links, settings.sharp, self)
         self.inbox = Inbox(self, kept.member.heard if kept else ())
-        self.carrier = Carrier(self.ring, settings, site.life, self.tell, self.words)
+        self.carrier = Carrier(self)
         self.promises = Promises(self)
         self._flows: Flows | None = None
         self.joined = False
@@ -69,7 +69,7 @@ class Condcast(
     def flows(self) -> Flows:
         """Made when they are first needed: most populations have none."""
         if self._flows is None:
-            self._flows = Flows(self.address, self.host, self.ring, self.settings.flows)
+            self._flows = Flows(self.ring, self.settings.flows)
         return self._flows
 
     @property
@@ -99,15 +99,15 @@ class Condcast(
         """Hold this value from now on, as `register` does with a portrait; `Registered` follows likewise."""
         known = self._adds_nothing(value)
         self.own = value
-        self.promises.begin(self.next_version(), known)
+        self.next_version()
+        self.promises.begin(known)
 
     def withdraw(self) -> None:
         version = self.next_version()
         self.become(None)
         if self.own is not None:
             self.own = self._portrait(None)
-        self.promises.withdraw(version)
-        self.host.deliver(Withdrawn(version))
+        self.promises.give(Withdrawn(version))
 
     def cast(self, target: Target, payload: bytes) -> CastId:
         key = self.links.me.key
@@ -191,10 +191,5 @@ class Condcast(
     def moved(self) -> None:
         self.carrier.moved()
 
-    def returned(self) -> None:
+    def overlooked(self) -> None:
         self.promises.restart()
-
-    @handles(Update)
-    def on_update(self, sender: Address, update: Update) -> None:
-        if self.links.state == IN and not self.settings.sharp.rounds:
-            self.flows.take(update)

@@ -16,9 +16,11 @@ The number of flows is not forced: about M n / P are needed (9); a missing one i
 from dataclasses import dataclass
 from math import ceil, log2
 
-from implicast.casting.condcast.messages import FlowOverdue, NewFlow, PassOn, Update
-from implicast.overlay.chord_sharp import ChordSharp, Rows, carried_on
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.casting.condcast.messages import FlowOverdue, PassOn, Update
+from implicast.overlay.chord_sharp import ChordSharp
+from implicast.overlay.chord_sharp.pull import Rows, carried_on
+from implicast.overlay.links.state import IN
+from implicast.peer.contract import Address, Part, handles
 
 PIGGYBACK_LEVELS_MAX = 8
 """At most 2^8 - 1 answers ride on an update, whatever a node measures."""
@@ -44,28 +46,16 @@ class FlowSettings:
 class Flows(Part):
     """One node's share in the update flows."""
 
-    __slots__ = (
-        "delta_us", "holds_us", "last_us", "received_us", "rho_us", "ring", "rows", "running", "send_us", "settings",
-        "turn", "updating",
-    )  # fmt: skip
+    __slots__ = ("delta_us", "holds_us", "last_us", "received_us", "rho_us", "ring", "rows", "running", "send_us",
+                 "settings", "turn", "updating")  # fmt: skip
 
-    def __init__(self, address: Address, host: Host, ring: ChordSharp, settings: FlowSettings) -> None:
-        super().__init__(address, host)
+    def __init__(self, ring: ChordSharp, settings: FlowSettings) -> None:
+        super().__init__(ring.address, ring.host)
         self.ring, self.settings = ring, settings
-        self.running = False
-        """Whether this node takes part; a node that is off the ring, or whose flows rest, does not."""
-        self.updating = False
-        self.turn = 0
-        """Which alarm counts: older ones are stale."""
-        self.last_us: int | None = None
-        """When an update was passed on last; None: not yet, or the last one was swallowed."""
-        self.received_us: int | None = None
-        self.send_us = 0
-        self.holds_us: list[int] = []
-        """d: the latest holds of normal updates, newest last."""
-        self.rho_us = self.delta_us = 0
-        """As this node measures them; 0: not yet."""
+        self.turn = self.send_us = 0
+        """`turn`: which alarm counts; older ones are stale."""
         self.rows: Rows = ()
+        self.stop()
 
     # --- taking part
 
@@ -84,18 +74,24 @@ class Flows(Part):
             self._alarm(self.settings.period_us + self.settings.grace_us + self.settings.hold_us, new=False)
 
     def stop(self) -> None:
+        """Take no part: off the ring, or while flows rest."""
         self.running = self.updating = False
-        self.last_us = self.received_us = None
-        self.holds_us = []
+        self.last_us: int | None = None
+        """When an update was passed on last; None: not yet, or the last one was swallowed."""
+        self.received_us: int | None = None
+        self.holds_us: list[int] = []
+        """d: the latest holds of normal updates, newest last."""
         self.rho_us = self.delta_us = 0
+        """As this node measures them; 0: not yet."""
         self.turn += 1
 
     # --- an update
 
-    def take(self, update: Update) -> None:
-        """An update has come to a member."""
-        self.running = True
-        self.update(False, update.rows)
+    @handles(Update)
+    def on_update(self, sender: Address, update: Update) -> None:
+        if self.ring.links.state == IN and not self.ring.settings.rounds:
+            self.running = True
+            self.update(False, update.rows)
 
     def update(self, new_flow: bool, rows: Rows = ()) -> None:
         if self.updating:
@@ -103,17 +99,14 @@ class Flows(Part):
         self.updating = True
         self.turn += 1
         now_us = self.host.now_us
-        self._measure(now_us, new_flow)
+        if self.received_us is not None and not new_flow:
+            self.rho_us = now_us - self.received_us
+        self.received_us = now_us
         self.send_us = self._hold_until(now_us, new_flow)
         self.rows = rows[: 1 << max(0, self.levels() - 1)] if self.levels() else ()
         self.ring.pull.refresh(self.rows)
         if self.updating and self.send_us > now_us:
             self.host.after(self.send_us - now_us, PassOn(self.turn))
-
-    def _measure(self, now_us: int, new_flow: bool) -> None:
-        if self.received_us is not None and not new_flow:
-            self.rho_us = now_us - self.received_us
-        self.received_us = now_us
 
     def _hold_until(self, now_us: int, new_flow: bool) -> int:
         """When to pass the update on: (8) if it is in time, M from now if it is not."""
@@ -166,14 +159,9 @@ class Flows(Part):
     def on_overdue(self, alarm: FlowOverdue) -> None:
         if alarm.turn != self.turn or not self.running:
             return
-        if self.surplus(1):  # too many anyway: wait once more
+        if not alarm.new and self.surplus(1):  # too many anyway: wait once more
             self._alarm(self.settings.period_us + self.settings.grace_us, new=True)
         else:
-            self.update(True)
-
-    @handles(NewFlow)
-    def on_new_flow(self, alarm: NewFlow) -> None:
-        if alarm.turn == self.turn and self.running:
             self.update(True)
 
     def surplus(self, count: int) -> bool:
@@ -186,7 +174,7 @@ class Flows(Part):
 
     def _alarm(self, delay_us: int, new: bool) -> None:
         self.turn += 1
-        self.host.after(max(0, delay_us), NewFlow(self.turn) if new else FlowOverdue(self.turn))
+        self.host.after(max(0, delay_us), FlowOverdue(self.turn, new))
 
 
 def surplus_delta(levels: int, period: float, hold: float, weight: float) -> float:

@@ -1,6 +1,6 @@
 """What condcast peers say to each other beyond Chord#, and their alarms."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -8,7 +8,7 @@ from implicast.language.portrait import Sought
 from implicast.language.queries import AnyQuery
 from implicast.overlay.chord_sharp import Ent, Freight
 from implicast.overlay.links.refs import RingKey
-from implicast.peer.contract import CastId, Message
+from implicast.peer.contract import CastId, Message, StandingAlarm
 from implicast.peer.fields import Count, Payload, Token
 from implicast.space.ring import Arc
 
@@ -76,25 +76,17 @@ class StuckAgain(Message):
     token: int
 
 
-class PassOn(Message):
+class PassOn(StandingAlarm):
     """Rings when an update has been held long enough."""
 
-    upkeep: ClassVar[bool] = True
     turn: int
 
 
-class FlowOverdue(Message):
-    """Rings when no update has come for P + G."""
+class FlowOverdue(StandingAlarm):
+    """Rings when no update has come for P + G; `new`: when a node that has waited long enough is to start a flow."""
 
-    upkeep: ClassVar[bool] = True
     turn: int
-
-
-class NewFlow(Message):
-    """Rings when a node that has waited long enough is to start a flow of its own."""
-
-    upkeep: ClassVar[bool] = True
-    turn: int
+    new: bool
 
 
 class Visible(Message):

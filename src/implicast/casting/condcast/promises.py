@@ -1,14 +1,11 @@
 """What `Registered` promises: every later cast that selects this peer reaches it, once all is quiet.
 
-Nobody can know for certain who holds which aggregate; the peer waits until every table has had the time to learn of its
-value. How long that is depends on how tables are kept.
+The peer waits until every table has had the time to learn of its value. How long that is depends on how they are kept.
 
-- *In rounds.* No aggregate is used whose oldest part is older than `stale_us` (`overlay/chord_sharp/table.py`), and
-  what speaks for a key is said by the node that holds that key on the ring. So a peer that has been on the ring with
-  its present value for `stale_us` is in every aggregate in use, or the aggregate is unknown and hides nobody. The peer
-  waits that long, by its own clock and a little more. It begins anew when it finds that it had been passed over:
-  meanwhile a neighbour may have spoken for its key. Where only its left neighbour died nobody has. No table is asked
-  and no message sent for it.
+- *In rounds.* No aggregate is used whose oldest part is older than `stale_us` (`overlay/chord_sharp/table.py`), so a
+  peer that has been on the ring with its present value for that long, by its own clock and a little more, is in every
+  aggregate in use, or the aggregate is unknown and hides nobody. It begins anew when it finds that it had been passed
+  over: meanwhile a neighbour may have spoken for its key. Where only its left neighbour died nobody has.
 - *By update flows.* The peer waits until an update has passed it with the new value, and then for P + G per level of
   its table, in which time every level of every table has been refreshed in turn.
 - *At rest.* Where tables settled before the run and nothing refreshes them, a value that rises is told to all by plain
@@ -22,11 +19,10 @@ from typing import TYPE_CHECKING
 from implicast.casting.condcast.messages import Risen, Visible
 from implicast.casting.condcast.split import split
 from implicast.language.queries import Everything
-from implicast.overlay.chord_sharp import Freight
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.contract import Address, Part, Version, handles
-from implicast.peer.events import Registered
-from implicast.space.ring import Arc, Key
+from implicast.peer.events import Registered, Withdrawn
+from implicast.space.ring import Arc
 
 if TYPE_CHECKING:
     from implicast.casting.condcast.condcast import Condcast
@@ -62,28 +58,27 @@ class Promises(Part):
         """Whether all have to know the present value."""
         return self.is_given and self._changed_us + self._age_us() <= self.host.now_us
 
-    def begin(self, version: Version, known: bool) -> None:
+    def begin(self, known: bool) -> None:
         """The peer has a new value; `known`: every table has it already. Off the ring it is promised after the join."""
         if known and not self._is_out():
-            self._give(version)
-            return
-        self.restart()
-        if not self._is_out():
-            self._await(version)
+            self.give(Registered(self._member.version))
+        else:
+            self.entered()
 
     def restart(self) -> None:
         """From now on the present value is on the ring without interruption."""
         self._changed_us, self._fresh_us = self.host.now_us, None
 
-    def withdraw(self, version: Version) -> None:
-        self._given = version
-
     def entered(self) -> None:
-        """The peer has come to stand on the ring."""
+        """The present value is on the ring from now on, if the peer is: it is promised when all have had the time."""
         self.restart()
         member = self._member
-        if member.own is not None and not self.is_given:
-            self._await(member.version)
+        if member.own is None or self.is_given or self._is_out():
+            return
+        if not member.settings.sharp.rounds and not member.flowing:
+            key = member.links.me.key
+            self._tell(Risen((Arc(key, key),), key, member.own))  # to itself too: the top level may run on past it
+        self.host.after(self._age_us(), Visible(member.version))
 
     def passed(self) -> None:
         """An update flow has refreshed the table."""
@@ -92,11 +87,6 @@ class Promises(Part):
 
     def _is_out(self) -> bool:
         return self._member.links.state in (OUT, INS)
-
-    def _await(self, version: Version) -> None:
-        if not self._member.settings.sharp.rounds and not self._member.flowing:
-            self._announce()
-        self.host.after(self._age_us(), Visible(version))
 
     def _age_us(self) -> int:
         """How long a value may lack in some table.
@@ -130,29 +120,23 @@ class Promises(Part):
         if wait_us > 0:
             self.host.after(wait_us, alarm)
         else:
-            self._give(alarm.version)
+            self.give(Registered(alarm.version))
 
-    def _give(self, version: Version) -> None:
-        self._given = version
-        self.host.deliver(Registered(version))
+    def give(self, promise: Registered | Withdrawn) -> None:
+        self._given = promise.version
+        self.host.deliver(promise)
 
     # --- while tables rest
-
-    def _announce(self) -> None:
-        member = self._member
-        assert member.own is not None, "what is announced is known"
-        key = member.links.me.key
-        member.ring.table.widen(key, member.own)  # the top level may run on past the peer itself
-        self._tell((Arc(key, key),), key, member.own)
 
     @handles(Risen)
     def on_risen(self, sender: Address, risen: Risen) -> None:
         on_ring = all(type(arc.start) is int and type(arc.end) is int for arc in risen.arcs)
-        if not on_ring or self._member.settings.sharp.rounds:
-            return
-        self._member.ring.table.widen(risen.key, risen.value)
-        self._tell(risen.arcs, risen.key, risen.value)
+        if on_ring and not self._member.settings.sharp.rounds:
+            self._tell(risen)
 
-    def _tell(self, arcs: tuple[Arc, ...], key: Key, value: Freight) -> None:
-        for node, pieces in split(self._member.ring.table, arcs, Everything().match)[1]:
-            self.host.send(node.address, Risen(pieces, key, value))  # type: ignore[arg-type]
+    def _tell(self, risen: Risen) -> None:
+        """Add a value to the aggregates that cover it, and let others do so in the rest of its arcs."""
+        table = self._member.ring.table
+        table.widen(risen.key, risen.value)
+        for node, pieces in split(table, risen.arcs, Everything().match)[1]:
+            self.host.send(node.address, Risen(pieces, risen.key, risen.value))

@@ -11,7 +11,7 @@ from implicast.casting.keeping.copies import Comparisons
 from implicast.casting.keeping.messages import ClaimRows, Death, Estate, EstateTaken
 from implicast.casting.keeping.rumours import Rumours
 from implicast.casting.keeping.share import Share, Shareholder
-from implicast.overlay.links import Ref
+from implicast.overlay.links import Above, Ref
 from implicast.overlay.links.refs import lies_between
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Message, handles
@@ -32,7 +32,7 @@ class ClaimLate(Message):
     turn: int
 
 
-class Tenure(Shareholder):
+class Tenure(Shareholder, Above):
     """From a node's coming to its going."""
 
     __slots__ = ("_came", "_copies", "_has_given", "_lacked", "_lefts", "_parts", "_rumours", "_told_us", "_tries",
@@ -188,7 +188,7 @@ class Tenure(Shareholder):
         came between and died before they were. Each is told of once, unless it was there again and fell silent anew."""
         ring, before, told_us = self._ring, self._lefts, self._told_us
         self._lefts, self._told_us = ring.lefts, {}
-        for ref in dict.fromkeys((*before, *ring.missed)):
+        for ref in dict.fromkeys((*before, *ring.company.missed)):
             if ref not in ring.lefts and lies_between(ring.left, ref, ring.me) and self._fell_silent(ref):
                 self._told_us[ref] = told_us.get(ref, self.host.now_us)
                 if ref not in told_us or self._fell_silent(ref, since_us=told_us[ref]):

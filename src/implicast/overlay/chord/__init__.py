@@ -1,7 +1,6 @@
 """Chord: hashed identifiers on a ring, fingers by distance, look-ups in half of log2 N hops."""
 
-from implicast.overlay.chord.chord import Chord, Resident
-from implicast.overlay.chord.fingers import Fingers
+from implicast.overlay.chord.chord import Chord
 from implicast.overlay.chord.messages import CHORD_KINDS
 
-__all__ = ["CHORD_KINDS", "Chord", "Fingers", "Resident"]
+__all__ = ["CHORD_KINDS", "Chord"]

@@ -10,8 +10,7 @@ Where peers may crash (the ring has a detector), fingers are soft state that men
   to each), and a finger that was not heard lately is *probed with the message itself*: repeated until it answers.
 - A finger that stays silent is dropped, the next lower one is used, and its levels are looked up afresh. A wrong
   suspicion costs hops: the look-up brings the finger back.
-- A message that has come past its key, because a neighbour has news that this node lacks, goes to the left, not round
-  the ring.
+- A message that has come past its key, because a neighbour has news that this node lacks, goes to the left.
 - A message that comes by twice within a second ends: so none makes more hops in a second than there are nodes.
 - Whoever repeats a request may let it begin with another finger (`turn_off`).
 
@@ -21,7 +20,6 @@ healed, so requests are repeated from end to end.
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Protocol
 
 from implicast.overlay.chord.fingers import Fingers
 from implicast.overlay.chord.messages import Heard
@@ -32,7 +30,6 @@ from implicast.overlay.links.messages import Departed
 from implicast.overlay.links.refs import Place, Ref, lies_between
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Message, Part, handles
-from implicast.peer.liveness import Detector
 from implicast.peer.memory import Recent, Repeats
 from implicast.space.ring import ID_BITS
 
@@ -52,19 +49,6 @@ SEEKERS_MAX = 64
 """Seekers remembered."""
 
 
-class Resident(Protocol):
-    """What Chord tells the design that stands on it."""
-
-    def entered(self) -> None:
-        """This node has become a member."""
-
-    def departed(self) -> None:
-        """This node is a member no more, by its own wish."""
-
-    def moved(self) -> None:
-        """A neighbour has changed, and with it perhaps the keys this node answers for."""
-
-
 class Chord(Part, Above, parts={"fingers": Fingers}):
     """One peer's place on the circle."""
 
@@ -77,14 +61,14 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
         self.table = FingerTable(ring.me, bits)
         self._is_sure = ring.detector is None
         """Whether nobody ever crashes."""
-        self.fingers = Fingers(address, host, ring, self.table, self.pass_on, refresh_us)
-        self._resident: Resident | None = None
+        self.fingers = Fingers(self, refresh_us)
+        self._resident = Above()
         self._told: Repeats[Address] = Repeats(SENDERS_MAX)
         self._passed: Repeats[Message] = Repeats(PASSED_MAX)
         self._led_us: Recent[Place, int] = Recent(SEEKERS_MAX)
         self._detour = 0
 
-    def house(self, resident: Resident) -> None:
+    def house(self, resident: Above) -> None:
         """Tell this one from now on."""
         self._resident = resident
 
@@ -94,12 +78,11 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
 
     # The ring speaks
 
-    def linked(self) -> None:
+    def entered(self) -> None:
         self.table.reset(self.ring.me)
         self.table.set_neighbours(self.ring.left, self.ring.right)
         self.fingers.begin()
-        if self._resident is not None:
-            self._resident.entered()
+        self._resident.entered()
 
     def moved(self) -> None:
         if self.ring.state == IN:
@@ -107,13 +90,11 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
             self.surrounded()
 
     def surrounded(self) -> None:
-        if self._resident is not None:
-            self._resident.moved()
+        self._resident.moved()
 
-    def unlinked(self) -> None:
+    def departed(self) -> None:
         self.fingers.end()
-        if self._resident is not None:
-            self._resident.departed()
+        self._resident.departed()
 
     def lost(self, ref: Ref) -> None:
         if ref != self.table.right:
@@ -131,15 +112,10 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
         its step is asked beside it: else dead fingers whose suspicion has lapsed swallow all that a newcomer asks."""
         if self.ring.state != IN:
             return None
-        key = self.table.key_of(Ref(*place))
-        step, detector = self.table.next_hop(key), self.ring.detector
-        if detector is not None and step != self.ring.right and self._led_before(place):
-            return self._surest_before(place, detector)
-        return step
-
-    def _surest_before(self, place: Place, detector: Detector[Ref]) -> Ref:
-        table = self.table
-        far = table.far(Ref(place[0], place[1]))
+        table, detector = self.table, self.ring.detector
+        far, step = table.far(Ref(*place)), table.next_hop(table.key_of(Ref(*place)))
+        if detector is None or step == self.ring.right or not self._led_before(place):
+            return step
         for ref in reversed(table.fingers()):
             if table.far(ref) < far and ref != table.right and not detector.is_probing(ref):
                 detector.check(ref, QUIET_US)
@@ -192,15 +168,15 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
 
     def _pass_on_with_care(self, key: int, message: Message, sender: Address | None) -> bool:
         """Where those on the way may be dead."""
-        ring, table = self.ring, self.table
-        if sender is not None and sender != self.address and ring.detector is not None:
-            self._say_heard(sender)
+        ring, table, other = self.ring, self.table, None if sender == self.address else sender
+        if other is not None and ring.detector and not self._told.came_by(other, self.host.now_us, HEARD_US):
+            self.host.send(other, Heard(ring.me))
         if ring.state != IN:
-            return self._pass_on_from_outside(message, sender)
+            return self._pass_on_from_outside(message, other)
         if table.owns(key):
             return False
         step = table.next_hop(key)
-        if sender == self.address or sender is None:
+        if other is None:
             step = self._other_way(key, step)
         elif self._passed.came_by(message, self.host.now_us, PASSED_US):
             return True  # or it goes in a circle, because neighbours do not agree yet: its origin sends it again
@@ -209,15 +185,11 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
         self._send(step, message)
         return True
 
-    def _say_heard(self, sender: Address) -> None:
-        if not self._told.came_by(sender, self.host.now_us, HEARD_US):
-            self.host.send(sender, Heard(self.ring.me))
-
     @handles(Heard)
     def on_heard(self, sender: Address, heard: Heard) -> None:
         if self.ring.detector is not None:
             self.ring.detector.answered(heard.by)
-            self.ring.heard(heard.by)
+            self.ring.company.heard(heard.by)
 
     def _pass_on_from_outside(self, message: Message, sender: Address | None) -> bool:
         """A node that is not yet in, or has left, knows nobody better than its right neighbour; one that never was in
@@ -225,7 +197,7 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
         ring = self.ring
         if ring.right.address != self.address:
             self.host.send(ring.right.address, message)
-            if ring.state is OUT and sender is not None and sender != self.address:
+            if ring.state is OUT and sender is not None:
                 self.host.send(sender, Departed(ring.me))
         return True
 

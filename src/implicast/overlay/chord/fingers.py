@@ -6,33 +6,31 @@ exact without standing upkeep. `refresh_us` adds the later paper's refresh of on
 what changes at the same moment have left askew.
 """
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from implicast.overlay.chord.messages import FingerIs, FingerLate, RefreshRound, SeekFinger, TakeFinger
-from implicast.overlay.chord.table import FingerTable
-from implicast.overlay.links.links import Links
 from implicast.overlay.links.refs import Ref
 from implicast.overlay.links.state import IN
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.contract import Address, Part, handles
 from implicast.space.ring import up_to
+
+if TYPE_CHECKING:
+    from implicast.overlay.chord.chord import Chord
 
 RETRY_US = 2_000_000
 """Patience with the look-up of a finger."""
 
 
 class Fingers(Part):
-    """The upkeep of one node's table. `pass_on(key, message, sender)` routes; False: it has arrived."""
+    """The upkeep of one node's table."""
 
     __slots__ = ("_awaited", "_pass_on", "_refresh_us", "_ring", "_table")
 
-    def __init__(
-        self, address: Address, host: Host, ring: Links, table: FingerTable, pass_on: Callable[..., bool],
-        refresh_us: int,
-    ) -> None:  # fmt: skip
-        super().__init__(address, host)
-        self._ring, self._table, self._pass_on, self._refresh_us = ring, table, pass_on, refresh_us
+    def __init__(self, chord: "Chord", refresh_us: int) -> None:
+        super().__init__(chord.address, chord.host)
+        self._ring, self._table, self._pass_on, self._refresh_us = chord.ring, chord.table, chord.pass_on, refresh_us
         self._awaited = -1
 
     def begin(self) -> None:
@@ -59,9 +57,9 @@ class Fingers(Part):
 
     def _seek(self, level: int) -> None:
         """Look up this level; the answer starts the next one that it does not cover, the last tells the others."""
-        while level < self._table.bits and self._table.owns(self._table.start(level)):
-            level += 1  # the circle is closed: this node itself
-        if level >= self._table.bits:
+        table = self._table  # where the circle is closed this node itself is its finger
+        level = next((each for each in range(level, table.bits) if not table.owns(table.start(each))), table.bits)
+        if level == table.bits:
             self._awaited = -1
             self._tell_those_who_point_here(self._ring.me, gone=None)
             return
@@ -90,12 +88,10 @@ class Fingers(Part):
         if answer.level != self._awaited:
             self._table.set_finger(answer.level, answer.finger)  # a refresh
             return
-        level = answer.level
-        far = self._table.far(answer.finger)
-        while level < self._table.bits and 1 << level <= far:
+        above = self._table.far(answer.finger).bit_length()  # the lowest level that starts beyond it
+        for level in range(answer.level, above):
             self._table.set_finger(level, answer.finger)
-            level += 1
-        self._seek(max(level, answer.level + 1))
+        self._seek(max(above, answer.level + 1))
 
     @handles(FingerLate)
     def on_finger_late(self, alarm: FingerLate) -> None:
@@ -108,18 +104,16 @@ class Fingers(Part):
         own, left = table.own, table.key_of(self._ring.left or self._ring.me)
         if left == own:
             return  # nobody is known to be there
-        for level in range(self._lowest_level_pointing_here(left), table.bits):
+        # The left neighbour's pointer is its ring's affair; the one before it reaches over it from this level on.
+        lefts = self._ring.lefts
+        lowest = ((left - table.key_of(lefts[1])) & table.mask).bit_length() if len(lefts) > 1 else 0
+        for level in range(lowest, table.bits):
             low, high = (left - (1 << level)) & table.mask, (own - (1 << level)) & table.mask
             take = TakeFinger((low + 1) & table.mask, low, high, level, finger, gone)
             if gone is None and table.owns(take.key):
                 self.on_take_finger(self.address, take)
             elif (step := table.next_hop(take.key)).address != self.address:
                 self.host.send(step.address, take)
-
-    def _lowest_level_pointing_here(self, left: int) -> int:
-        """The left neighbour's pointer is its ring's affair; the one before it reaches over it from this level on."""
-        lefts, table = self._ring.lefts, self._table
-        return ((left - table.key_of(lefts[1])) & table.mask).bit_length() if len(lefts) > 1 else 0
 
     @handles(TakeFinger)
     def on_take_finger(self, sender: Address, take: TakeFinger) -> None:

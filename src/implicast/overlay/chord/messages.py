@@ -1,11 +1,11 @@
 """What the nodes of a Chord say to each other about fingers, and their alarms."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from msgspec import Meta
 
 from implicast.overlay.links.refs import Ref
-from implicast.peer.contract import Message
+from implicast.peer.contract import Message, StandingAlarm
 from implicast.space.ring import ID_BITS
 
 RingKey = Annotated[int, Meta(ge=0, le=(1 << ID_BITS) - 1)]
@@ -55,10 +55,9 @@ class FingerLate(Message):
     level: int
 
 
-class RefreshRound(Message):
+class RefreshRound(StandingAlarm):
     """Rings when one level is to be looked up afresh."""
 
-    upkeep: ClassVar[bool] = True
     life: int
 
 

@@ -15,8 +15,8 @@ from implicast.peer.errors import RemoteError
 class FingerTable:
     """The fingers of one node, with what the next hop needs computed beforehand."""
 
-    __slots__ = ("_is_askew", "_steps", "addresses", "bits", "distances", "levels", "mask", "me", "own", "right",
-                 "right_distance", "span")  # fmt: skip
+    __slots__ = ("_steps", "addresses", "bits", "distances", "levels", "mask", "me", "own", "right", "right_distance",
+                 "span")  # fmt: skip
 
     def __init__(self, me: Ref, bits: int) -> None:
         self.bits = bits
@@ -33,7 +33,6 @@ class FingerTable:
         self.levels: dict[int, Ref] = {}
         self.distances: list[int] = []
         self._steps: list[Ref] = []
-        self._is_askew: bool | None = None
         self.addresses: list[Address] = []
 
     def key_of(self, ref: Ref) -> int:
@@ -98,7 +97,6 @@ class FingerTable:
             steps[self.right_distance] = self.right
         self.distances = sorted(steps)
         self._steps = [steps[far] for far in self.distances]
-        self._is_askew = None
         self.addresses = [ref.address for ref in self._steps]
 
     def owns(self, key: int) -> bool:
@@ -115,9 +113,3 @@ class FingerTable:
     def fingers(self) -> list[Ref]:
         """The distinct nodes known on the right, nearest first."""
         return list(self._steps)
-
-    def has_finger_before_its_start(self) -> bool:
-        """Never so; for those who look from outside, often, and so it is remembered."""
-        if self._is_askew is None:
-            self._is_askew = any(self.far(ref) < 1 << level for level, ref in self.levels.items())
-        return self._is_askew

@@ -1,23 +1,7 @@
 """Chord#: a ring in key order without hashing, fingers by count, aggregates that come with them."""
 
-from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
+from implicast.overlay.chord_sharp.chord_sharp import ON_DEMAND, ChordSharp, SharpSettings
 from implicast.overlay.chord_sharp.messages import KINDS, Ent, Freight
-from implicast.overlay.chord_sharp.passenger import Passenger
-from implicast.overlay.chord_sharp.pull import Rows, carried_on
-from implicast.overlay.chord_sharp.settings import ON_DEMAND, SharpSettings
-from implicast.overlay.chord_sharp.table import Mark, Table, combine
+from implicast.overlay.chord_sharp.table import Table
 
-__all__ = [
-    "KINDS",
-    "ON_DEMAND",
-    "ChordSharp",
-    "Ent",
-    "Freight",
-    "Mark",
-    "Passenger",
-    "Rows",
-    "SharpSettings",
-    "Table",
-    "carried_on",
-    "combine",
-]
+__all__ = ["KINDS", "ON_DEMAND", "ChordSharp", "Ent", "Freight", "SharpSettings", "Table"]

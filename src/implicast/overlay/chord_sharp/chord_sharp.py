@@ -1,46 +1,74 @@
 """One peer's share of a Chord# ring: its table, the two ways to keep it, and what the ring says of neighbours.
 
 The ring itself is `overlay/links`: level 0 *is* its right pointer, so whom a key belongs to is never in doubt, and a
-finger that is off by a few places costs hops, nothing else. Tables are kept in rounds (`rounds.py`, `tidings.py`), or
-asked for when somebody says so (`pull.py`).
+finger that is off by a few places costs hops, nothing else. Tables are kept in rounds (`rounds.py`), or asked for when
+somebody says so (`pull.py`).
 """
 
+from dataclasses import dataclass
+
 from implicast.overlay.chord_sharp.messages import FingerGone
-from implicast.overlay.chord_sharp.passenger import Passenger
 from implicast.overlay.chord_sharp.pull import Pull
 from implicast.overlay.chord_sharp.rounds import Rounds
-from implicast.overlay.chord_sharp.settings import SharpSettings
-from implicast.overlay.chord_sharp.table import Table
-from implicast.overlay.chord_sharp.tidings import Tidings
+from implicast.overlay.chord_sharp.table import NEVER_US, Table
 from implicast.overlay.links import Above, Links, Place, Ref
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.contract import Address, Host, Part, handles
 
 
-class ChordSharp(Part, Above, parts={"rounds": Rounds, "tidings": Tidings, "pull": Pull}):
-    """The table and its upkeep. `links.above` is this; `passenger` is what stands on it."""
+@dataclass(frozen=True, slots=True)
+class SharpSettings:
+    """The waits of table upkeep."""
 
-    __slots__ = ("_entering", "_wary", "links", "passenger", "pull", "rounds", "settings", "table", "tidings")
+    period_us: int = 24_000_000
+    """From one round to the next; 0: there are no rounds, and a node asks for its table when it is told to."""
+    stale_us: int = 32_000_000
+    """What is older than this is unknown. A period, and what a round may take."""
+    catch_up_us: int = 1_000_000
+    """After so long a node looks for levels that have not come."""
+    step_us: int = 400_000
+    """And again after this, each time one level higher: what is missing below is the reason for most that is missing
+    above, and comes by itself when the reason is gone."""
+    again_us: int = 1_000_000
+    """The same node is not asked again before this."""
+    tries: int = 4
+    """Questions in vain before the silent one is suspected, or dropped where nobody is suspected."""
+    resting: bool = False
+    """Nothing will change: rounds need not begin, and nothing grows old."""
 
-    def __init__(
-        self, address: Address, host: Host, links: Links, settings: SharpSettings, passenger: Passenger | None = None
-    ) -> None:
+    @property
+    def rounds(self) -> bool:
+        return self.period_us > 0
+
+    @property
+    def age_us(self) -> int:
+        """How old a table lets its entries grow; 0: it does not keep their age."""
+        return NEVER_US if self.resting and self.rounds else self.stale_us if self.rounds else 0
+
+
+ON_DEMAND = SharpSettings(period_us=0, tries=3)
+"""Tables are asked for when somebody says so: update flows, and newcomers of a world without receipts."""
+
+
+class ChordSharp(Part, Above, parts={"rounds": Rounds, "pull": Pull}):
+    """The table and its upkeep. `links.above` is this; `passenger` is what stands on it, and has a value."""
+
+    __slots__ = ("_entering", "_wary", "links", "passenger", "pull", "rounds", "settings", "table")
+
+    def __init__(self, address: Address, host: Host, links: Links, settings: SharpSettings, passenger: Above) -> None:
         super().__init__(address, host)
-        self.links, self.settings = links, settings
+        self.links, self.settings, self.passenger = links, settings, passenger
         links.carry(self)
-        self.passenger = passenger or Passenger()
         self.table = Table(links.me, None, settings.age_us)
-        self.rounds, self.tidings, self.pull = Rounds(self), Tidings(self), Pull(self)
+        self.rounds, self.pull = Rounds(self), Pull(self)
         self._wary = self._entering = False
         """`_wary`: whether some finger may be lost; saves asking of each at every cast that passes."""
 
     def settle(self, table: Table) -> None:
-        """Stand in a settled ring, and let rounds begin, nearly together."""
+        """Stand in a settled ring."""
         self.table = table
-        self.tidings.settle()
-        period_us = self.settings.period_us
-        if self.settings.rounds and not self.settings.resting:
-            self.rounds.start(period_us // 4 + int(self.host.rng.random() * period_us / 20))
+        if self.settings.rounds:
+            self.rounds.start()
 
     def refreshed(self) -> None:
         if self._entering:
@@ -66,8 +94,7 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "tidings": Tidings, "pull
 
     def suspect(self, ref: Ref) -> None:
         """It was asked in vain."""
-        if self.links.detector is not None:
-            self.links.detector.suspect(ref)
+        self.links.company.suspect(ref)
         self.silent(ref)
 
     def silent(self, ref: Ref) -> None:
@@ -83,24 +110,23 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "tidings": Tidings, "pull
 
     # --- what the ring tells
 
-    def linked(self) -> None:
+    def entered(self) -> None:
         """A newcomer has its neighbours."""
         self.table = Table(self.links.me, self.passenger.value(), self.settings.age_us)
         if self.settings.rounds:
-            self.tidings.stop()
-            self.rounds.enter()
+            self.rounds.stop()
+            self.rounds.begin(self.rounds.number + 1)
             self.passenger.entered()
         else:
             self._entering = True
             self.pull.refresh()
 
-    def unlinked(self) -> None:
+    def departed(self) -> None:
         self._entering = False
         right = self.links.right
-        for address in (*self.tidings.stop(), *self.pull.stop()):
+        for address in (*self.rounds.stop(), *self.pull.stop()):
             if address not in (self.address, right.address):
                 self.host.send(address, FingerGone(self.links.me, right))
-        self.rounds.stop()
         self.passenger.departed()
 
     def heir(self, gone: Ref) -> Ref | None:
@@ -109,29 +135,27 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "tidings": Tidings, "pull
         links = self.links
         if links.state != OUT and links.me.place == gone.place:
             return links.me
-        grace = links.holder.graces.get(gone)
+        grace = links.graces.get(gone)
         return None if grace is None else grace.right
 
     def moved(self) -> None:
         links, table = self.links, self.table
         if links.state == OUT or table.me != links.me:
             return
-        before = table.nodes[0] if table.nodes else None
+        before = table.nodes[:1]
         table.follow(links.right)
-        if self.settings.rounds and table.nodes and table.nodes[0] != before:
-            self.tidings.changed(0)
-            self.tidings.tell(0)
-            self.rounds.stand_by(0)
+        if self.settings.rounds and table.nodes and table.nodes[:1] != before:
+            self.rounds.moved()
         self.passenger.moved()
 
     def mended(self) -> None:
         """Nobody has spoken for this node's place while its left neighbour was dead, unless the right one had passed
         it over: it is asked."""
         if self.links.right != self.links.me:
-            self.links.holder.tell_right()
+            self.links.tell_link()
 
     def overlooked(self) -> None:
-        self.passenger.returned()
+        self.passenger.overlooked()
 
     def acquaintances(self) -> list[Ref]:
         return self.table.nodes
@@ -139,13 +163,12 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "tidings": Tidings, "pull
     def nearest_before(self, place: Place) -> Ref | None:
         table = self.table
         mark, bounds = table.mark(place[0]), table.bounds()
-        best: Ref | None = None
-        for level, node in enumerate(table.nodes):
-            fits = bounds[level + 1] < mark or (node.key == place[0] and node.place < place)
-            nearer = best is None or table.mark(node.key) > table.mark(best.key)
-            if fits and nearer and not self.is_lost(node):
-                best = node
-        return best
+        fits = [
+            node for level, node in enumerate(table.nodes)
+            if bounds[level + 1] < mark or (node.key == place[0] and node.place < place)
+        ]  # fmt: skip
+        living = (node for node in fits if not self.is_lost(node))
+        return max(living, key=lambda node: table.mark(node.key), default=None)
 
     @handles(FingerGone)
     def on_farewell(self, sender: Address, farewell: FingerGone) -> None:
@@ -156,10 +179,7 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "tidings": Tidings, "pull
         if farewell.heir is None:
             self.silent(farewell.gone)
             return
-        before = list(self.table.nodes)
-        self.table.replace(farewell.gone, farewell.heir)
+        levels = self.table.replace(farewell.gone, farewell.heir)
         self.pull.replaced(farewell.gone)
-        if self.settings.rounds:
-            for level in range(1, len(self.table)):
-                if self.table.nodes[level] != before[level]:
-                    self.rounds.stand_by(level)
+        for level in levels if self.settings.rounds else ():
+            self.rounds.stand_by(level)

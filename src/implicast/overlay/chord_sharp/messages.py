@@ -1,6 +1,6 @@
-"""What the nodes of a Chord# ring say to each other about fingers, and their alarms."""
+"""What the nodes of a Chord# ring say to each other about fingers."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -86,37 +86,6 @@ class Enough(Message):
 
     wire = 0x0545
     token: Token
-
-
-class EntLate(Message):
-    """Rings when the node asked for an entry should have answered."""
-
-    token: int
-    tried: int
-
-
-class RoundDue(Message):
-    """Rings when the next round is to begin, unless another node has begun it."""
-
-    upkeep: ClassVar[bool] = True
-    life: int
-    round: int
-
-
-class CatchUp(Message):
-    """Rings when all levels should have come in a round."""
-
-    upkeep: ClassVar[bool] = True
-    life: int
-    round: int
-
-
-class TellAgain(Message):
-    """Rings when what has changed in the middle of a round is to be said once more."""
-
-    upkeep: ClassVar[bool] = True
-    life: int
-    round: int
 
 
 KINDS: tuple[type, ...] = (GetEnt, EntIs, FingerGone, AskLevel, LevelIs, Enough)

@@ -12,11 +12,11 @@ Level y asks the node 2^y ahead, which is row 2^y - 1. So row x is needed for th
 
 from typing import TYPE_CHECKING
 
-from implicast.overlay.chord_sharp.messages import Ent, EntIs, EntLate, FingerGone, GetEnt
+from implicast.overlay.chord_sharp.messages import Ent, EntIs, FingerGone, GetEnt
 from implicast.overlay.chord_sharp.table import Table
 from implicast.overlay.links import Ref
 from implicast.overlay.links.state import OUT
-from implicast.peer.contract import Address, Part, handles
+from implicast.peer.contract import Address, Message, Part, handles
 
 if TYPE_CHECKING:
     from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 NOBODY: dict[int, Address] = {}
 Rows = tuple[tuple[Ent, ...], ...]
 """Row x starts at its first needed level, ceil(log2(x + 1))."""
+
+
+class EntLate(Message):
+    """Rings when the node asked for an entry should have answered."""
+
+    token: int
+    tried: int
 
 
 class Pull(Part):
@@ -128,11 +135,6 @@ class Pull(Part):
         self.ring.refreshed()
 
 
-def first_level(row: int) -> int:
-    """The lowest level that may still use this row: the least y with 2^y - 1 >= row."""
-    return row.bit_length()
-
-
 def row_entry(rows: Rows, level: int) -> Ent | None:
     """What the node 2^level ahead would answer, if the rows know."""
     row = (1 << level) - 1
@@ -146,7 +148,7 @@ def carried_on(rows: Rows, table: Table, levels: int) -> Rows:
     mine = tuple(table.answer(level)[0] for level in range(min(levels, len(table))))
     kept = [mine]
     for row in range(1, min(1 << (levels - 1), len(rows) + 1)):
-        older = rows[row - 1]
-        skipped = first_level(row) - first_level(row - 1)
-        kept.append(older[skipped : skipped + levels - first_level(row)])
+        first = row.bit_length()  # the lowest level that may still use this row: the least y with 2^y - 1 >= row
+        skipped = first - (row - 1).bit_length()
+        kept.append(rows[row - 1][skipped : skipped + levels - first])
     return tuple(kept)

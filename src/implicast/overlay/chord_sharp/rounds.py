@@ -6,10 +6,10 @@ Fingers go by count and aggregates come with them, as ever (`table.py`). What is
   number of the round travels with every word, and a node that hears a higher one begins too. In a round level 0 is
   learnt first, from the right neighbour, and with each level that is learnt the next can be told: after log2 n steps
   all tables are exact, however wrong they were, if the ring was whole when the round began. Nobody holds a round, so
-  nobody's death ends it; an update flow (one message that travels round the ring) dies with the node that holds it, and
-  with each lost message.
-- *Told without being asked.* A node asks its finger once and is told in every round from then on (`tidings.py`); it
-  asks again every `RENEWAL` rounds, and whenever nothing came. One message per level and round instead of two.
+  nobody's death ends it.
+- *Told without being asked.* A node asks its finger once and is told in every round from then on, as soon as all below
+  has been learnt, and whenever another node stands at that level; until it says that it has had enough. It asks again
+  every `RENEWAL` rounds, and whenever nothing came. One message per level and round instead of two.
 - *Age.* Every answer says how old its oldest part is. The time on the way is counted in full: from the asker's question
   to the arrival, less the time that the answerer says it held the question. So a message that lay in a sleeper's mail
   is as old as it is.
@@ -19,62 +19,72 @@ Fingers go by count and aggregates come with them, as ever (`table.py`). What is
 After the Chord# rules of `table.py`; rounds are ours (`FIDELITY.md`).
 """
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from implicast.overlay.chord_sharp.messages import LEVELS_MAX, AskLevel, CatchUp, Enough, LevelIs, RoundDue
-from implicast.overlay.chord_sharp.settings import RENEWAL
+from implicast.overlay.chord_sharp.messages import LEVELS_MAX, AskLevel, Enough, Ent, FingerGone, LevelIs
 from implicast.overlay.links import Ref
 from implicast.overlay.links.state import INS, OUT
-from implicast.peer.contract import Address, Part, handles
+from implicast.peer.contract import Address, Message, Part, handles
+from implicast.peer.memory import Recent
 
 if TYPE_CHECKING:
     from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
 
+RENEWAL = 2
+"""A question holds for so many rounds; then it is put again. Rarely enough to save messages, often enough that clocks
+which differ in speed do not make answers look much older than they are."""
 CATCH_UPS_MAX = 16
 """How often a node looks for missing levels in one round; then the round goes on without them."""
 DRIFT = 0.02
 """Two clocks may differ in speed by so much; ages are rounded up by it."""
 AHEAD_MAX = 1 << 20
 """A round so far ahead of the own is none of this ring: that many take months."""
+ASKERS_MAX = 8
+"""Nodes told about one level; usually one asks. The one that asked longest ago is told no more."""
 
 
-@dataclass(slots=True)
-class Asked:
+class RoundAlarm(Message):
+    """Rings for the sake of a round; if another has begun meanwhile it is stale."""
+
+    upkeep: ClassVar[bool] = True
+    life: int
+    round: int
+
+
+class RoundDue(RoundAlarm):
+    """Rings when the next round is to begin, unless another node has begun it."""
+
+
+class CatchUp(RoundAlarm):
+    """Rings when all levels should have come in a round."""
+
+
+class TellAgain(RoundAlarm):
+    """Rings when what has changed in the middle of a round is to be said once more."""
+
+
+class Asked(NamedTuple):
     """A standing question: who answers for a level."""
 
     ref: Ref
-    round: int
-    asked_us: dict[int, int] = field(default_factory=dict)
+    asked_us: Recent[int, int]
     """When it was put, by token: the last two, for answers to the one before may still come."""
+    round: int = 0
     silent: int = 0
     """Attempts since its last word."""
     quiet_us: int = 0
     """It is not asked again before this time."""
 
-    def put(self, token: int, number: int, now_us: int, again_us: int) -> None:
-        """It is asked, under this token."""
-        self.round, self.quiet_us = number, now_us + again_us
-        self.asked_us = {**dict(list(self.asked_us.items())[-1:]), token: now_us}
 
-    def in_vain(self) -> None:
-        self.silent += 1
-
-    def spoke(self) -> None:
-        self.silent = 0
-
-    def leave_in_peace(self, until_us: int) -> None:
-        self.quiet_us = until_us
-
-
-_NONE_ASKED: dict[int, Asked] = {}
+_NOBODY: dict[int, Any] = {}
 """Shared by nodes without rounds."""
 
 
 class Rounds(Part):
-    """Asks, and is told."""
+    """Asks, and is told; tells those who asked."""
 
-    __slots__ = ("_asks", "_catch_ups", "_token", "_watching", "number", "ring")
+    __slots__ = ("_asks", "_catch_ups", "_news", "_ready", "_token", "_told_round", "_watching", "askers", "number",
+                 "ring")  # fmt: skip
 
     def __init__(self, ring: "ChordSharp") -> None:
         super().__init__(ring.address, ring.host)
@@ -83,33 +93,40 @@ class Rounds(Part):
         """Of the round that is under way."""
         self._catch_ups = self._token = 0
         self._watching = False
-        self._asks: dict[int, Asked] = {} if ring.settings.rounds else _NONE_ASKED
+        self._asks: dict[int, Asked] = {} if ring.settings.rounds else _NOBODY
         """By level."""
+        self._ready = 0
+        """So many levels from 0 on have been learnt in this round."""
+        self._news = 0
+        """Levels, as bits, that have changed since all was told."""
+        self._told_round = 0
+        """The last round in which all was told."""
+        self.askers: dict[int, Recent[Address, tuple[int, int]]] = {} if ring.settings.rounds else _NOBODY
+        """By level: who is told, with its token and when it asked."""
 
-    def start(self, delay_us: int) -> None:
-        """In an assembled ring: the first round begins then."""
-        self.host.after(delay_us, RoundDue(self.ring.links.me.life, self.number))
+    def start(self) -> None:
+        """In an assembled ring: the table is settled, and the first round begins in a while, nearly together."""
+        self._ready, settings = len(self.ring.table), self.ring.settings
+        if not settings.resting:
+            delay_us = settings.period_us // 4 + int(self.host.rng.random() * settings.period_us / 20)
+            self.host.after(delay_us, RoundDue(self.ring.links.me.life, self.number))
 
-    def enter(self) -> None:
-        """A newcomer has its neighbours: it begins a round."""
-        self.stop()
-        self.begin(self.number + 1)
+    def stop(self) -> list[Address]:
+        """Off the ring, or anew on it. Returns those who name this node as a finger."""
+        askers, self.askers, self._asks = self.askers, {}, {}
+        return list({address: None for each in askers.values() for address in each})
 
-    def stop(self) -> None:
-        if self.ring.settings.rounds:
-            self._asks = {}
-
-    def is_now(self, life: int, number: int) -> bool:
+    def _is_now(self, alarm: RoundAlarm) -> bool:
         """Whether an alarm is of this life and this round, and the node is on the ring."""
         links = self.ring.links
-        return life == links.me.life and number == self.number and links.state not in (OUT, INS)
+        return alarm.life == links.me.life and alarm.round == self.number and links.state not in (OUT, INS)
 
     @handles(RoundDue)
     def on_round_due(self, alarm: RoundDue) -> None:
-        if self.is_now(alarm.life, alarm.round):
+        if self._is_now(alarm):
             self.begin(self.number + 1)
 
-    def catch(self, number: int) -> None:
+    def _catch(self, number: int) -> None:
         """Another node is in this round: if it is a later one, it begins here too."""
         if number > self.number and (number - self.number < AHEAD_MAX or not self.number) and self.ring.settings.rounds:
             self.begin(number)
@@ -117,14 +134,16 @@ class Rounds(Part):
     def begin(self, number: int) -> None:
         ring, settings = self.ring, self.ring.settings
         self.number, self._catch_ups, self._watching = number, 0, False
-        ring.tidings.begin()
+        self._ready = self._news = 0
         self.host.after(settings.period_us, RoundDue(ring.links.me.life, number))
         self._watch(settings.catch_up_us)
         ring.table.follow(ring.links.right)
         for level in range(len(ring.table)):
             self.stand_by(level)
-        ring.tidings.tell(0)
-        ring.tidings.advance()
+        self._tell(0)
+        self._advance()
+
+    # --- asking
 
     def _watch(self, after_us: int) -> None:
         """Look for what is missing then."""
@@ -141,30 +160,30 @@ class Rounds(Part):
             ring.table.go_on(level, self.number)
             ring.beware()
         if asked is None or asked.ref != node:
-            self._asks[level] = Asked(node, self.number)
-            self._put_question(level, answer=True)
+            self._put_question(level, Asked(node, Recent(2)), answer=True)
             self._catch_ups = min(self._catch_ups, CATCH_UPS_MAX // 2)  # a late question may get lost too
             self._watch(ring.settings.again_us)
         elif self.number - asked.round >= RENEWAL:
-            self._put_question(level, answer=False)
+            self._put_question(level, asked, answer=False)
 
-    def _put_question(self, level: int, answer: bool) -> None:
-        asked = self._asks[level]
+    def _put_question(self, level: int, asked: Asked, answer: bool) -> None:
         self._token += LEVELS_MAX
         token = self._token + level  # so that an answer's level need not be looked for
-        asked.put(token, self.number, self.host.now_us, self.ring.settings.again_us)
+        asked.asked_us[token] = self.host.now_us
+        quiet_us = self.host.now_us + self.ring.settings.again_us
+        self._asks[level] = asked._replace(round=self.number, quiet_us=quiet_us)
         question = AskLevel(asked.ref, self.ring.links.me, token, level, self.number, answer)
         self.host.send(asked.ref.address, question)
 
     @handles(CatchUp)
     def on_catch_up(self, alarm: CatchUp) -> None:
         """Ask for what has not come."""
-        if not self.is_now(alarm.life, alarm.round):
+        if not self._is_now(alarm):
             return
         self._watching = False
         self._catch_ups += 1
         table = self.ring.table
-        highest = LEVELS_MAX if self.ring.tidings.told_round == self.number else self._catch_ups
+        highest = LEVELS_MAX if self._told_round == self.number else self._catch_ups
         missing = [level for level, number in enumerate(table.rounds[:highest]) if number < self.number]
         for level in missing:
             if level < len(table):
@@ -181,10 +200,9 @@ class Rounds(Part):
             ring.suspect(node)
         elif self._catch_ups > CATCH_UPS_MAX:
             ring.table.go_on(level, self.number)
-            ring.tidings.advance()
+            self._advance()
         elif asked.quiet_us <= self.host.now_us:
-            asked.in_vain()
-            self._put_question(level, answer=True)
+            self._put_question(level, asked._replace(silent=asked.silent + 1), answer=True)
 
     def go_without(self, ref: Ref) -> None:
         """Go on without this node in this round; ask it anew in the next."""
@@ -193,39 +211,113 @@ class Rounds(Part):
             if node == ref:
                 table.go_on(level, self.number)
                 self._asks.pop(level, None)
-        self.ring.tidings.advance()
-
-    # --- learning
+        self._advance()
 
     @handles(LevelIs)
     def on_level_is(self, sender: Address, told: LevelIs) -> None:
         ring = self.ring
         if ring.links.state in (OUT, INS):
             return
-        ring.links.heard(told.by)
-        self.catch(told.round)
+        ring.links.company.heard(told.by)
+        self._catch(told.round)
         level = told.token % LEVELS_MAX
         asked = self._asks.get(level)
         if asked is None or asked.ref != told.by or told.token not in asked.asked_us:
             self.host.send(sender, Enough(told.token))
-            return
-        asked.spoke()
-        if told.ent is None:
-            asked.leave_in_peace(self.host.now_us + 2 * ring.settings.again_us)  # it will tell when it knows
-        elif ring.table.nodes[level : level + 1] == [told.by] and told.round >= ring.table.rounds[level]:
-            self._learn(level, asked, told)
+        elif told.ent is None:  # it will tell when it knows
+            quiet_us = self.host.now_us + 2 * ring.settings.again_us
+            self._asks[level] = asked._replace(silent=0, quiet_us=quiet_us)
+        else:
+            if asked.silent:
+                self._asks[level] = asked._replace(silent=0)
+            if ring.table.nodes[level : level + 1] == [told.by] and told.round >= ring.table.rounds[level]:
+                self._learn(level, asked.asked_us[told.token], told, told.ent)
 
-    def _learn(self, level: int, asked: Asked, told: LevelIs) -> None:
-        assert told.ent is not None, "something was told"
-        table, asked_us = self.ring.table, asked.asked_us[told.token]
+    def _learn(self, level: int, asked_us: int, told: LevelIs, ent: Ent) -> None:
+        table = self.ring.table
         since_us = int(asked_us + told.held_us * (1 - DRIFT) - told.age_us * (1 + DRIFT))
         next_before = table.nodes[level + 1 : level + 2]
-        circulated = table.learn(level, told.ent, min(since_us, self.host.now_us), told.round)
+        circulated = table.learn(level, ent, min(since_us, self.host.now_us), told.round)
         if table.nodes[level + 1 : level + 2] != next_before:
-            self.ring.tidings.changed(level + 1)
+            self._changed(level + 1)
         if circulated:
             for above in [each for each in self._asks if each > level]:
                 del self._asks[above]
         elif table.rounds[level + 1] < self.number:
             self.stand_by(level + 1)
-        self.ring.tidings.advance()
+        self._advance()
+
+    # --- telling
+
+    @handles(AskLevel)
+    def on_ask_level(self, sender: Address, ask: AskLevel) -> None:
+        ring, links = self.ring, self.ring.links
+        if links.state == INS or not ring.settings.rounds:
+            return
+        if links.state == OUT or ask.to != links.me:
+            self.host.send(sender, FingerGone(ask.to, ring.heir(ask.to)))
+            return
+        links.company.heard(ask.by)
+        self._catch(ask.round)
+        self.askers.setdefault(ask.level, Recent(ASKERS_MAX)).put(sender, (ask.token, self.host.now_us))
+        if ask.answer:
+            self._tell_one(sender, ask.level, ask.token, 0)
+
+    def _tell(self, level: int) -> None:
+        """Tell those who want to know of a level. A node that has not asked anew for long is told no more."""
+        now_us, askers = self.host.now_us, self.askers.get(level)
+        if not askers:
+            return
+        over_us = now_us - (RENEWAL + 2) * self.ring.settings.period_us
+        for address, (token, asked_us) in list(askers.items()):
+            if asked_us < over_us:
+                del askers[address]
+            else:
+                self._tell_one(address, level, token, now_us - asked_us)
+
+    def _tell_one(self, to: Address, level: int, token: int, held_us: int) -> None:
+        """How it stands with this level; if all below it has not been learnt in this round, nothing yet."""
+        ring, ent, age_us = self.ring, None, 0
+        if level <= self._ready:
+            ring.table.hold(ring.passenger.value())
+            ent, age_us = ring.table.answer(level, self.host.now_us)
+        self.host.send(to, LevelIs(ring.links.me, token, self.number, held_us, age_us, ent))
+
+    @handles(Enough)
+    def on_enough(self, sender: Address, enough: Enough) -> None:
+        for askers in self.askers.values():
+            if askers.get(sender, (None,))[0] == enough.token:
+                del askers[sender]
+
+    def _advance(self) -> None:
+        """With each level learnt the next can be told."""
+        rounds = self.ring.table.rounds
+        self._ready = min(self._ready, len(rounds))
+        while self._ready < len(rounds) and rounds[self._ready] >= self.number:
+            self._ready += 1
+            self._tell(self._ready)
+        if self._ready == len(rounds):
+            self._told_round = self.number
+
+    def moved(self) -> None:
+        """Another node stands at level 0."""
+        self._changed(0)
+        self._tell(0)
+        self.stand_by(0)
+
+    def _changed(self, level: int) -> None:
+        """Another node stands at this level: those who ask for it are to be told, round or not; and, if they have been
+        told of it in this round, once more in a while, for nobody misses what comes unexpected."""
+        if self._told_round == self.number or level <= self._ready:
+            self._news |= 1 << level
+            self.host.after(self.ring.settings.again_us, TellAgain(self.ring.links.me.life, self.number))
+        self._ready = min(self._ready, max(0, level - 1))
+
+    @handles(TellAgain)
+    def on_tell_again(self, alarm: TellAgain) -> None:
+        if not self._is_now(alarm):
+            return
+        news, self._news = self._news, 0
+        for level in range(self._ready + 1):
+            if news >> level & 1:
+                self._tell(level)

@@ -18,11 +18,9 @@ Parts are put together only where they touch. Two levels learnt at different tim
 a node stands that neither knows: then the whole is unknown.
 """
 
-from collections.abc import Iterable
 from itertools import pairwise
 
 from implicast.overlay.chord_sharp.messages import LEVELS_MAX, Ent, Freight
-from implicast.overlay.chord_sharp.settings import NEVER_US
 from implicast.overlay.links.refs import Ref
 from implicast.space.ring import Arc, Key
 
@@ -31,6 +29,7 @@ Mark = tuple[bool, Key]
 clockwise order."""
 
 UNKNOWN = Ent(None, None, None)
+NEVER_US = 1 << 62
 
 
 class Table:
@@ -87,9 +86,11 @@ class Table:
         else:
             self._put(level + 1, node)
         known = self.own is None or ent.value is None or self.own.alike(ent.value)
-        self.ends[level], self.values[level] = (ent.end, ent.value) if known else (None, None)
-        self._tidy = None
-        del self._sums[level + 1 :]
+        end, value = (ent.end, ent.value) if known else (None, None)
+        if (end, value) != (self.ends[level], self.values[level]):
+            # Nearly always nothing is new: what was worked out from it stays (a quarter less work for each answer).
+            self.ends[level], self.values[level], self._tidy = end, value, None
+            del self._sums[level + 1 :]
         return circulated
 
     def learn(self, level: int, ent: Ent, since_us: int, number: int) -> bool:
@@ -97,14 +98,9 @@ class Table:
 
         A node that knows less than before does not make false what it said before.
         """
-        before, above = (self.ends[level], self.values[level]), self.nodes[level + 1 : level + 2]
-        sums, tidy = self._sums[level + 1 :], self._tidy
+        before = self.ends[level], self.values[level]
         circulated = self.take(level, ent)
         self.rounds[level] = number
-        if (self.ends[level], self.values[level]) == before and self.nodes[level + 1 : level + 2] == above:
-            # Nothing new, as nearly always: what was worked out from it stays (a quarter less work for each answer).
-            self._sums += sums
-            self._tidy = tidy
         if self.values[level] is None and before[1] is not None:
             self.ends[level], self.values[level] = before
         else:
@@ -169,20 +165,21 @@ class Table:
                 del self.since_us[level:], self.rounds[level:]
             self._bounds = self._tidy = None
 
-    def replace(self, gone: Ref, heir: Ref) -> None:
+    def replace(self, gone: Ref, heir: Ref) -> list[int]:
         """A node that leaves names the one on its right, which takes its place. What was known of the others stays
-        true. Level 0 is the ring's affair."""
+        true. Level 0 is the ring's affair. Returns the levels that have another node now."""
+        levels = [level for level, node in enumerate(self.nodes) if level and node == gone != heir]
         if heir.address == self.me.address:
             self.cut(max(1, self.nodes.index(gone)) if gone in self.nodes else len(self.nodes))
-            return
-        for level, node in enumerate(self.nodes):
-            if node == gone and level:
-                arc = self.range(level)
-                if arc is None or heir.key not in arc:  # then there is nobody else in it
-                    self.ends[level] = self.values[level] = None
-                    del self._sums[level + 1 :]
-                self.nodes[level] = heir
-                self._bounds = self._tidy = None
+            return []
+        for level in levels:
+            arc = self.range(level)
+            if arc is None or heir.key not in arc:  # then there is nobody else in it
+                self.ends[level] = self.values[level] = None
+                del self._sums[level + 1 :]
+            self.nodes[level] = heir
+            self._bounds = self._tidy = None
+        return levels
 
     def widen(self, key: Key, value: Freight) -> None:
         """The node at this key has this value: add it to every aggregate whose range the key lies in."""
@@ -209,29 +206,14 @@ class Table:
         end = self.ends[level]
         return None if end is None else Arc(self.nodes[level].key, end)
 
-    def closest_preceding(self, key: Key, levels: Iterable[int]) -> int:
-        """Of these levels that of the farthest finger that does not lie beyond the key; -1 for the node itself."""
-        mark, bounds = self.mark(key), self.bounds()
-        before = [level for level in levels if bounds[level + 1] <= mark]
-        return max(before, key=lambda level: bounds[level + 1], default=-1)
-
-    def next_hop(self, key: Key) -> Ref | None:
-        """Who is nearer to the key; None when nobody known is."""
-        level = self.closest_preceding(key, range(len(self.nodes)))
-        return None if level < 0 else self.nodes[level]
-
     def tidy(self) -> bool:
         """Whether each level lies beyond the one before and speaks of the arc up to the next: so it is at rest."""
         if self._tidy is None:
             ups = all(low < high for low, high in pairwise(self.bounds()))
             full = all(end is None or end == node.key for end, node in zip(self.ends, self.nodes[1:], strict=False))
-            self._tidy = ups and full and self._top_is_full()
+            end = self.ends[-1] if self.ends else None  # the top level goes up to the node itself, or beyond
+            self._tidy = ups and full and (end is None or end == self.me.key or self.mark(end) <= self.bounds()[-2])
         return self._tidy
-
-    def _top_is_full(self) -> bool:
-        """Whether the top level speaks of everything up to the node itself, or beyond."""
-        end = self.ends[-1] if self.ends else None
-        return end is None or end == self.me.key or self.mark(end) <= self.bounds()[-2]
 
     # --- inside
 

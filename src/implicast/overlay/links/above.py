@@ -1,22 +1,23 @@
-"""What a linked ring tells the overlay that stands on it, and asks of it."""
+"""What a ring or an overlay tells whatever stands on it, and asks of it."""
 
-# ruff: noqa: RET501 - what an overlay does not care about is answered so
+# ruff: noqa: RET501 - what one does not care about is answered so
 
 from collections.abc import Sequence
+from typing import Any
 
 from implicast.overlay.links.refs import Place, Ref
 
 
 class Above:
-    """Nothing is done about it, and nothing answered, unless the overlay says otherwise."""
+    """Nothing is done about it, and nothing answered, unless what stands there says otherwise."""
 
     __slots__ = ()
 
-    def linked(self) -> None:
+    def entered(self) -> None:
         """This node has become a member."""
         return None
 
-    def unlinked(self) -> None:
+    def departed(self) -> None:
         """This node is a member no more, by its own wish."""
         return None
 
@@ -50,4 +51,12 @@ class Above:
 
     def nearest_before(self, place: Place) -> Ref | None:
         """The known node nearest before a place on the clockwise way to it; None: the right neighbour will do."""
+        return None
+
+    def value(self) -> Any:
+        """What this node adds to the aggregates of an overlay that has some; None: unknown."""
+        return None
+
+    def refreshed(self) -> None:
+        """The overlay has asked for its whole table, and has it."""
         return None

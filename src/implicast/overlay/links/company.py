@@ -1,44 +1,38 @@
 """What a node of a linked ring believes of others: who has gone, who fell silent, who was a neighbour once."""
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from implicast.overlay.links.refs import Ref
-from implicast.overlay.links.settings import LinkSettings
-from implicast.peer.contract import Address, Host
 from implicast.peer.liveness import Detector, DetectorSettings
 from implicast.peer.memory import Recent
+
+if TYPE_CHECKING:
+    from implicast.overlay.links.links import Links
 
 _NOBODY: Recent[Ref, None] = Recent(0)
 """Where nobody is suspected nobody is missed."""
 
 
 class Company:
-    """`silent(ref)` is called when a suspicion arises, `back(ref)` when a node that was missed is heard again."""
+    """What stands on the ring is told of suspicions; a node that was missed and is heard again is looked through."""
 
-    __slots__ = ("_address", "_back", "_settings", "_silent", "detector", "gone", "met", "missed")
+    __slots__ = ("_address", "_links", "detector", "gone", "met", "missed")
 
-    def __init__(
-        self, address: Address, host: Host, settings: LinkSettings,
-        silent: Callable[[Ref], None], back: Callable[[Ref], None],
-    ) -> None:  # fmt: skip
-        self._address, self._settings = address, settings
-        self._silent, self._back = silent, back
+    def __init__(self, links: "Links") -> None:
+        self._address, self._links, settings = links.address, links, links.settings
         self.gone: Recent[Ref, None] = Recent(settings.gone_max)
-        watched = bool(settings.tries)
-        self.missed: Recent[Ref, None] = Recent(settings.missed_max) if watched else _NOBODY
-        """Nodes that fell silent; they are asked now and then, in case they are only cut off."""
-        self.met: Recent[Ref, None] = Recent(settings.missed_max) if watched else _NOBODY
-        """Former neighbours that did not say they left: a node that ended alone on its ring knows whom to ask."""
-        self.detector = self._watcher(host) if watched else None
+        self.missed = self.met = _NOBODY
+        """Nodes that fell silent; they are asked now and then, in case they are only cut off. Former neighbours that
+        did not say they left: a node that ended alone on its ring knows whom to ask."""
+        self.detector: Detector[Ref] | None = None
         """None in a world without crashes, where nobody is ever suspected. Overlays above share it."""
-
-    def _watcher(self, host: Host) -> Detector[Ref]:
-        settings = self._settings
-        patience = DetectorSettings(
-            rto_us=settings.rto_us, rto_cap_us=settings.rto_cap_us, tries=settings.tries,
-            health_max=settings.health_max, forget_us=settings.forget_us, gone_max=settings.gone_max,
-        )  # fmt: skip
-        return Detector(self._address, host, patience, self._fell_silent, lambda ref: ref.address)
+        if settings.tries:
+            self.missed, self.met = Recent(settings.missed_max), Recent(settings.missed_max)
+            patience = DetectorSettings(
+                rto_us=settings.rto_us, rto_cap_us=settings.rto_cap_us, tries=settings.tries,
+                health_max=settings.health_max, forget_us=settings.forget_us, gone_max=settings.gone_max,
+            )  # fmt: skip
+            self.detector = Detector(links.address, links.host, patience, self._fell_silent, lambda ref: ref.address)
 
     def is_lost(self, ref: Ref) -> bool:
         """Whether it said that it left, or is suspected."""
@@ -47,13 +41,8 @@ class Company:
     def is_surely_lost(self, ref: Ref) -> bool:
         """Lost by its own word or by fresh evidence. Old suspicions are tried again before a node is passed over: after
         a partition a node suspects all on the other side."""
-        detector = self.detector
-        return ref in self.gone or (detector is not None and detector.suspected_within(ref, self._settings.fresh_us))
-
-    def is_there(self, ref: Ref, within_us: int) -> bool:
-        """Whether it was heard within this time."""
-        silent_us = self.detector.silent_for_us(ref) if self.detector is not None else None
-        return silent_us is not None and silent_us < within_us
+        detector, fresh_us = self.detector, self._links.settings.fresh_us
+        return ref in self.gone or (detector is not None and detector.suspected_within(ref, fresh_us))
 
     def note_gone(self, ref: Ref) -> None:
         self.gone[ref] = None
@@ -69,7 +58,7 @@ class Company:
     def _fell_silent(self, ref: Ref) -> None:
         """A suspicion arose, here or in what stands on this ring."""
         self._keep(self.missed, ref)
-        self._silent(ref)
+        self._links.above.silent(ref)
 
     def note_met(self, *refs: Ref) -> None:
         """These were neighbours."""
@@ -96,4 +85,4 @@ class Company:
         self.detector.heard(ref)
         if ref in self.missed:
             del self.missed[ref]
-            self._back(ref)
+            self._links.seeking.reunite(ref)

@@ -2,25 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from implicast.overlay.links.messages import (
-    BUSY,
-    DELETE,
-    INSERT,
-    MOVED,
-    CheckNow,
-    Confirm,
-    Found,
-    Gone,
-    LeaveAgain,
-    RetrySetR,
-    SeekAgain,
-    SetR,
-    SetRAck,
-    SetRNak,
-)
+from implicast.overlay.links.messages import BUSY, DELETE, INSERT, MOVED, Confirm, Found, Gone, SetR, SetRAck, SetRNak
 from implicast.overlay.links.refs import Number, Ref, after, lies_between
 from implicast.overlay.links.state import DEL, IN, INS, OUT, Operation
-from implicast.peer.contract import Address, Life, Part, handles
+from implicast.peer.contract import Address, Life, Message, Part, handles
 
 if TYPE_CHECKING:
     from implicast.overlay.links.links import Links
@@ -33,6 +18,26 @@ BURIED_US = 400_000
 """About how long neighbours take to close the gap that an earlier life has left, once they know."""
 
 
+class RetrySetR(Message):
+    """Rings when an own operation should have been answered."""
+
+    op: int
+
+
+class SeekAgain(Message):
+    """Rings when a newcomer may have to ask for its place again."""
+
+    life: int
+    turn: int
+
+
+class PauseOver(Message):
+    """Rings when a pause after a refusal is over: look left again, or try again to leave."""
+
+    life: int
+    leaving: bool
+
+
 class Membership(Part):
     """One request at a time is under way."""
 
@@ -42,25 +47,23 @@ class Membership(Part):
         super().__init__(links.address, links.host)
         self._links, self._life, self.neighbours = links, life, neighbours
         self.introducers: tuple[Address, ...] = ()
-        self.pend: Operation | None = None
+        """Through whom a newcomer seeks its place; none: it does not want to join."""
         self._op = self._leave_by_us = 0
-        self._wish_to_leave = False
 
     def begin(self) -> None:
         """A life begins: it has asked for nothing."""
-        self.pend, self._wish_to_leave = None, False
+        self.pend: Operation | None = None
+        """The own request that is not settled."""
+        self._wish_to_leave = False
 
     # --- joining
-
-    def found_ring(self) -> None:
-        self._new_life()
-        self._enter()
 
     def join(self, introducers: tuple[Address, ...]) -> None:
         """Also through those who were neighbours in an earlier life: the introducers may all have gone."""
         assert self._links.state == OUT, f"{self.address} is {self._links.state} and cannot join"
         if not introducers:
-            self.found_ring()
+            self._new_life()
+            self._enter()
             return
         before = [ref.address for ref in self.neighbours if ref.address not in (self.address, *introducers)]
         self.seek_through((*introducers, *before))
@@ -84,7 +87,7 @@ class Membership(Part):
         first = links.detector is None or not links.seeking.turn
         for _ in range(1 if first else min(2, len(self.introducers))):
             links.seeking.ask(self.introducers[links.seeking.turn % len(self.introducers)])
-        links.patience.later(links.settings.seek_us, SeekAgain(links.me.life, links.seeking.turn))
+        links.later(links.settings.seek_us, SeekAgain(links.me.life, links.seeking.turn))
 
     @handles(SeekAgain)
     def on_seek_again(self, alarm: SeekAgain) -> None:
@@ -105,7 +108,7 @@ class Membership(Part):
         elif links.state == IN and found.left != links.me:
             speaks = sender == found.left.address
             if speaks:
-                links.heard(found.left)
+                links.company.heard(found.left)
             if found.left != links.left or (links.detector is not None and found.right != links.me):
                 links.walks.look_from(found.left, speaks)
 
@@ -116,14 +119,13 @@ class Membership(Part):
         for ref in self.neighbours:
             if ref.address != self.address:
                 self.host.send(ref.address, Gone(ref, former, 0))
-        links.patience.later(BURIED_US, SeekAgain(links.me.life, links.seeking.turn))
+        links.later(BURIED_US, SeekAgain(links.me.life, links.seeking.turn))
 
     def insert(self, left: Ref, right: Ref, num: Number) -> None:
         """Ask `left` to put this node before `right`."""
         links = self._links
         if not lies_between(left, links.me, right):
             return  # the ring is being mended there
-        links.become(INS)
         links.expect(left, right)
         self.request(INSERT, left, links.me, right, num, links.lnum)
 
@@ -138,9 +140,8 @@ class Membership(Part):
     def _enter(self) -> None:
         self._links.become(IN)
         self.introducers = ()
-        self._links.walks.begin()
-        self._links.seeking.begin()
-        self._links.above.linked()
+        self._links.watch()
+        self._links.above.entered()
 
     def _abandon_life(self) -> None:
         """Nobody can say whether the insertion took place. This life counts as crashed; another one joins, also
@@ -166,38 +167,32 @@ class Membership(Part):
         if links.state == DEL or not self._wish_to_leave:
             return
         too_long = links.detector is not None and self.host.now_us > self._leave_by_us
+        is_busy = links.state == INS or self.pend is not None or links.walks.walk is not None
         if links.state == OUT or links.right == links.me or too_long:
             self._depart()
-        elif self._must_wait():
+        elif is_busy or links.company.is_lost(links.left):  # something else is to be settled first
             links.walks.check()
-            self._leave_later()
+            self.pause(leaving=True)
         else:
             links.become(DEL)
             assert links.rnum is not None, "a member knows the number of its link"
             self.request(DELETE, links.left, links.right, links.me, links.lnum, after(links.rnum))
 
-    def _must_wait(self) -> bool:
-        """Whether something else is to be settled first."""
-        links = self._links
-        under_way = self.pend is not None or links.walks.walk is not None
-        return links.state == INS or under_way or links.company.is_lost(links.left)
+    def pause(self, leaving: bool = False) -> None:
+        """Try again in a while."""
+        self._links.later(self._links.settings.again_us, PauseOver(self._links.me.life, leaving))
 
-    def _leave_later(self) -> None:
-        self._links.patience.later(self._links.settings.again_us, LeaveAgain(self._links.me.life))
-
-    @handles(LeaveAgain)
-    def on_leave_again(self, alarm: LeaveAgain) -> None:
+    @handles(PauseOver)
+    def on_pause_over(self, alarm: PauseOver) -> None:
         if alarm.life == self._links.me.life:
-            self._try_to_leave()
+            (self._try_to_leave if alarm.leaving else self._links.walks.check)()
 
     def _depart(self) -> None:
         links = self._links
-        if links.state != OUT:
-            links.holder.depart()
-        links.become(OUT)
+        links.depart()
         self.introducers, self.pend, self._wish_to_leave = (), None, False
         links.walks.stop()
-        links.above.unlinked()
+        links.above.departed()
 
     # --- own requests
 
@@ -207,28 +202,27 @@ class Membership(Part):
         self._op += 1
         request = SetR(target, links.me, self._op, kind, new, cur, cur_num, new_num)
         self.pend = Operation(request)
-        links.patience.begin(self.pend, RetrySetR(links.me.life, self._op))
+        self.pend.begin(links, RetrySetR(self._op))
         links.say(target, request)
 
     @handles(RetrySetR)
     def on_retry(self, alarm: RetrySetR) -> None:
         links, pend = self._links, self.pend
-        if pend is None or (alarm.life, alarm.op) != (links.me.life, pend.request.op):
+        if pend is None or alarm.op != pend.request.op:
             return
-        if links.patience.is_spent(pend, pend.request.to):
+        if pend.goes_on(links, pend.request.to, alarm):
+            links.say(pend.request.to, pend.request)
+        else:
             links.company.suspect(pend.request.to)
             self._target_dead()
-            return
-        links.patience.wait_on(pend, alarm)
-        links.say(pend.request.to, pend.request)
 
-    def _settled_by(self, to: Ref, by: Ref, op: int) -> SetR | None:
+    def _settled_by(self, answer: SetRAck | SetRNak) -> SetR | None:
         """The own request that this answers, which then is pending no more."""
         pend = self.pend
-        if to != self._links.me or pend is None or pend.request.op != op or pend.request.to != by:
+        if pend is None or (answer.to, answer.op, answer.by) != (self._links.me, pend.request.op, pend.request.to):
             return None
-        self._links.heard(by)
-        self._links.patience.answered(pend)
+        self._links.company.heard(answer.by)
+        pend.answered(self._links)
         self.pend = None
         return pend.request
 
@@ -237,7 +231,7 @@ class Membership(Part):
         links = self._links
         if ack.num is None and self.pend is not None and self.pend.request.kind == INSERT:
             return  # no answer to an insert: what it takes over has a number
-        request = self._settled_by(ack.to, ack.by, ack.op)
+        request = self._settled_by(ack)
         if request is None:
             return
         if request.kind == DELETE:
@@ -255,28 +249,22 @@ class Membership(Part):
     @handles(SetRNak)
     def on_nak(self, sender: Address, nak: SetRNak) -> None:
         links = self._links
-        request = self._settled_by(nak.to, nak.by, nak.op)
+        request = self._settled_by(nak)
         if request is None:
             return
         if links.state == INS:
-            self._refused_entry(nak)
-        elif request.kind == DELETE:
-            links.become(IN)
-            if nak.reason != BUSY:
-                links.walks.check()
-            self._leave_later()
-        else:
-            links.patience.later(links.settings.again_us, CheckNow(links.me.life))
-
-    def _refused_entry(self, nak: SetRNak) -> None:
-        links = self._links
-        links.become(OUT)
-        if self._wish_to_leave:
-            self._depart()
-        elif nak.reason == MOVED and nak.num is not None and lies_between(nak.by, links.me, nak.right):
-            self.insert(nak.by, nak.right, nak.num)
-        else:
-            links.patience.later(links.settings.again_us, SeekAgain(links.me.life, links.seeking.turn))
+            links.become(OUT)
+            if self._wish_to_leave:
+                self._depart()
+            elif nak.reason == MOVED and nak.num is not None and lies_between(nak.by, links.me, nak.right):
+                self.insert(nak.by, nak.right, nak.num)
+            else:
+                links.later(links.settings.again_us, SeekAgain(links.me.life, links.seeking.turn))
+            return
+        links.become(IN)
+        if request.kind == DELETE and nak.reason != BUSY:
+            links.walks.check()
+        self.pause(leaving=request.kind == DELETE)
 
     def _target_dead(self) -> None:
         assert self.pend is not None, "an operation was pending"
@@ -284,12 +272,11 @@ class Membership(Part):
         self.pend = None
         if links.state == INS:
             self._abandon_life()
-        elif kind == DELETE:
-            links.become(IN)
-            links.walks.check()
-            self._leave_later()
-        else:
-            links.walks.check()
+            return
+        links.become(IN)
+        links.walks.check()
+        if kind == DELETE:
+            self.pause(leaving=True)
 
     @handles(Gone)
     def on_gone(self, sender: Address, gone: Gone) -> None:
@@ -302,7 +289,5 @@ class Membership(Part):
         if self.pend is not None and self.pend.request.to == gone.by:
             if gone.op == self.pend.request.op:
                 self._target_dead()
-        elif links.walks.is_at(gone.by):
-            links.walks.gone()
-        elif gone.by == links.left:
+        elif not links.walks.walks_into(gone.by) and gone.by == links.left:
             links.walks.check()

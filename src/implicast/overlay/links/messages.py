@@ -1,9 +1,6 @@
-"""What the nodes of a linked ring say to each other, and their alarms.
+"""What the nodes of a linked ring say to each other, and the alarm that two of their parts set."""
 
-Every message names the life it is meant for (`to`) and, where it matters, the life that speaks (`by`).
-"""
-
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -23,12 +20,17 @@ MOVED, BUSY, GONE = 0, 1, 2
 """Reasons of a refusal."""
 
 
-class SetR(Message):
+class Between(Message):
+    """Names the life it is meant for, and the life that speaks."""
+
+    to: Ref
+    by: Ref
+
+
+class SetR(Between):
     """If your right is `cur` with number `cur_num`, make it `new` with number `new_num`."""
 
     wire = 0x0401
-    to: Ref
-    by: Ref
     op: Token
     kind: Flag
     new: Ref
@@ -37,23 +39,19 @@ class SetR(Message):
     new_num: Number
 
 
-class SetRAck(Message):
+class SetRAck(Between):
     """It is done. `num`: for an insert, the number of the link that the asker takes over."""
 
     wire = 0x0402
-    to: Ref
-    by: Ref
     op: Token
     num: Number | None
     lefts: Lefts
 
 
-class SetRNak(Message):
+class SetRNak(Between):
     """It is refused, for good; with what is so instead."""
 
     wire = 0x0403
-    to: Ref
-    by: Ref
     op: Token
     reason: Flag
     right: Ref
@@ -70,45 +68,37 @@ class SetL(Message):
     lefts: Lefts
 
 
-class SetLAck(Message):
+class SetLAck(Between):
     """My left and its number, as they now are."""
 
     wire = 0x0405
-    to: Ref
-    by: Ref
     left: Ref
     num: Number
 
 
-class CheckLink(Message):
+class CheckLink(Between):
     """Who is on your right? My left is `left` with this number."""
 
     wire = 0x0406
-    to: Ref
-    by: Ref
     token: Token
     left: Ref
     num: Number
 
 
-class Stat(Message):
+class Stat(Between):
     """My right, its number (None while I am being inserted), and myself with those to my left."""
 
     wire = 0x0407
-    to: Ref
-    by: Ref
     token: Token
     right: Ref
     num: Number | None
     lefts: Lefts
 
 
-class Gone(Message):
+class Gone(Between):
     """The life `by` is over. `op` only if this answers a SetR of a life whose memory is gone, else 0."""
 
     wire = 0x0408
-    to: Ref
-    by: Ref
     op: Token
 
 
@@ -137,64 +127,12 @@ class Departed(Message):
     ref: Ref
 
 
-class RetrySetR(Message):
-    """Rings when an own operation should have been answered."""
-
-    life: int
-    op: int
-
-
-class RetryCheck(Message):
-    """Rings when the node that is looked at should have answered."""
-
-    token: int
-
-
 class Confirm(Message):
     """Rings when the right neighbour should have confirmed this very link."""
 
     right: Ref
     num: Number
     tried: int
-
-
-class SeekAgain(Message):
-    """Rings when a newcomer may have to ask for its place again."""
-
-    life: int
-    turn: int
-
-
-class LeaveAgain(Message):
-    """Rings when a wish to leave should be tried again."""
-
-    life: int
-
-
-class CheckNow(Message):
-    """Rings when a pause after a refusal is over."""
-
-    life: int
-
-
-class LinkRound(Message):
-    """Rings once per check period."""
-
-    upkeep: ClassVar[bool] = True
-    life: int
-
-
-class MergeRound(Message):
-    """Rings when a node should look at its place from outside."""
-
-    upkeep: ClassVar[bool] = True
-    life: int
-
-
-class GraceOver(Message):
-    """Rings when a life that has left need not be remembered any more."""
-
-    ref: Ref
 
 
 LINK_KINDS: tuple[type, ...] = (SetR, SetRAck, SetRNak, SetL, SetLAck, CheckLink, Stat, Gone, Find, Found, Departed)

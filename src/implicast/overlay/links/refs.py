@@ -4,6 +4,7 @@ A peer that left, crashed or gave up joining comes back only with a larger life:
 nothing said to the old one can harm the new one.
 """
 
+from itertools import takewhile
 from typing import Annotated, Any
 
 import msgspec
@@ -56,8 +57,4 @@ def lies_between(low: Ref, ref: Ref, high: Ref) -> bool:
 def cut_list(refs: list[Ref], owner: Ref, longest: int) -> tuple[Ref, ...]:
     """A list ends where it meets its owner: in small rings it would else run on round the circle and feed
     entries that have long gone to the next list for ever."""
-    kept = refs[:longest]
-    for index, ref in enumerate(kept):
-        if ref.address == owner.address:
-            return tuple(kept[:index])
-    return tuple(kept)
+    return tuple(takewhile(lambda ref: ref.address != owner.address, refs[:longest]))

@@ -9,10 +9,10 @@ like a zip, in as many round trips as there are teeth and not in as many periods
 
 from typing import TYPE_CHECKING
 
-from implicast.overlay.links.messages import Departed, Find, Found, MergeRound
+from implicast.overlay.links.messages import Departed, Find, Found
 from implicast.overlay.links.refs import Ref, lies_between
 from implicast.overlay.links.state import IN, INS, OUT
-from implicast.peer.contract import Address, Part, handles
+from implicast.peer.contract import Address, Part, StandingAlarm, handles
 from implicast.peer.memory import Repeats
 
 if TYPE_CHECKING:
@@ -24,9 +24,13 @@ ALONE = 8
 """A node without neighbours asks so many at once."""
 PASSED_US = 2_000_000
 """A question that comes by once more within this time is a repeat."""
-
-
 _NONE_PASSED: Repeats[Find] = Repeats(0)
+
+
+class MergeRound(StandingAlarm):
+    """Rings when a node should look at its place from outside."""
+
+    life: int
 
 
 class Seeking(Part):
@@ -55,19 +59,13 @@ class Seeking(Part):
         less = self.turn % ATTEMPTS if links.detector is not None else 0
         self.host.send(to, Find(links.me, links.settings.find_hops - less))
 
-    def begin(self, least: float = 0.5) -> None:
-        """Look at the own place from outside now and then; the first time after so much of a period at least."""
-        links = self._links
-        if links.settings.merge_us:
-            links.patience.later(links.settings.merge_us, MergeRound(links.me.life), least)
-
     @handles(MergeRound)
     def on_merge_round(self, alarm: MergeRound) -> None:
-        if alarm.life != self._links.me.life or self._links.state != IN:
-            return
-        self.begin()
-        for contact in self._contacts():
-            self.reunite(contact)
+        links = self._links
+        if alarm.life == links.me.life and links.state == IN:
+            links.later(links.settings.merge_us, alarm)
+            for contact in self._contacts():
+                self.reunite(contact)
 
     def _contacts(self) -> list[Ref]:
         """Those who may stand on another ring: a node known or met before, by chance, and the next of those who are
@@ -105,10 +103,8 @@ class Seeking(Part):
         elif seeker.place == links.right.place or lies_between(links.me, seeker, links.right):
             assert links.rnum is not None, "a member knows the number of its link"
             links.say(seeker, Found(seeker, links.me, links.right, links.rnum))
-        elif find.hops_left > 0:
-            step = self._towards(seeker)
-            if step is not None:
-                links.say(step, Find(seeker, find.hops_left - 1))
+        elif find.hops_left > 0 and (step := self._towards(seeker)) is not None:
+            links.say(step, Find(seeker, find.hops_left - 1))
 
     def _towards(self, seeker: Ref) -> Ref | None:
         """The next step to a seeker's place. A pointer to one that has gone, or to an earlier life of this node, is
@@ -128,7 +124,7 @@ class Seeking(Part):
         """A node that has left sends a seeker back to the left, where its place can still lie ahead, and says that it
         has left, else a stale finger would lead there for ever. One not yet in knows nobody better than its right."""
         links = self._links
-        grace = next(reversed(links.holder.graces.items()), None)
+        grace = next(reversed(links.graces.items()), None)
         step = links.right if links.state == INS else grace[1].left if grace else None
         if step is not None and step.address != self.address and find.hops_left > 0:
             self.host.send(step.address, Find(find.seeker, find.hops_left - 1))

@@ -47,13 +47,14 @@ class LinkSettings:
     seen_max: int = 1024
     """Askers whose last answers are remembered."""
 
+    def backoff_us(self, tried: int) -> int:
+        """How long to wait after so many attempts."""
+        return min(self.rto_cap_us, self.rto_us << min(tried, 8))
+
     @classmethod
     def living(cls, check_us: int = 5_000_000, tries: int = 7, merge_us: int = 15_000_000) -> "LinkSettings":
-        """For a world in which peers crash: they are looked at, suspected, and sought again.
-
-        Waits double up to a second only, or half a period: so seven questions take the 5.75 s that five take with waits
-        of up to two. At a loss of 5 % a question or its answer is lost one time in ten; all seven one time in twelve
-        million, not, as all five, in a hundred thousand. An answer to any of them serves, so slow nodes have the time
-        they had."""
+        """For a world in which peers crash: they are looked at, suspected, and sought again. Waits double up to a
+        second only, or half a period: so seven questions take the 5.75 s that five take with waits of up to two; at a
+        loss of 5 % all seven are in vain one time in twelve million, not, as all five, in a hundred thousand."""
         cap_us = min(1_000_000, max(250_000, check_us // 2))
         return cls(check_us=check_us, tries=tries, merge_us=merge_us, health_max=2, rto_cap_us=cap_us)

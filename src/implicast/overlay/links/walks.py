@@ -8,16 +8,30 @@ From the second attempt on all that are known on the left are asked: neighbours 
 together, and those that answer show that the silence is not the observer's own.
 """
 
+from collections.abc import Iterable
+from heapq import nlargest
 from typing import TYPE_CHECKING
 
-from implicast.overlay.links.messages import INSERT, REPLACE, CheckLink, CheckNow, Found, LinkRound, RetryCheck, Stat
+from implicast.overlay.links.messages import INSERT, REPLACE, CheckLink, Found, Stat
 from implicast.overlay.links.refs import Number, Ref, cut_list, lies_between
 from implicast.overlay.links.state import IN, OUT, Walk
-from implicast.peer.contract import Address, Part, handles
+from implicast.peer.contract import Address, Message, Part, StandingAlarm, handles
 from implicast.space.ring import clockwise
 
 if TYPE_CHECKING:
     from implicast.overlay.links.links import Links
+
+
+class RetryCheck(Message):
+    """Rings when the node that is looked at should have answered."""
+
+    token: int
+
+
+class LinkRound(StandingAlarm):
+    """Rings once per check period."""
+
+    life: int
 
 
 class Looks(Part):
@@ -37,55 +51,50 @@ class Looks(Part):
         """A life begins or ends: no look is under way."""
         self.walk = self._hint = None
 
-    def begin(self, least: float = 0.5) -> None:
-        """Look once per period from now on; the first time after so much of one at least."""
-        check_us = self._links.settings.check_us
-        if check_us:
-            self._links.patience.later(check_us, LinkRound(self._links.me.life), least)
-
     def check(self) -> None:
         """Look to the left now, if nothing else is under way."""
         links, company = self._links, self._links.company
-        if links.state == IN and links.pend is None and self.walk is None:
+        if links.state == IN and links.membership.pend is None and self.walk is None:
             hint, self._hint = self._hint, None
             if hint is not None and hint not in (links.left, links.me) and not company.is_surely_lost(hint):
                 self.look([hint])
-                return
-            lefts = links.lefts
-            known = lefts if lefts and lefts[0] == links.left else [links.left, *(r for r in lefts if r != links.left)]
-            rest = [ref for ref in known if not company.is_lost(ref) and ref != links.me]
-            if not rest and links.detector is not None:
-                rest = self._nearest_acquaintances()
-            self.look([*rest, links.me])
+            else:
+                self._look_from_first(dict.fromkeys((links.left, *links.lefts)))
+
+    def _look_from_first(self, known: Iterable[Ref]) -> None:
+        """Look to the left from the first of these that is not lost; else from as near as can be."""
+        links = self._links
+        rest = [ref for ref in known if not links.company.is_lost(ref) and ref != links.me]
+        if not rest and links.detector is not None:
+            rest = self._nearest_acquaintances()
+        self.look([*rest, links.me])
 
     def look_from(self, ref: Ref, speaks: bool = False) -> None:
         """Look to the left from another node, now or as soon as nothing else is under way. A node that speaks itself,
         and is nearer than where a walk has come to, saves the rest of it: a walk from afar, begun when all near were
         silent, may be held up by each of the dead on its way."""
         links, walk = self._links, self.walk
-        if links.pend is None and (walk is None or (speaks and self._is_nearer(ref, walk.at))):
+        is_wary = links.detector is not None
+        is_nearer = walk is None or (is_wary and speaks and ref != walk.at and lies_between(walk.at, ref, links.me))
+        if links.membership.pend is None and is_nearer:
             self.look([ref])
-        elif links.detector is not None:
+        elif is_wary:
             self._hint = ref
-            links.patience.later(links.settings.again_us, CheckNow(links.me.life))
-
-    def _is_nearer(self, ref: Ref, at: Ref) -> bool:
-        return self._links.detector is not None and ref != at and lies_between(at, ref, self._links.me)
+            links.membership.pause()
 
     def _nearest_acquaintances(self) -> list[Ref]:
         """A node that knows nobody on its left any more begins as near as it can: a walk over itself goes round the
         ring."""
         links = self._links
         others = (ref for ref in links.above.acquaintances() if ref.address != self.address)
-        known = [ref for ref in others if not links.company.is_lost(ref)]
-        known.sort(key=lambda ref: clockwise(links.me.place, ref.place), reverse=True)
-        return known[: links.settings.lefts]
+        known = (ref for ref in others if not links.company.is_lost(ref))
+        return nlargest(links.settings.lefts, known, key=lambda ref: clockwise(links.me.place, ref.place))
 
     def look(self, rest: list[Ref], reached_from: tuple[Ref, Number] | None = None) -> None:
         """Ask the first of these who is on its right; the others come next."""
         self._token += 1
         self.walk = Walk(self._token, rest[0], reached_from, rest[1:], [])
-        self._links.patience.begin(self.walk, RetryCheck(self._token))
+        self.walk.begin(self._links, RetryCheck(self._token))
         self._ask_who_is_right_of(rest[0])
 
     def _ask_who_is_right_of(self, ref: Ref) -> None:
@@ -97,48 +106,39 @@ class Looks(Part):
         walk, links = self.walk, self._links
         if walk is None or walk.token != alarm.token:
             return
-        if links.patience.is_spent(walk, walk.at):
-            for ref in (walk.at, *self._asked_beside(walk)):
-                links.company.suspect(ref)
-            self._walked_into_nobody(walk)
-            return
-        links.patience.wait_on(walk, alarm)
-        self._ask_who_is_right_of(walk.at)
-        if links.detector is not None:
-            for ref in self._asked_beside(walk):
+        silent = [walk.at]
+        if links.detector is not None:  # also those of the list that have not answered yet
+            silent += [ref for ref in walk.rest if ref != links.me and ref not in walk.living]
+        if walk.goes_on(links, walk.at, alarm):
+            for ref in silent:
                 self._ask_who_is_right_of(ref)
+            return
+        for ref in silent:
+            links.company.suspect(ref)
+        self._walked_into_nobody(walk)
 
-    def _asked_beside(self, walk: Walk) -> list[Ref]:
-        """Those of the list that have not answered yet."""
-        return [ref for ref in walk.rest if ref != self._links.me and ref not in walk.living]
-
-    def is_at(self, ref: Ref) -> bool:
-        """Whether this node is being asked."""
-        return self.walk is not None and self.walk.at == ref
-
-    def gone(self) -> None:
-        """The node that is asked says that it left."""
-        if self.walk is not None:
-            self._walked_into_nobody(self.walk)
+    def walks_into(self, gone: Ref) -> bool:
+        """Whether the node that is being asked is this one, which says that it left."""
+        if self.walk is None or self.walk.at != gone:
+            return False
+        self._walked_into_nobody(self.walk)
+        return True
 
     def _walked_into_nobody(self, walk: Walk) -> None:
         """The node that was asked is lost: mend where it was reached from, else begin with the next of the list."""
-        self.walk, links = None, self._links
+        self.walk = None
         if walk.reached_from is not None:
             self.settle(walk.reached_from[0], walk.at, walk.reached_from[1])
             return
-        rest = [ref for ref in walk.rest if not links.company.is_lost(ref)]
-        if rest == [links.me] and links.detector is not None:
-            rest = [*self._nearest_acquaintances(), links.me]
-        if rest:
-            self.look(rest)
+        if walk.rest:
+            self._look_from_first(walk.rest)
 
     @handles(Stat)
     def on_stat(self, sender: Address, stat: Stat) -> None:
         links = self._links
         if stat.to != links.me:
             return
-        links.heard(stat.by)
+        links.company.heard(stat.by)
         walk = self.walk  # a word may bring a ring back, not end a walk
         if walk is None or stat.token != walk.token:
             return
@@ -147,9 +147,9 @@ class Looks(Part):
                 walk.living.append(stat.by)
                 links.detector.ease()
             return
-        links.patience.answered(walk)
+        walk.answered(links)
         self.walk = None
-        if stat.num is not None and links.state == IN and links.pend is None:
+        if stat.num is not None and links.state == IN and links.membership.pend is None:
             self._proceed(stat, stat.num)
         # else it is still being inserted: nothing can be said; the next check will
 
@@ -169,7 +169,8 @@ class Looks(Part):
         links = self._links
         if links.detector is None or links.left in (links.me, stat.right) or links.company.is_lost(links.left):
             return False
-        lives = links.company.is_there(links.left, 2 * links.settings.check_us)
+        silent_us = links.detector.silent_for_us(links.left)
+        lives = silent_us is not None and silent_us < 2 * links.settings.check_us
         return lives and lies_between(stat.by, links.left, links.me)
 
     def _arrived(self, stat: Stat, num: Number) -> None:
@@ -189,20 +190,15 @@ class Looks(Part):
         A nearer right neighbour is kept when re-entering (replace), so that whole stretches come back in one step.
         """
         links = self._links
-        number = links.next_repair()
         beyond = cur != links.me and not lies_between(holder, cur, links.me)
-        if beyond or cur not in (links.me, links.left, *links.lefts):  # a stranger may have passed it over, too
-            links.note_overlooked()
+        # a stranger may have passed it over, too
+        number = links.next_repair(beyond or cur not in (links.me, links.left, *links.lefts))
         kind = INSERT if beyond and not lies_between(links.me, links.right, cur) else REPLACE
         links.membership.request(kind, holder, links.me, cur, cur_num, number)
 
-    @handles(CheckNow)
-    def on_check_now(self, alarm: CheckNow) -> None:
-        if alarm.life == self._links.me.life:
-            self.check()
-
     @handles(LinkRound)
     def on_check_round(self, alarm: LinkRound) -> None:
-        if alarm.life == self._links.me.life and self._links.state != OUT:
+        links = self._links
+        if alarm.life == links.me.life and links.state != OUT:
             self.check()
-            self.begin()
+            links.later(links.settings.check_us, alarm)

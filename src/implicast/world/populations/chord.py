@@ -50,6 +50,6 @@ def chord_objections(nodes: Sequence[Chord], exact: bool = True) -> list[str]:
             wrong.append(f"{node.address} routes by another right neighbour than its ring's")
         if exact and table.levels != true_fingers(node, keys, refs):
             wrong.append(f"{node.address} has fingers that are not the successors of their starts")
-        if table.has_finger_before_its_start():
+        if any(table.far(ref) < 1 << level for level, ref in table.levels.items()):
             wrong.append(f"{node.address} has a finger before its start")
     return wrong

@@ -73,7 +73,7 @@ def pair_objections(nodes: Sequence[Links]) -> list[str]:
         right = inside[(index + 1) % len(inside)]
         if (right.left, right.lnum) != (node.me, node.rnum) or not node.conf:
             wrong.append(f"{_name(right.me)} does not know {_name(node.me)} as its left neighbour")
-        if node.pend is not None:
+        if node.membership.pend is not None:
             wrong.append(f"{_name(node.me)} has an operation pending")
     return wrong
 
