@@ -391,7 +391,7 @@ def test_what_comes_down_is_shown_to_walks_above():
     entry = entry_of(consumer, "jazz")
     root.stores.take("jazz", address, 0, [entry], (5, 7, 0))
 
-    assert root.asker.topics("notify") == [(cast, consumer.name)]
+    assert root.asker.topics("notify") == [(cast, consumer.name, None)]
     root.stores.take("jazz", address, 0, [entry], (5, 7, 0))
     assert len(root.asker) == 1, "once for each record and walk"
 

@@ -6,18 +6,19 @@ first copy that it meets on its way. With receipts the publisher knows the end: 
 member that was found has answered or was silent through all patience.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from implicast.casting.inbox import Outcome
 from implicast.casting.spice.alarms import CastWatch
+from implicast.casting.spice.complaints import Complaints
 from implicast.casting.spice.homes import address_of, nearest_root
 from implicast.casting.spice.messages import CastAgain, CastTo
 from implicast.casting.spice.registry import Held, Registry, fits
 from implicast.casting.spice.settings import CAST_US
 from implicast.casting.spice.share import Spice, SpicePart
-from implicast.casting.spice.trips import Walk, Work
+from implicast.casting.spice.trips import Tally, Work
 from implicast.casting.telling import Got, GotAgain, Notify, NotifyAgain, Word
 from implicast.language.target import Target
 from implicast.overlay.ice.estate import Way
@@ -44,11 +45,8 @@ TAGS_MAX = 64
 """Tags of one term that are tried when the rarest is looked for."""
 
 
-ToldOf = tuple[CastId, Name] | tuple[CastId, Name, Life]
+ToldOf = tuple[CastId, Name, Life | None]
 """Who is told of what; and for which life of the publisher, if that carries it on."""
-
-if TYPE_CHECKING:
-    from implicast.casting.spice.complaints import Complaints
 
 
 class Casts(SpicePart):
@@ -68,7 +66,7 @@ class Casts(SpicePart):
             spice.asker.topic(NOTIFY, PATIENCE, self._lost)
             spice.asker.topic(NOTIFY_SILENT, SHORT_PATIENCE, self._lost)
 
-    def mind(self, complaints: "Complaints") -> None:
+    def mind(self, complaints: Complaints) -> None:
         """Somebody has complained: from now on complaints are heeded."""
         self._complaints = complaints
 
@@ -92,17 +90,15 @@ class Casts(SpicePart):
         first = CastTo(Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, (), asks)
         if cast.life != self.spice.life and self.settings.assured:
             first = CastAgain(Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, again=self.spice.life)
-        work = self._open(first) if self.settings.assured or asks else None
+        work = None
+        if self.settings.assured or asks:
+            work = self.publishing[cast] = Work(first, EMPTY, self.host.now_us)
+            self.host.after(PATIENCE_US, CastWatch(cast))
         for term, conjunction in enumerate(target.terms):
             cast_term = replace(first, term=term)
             self.spice.walks.send_up(work, self._aimed(cast_term, conjunction.has[0], self.spice.levels.depth))
         if work is not None:
             self.spice.walks.close_one(work)
-
-    def _open(self, first: CastTo) -> Work:
-        work = self.publishing[first.cast] = Work(first, EMPTY, self.host.now_us)
-        self.host.after(PATIENCE_US, CastWatch(first.cast))
-        return work
 
     @handles(CastWatch)
     def on_cast_watch(self, alarm: CastWatch) -> None:
@@ -114,29 +110,24 @@ class Casts(SpicePart):
         else:
             self.host.after(PATIENCE_US, alarm)
 
-    def finished(self, work: Work) -> None:
-        if self._complaints is not None:
-            self._complaints.finished(work)
-        if not self._end(work):
-            self.spice.gatherings.passed(work)
-
-    def abandoned(self, work: Work) -> None:
-        work.tally.lose()
-        self._end(work)
-
-    def _end(self, work: Work) -> bool:
-        """Was it a cast of our own? Then the application hears how it ended."""
+    def ended(self, work: Work, is_covered: bool) -> None:
+        """If it was a cast of our own the application hears how it ended."""
         walk, tally = work.walk, work.tally
         assert isinstance(walk, CastTo)
+        if not is_covered:
+            tally.add(Tally(unreachable=1))
+        elif self._complaints is not None and not walk.asks:
+            self._complaints.docket.count(walk.cast, tally.notified)
         if self.publishing.get(walk.cast) is not work:
-            return False
+            if is_covered:
+                self.spice.gatherings.passed(work)
+            return
         del self.publishing[walk.cast]
         if walk.asks:
             self.host.deliver(Estimated(walk.cast.serial, tally.notified, 2 * (tally.hops + tally.notified)))
         else:
             ended = Settled(walk.cast, tally.notified, tally.unreachable, tally.declined, 0, tally.silent)
             self.host.deliver(ended)
-        return True
 
     # --- finding a registry
 
@@ -190,8 +181,7 @@ class Casts(SpicePart):
 
     # --- notifying
 
-    def visit(self, work: Work | None, walk: Walk, registry: Registry, part: Tract) -> None:
-        assert isinstance(walk, CastTo)
+    def visit(self, work: Work | None, walk: CastTo, registry: Registry, part: Tract) -> None:
         selected = registry.selected(walk.target, walk.term, part, self.host.now_us)
         if not selected:
             return
@@ -199,19 +189,20 @@ class Casts(SpicePart):
             for _ in selected:
                 self._count(work, Outcome.BLOCKED)
             return
-        notify = Notify(walk.cast, walk.target, walk.payload)
+        word = _word(work, walk)
         for member in selected:
-            self._tell(work, walk, member, notify)
+            self._tell(work, walk, member, word)
 
-    def show(self, work: Work, registry: Registry, held: Held) -> None:
+    def show(self, work: Work, registry: Registry, held: Sequence[Held]) -> None:
         walk = work.walk
-        if isinstance(walk, CastTo) and fits(held, walk.target, walk.term, self.host.now_us):
-            self._tell(work, walk, held.entry.member, Notify(walk.cast, walk.target, walk.payload))
+        for each in held:
+            if isinstance(walk, CastTo) and fits(each, walk.target, walk.term, self.host.now_us):
+                self._tell(work, walk, each.entry.member, _word(work, walk))
 
-    def _tell(self, work: Work | None, walk: CastTo, member: Contact, notify: Notify) -> None:
+    def _tell(self, work: Work | None, walk: CastTo, member: Contact, word: Word) -> None:
         if walk.asks:
             assert work is not None
-            work.tally.select()
+            work.tally.add(Tally(notified=1))
         elif self._complaints is not None and self._complaints.declines(walk, member):
             self._count(work, Outcome.BLOCKED)
         elif member.name == self.spice.name:
@@ -219,9 +210,9 @@ class Casts(SpicePart):
         elif member.address == self.address:
             pass  # a peer that was at this address before: it is gone
         elif work is None:
-            self.host.send(member.address, notify)
+            self.host.send(member.address, word)
         else:
-            self._ask(work, walk, member)
+            self._ask(work, member, word)
 
     def _take(self, walk: CastTo) -> Outcome:
         """We are selected ourselves."""
@@ -230,9 +221,9 @@ class Casts(SpicePart):
             return self.spice.ears.heard_again(self.address, walk.cast, walk.again, outcome)
         return outcome
 
-    def _ask(self, work: Work, walk: CastTo, member: Contact) -> None:
+    def _ask(self, work: Work, member: Contact, word: Word) -> None:
         """Until it confirms. Several works may wait for one answer."""
-        key, word = _word(walk, member)
+        key = _told_of(word, member.name)
         known = self.spice.asker.open(NOTIFY, key) or self.spice.asker.open(NOTIFY_SILENT, key)
         if known is not None:
             if work not in known.about:
@@ -243,22 +234,16 @@ class Casts(SpicePart):
         if self.spice.asker.ask(topic, key, member.address, word, [work]):
             work.wait()
         else:
-            work.tally.lose(member.name)
+            work.tally.add(_silent(member.name))
 
     def _count(self, work: Work | None, outcome: Outcome) -> None:
         if work is not None:
             work.tally.hear(outcome)
 
-    @handles(Got)
+    @handles(Got, GotAgain)
     def on_got(self, sender: Address, got: Got) -> None:
         """A member that is full is told again; a stranger at the address of a member does not speak for it."""
-        self._hear((got.cast, got.by), sender, got)
-
-    @handles(GotAgain)
-    def on_got_again(self, sender: Address, got: GotAgain) -> None:
-        self._hear((got.cast, got.by, got.again), sender, got)
-
-    def _hear(self, key: ToldOf, sender: Address, got: Got) -> None:
+        key = _told_of(got, got.by)
         topic = NOTIFY if self.spice.asker.open(NOTIFY, key) is not None else NOTIFY_SILENT
         question = self.spice.asker.open(topic, key)
         if question is None or question.to != sender or got.outcome == Outcome.FULL:
@@ -275,14 +260,21 @@ class Casts(SpicePart):
 
     def _lost(self, key: ToldOf, question: Question) -> None:
         self._silent.put(key[1], None)
-        question.about[0].tally.lose(key[1])
+        question.about[0].tally.add(_silent(key[1]))
         for work in question.about:
             self.spice.walks.close_one(work)
 
 
-def _word(walk: CastTo, member: Contact) -> tuple[ToldOf, Word]:
-    """What a member is told, and how the question is called."""
-    if isinstance(walk, CastAgain):
-        again = NotifyAgain(walk.cast, walk.target, walk.payload, walk.again)
-        return (walk.cast, member.name, walk.again), again
-    return (walk.cast, member.name), Notify(walk.cast, walk.target, walk.payload)
+def _word(work: Work | None, walk: CastTo) -> Word:
+    """What members are told."""
+    if work is not None and isinstance(walk, CastAgain):
+        return NotifyAgain(walk.cast, walk.target, walk.payload, walk.again)
+    return Notify(walk.cast, walk.target, walk.payload)
+
+
+def _told_of(word: Word | Got, name: Name) -> ToldOf:
+    return word.cast, name, getattr(word, "again", None)
+
+
+def _silent(name: Name) -> Tally:
+    return Tally(unreachable=1, silent=(name,))

@@ -9,7 +9,7 @@ walk is open.
 from implicast.casting.complaints import Complain, Docket, KeptDocket, Slowing
 from implicast.casting.spice.messages import CastTo, ComplainedOf, SlowingAt
 from implicast.casting.spice.share import Spice, SpicePart
-from implicast.casting.spice.trips import Work
+from implicast.casting.spice.trips import Tally, Work
 from implicast.peer.contract import Address, CastId, Contact, Name, handles
 from implicast.peer.events import Slowed
 from implicast.peer.memory import Recent
@@ -84,17 +84,13 @@ class Complaints(SpicePart):
             return False
         slowing = self.docket.slowing(walk.cast)
         if work is not None and slowing is not None and self._told.once(walk.cast, None):
-            work.tally.decline(slowing.reached)
+            work.tally.add(Tally(declined=slowing.reached))
             self._tell(work, slowing)
         return True
 
     def declines(self, walk: CastTo, member: Contact) -> bool:
         """Is this member not to be told?"""
         return not self.docket.tell(walk.cast, member.name, member.address)
-
-    def finished(self, work: Work) -> None:
-        if isinstance(work.walk, CastTo) and not work.walk.asks:
-            self.docket.count(work.walk.cast, work.tally.notified)
 
     def _tell(self, work: Work, slowing: Slowing) -> None:
         if slowing.cast in self.spice.casts.publishing:

@@ -57,10 +57,10 @@ class Gatherings(SpicePart):
 
     # --- deciding
 
-    def finished(self, work: Work) -> None:
+    def ended(self, work: Work, is_covered: bool) -> None:
         key = _base_of(work.walk)
         if self.gatherings.get(key) is work:
-            self._gathered(key)
+            (self._gathered if is_covered else self._lapse)(key)
 
     def passed(self, work: Work) -> None:
         """A cast has been through our part of a registry: is little left above?"""
@@ -100,11 +100,6 @@ class Gatherings(SpicePart):
         work = self.gatherings.get((alarm.tag, alarm.root, alarm.base))
         if work is not None and isinstance(work.walk, GatherTo) and work.walk.walk == alarm.walk:
             self.spice.walks.give_up(work)
-
-    def abandoned(self, work: Work) -> None:
-        key = _base_of(work.walk)
-        if self.gatherings.get(key) is work:
-            self._lapse(key)
 
     def _lapse(self, key: Key) -> None:
         """All is as before: what has come down goes up again; heirs may have been told that the part is open."""
@@ -149,18 +144,16 @@ class Gatherings(SpicePart):
 
     # --- taking part
 
-    def visit(self, work: Work | None, walk: Walk, registry: Registry, part: Tract) -> None:
+    def show(self, work: Work, registry: Registry, held: Sequence[Held]) -> None:
+        """Records that the walk has met, or that came down past it, go to the base."""
+        walk = work.walk
         assert isinstance(walk, GatherTo)
-        assert work is not None
-        entries = [each.entry for each in registry.within(part)]
-        if entries:
-            self._move_down(work, walk, registry, entries)
-
-    def _move_down(self, work: Work, walk: GatherTo, registry: Registry, entries: list[Entry]) -> None:
+        if not held:
+            return
         work.wait()  # even if there is no room to move them: the gathering then lapses
         if len(self._moves) < MOVES_MAX:
+            token, entries = self.spice.stores.token(), [each.entry for each in held]
             key = (walk.tag, walk.root, registry.notch)
-            token = self.spice.stores.token()
             self._moves[token] = Move(key, walk.base, entries, work, self.host.now_us + CAST_US)
             self.on_move_again(MoveAgain(token))
 
@@ -197,16 +190,13 @@ class Gatherings(SpicePart):
     # --- showing
 
     def kept(self, key: Key, registry: Registry, held: Sequence[Held]) -> None:
-        for each in held:
-            if contains(registry.gathering, each.home):
-                self._show_walks(key, registry, each)
-
-    def _show_walks(self, key: Key, registry: Registry, held: Held) -> None:
         """To every walk that was sent up past this place and is not covered."""
         tag, root, notch = key
-        for work in self.spice.walks.active(tag, root):
-            if self._is_above(work, notch, root, held.entry.spot) and not work.is_shown(held.entry.member.name):
-                self.spice.walks.show(work, registry, held)
+        walks = self.spice.walks
+        for each in held:
+            for work in walks.active(tag, root) if contains(registry.gathering, each.home) else ():
+                if self._is_above(work, notch, root, each.entry.spot) and not work.is_shown(each.entry.member.name):
+                    walks.purpose(work.walk).show(work, registry, [each])
 
     def _is_above(self, work: Work, notch: int, root: int, spot: int) -> bool:
         if isinstance(work.walk, GatherTo) and work.walk.base >= notch:
@@ -216,10 +206,6 @@ class Gatherings(SpicePart):
             if passed and contains(trip.closed, home(root, trip.notch, spot, self.settings.dimensions)):
                 return True
         return False
-
-    def show(self, work: Work, registry: Registry, held: Held) -> None:
-        assert isinstance(work.walk, GatherTo)
-        self._move_down(work, work.walk, registry, [held.entry])
 
 
 def _nothing() -> None:

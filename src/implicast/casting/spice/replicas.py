@@ -11,7 +11,7 @@ root leads and keeps a header (level, target, ready) at its heirs; whoever takes
 Ready is granted after updates have begun and withdrawn before they cease: a ready root has every complete registration.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from implicast.casting.spice.alarms import EndCall, GoOn, Overrun, Window
@@ -24,7 +24,7 @@ from implicast.casting.spice.rates import Rate
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US
 from implicast.casting.spice.share import Spice, SpicePart
-from implicast.casting.spice.trips import Walk, Work
+from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, handles
 from implicast.peer.memory import Recent
@@ -234,38 +234,31 @@ class Replicas(SpicePart):
         self.spice.walks.send_up(work, walk)
         self.spice.walks.close_one(work)
 
-    def visit(self, work: Work | None, walk: Walk, registry: Registry, part: Tract) -> None:
-        assert isinstance(walk, CopyFrom)
-        assert work is not None
-        entries = [each.entry for each in registry.within(part)]
-        if entries:
-            roots = self.spice.levels.new_roots(walk.tag, walk.level)
-            self.spice.copies.copy_out(work, walk.tag, entries, roots)
-
-    def show(self, work: Work, registry: Registry, held: Held) -> None:
+    def show(self, work: Work, registry: Registry, held: Sequence[Held]) -> None:
         walk = work.walk
         assert isinstance(walk, CopyFrom)
-        self.spice.copies.copy_out(work, walk.tag, [held.entry], self.spice.levels.new_roots(walk.tag, walk.level))
+        if held:
+            roots = self.spice.levels.new_roots(walk.tag, walk.level)
+            self.spice.copies.copy_out(work, walk.tag, [each.entry for each in held], roots)
 
-    def finished(self, work: Work) -> None:
-        tag = work.walk.tag
-        if isinstance(work.walk, CopyFrom) and self.raising.get(tag) is work:
-            del self.raising[tag]
-            self.spice.copies.raised(tag, work.walk.level)
-            header = self.spice.levels.header(tag)
-            if work.walk.level < header.level:  # all levels are copied to again, one after the other
-                self._copy(tag, work.walk.level + 1)
-            elif header.target == work.walk.level:
-                self._aim(tag, Header(header.number + 1, header.target, header.target, False))
-            else:
-                self._go_on(tag)
-
-    def abandoned(self, work: Work) -> None:
-        if isinstance(work.walk, CopyFrom) and self.raising.get(work.walk.tag) is work:
-            del self.raising[work.walk.tag]
-            if work.walk.level <= self.spice.levels.header(work.walk.tag).level:
-                self._doubt(work.walk.tag)
-            self.spice.later.put(STORE_US, GoOn(work.walk.tag))
+    def ended(self, work: Work, is_covered: bool) -> None:
+        walk, tag = work.walk, work.walk.tag
+        if not isinstance(walk, CopyFrom) or self.raising.get(tag) is not work:
+            return
+        del self.raising[tag]
+        header = self.spice.levels.header(tag)
+        if not is_covered:
+            if walk.level <= header.level:
+                self._doubt(tag)
+            self.spice.later.put(STORE_US, GoOn(tag))
+            return
+        self.spice.copies.raised(tag, walk.level)
+        if walk.level < header.level:  # all levels are copied to again, one after the other
+            self._copy(tag, walk.level + 1)
+        elif header.target == walk.level:
+            self._aim(tag, Header(header.number + 1, header.target, header.target, False))
+        else:
+            self._go_on(tag)
 
     @handles(GoOn)
     def on_go_on(self, alarm: GoOn) -> None:

@@ -1,9 +1,10 @@
 """What a peer keeps of walks: its own part of each, what it has sent on, and what became of it so far (`walks.py`)."""
 
 from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
 
 from implicast.casting.inbox import Outcome
-from implicast.casting.spice.messages import NAMES_MAX, CastAgain, CastTo, CopyFrom, Covered, GatherTo
+from implicast.casting.spice.messages import NAMES_MAX, CastTo, CopyFrom, Covered, GatherTo
 from implicast.casting.spice.settings import HOP_TRIES, HOP_US, WAIT_LONGEST_US
 from implicast.peer.contract import Address, Name
 from implicast.space.tract import EMPTY, Tract
@@ -13,14 +14,16 @@ Seen = tuple[Address, int]
 """A hop as its receiver knows it: who sent it, and the sender's number for it."""
 
 
+@dataclass(slots=True)
 class Tally:
     """What became of a part of a walk."""
 
-    __slots__ = ("declined", "hops", "notified", "silent", "size", "unreachable")
-
-    def __init__(self) -> None:
-        self.notified = self.declined = self.unreachable = self.size = self.hops = 0
-        self.silent: tuple[Name, ...] = ()
+    notified: int = 0
+    declined: int = 0
+    unreachable: int = 0
+    silent: tuple[Name, ...] = ()
+    size: int = 0
+    hops: int = 0
 
     def add(self, other: "Tally | Covered") -> None:
         self.notified += other.notified
@@ -31,32 +34,10 @@ class Tally:
         if other.silent:
             self.silent = (*self.silent, *other.silent)[:NAMES_MAX]
 
-    def select(self) -> None:
-        """A member would be told."""
-        self.notified += 1
-
     def hear(self, outcome: Outcome) -> None:
         """A member has answered. One that was told by another peer before is counted there."""
-        if outcome == Outcome.TAKEN:
-            self.notified += 1
-        elif outcome != Outcome.REPEAT:
-            self.declined += 1
-
-    def lose(self, name: Name | None = None) -> None:
-        """A member, or whoever keeps members, did not answer."""
-        self.unreachable += 1
-        if name is not None and len(self.silent) < NAMES_MAX:
-            self.silent = (*self.silent, name)
-
-    def decline(self, count: int) -> None:
-        """So many were not told."""
-        self.declined += count
-
-    def meet(self, size: int) -> None:
-        self.size += size
-
-    def step(self) -> None:
-        self.hops += 1
+        self.notified += outcome == Outcome.TAKEN
+        self.declined += outcome not in (Outcome.TAKEN, Outcome.REPEAT)
 
 
 class Open:
@@ -98,17 +79,13 @@ class Work(Open):
         self.trips: list[tuple[Trip, bool]] = []
         """What waits for it, and whether its members count there."""
         self.up: dict[Trip, None] = {}
-        self.shown: set[Name] | None = None
+        self.shown: frozenset[Name] = frozenset()
         """Consumers whose records came down while the walk was above (`gatherings.py`)."""
 
     def is_shown(self, consumer: Name) -> bool:
         """Was this record shown before? It is now."""
-        if self.shown is None:
-            self.shown = set()
-        if consumer in self.shown:
-            return True
-        self.shown.add(consumer)
-        return False
+        before, self.shown = self.shown, self.shown | {consumer}
+        return consumer in before
 
     def behind(self) -> Iterator[Seen]:
         """Who sent us the walk that this work is a part of, with their numbers for it."""
@@ -122,17 +99,15 @@ class Work(Open):
 class Trip(Open):
     """A walk that has come by, or that a work of ours sends up: carried on until all of it is answered."""
 
-    __slots__ = ("closed", "hops", "notch", "seen", "walk", "work")
+    __slots__ = ("closed", "hops", "notch", "seen", "work")
 
-    def __init__(self, walk: Walk, now_us: int, seen: Seen | None, work: Work | None) -> None:
+    def __init__(
+        self, now_us: int, seen: Seen | None = None, work: Work | None = None, notch: int = 0, closed: Tract = EMPTY
+    ) -> None:
+        """`notch`, `closed`: from which closed part of a work it went up."""
         super().__init__(now_us)
-        self.walk, self.seen, self.work = walk, seen, work
+        self.seen, self.work, self.notch, self.closed = seen, work, notch, closed
         self.hops: dict[int, Hop] = {}
-        self.notch, self.closed = 0, EMPTY
-        """From which closed part of a work it went up."""
-
-    def rise_from(self, notch: int, closed: Tract) -> None:
-        self.notch, self.closed = notch, closed
 
 
 class Hop:
@@ -146,13 +121,12 @@ class Hop:
         self.is_at_work = False
         """Whether the other has said that it works on it."""
 
-    def may_try(self, is_heard: bool) -> bool:
+    def is_tried_again(self, is_heard: bool) -> bool:
         """A few times; and for as long as one that has taken it on is heard: then questions or answers get lost."""
-        return self.tries < HOP_TRIES or (self.is_at_work and is_heard)
-
-    def try_again(self) -> None:
-        self.tries += 1
-        self.wait_us = min(2 * self.wait_us, WAIT_LONGEST_US)
+        if self.tries >= HOP_TRIES and not (self.is_at_work and is_heard):
+            return False
+        self.tries, self.wait_us = self.tries + 1, min(2 * self.wait_us, WAIT_LONGEST_US)
+        return True
 
     def be_patient(self) -> None:
         self.tries, self.wait_us, self.is_at_work = 0, WAIT_LONGEST_US, True
@@ -161,6 +135,5 @@ class Hop:
 def name_of(walk: Walk) -> Hashable:
     """Equal for all messages of one walk at one notch of one registry."""
     if isinstance(walk, CastTo):
-        name = walk.cast, walk.term, walk.root, walk.notch, walk.asks
-        return (*name, walk.again) if isinstance(walk, CastAgain) else name
+        return walk.cast, walk.term, walk.root, walk.notch, walk.asks, getattr(walk, "again", None)
     return type(walk).__name__, walk.leader, walk.walk, walk.root, walk.notch
