@@ -182,7 +182,7 @@ MISTAKES = (
     Mistake(
         "losers offer nothing",
         "spice",
-        rule="what lay on ground lost to a better title is offered to the winner (casting/spice/offers.py)",
+        rule="what lay on ground lost to a better title is offered to the winner (casting/spice/calls.py)",
         put=lambda patch: patch.setattr(Spice, "yielded", lambda self, tract: self.drop(tract)),
         says="would not find",
         churn="deed=4..30:split:0+1+2+3+4+5+6+7+8+9,deed=20:join:24,deed=20.5:join:25,deed=21:join:26,deed=21.5:join:27",

@@ -4,9 +4,9 @@ import pytest
 from spice_scenes import OVER_S, Scene, Spite, nothing, play, scenario
 
 from implicast.casting.spice.alarms import Flush, HopDue
+from implicast.casting.spice.calls import Calls
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.messages import CastTo
-from implicast.casting.spice.offers import Offers
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.stores import Stores
 from implicast.casting.spice.walks import Walks
@@ -136,14 +136,14 @@ def test_without_the_call_it_stays_lost_until_renewals(monkeypatch):
 
 def test_a_call_that_nobody_heard_is_repeated(monkeypatch):
     """Where a whole neighbourhood died, calls meet further holes."""
-    calls, call = [], Offers._call
+    calls, call = [], Calls._call_all
 
     def unheard_at_first(self, tract):
         calls.append(tract)
         if len(calls) > 1:
             call(self, tract)
 
-    monkeypatch.setattr(Offers, "_call", unheard_at_first)
+    monkeypatch.setattr(Calls, "_call_all", unheard_at_first)
     found = play(monkeypatch, scenario(9, QUIET), three_at_once)
 
     assert not found.reasons, found.reasons

@@ -46,14 +46,6 @@ class CopyAgain(ByToken):
     """Rings when copies should have been confirmed by their roots."""
 
 
-class RepeatCall(ByToken):
-    """Rings when a call to roots should have been answered."""
-
-
-class EndCall(ByToken):
-    """Rings when a call to roots has been waited for long enough."""
-
-
 class RiseAgain(Message):
     """Rings when records that go up should have been confirmed."""
 
@@ -64,12 +56,6 @@ class RiseAgain(Message):
 
 class Sweep(Message):
     """Rings ten times in a lease: forget what has run out."""
-
-
-class CallAgain(Message):
-    """Rings when the call for what was lost is repeated."""
-
-    lost: tuple[int, ...]
 
 
 class HopDue(Message):

@@ -14,9 +14,8 @@ from implicast.casting.spice.alarms import CopyAgain, Refresh, Replicate
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.messages import TOGETHER_MAX, CopyFrom, CopyTo, Entry, Kept, StoreAt, StoredAt
 from implicast.casting.spice.proofs import all_proved
-from implicast.casting.spice.repeats import Repeated
 from implicast.casting.spice.settings import CAST_US, Settings
-from implicast.casting.spice.share import Spice, SpicePart
+from implicast.casting.spice.share import Repeated, Spice, SpicePart
 from implicast.casting.spice.stores import Answer
 from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way

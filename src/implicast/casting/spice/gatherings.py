@@ -19,9 +19,8 @@ from implicast.casting.spice.homes import home
 from implicast.casting.spice.items import Key, closed_item
 from implicast.casting.spice.messages import CastTo, Entry, GatherTo, StoredAt
 from implicast.casting.spice.registry import Held, Registry
-from implicast.casting.spice.repeats import Repeated
 from implicast.casting.spice.settings import CAST_US
-from implicast.casting.spice.share import Spice, SpicePart
+from implicast.casting.spice.share import Repeated, Spice, SpicePart
 from implicast.casting.spice.trips import Walk, Work
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import handles

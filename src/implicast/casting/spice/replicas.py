@@ -14,7 +14,8 @@ Ready is granted after updates have begun and withdrawn before they cease: a rea
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from implicast.casting.spice.alarms import EndCall, GoOn, Overrun, Window
+from implicast.casting.spice.alarms import GoOn, Overrun, Window
+from implicast.casting.spice.calls import EndCall
 from implicast.casting.spice.containers import SWEEPS
 from implicast.casting.spice.copies import roots_in
 from implicast.casting.spice.homes import address_of
@@ -40,12 +41,11 @@ TOKEN_BITS = 62
 class Replicas(SpicePart):
     """A peer's part in raising and lowering levels."""
 
-    __slots__ = ("_asked", "_doubted", "_hold_us", "_rates", "_reports", "_resting", "_ticking", "raising")
+    __slots__ = ("_asked", "_doubted", "_hold_us", "_rates", "_reports", "_resting", "raising")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         self._rates: dict[tuple[str, int], Rate] = {}
-        self._ticking = False
         self._reports: Recent[str, dict[int, int]] = Recent(RATES_MAX)
         """By tag, the roots that were busy lately, and when they said so."""
         self._asked: Recent[int, tuple[str, int]] = Recent(RATES_MAX)
@@ -61,8 +61,6 @@ class Replicas(SpicePart):
     # --- measuring
 
     def counted(self, tag: str, root: int) -> None:
-        if not self.settings.live:
-            return
         rate = self._rate(tag, root)
         if rate is not None and rate.is_busy(self.host.now_us, self.settings.rate_us, self.settings.casts_most):
             self.host.after(0, Overrun(tag, root))
@@ -79,14 +77,12 @@ class Replicas(SpicePart):
         self._report(alarm.tag, alarm.root, busy=True)
 
     def _tick_later(self) -> None:
-        if not self._ticking and self.settings.live:
-            self._ticking = True
-            self.spice.later.put(self.settings.rate_us, Window())
+        if self.settings.live:
+            self.spice.later.put_one(self.settings.rate_us, Window())
 
     @handles(Window)
     def on_window(self, alarm: Window) -> None:
         """The end of a window: who is hardly needed says so."""
-        self._ticking = False
         limit = self.settings.frequency_limit / 2 ** (self.settings.dimensions + 1)
         for (tag, root), rate in list(self._rates.items()):
             if not self.surface.answers(root) or not self.spice.levels.is_ready(tag, root):

@@ -1,7 +1,8 @@
-"""What every part of a SPICE peer has: the peer that it is a part of, and by way of that the other parts."""
+"""What parts of a SPICE peer have in common: the peer, and by it the other parts; and how they say things again."""
 
 from typing import TYPE_CHECKING
 
+from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
 from implicast.peer.contract import Part
 
 if TYPE_CHECKING:
@@ -18,3 +19,17 @@ class SpicePart(Part):
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice.address, spice.host)
         self.spice, self.settings, self.surface = spice, spice.settings, spice.surface
+
+
+class Repeated:
+    """Something that is said again, after longer and longer waits, until it is done."""
+
+    __slots__ = ("wait_us",)
+
+    def __init__(self) -> None:
+        self.wait_us = STORE_US
+
+    def wait_longer(self) -> int:
+        """How long to wait now; the next time longer."""
+        wait_us, self.wait_us = self.wait_us, min(2 * self.wait_us, WAIT_LONGEST_US)
+        return wait_us

@@ -15,7 +15,6 @@ from implicast.casting.spice.ears import Ears
 from implicast.casting.spice.gatherings import Gatherings
 from implicast.casting.spice.items import label_of
 from implicast.casting.spice.levels import Levels
-from implicast.casting.spice.offers import Offers
 from implicast.casting.spice.registrations import Registrations
 from implicast.casting.spice.registry import Stock
 from implicast.casting.spice.replicas import Replicas
@@ -37,7 +36,7 @@ from implicast.space.tract import Tract, intersect
 
 PARTS = {
     "surface": Surface, "asker": Asker, "ears": Ears, "later": Later, "stores": Stores, "containers": Containers,
-    "offers": Offers, "walks": Walks, "casts": Casts, "gatherings": Gatherings, "copies": Copies, "calls": Calls,
+    "walks": Walks, "casts": Casts, "gatherings": Gatherings, "copies": Copies, "calls": Calls,
     "replicas": Replicas, "registrations": Registrations,
     "complaints": Complaints,
 }  # fmt: skip
@@ -67,7 +66,6 @@ class Spice(Member, parts=PARTS):
     later: Later
     stores: Stores
     containers: Containers
-    offers: Offers
     walks: Walks
     casts: Casts
     gatherings: Gatherings
@@ -187,11 +185,11 @@ class Spice(Member, parts=PARTS):
         self.levels.drop(tract)
 
     def yielded(self, tract: Tract) -> None:
-        self.offers.yielded(tract)
+        self.calls.yielded(tract)
         self.registrations.yielded()
 
     def lost(self, tract: Tract) -> None:
-        self.offers.lost(tract)
+        self.calls.lost(tract)
 
     def settled(self) -> None:
         """The ground that answers has changed."""
@@ -223,7 +221,7 @@ class Spice(Member, parts=PARTS):
             case messages.CopyTo():
                 self.copies.arrived(part, message)
             case messages.Offer():
-                self.offers.arrived(part, message)
+                self.calls.offered(part, message)
             case messages.SayAgain():
                 self.register_again(message.lost)
             case messages.RateAt():
