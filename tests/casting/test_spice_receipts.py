@@ -4,7 +4,7 @@ import pytest
 
 from implicast.casting.designs import design
 from implicast.casting.spice import stores
-from implicast.casting.spice.alarms import CastWatch
+from implicast.casting.spice.casts import CastWatch
 from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.homes import address_of, home, roots_of, spot_of
 from implicast.casting.spice.items import Header, RootState, header_item, record_item

@@ -4,12 +4,11 @@ from mistake import Mistake
 
 from implicast.casting import inbox
 from implicast.casting.spice import casts, registry
-from implicast.casting.spice.alarms import Again, SayOnce
 from implicast.casting.spice.gatherings import Gatherings
 from implicast.casting.spice.homes import address_of, roots_of
 from implicast.casting.spice.items import CLOSED, Header
 from implicast.casting.spice.levels import Levels
-from implicast.casting.spice.registrations import Registrations
+from implicast.casting.spice.registrations import Again, Registrations, Unsaid
 from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.shelf import Shelf
 from implicast.casting.spice.spice import Spice
@@ -52,7 +51,7 @@ def last_word_wins(patch):
         return held
 
     patch.setattr(registry.Registry, "keep", keep)
-    say, once = Registrations._say, Registrations.on_say_once
+    say, once = Registrations._say, Registrations.on_unsaid
     older = {}
 
     def say_late(self, version):
@@ -61,7 +60,7 @@ def last_word_wins(patch):
         say(self, version)
         for tag, entry in before.items():
             older[self.address, tag] = entry
-            self.spice.later.put(5_000_000, SayOnce(tag, -1))
+            self.spice.later.put(5_000_000, Unsaid(tag, -1, 0))
 
     def say_old(self, alarm):
         if alarm.version == -1:
@@ -70,7 +69,7 @@ def last_word_wins(patch):
             once(self, alarm)
 
     patch.setattr(Registrations, "_say", say_late)
-    patch.setitem(Spice._alarms, SayOnce, lambda self, alarm: say_old(self.registrations, alarm))
+    patch.setitem(Spice._alarms, Unsaid, lambda self, alarm: say_old(self.registrations, alarm))
 
 
 def _say_old(registrations, tag, entry):

@@ -3,13 +3,12 @@
 import pytest
 from spice_scenes import OVER_S, Scene, Spite, nothing, play, scenario
 
-from implicast.casting.spice.alarms import Flush, HopDue
 from implicast.casting.spice.calls import Calls
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.messages import CastTo
 from implicast.casting.spice.spice import Spice
-from implicast.casting.spice.stores import Stores
-from implicast.casting.spice.walks import Walks
+from implicast.casting.spice.stores import Flush, Stores
+from implicast.casting.spice.walks import HopDue, Walks
 
 QUIET = "deed=44:join:20"
 """One newcomer, late: a scene of a campaign must change something."""

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from implicast.casting.inbox import Outcome
-from implicast.casting.spice.alarms import CastWatch
 from implicast.casting.spice.complaints import Complaints
 from implicast.casting.spice.homes import address_of, nearest_root
 from implicast.casting.spice.messages import CastAgain, CastTo
@@ -23,7 +22,7 @@ from implicast.casting.telling import Got, GotAgain, Notify, NotifyAgain, Word
 from implicast.language.target import Target
 from implicast.overlay.ice.estate import Way
 from implicast.peer.asking import Patience, Question
-from implicast.peer.contract import Address, CastId, Contact, Life, Name, handles
+from implicast.peer.contract import Address, CastId, Contact, Life, Message, Name, handles
 from implicast.peer.events import Estimated, Refused, Settled
 from implicast.peer.memory import Recent
 from implicast.space.tract import EMPTY, Tract
@@ -47,6 +46,12 @@ TAGS_MAX = 64
 
 ToldOf = tuple[CastId, Name, Life | None]
 """Who is told of what; and for which life of the publisher, if that carries it on."""
+
+
+class CastWatch(Message):
+    """Rings now and then until a publisher's cast has ended."""
+
+    cast: CastId
 
 
 class Casts(SpicePart):

@@ -8,20 +8,31 @@ says that the record is kept at *another* notch; if it came back to ours, the mo
 from collections.abc import Sequence
 from functools import partial
 
-from implicast.casting.spice.alarms import RiseAgain, Sweep
 from implicast.casting.spice.items import Key
 from implicast.casting.spice.messages import Entry, StoredAt
 from implicast.casting.spice.registry import Registry
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
 from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.stores import RISING
-from implicast.peer.contract import handles
+from implicast.peer.contract import Message, handles
 from implicast.space.tract import Tract, container, contains, intersect, within
 
 CLOSING_US = 10_000_000
 """A closing that heirs have not confirmed in this time may be tried again."""
 SWEEPS = 10
 """So many times in a lease one looks for records that have run out."""
+
+
+class RiseAgain(Message):
+    """Rings when records that go up should have been confirmed."""
+
+    tag: str
+    root: int
+    notch: int
+
+
+class Sweep(Message):
+    """Rings ten times in a lease: forget what has run out."""
 
 
 class Containers(SpicePart):

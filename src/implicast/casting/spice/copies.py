@@ -10,7 +10,6 @@ walk (`replicas.py`) sends holders' records to the roots of a new level in the s
 
 from collections.abc import Iterable, Sequence
 
-from implicast.casting.spice.alarms import CopyAgain, Refresh, Replicate
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.messages import TOGETHER_MAX, CopyFrom, CopyTo, Entry, Kept, StoreAt, StoredAt
 from implicast.casting.spice.proofs import all_proved
@@ -19,7 +18,7 @@ from implicast.casting.spice.share import Repeated, Spice, SpicePart
 from implicast.casting.spice.stores import Answer
 from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way
-from implicast.peer.contract import Name, handles
+from implicast.peer.contract import Message, Name, handles
 from implicast.peer.memory import Recent
 from implicast.space.tract import Tract, intervals, union
 
@@ -31,6 +30,22 @@ COPIED_MAX = 8_192
 """Registrations that all roots are known to have; the one noted first is forgotten, and copied again when renewed."""
 FANS_MAX = 4_096
 """Batches on their way to several roots; the oldest is dropped, and asked for again."""
+
+
+class Replicate(Message):
+    """Rings when entries that were collected go to the replicas together."""
+
+
+class CopyAgain(Message):
+    """Rings when copies should have been confirmed by their roots."""
+
+    token: int
+
+
+class Refresh(Message):
+    """Rings when renewals that were collected go to the replicas."""
+
+    tag: str
 
 
 class Fan(Repeated):

@@ -14,7 +14,6 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from implicast.casting.spice.alarms import Lapse, MoveAgain
 from implicast.casting.spice.homes import home
 from implicast.casting.spice.items import Key, closed_item
 from implicast.casting.spice.messages import CastTo, Entry, GatherTo, StoredAt
@@ -23,13 +22,28 @@ from implicast.casting.spice.settings import CAST_US
 from implicast.casting.spice.share import Repeated, Spice, SpicePart
 from implicast.casting.spice.trips import Walk, Work
 from implicast.overlay.ice.estate import Way
-from implicast.peer.contract import handles
+from implicast.peer.contract import Message, handles
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
 
 MOVES_MAX = 1_024
 """Messages of records on their way down; beyond it a gathering is not taken part in, and lapses."""
 REST_US = 60_000_000
 """A part is not gathered again for so long after a try."""
+
+
+class MoveAgain(Message):
+    """Rings when records that come down should have been confirmed."""
+
+    token: int
+
+
+class Lapse(Message):
+    """Rings when a gathering has taken too long."""
+
+    tag: str
+    root: int
+    base: int
+    walk: int
 
 
 class Move(Repeated):

@@ -14,7 +14,6 @@ Ready is granted after updates have begun and withdrawn before they cease: a rea
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from implicast.casting.spice.alarms import GoOn, Overrun, Window
 from implicast.casting.spice.calls import EndCall
 from implicast.casting.spice.containers import SWEEPS
 from implicast.casting.spice.copies import roots_in
@@ -27,7 +26,7 @@ from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US
 from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way
-from implicast.peer.contract import Address, handles
+from implicast.peer.contract import Address, Message, StandingAlarm, handles
 from implicast.peer.memory import Recent
 from implicast.space.tract import EMPTY, WHOLE, Tract, union
 
@@ -36,6 +35,23 @@ REPORTS = 4
 RATES_MAX = 4_096
 """Roots whose casts are counted; further ones are not."""
 TOKEN_BITS = 62
+
+
+class Window(Message):
+    """Rings at the end of a window in which casts were counted."""
+
+
+class Overrun(StandingAlarm):
+    """Rings at once when a root is too busy: raising a level is upkeep, no part of the cast that showed the need."""
+
+    tag: str
+    root: int
+
+
+class GoOn(Message):
+    """Rings when a raise that was given up is tried again."""
+
+    tag: str
 
 
 class Replicas(SpicePart):

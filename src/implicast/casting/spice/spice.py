@@ -115,8 +115,7 @@ class Spice(Member, parts=PARTS):
 
     def leave(self) -> None:
         """Withdraw, wait until that is complete, then hand over the ground with all that is kept on it."""
-        self.registrations.leave()
-        self.withdraw()
+        self.registrations.say(self.describe(None), None, leaves=True)
 
     def register(self, description: Description) -> None:
         before = self.description

@@ -14,7 +14,6 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from implicast.casting.spice.alarms import Flush
 from implicast.casting.spice.homes import home, homes
 from implicast.casting.spice.items import Key
 from implicast.casting.spice.messages import TOGETHER_MAX, Entry, Kept, StoreAt, StoredAt, StoredLater
@@ -22,7 +21,7 @@ from implicast.casting.spice.proofs import all_proved
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.share import Spice, SpicePart
 from implicast.overlay.ice.estate import Item, Way
-from implicast.peer.contract import Address, Name, handles
+from implicast.peer.contract import Address, Message, Name, handles
 from implicast.peer.memory import Recent
 from implicast.space.tract import EMPTY, Tract, contains, union, unite
 
@@ -40,6 +39,10 @@ SHUT_MAX = 256
 
 Answer = tuple[Address, int, int]
 """Whom to confirm to, the token of its errand, and the notch it asked for."""
+
+
+class Flush(Message):
+    """Rings when what was collected goes on together."""
 
 
 class Climb:

@@ -17,7 +17,6 @@ from collections.abc import Hashable
 
 from msgspec.structs import replace
 
-from implicast.casting.spice.alarms import HopDue, Slow, Tidy
 from implicast.casting.spice.casts import Casts
 from implicast.casting.spice.gatherings import Gatherings
 from implicast.casting.spice.messages import ASKED, CastAgain, CastTo, CopyFrom, Covered, GatherTo, Working
@@ -26,7 +25,7 @@ from implicast.casting.spice.settings import CAST_US, SLOW_US, WAIT_LONGEST_US
 from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.trips import Hop, Seen, Tally, Trip, Walk, Work, name_of
 from implicast.overlay.ice.estate import Way
-from implicast.peer.contract import Address, CastId, handles
+from implicast.peer.contract import Address, CastId, Message, handles
 from implicast.peer.later import SLOT_US
 from implicast.peer.memory import Shares
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
@@ -36,6 +35,20 @@ TRIPS_MAX = 32_768
 PARKED_MAX = 4_096
 """Casts without receipts that wait at one peer; further ones are lost."""
 TIDY_US = 10_000_000
+
+
+class HopDue(Message):
+    """Rings when a hop of a walk should have been answered."""
+
+    number: int
+
+
+class Slow(Message):
+    """Rings when walks that came some time ago should be finished: those who sent them hear that they are not."""
+
+
+class Tidy(Message):
+    """Rings when walks may be forgotten."""
 
 
 class Walks(SpicePart):
@@ -94,7 +107,10 @@ class Walks(SpicePart):
             self.spice.later.put_one(TIDY_US, Tidy())
             self._go_on(trip, walk)
             self._close_trip(trip)
-            self._excuse_later(trip)
+            if trip.done_us is None:
+                self._slow = self._slow or deque()
+                self._slow.append(trip)
+                self.spice.later.put_one(SLOW_US - SLOT_US, Slow())
 
     def _answer_again(self, trip: Trip) -> None:
         assert trip.seen is not None
@@ -102,6 +118,16 @@ class Walks(SpicePart):
             self._cover(trip)
         else:
             self.host.send(trip.seen[0], Working(trip.seen[1]))
+
+    @handles(Slow)
+    def on_slow(self, alarm: Slow) -> None:
+        slow, due_us = self._slow or deque(), self.host.now_us - SLOW_US + SLOT_US
+        while slow and (slow[0].done_us is not None or slow[0].begun_us <= due_us):
+            trip = slow.popleft()
+            if trip.done_us is None:
+                self._answer_again(trip)
+        if slow:
+            self.spice.later.put_one(max(0, slow[0].begun_us - due_us - SLOT_US), alarm)
 
     # --- going on
 
@@ -324,26 +350,6 @@ class Walks(SpicePart):
             works.remove(work)
             if not works:
                 del self._works[work.name]
-
-    # --- those that take long
-
-    def _excuse_later(self, trip: Trip) -> None:
-        if trip.done_us is None:
-            if self._slow is None:
-                self._slow = deque()
-            if not self._slow:
-                self.spice.later.put(SLOW_US - SLOT_US, Slow())
-            self._slow.append(trip)
-
-    @handles(Slow)
-    def on_slow(self, alarm: Slow) -> None:
-        slow, due_us = self._slow or deque(), self.host.now_us - SLOW_US + SLOT_US
-        while slow and (slow[0].done_us is not None or slow[0].begun_us <= due_us):
-            trip = slow.popleft()
-            if trip.done_us is None:
-                self._answer_again(trip)
-        if slow:
-            self.spice.later.put(max(0, slow[0].begun_us - due_us - SLOT_US), alarm)
 
     # --- forgetting
 
