@@ -126,8 +126,8 @@ def only_the_original(patch):
     patch.setattr(Levels, "new_roots", _new_roots)
 
 
-def _new_roots(levels, tag, level):
-    roots = (set(roots_of(address_of(tag), each, levels._dimensions)) for each in (level, level - 1))
+def _new_roots(levels, tag, level, known):
+    roots = (set(roots_of(address_of(tag), each, levels._settings.dimensions)) for each in (level, known))
     larger, smaller = roots
     return sorted(larger - smaller)
 

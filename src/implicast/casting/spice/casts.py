@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from implicast.casting.inbox import Outcome
-from implicast.casting.spice.complaints import Complaints
 from implicast.casting.spice.homes import address_of, nearest_root
 from implicast.casting.spice.messages import CastAgain, CastTo
 from implicast.casting.spice.registry import Held, Registry, fits
@@ -57,7 +56,7 @@ class CastWatch(Message):
 class Casts(SpicePart):
     """The verb `cast`, and a peer's part in the casts of others."""
 
-    __slots__ = ("_complaints", "_counted", "_silent", "publishing")
+    __slots__ = ("_counted", "_silent", "publishing")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
@@ -66,22 +65,13 @@ class Casts(SpicePart):
         """Members that have been counted for a cast: one that is met again does not count again."""
         self.publishing: dict[CastId, Work] = {}
         """Our own casts that have not ended."""
-        self._complaints: Complaints | None = None
         if self.settings.assured:
             spice.asker.topic(NOTIFY, PATIENCE, self._lost)
             spice.asker.topic(NOTIFY_SILENT, SHORT_PATIENCE, self._lost)
 
-    def mind(self, complaints: Complaints) -> None:
-        """Somebody has complained: from now on complaints are heeded."""
-        self._complaints = complaints
-
     def refuses(self, work: Work | None, walk: CastTo) -> bool:
         """Is nobody to be told here and beyond, because too many complained of the publisher?"""
-        return self._complaints is not None and not walk.asks and self._complaints.refuses(work, walk)
-
-    def _is_slowed(self, cast: CastTo) -> bool:
-        """A cast that will be declined is no reason for more copies."""
-        return self._complaints is not None and self._complaints.docket.declines(cast.cast)
+        return self.spice.heeded is not None and not walk.asks and self.spice.heeded.refuses(work, walk)
 
     # --- publishing
 
@@ -121,8 +111,8 @@ class Casts(SpicePart):
         assert isinstance(walk, CastTo)
         if not is_covered:
             tally.add(Tally(unreachable=1))
-        elif self._complaints is not None and not walk.asks:
-            self._complaints.docket.count(walk.cast, tally.notified)
+        elif self.spice.heeded is not None and not walk.asks:
+            self.spice.heeded.docket.count(walk.cast, tally.notified)
         if self.publishing.get(walk.cast) is not work:
             if is_covered:
                 self.spice.gatherings.passed(work)
@@ -148,7 +138,7 @@ class Casts(SpicePart):
         Who has come late learns from the casts of others how deep it pays to look.
         """
         if self.settings.live and cast.level > self.spice.levels.depth:
-            self.spice.levels.learn_depth(min(cast.level, self.settings.deepest))
+            self.spice.levels.learn_depth(cast.level)
         while True:
             root = self._copy_here(cast.tag)
             if root is None and not self.surface.answers(cast.root):
@@ -157,8 +147,9 @@ class Casts(SpicePart):
                 cast = self._aimed(cast, cast.tag, min(cast.level, self.settings.deepest + 1) - 1)
                 continue
             root = cast.root if root is None else root
-            if self.settings.live and not cast.asks and not self._is_slowed(cast):
-                self.spice.replicas.counted(cast.tag, root)
+            heeded = self.spice.heeded
+            if self.settings.live and not cast.asks and (heeded is None or not heeded.docket.declines(cast.cast)):
+                self.spice.replicas.counted(cast.tag, root)  # one that is declined is no reason for more copies
             other = self._rarer(cast, root) if self.settings.rarest else None
             if other is None:
                 return replace(cast, way=Way((root, root + 1)), root=root), True
@@ -208,7 +199,7 @@ class Casts(SpicePart):
         if walk.asks:
             assert work is not None
             work.tally.add(Tally(notified=1))
-        elif self._complaints is not None and self._complaints.declines(walk, member):
+        elif self.spice.heeded is not None and self.spice.heeded.declines(walk, member):
             self._count(work, Outcome.BLOCKED)
         elif member.name == self.spice.name:
             self._count(work, self._take(walk))

@@ -31,22 +31,22 @@ class Complaints(SpicePart):
         self._told: Recent[CastId, None] = Recent(TOLD_MAX)
         self._ways: Recent[CastId, tuple[Address, ...]] = Recent(WAYS_MAX)
         """By cast: from which keepers of the registry it came here."""
-        spice.casts.mind(self)
+        spice.heed(self)
 
     def complain(self, cast: CastId) -> bool:
         """To the keeper that told us, which we may be ourselves; False if that is not known any more."""
         teller = self.spice.ears.teller(cast)
-        if teller is None:
-            return self._complain_here(cast)
-        self.host.send(teller, self.spice.words.say(Complain(cast, self.spice.name)))
+        if teller is not None:
+            self.host.send(teller, self.spice.words.say(Complain(cast, self.spice.name)))
+        elif self._is_known(cast):
+            self.docket.complain(Complain(cast, self.spice.name), self.address)
+            self._pass_on(cast, self.spice.name)
+        else:
+            return False
         return True
 
-    def _complain_here(self, cast: CastId) -> bool:
-        if cast not in self._ways and not self.spice.walks.works_of(cast):
-            return False
-        self.docket.complain(Complain(cast, self.spice.name), self.address)
-        self._pass_on(cast, self.spice.name)
-        return True
+    def _is_known(self, cast: CastId) -> bool:
+        return cast in self._ways or bool(self.spice.walks.works_of(cast))
 
     @handles(Complain)
     def on_complain(self, sender: Address, complaint: Complain) -> None:
@@ -57,7 +57,7 @@ class Complaints(SpicePart):
 
     @handles(ComplainedOf)
     def on_complained_of(self, sender: Address, complained: ComplainedOf) -> None:
-        if complained.cast in self._ways or self.spice.walks.works_of(complained.cast):
+        if self._is_known(complained.cast):
             self.docket.pass_on(complained.cast, complained.by)
             self._pass_on(complained.cast, complained.by)
 

@@ -1,6 +1,7 @@
 """SPICE as two designs: basic (thesis chapter 7) and unloaded (chapter 8)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from math import pi
 
@@ -18,8 +19,6 @@ from implicast.space.angle import cosine_of
 
 ROOT_BITS_MAX = 12
 """Dimensions times levels: a registry has at most 4096 copies, whatever is asked for."""
-
-
 WINDOW_CASTS = 8
 """A window in which casts are counted is as long as so many casts take at the limit, unless it is given."""
 
@@ -122,33 +121,25 @@ RELIEF = (
     Parameter("rate_s", 0.0, "window in which casts are counted; 0: 8 casts at the limit", 0, 1e6, unit="s"),
 )  # fmt: skip
 
-DESIGNS = (
-    Design(
-        name="spice",
-        summary="Registries at rendezvous peers on a torus; each serves the casts of its tags alone.",
-        paper="Implicit group messaging, chapter 7",
-        member=member,
-        audience=True,
-        slows=True,
-        kept={"member": KeptSpice},
-        kinds=KINDS,
-        parameters=SURFACE + LIFE,
-        survives=SURVIVES,
-        quick=QUICK,
-        patience=PATIENCE,
-    ),
-    Design(
-        name="spice-unloaded",
-        summary="SPICE with large registries spread over many peers and busy ones replicated.",
-        paper="Implicit group messaging, chapter 8",
-        member=member,
-        audience=True,
-        slows=True,
-        kept={"member": KeptSpice},
-        kinds=KINDS,
-        parameters=SURFACE + LIFE + RELIEF,
-        survives=SURVIVES,
-        quick=QUICK,
-        patience=PATIENCE,
-    ),
+SPICE = Design(
+    name="spice",
+    summary="Registries at rendezvous peers on a torus; each serves the casts of its tags alone.",
+    paper="Implicit group messaging, chapter 7",
+    member=member,
+    audience=True,
+    slows=True,
+    kept={"member": KeptSpice},
+    kinds=KINDS,
+    parameters=SURFACE + LIFE,
+    survives=SURVIVES,
+    quick=QUICK,
+    patience=PATIENCE,
 )
+UNLOADED = replace(
+    SPICE,
+    name="spice-unloaded",
+    summary="SPICE with large registries spread over many peers and busy ones replicated.",
+    paper="Implicit group messaging, chapter 8",
+    parameters=SURFACE + LIFE + RELIEF,
+)
+DESIGNS = (SPICE, UNLOADED)

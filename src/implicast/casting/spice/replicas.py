@@ -227,14 +227,14 @@ class Replicas(SpicePart):
         if not self.surface.answers(address) or tag in self.raising or self.spice.calls.is_calling(tag):
             return
         if header.target < header.level:
-            self._call_roots(tag, header, header.level, False)
+            self._call_roots(tag, header, False)
         elif tag in self._doubted and header.level:
             del self._doubted[tag]
             self._copy(tag, 1)
         elif header.target > header.level:
             self._copy(tag, header.target)
         elif not header.ready:
-            self._call_roots(tag, header, header.level, True)
+            self._call_roots(tag, header, True)
 
     # --- raising
 
@@ -250,8 +250,7 @@ class Replicas(SpicePart):
         walk = work.walk
         assert isinstance(walk, CopyFrom)
         if held:
-            roots = self.spice.levels.new_roots(walk.tag, walk.level)
-            self.spice.copies.copy_out(work, walk.tag, [each.entry for each in held], roots)
+            self.spice.copies.copy_out(work, walk, [each.entry for each in held])
 
     def ended(self, work: Work, is_covered: bool) -> None:
         walk, tag = work.walk, work.walk.tag
@@ -278,11 +277,10 @@ class Replicas(SpicePart):
 
     # --- telling roots
 
-    def _call_roots(self, tag: str, header: Header, level: int, ready: bool) -> None:
-        roots = union((each, each + 1) for each in self.spice.levels.new_roots(tag, level))
-        self.spice.calls.call(
-            ReadyAt(Way(roots), tag, header.number, level, ready, self.address, self.spice.stores.token())
-        )
+    def _call_roots(self, tag: str, header: Header, ready: bool) -> None:
+        level, token = header.level, self.spice.stores.token()
+        roots = union((each, each + 1) for each in self.spice.levels.new_roots(tag, level, level - 1))
+        self.spice.calls.call(ReadyAt(Way(roots), tag, header.number, level, ready, self.address, token))
 
     def _ask_veto(self, tag: str, level: int) -> None:
         self._hold_us = {each: until_us for each, until_us in self._hold_us.items() if until_us > self.host.now_us}

@@ -61,7 +61,7 @@ class KeptSpice(Message):
 class Spice(Member, parts=PARTS):
     """One participant; all are alike."""
 
-    __slots__ = ("_packed", "levels", "settings", "shelf", "stock", *PARTS)
+    __slots__ = ("_packed", "heeded", "levels", "settings", "shelf", "stock", *PARTS)
     asker: Asker
     later: Later
     stores: Stores
@@ -79,6 +79,8 @@ class Spice(Member, parts=PARTS):
         kept: KeptSpice | None = site.kept
         before, tags = (kept.member, kept.tags) if kept is not None else (None, ())
         self.settings, self.stock = settings, Stock()
+        self.heeded: Complaints | None = None
+        """Complaints, once there has been one."""
         self._packed: tuple[int, Tract, tuple[Item, ...]] = (-1, (), ())
         self.surface = Surface(site.address, site.host, self, settings.terms, kept.surface if kept else None)
         self.shelf, self.levels = Shelf(site.host, settings, self.stock, self.words), Levels(settings, self.stock)
@@ -98,15 +100,11 @@ class Spice(Member, parts=PARTS):
 
     def kept(self) -> KeptSpice:
         heard, tags = self.ears.inbox.seen.heard(), tuple(self.registrations.told)[:TAGS_MAX]
-        return KeptSpice(self.kept_member(heard), self.surface.kept(), tags, self._docket())
+        docket = self.heeded.docket.kept() if self.heeded is not None else ()
+        return KeptSpice(self.kept_member(heard), self.surface.kept(), tags, docket)
 
-    def _docket(self) -> KeptDocket:
-        """What was complained of here; the part is not made for the question."""
-        try:
-            complaints: Complaints = object.__getattribute__(self, "complaints")
-        except AttributeError:
-            return ()
-        return complaints.docket.kept()
+    def heed(self, complaints: Complaints) -> None:
+        self.heeded = complaints
 
     # --- the verbs
 
@@ -230,7 +228,7 @@ class Spice(Member, parts=PARTS):
             case messages.ReadyAt():
                 self.replicas.ready_arrived(part, message)
             case messages.DepthIs():
-                self.levels.learn_depth(min(message.level, self.settings.deepest))
+                self.levels.learn_depth(message.level)
             case messages.AskVeto():
                 self.replicas.veto_arrived(part, message)
 
