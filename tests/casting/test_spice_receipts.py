@@ -363,7 +363,7 @@ def test_confirmations_come_down_the_way_the_record_went_up(monkeypatch):
         lambda self, answer, key, kept: confirmed.append((answer, list(kept))) if self is root.stores else 0,
     )  # fmt: skip
     with monkeypatch.context() as patch:
-        patch.setattr(Stores, "send_store", lambda self, key, entries, token: None)
+        patch.setattr(Stores, "send_store", lambda self, *store: None)
         root.stores.take("jazz", address, 0, [entry], (5, 7, 0))
         town.run(0.05)
     key = next(iter(root.stores.climbs))

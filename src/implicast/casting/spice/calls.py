@@ -7,6 +7,7 @@ called, some times over, and nothing is waited for.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 
 from msgspec.structs import replace
@@ -47,14 +48,11 @@ class CallAgain(Message):
     lost: tuple[int, ...]
 
 
+@dataclass(slots=True)
 class Call(Repeated):
     """Something said to several owners until all have answered."""
 
-    __slots__ = ("message",)
-
-    def __init__(self, message: ReadyAt | AskVeto | Offer) -> None:
-        super().__init__()
-        self.message = message
+    message: ReadyAt | AskVeto | Offer
 
     def is_over(self, part: Tract) -> bool:
         """This part has been dealt with; has all?"""

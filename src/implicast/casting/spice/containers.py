@@ -11,8 +11,7 @@ from functools import partial
 from implicast.casting.spice.items import Key
 from implicast.casting.spice.messages import Entry, StoredAt
 from implicast.casting.spice.registry import Registry
-from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
-from implicast.casting.spice.share import Spice, SpicePart
+from implicast.casting.spice.share import Repeated, Spice, SpicePart
 from implicast.casting.spice.stores import RISING
 from implicast.peer.contract import Message, handles
 from implicast.space.tract import Tract, container, contains, intersect, within
@@ -42,8 +41,8 @@ class Containers(SpicePart):
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
-        self._risings: dict[Key, int] = {}
-        """Registries whose records go up, and how long the last ones were waited for."""
+        self._risings: dict[Key, Repeated] = {}
+        """Registries whose records go up."""
         self._sweeping = False
 
     def stand(self, key: Key, records: Sequence[Entry], closed: bool) -> None:
@@ -99,7 +98,7 @@ class Containers(SpicePart):
     def rise(self, key: Key) -> None:
         """Send up what lies in the closed part, unless that is under way."""
         if key not in self._risings:
-            self._risings[key] = STORE_US
+            self._risings[key] = Repeated()
             self._rise(key)
 
     def _rise(self, key: Key) -> None:
@@ -109,8 +108,7 @@ class Containers(SpicePart):
             del self._risings[key]
             return
         if self.settings.assured:
-            self.spice.later.put(self._risings[key], RiseAgain(*key))
-            self._risings[key] = min(2 * self._risings[key], WAIT_LONGEST_US)
+            self.spice.later.put(self._risings[key].wait_longer(), RiseAgain(*key))
         else:
             del self._risings[key]
         ours = [each.entry for each in rising if self.surface.answers(each.home)]
@@ -130,11 +128,10 @@ class Containers(SpicePart):
         """What another notch has may go; a late word must not delete what has been drawn down again (`passing`)."""
         key = (stored.tag, stored.root, stored.notch)
         for consumer, version, at in stored.kept:
-            registry = self.spice.shelf.registries.get(key)
-            held = registry.records.get(consumer) if registry is not None else None
-            if registry is None or held is None or at == stored.notch or held.entry.version > version:
+            held = self.spice.shelf.held(key, consumer)
+            if held is None or at == stored.notch or held.entry.version > version:
                 continue
-            if contains(registry.passing, held.home) and self.surface.answers(held.home):
+            if contains(self.spice.shelf.registries[key].passing, held.home) and self.surface.answers(held.home):
                 self.spice.shelf.forget(key, held)
 
     def settled(self) -> None:

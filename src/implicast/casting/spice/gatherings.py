@@ -10,6 +10,7 @@ walk here, once for each walk.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from msgspec.structs import replace
@@ -20,9 +21,9 @@ from implicast.casting.spice.messages import CastTo, Entry, GatherTo, StoredAt
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import CAST_US
 from implicast.casting.spice.share import Repeated, Spice, SpicePart
-from implicast.casting.spice.trips import Walk, Work
+from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way
-from implicast.peer.contract import Message, handles
+from implicast.peer.contract import Message, Name, handles
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
 
 MOVES_MAX = 1_024
@@ -40,21 +41,18 @@ class MoveAgain(Message):
 class Lapse(Message):
     """Rings when a gathering has taken too long."""
 
-    tag: str
-    root: int
-    base: int
     walk: int
 
 
+@dataclass(slots=True)
 class Move(Repeated):
     """Records of one holder on their way down to a base, as a part of a work."""
 
-    __slots__ = ("base", "entries", "key", "until_us", "work")
-
-    def __init__(self, key: Key, base: int, entries: list[Entry], work: Work, until_us: int) -> None:
-        super().__init__()
-        self.key, self.base, self.work, self.until_us = key, base, work, until_us
-        self.entries = {each.member.name: each for each in entries}
+    key: Key
+    base: int
+    entries: dict[Name, Entry]
+    work: Work
+    until_us: int
 
 
 class Gatherings(SpicePart):
@@ -71,7 +69,9 @@ class Gatherings(SpicePart):
     # --- deciding
 
     def ended(self, work: Work, is_covered: bool) -> None:
-        key = _base_of(work.walk)
+        walk = work.walk
+        assert isinstance(walk, GatherTo)
+        key = (walk.tag, walk.root, walk.base)
         if self.gatherings.get(key) is work:
             (self._gathered if is_covered else self._lapse)(key)
 
@@ -105,14 +105,14 @@ class Gatherings(SpicePart):
         self.spice.walks.visit_all(work, walk, above, ours)
         if rest := subtract(scaled, ours):
             self.spice.walks.send_up(work, replace(walk, way=Way(rest)), base, closed)
-        self.spice.later.put(CAST_US, Lapse(*key, walk.walk))
+        self.spice.later.put(CAST_US, Lapse(walk.walk))
         self.spice.walks.close_one(work)
 
     @handles(Lapse)
     def on_lapse(self, alarm: Lapse) -> None:
-        work = self.gatherings.get((alarm.tag, alarm.root, alarm.base))
-        if work is not None and isinstance(work.walk, GatherTo) and work.walk.walk == alarm.walk:
-            self.spice.walks.give_up(work)
+        for work in list(self.gatherings.values()):
+            if isinstance(work.walk, GatherTo) and work.walk.walk == alarm.walk:
+                self.spice.walks.give_up(work)
 
     def _lapse(self, key: Key) -> None:
         """All is as before: what has come down goes up again; heirs may have been told that the part is open."""
@@ -121,7 +121,7 @@ class Gatherings(SpicePart):
         if registry is not None:
             registry.gather(EMPTY)
             if registry.closed:
-                self.surface.batch((closed_item(key, registry.closed),), _nothing)
+                self.surface.batch((closed_item(key, registry.closed),), lambda: None)
             self.spice.containers.rise(key)
 
     def _gathered(self, key: Key) -> None:
@@ -165,7 +165,7 @@ class Gatherings(SpicePart):
             return
         work.wait()  # even if there is no room to move them: the gathering then lapses
         if len(self._moves) < MOVES_MAX:
-            token, entries = self.spice.stores.token(), [each.entry for each in held]
+            token, entries = self.spice.stores.token(), {each.entry.member.name: each.entry for each in held}
             key = (walk.tag, walk.root, registry.notch)
             self._moves[token] = Move(key, walk.base, entries, work, self.host.now_us + CAST_US)
             self.on_move_again(MoveAgain(token))
@@ -219,12 +219,3 @@ class Gatherings(SpicePart):
             if passed and contains(trip.closed, home(root, trip.notch, spot, self.settings.dimensions)):
                 return True
         return False
-
-
-def _nothing() -> None:
-    """Heirs are told, and nothing waits for it."""
-
-
-def _base_of(walk: Walk) -> Key:
-    assert isinstance(walk, GatherTo)
-    return walk.tag, walk.root, walk.base

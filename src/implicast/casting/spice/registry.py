@@ -159,8 +159,6 @@ class Registry:
     def living(self) -> int:
         """How many are registered in the open part."""
         held = self.records.values()
-        if not self.closed:
-            return sum([each.entry.description is not None for each in held])
         return sum(each.entry.description is not None and not contains(self.closed, each.home) for each in held)
 
     def rising(self) -> list[Held]:

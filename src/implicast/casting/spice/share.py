@@ -1,5 +1,6 @@
 """What parts of a SPICE peer have in common: the peer, and by it the other parts; and how they say things again."""
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
@@ -21,13 +22,11 @@ class SpicePart(Part):
         self.spice, self.settings, self.surface = spice, spice.settings, spice.surface
 
 
+@dataclass(slots=True)
 class Repeated:
     """Something that is said again, after longer and longer waits, until it is done."""
 
-    __slots__ = ("wait_us",)
-
-    def __init__(self) -> None:
-        self.wait_us = STORE_US
+    wait_us: int = field(default=STORE_US, init=False)
 
     def wait_longer(self) -> int:
         """How long to wait now; the next time longer."""

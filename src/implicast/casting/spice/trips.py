@@ -110,16 +110,17 @@ class Trip(Open):
         self.hops: dict[int, Hop] = {}
 
 
+@dataclass(slots=True, eq=False)
 class Hop:
     """What a trip has sent on."""
 
-    __slots__ = ("is_at_work", "to", "tries", "trip", "wait_us", "walk")
-
-    def __init__(self, trip: Trip, to: Address | None, walk: Walk) -> None:
-        self.trip, self.to, self.walk = trip, to, walk
-        self.tries, self.wait_us = 1, HOP_US
-        self.is_at_work = False
-        """Whether the other has said that it works on it."""
+    trip: Trip
+    to: Address | None
+    walk: Walk
+    tries: int = 1
+    wait_us: int = HOP_US
+    is_at_work: bool = False
+    """Whether the other has said that it works on it."""
 
     def is_tried_again(self, is_heard: bool) -> bool:
         """A few times; and for as long as one that has taken it on is heard: then questions or answers get lost."""
