@@ -663,7 +663,7 @@ def test_replicas_that_answer_are_mended_before_a_level_is_raised():
     ready_on_the_other_side(town, "jazz")
     leader.levels.set_header("jazz", Header(5, 1, 2, False))
     endless = CopyFrom(Way((address, address + 1)), "jazz", address, 0, 2, leader.address, 1)
-    leader.replicas.raising["jazz"] = Work(endless, (), leader.host.now_us)
+    leader.replicas.raising["jazz"] = Work(leader.host.now_us, endless)
     leader.register_again(())
     town.run(8)
 

@@ -17,13 +17,14 @@ from implicast.casting.spice.registry import Held, Registry, fits
 from implicast.casting.spice.settings import CAST_US
 from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.trips import Tally, Work
-from implicast.casting.telling import Got, GotAgain, Notify, NotifyAgain, Word
+from implicast.casting.telling import Got, GotAgain, Hearing, Notify, NotifyAgain, Word
 from implicast.language.target import Target
 from implicast.overlay.ice.estate import Way
 from implicast.peer.asking import Patience, Question
 from implicast.peer.contract import Address, CastId, Contact, Life, Message, Name, handles
 from implicast.peer.events import Estimated, Refused, Settled
-from implicast.peer.memory import Recent
+from implicast.peer.member import Member
+from implicast.peer.memory import HeardBlock, Recent
 from implicast.space.tract import EMPTY, Tract
 
 NOTIFY, NOTIFY_SILENT = "notify", "notify the silent"
@@ -39,6 +40,8 @@ PATIENCE_US = 3_000_000
 """How often a publisher looks whether a cast has lived too long."""
 PUBLISHING_MAX = 65_536
 """Casts of one publisher that have not ended; further ones are refused."""
+TOLD_MAX = 256
+"""Casts lately taken of which it is known who told them; of older ones a repeat counts for no peer."""
 TAGS_MAX = 64
 """Tags of one term that are tried when the rarest is looked for."""
 
@@ -51,6 +54,50 @@ class CastWatch(Message):
     """Rings now and then until a publisher's cast has ended."""
 
     cast: CastId
+
+
+class Ears(Hearing):
+    """A member's side: takes what fits, once, and remembers for a while which peer told it.
+
+    A record may be met at two peers while it moves from one to the other, and both tell its consumer. Only the first of
+    them may count it, however often it asks: to the second the member says that it was told before.
+    """
+
+    __slots__ = ("_told",)
+
+    def __init__(self, member: Member, heard: tuple[HeardBlock, ...] = ()) -> None:
+        super().__init__(member, heard)
+        self._told: Recent[tuple[CastId, Life | None], Address] | None = None
+        """Who told casts; and of those that were carried on, who did so first in which life of their publishers."""
+
+    @handles(Notify, NotifyAgain)
+    def on_notify(self, sender: Address, word: Notify | NotifyAgain) -> None:
+        cast, again, by = word.cast, getattr(word, "again", None), self.member.name
+        outcome = self.inbox.take(cast, word.target, word.payload)
+        if again is None and not self.member.assured:
+            return
+        if outcome == Outcome.TAKEN:
+            self._tellers()[cast, None] = sender
+        outcome = self.heard(sender, cast, again, outcome)
+        got = Got(cast, by, outcome) if again is None else GotAgain(cast, by, outcome, again)
+        self.host.send(sender, self.member.words.say(got))
+
+    def heard(self, sender: Address, cast: CastId, again: Life | None, outcome: Outcome) -> Outcome:
+        """What became of it for this teller; in every life in which its publisher carries it on, it counts once."""
+        if outcome not in (Outcome.TAKEN, Outcome.REPEAT):
+            return outcome
+        if again is not None:
+            self._tellers().once((cast, again), sender)
+        return Outcome.TAKEN if self._tellers().get((cast, again)) == sender else Outcome.REPEAT
+
+    def teller(self, cast: CastId) -> Address | None:
+        """Who told of this cast; None: that is not known any more."""
+        return None if self._told is None else self._told.get((cast, None))
+
+    def _tellers(self) -> Recent[tuple[CastId, Life | None], Address]:
+        if self._told is None:
+            self._told = Recent(TOLD_MAX)
+        return self._told
 
 
 class Casts(SpicePart):
@@ -87,7 +134,7 @@ class Casts(SpicePart):
             first = CastAgain(Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, again=self.spice.life)
         work = None
         if self.settings.assured or asks:
-            work = self.publishing[cast] = Work(first, EMPTY, self.host.now_us)
+            work = self.publishing[cast] = Work(self.host.now_us, first)
             self.host.after(PATIENCE_US, CastWatch(cast))
         for term, conjunction in enumerate(target.terms):
             cast_term = replace(first, term=term)
@@ -214,7 +261,7 @@ class Casts(SpicePart):
         """We are selected ourselves."""
         outcome = self.spice.ears.inbox.take(walk.cast, walk.target, walk.payload)
         if isinstance(walk, CastAgain):
-            return self.spice.ears.heard_again(self.address, walk.cast, walk.again, outcome)
+            return self.spice.ears.heard(self.address, walk.cast, walk.again, outcome)
         return outcome
 
     def _ask(self, work: Work, member: Contact, word: Word) -> None:

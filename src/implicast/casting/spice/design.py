@@ -29,7 +29,8 @@ def settings_of(given: Parameters, levels: Mapping[str, int] | None = None) -> S
     assured = given["assurance"] != "none"
     limit = float(given.get("frequency_limit", 0.0))
     deepest = min(int(given.get("deepest_level", 0)), ROOT_BITS_MAX // dimensions) if limit else 0
-    if given.get("replication") != "live":
+    live = given.get("replication") == "live"
+    if not live:
         levels = {tag: min(level, deepest) for tag, level in (levels or {}).items()}
         deepest = max(levels.values(), default=0)
     rate_s = float(given.get("rate_s", 0.0)) or WINDOW_CASTS / (limit or 1.0)
@@ -47,7 +48,7 @@ def settings_of(given: Parameters, levels: Mapping[str, int] | None = None) -> S
         deepest=deepest,
         frequency_limit=limit,
         rate_us=int(rate_s * 1e6),
-        levels=levels if given.get("replication") != "live" else None,
+        levels=None if live else levels,
         rarest=given.get("choose") == "rarest",
         collect_us=COLLECT_US if assured else int(float(given.get("collect_ms", 0)) * 1000),
         lease_us=int(float(given["lease_s"]) * 1e6),

@@ -100,7 +100,7 @@ class Gatherings(SpicePart):
         above = self.settings.above(base)
         scaled = scale_within(closed, root, base, self.settings.dimensions, above - base)
         walk = GatherTo(Way(scaled), tag, root, above, base, self.address, self.spice.stores.token())
-        work = self.gatherings[key] = Work(walk, EMPTY, now_us)
+        work = self.gatherings[key] = Work(now_us, walk)
         ours = intersect(scaled, self.surface.ground)
         self.spice.walks.visit_all(work, walk, above, ours)
         if rest := subtract(scaled, ours):

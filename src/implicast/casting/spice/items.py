@@ -14,7 +14,7 @@ from implicast.casting.spice.messages import Code, Entry, Level, NewsNumber, Not
 from implicast.casting.spice.messages import Tract as Field
 from implicast.overlay.ice.estate import Item
 from implicast.peer.contract import Name
-from implicast.space.tract import Tract, intersect, union, unite
+from implicast.space.tract import Tract, intersect, intervals, union
 
 RECORD, CLOSED, HEADER, ROOT = range(4)
 """Kinds of items."""
@@ -89,11 +89,5 @@ def root_item(tag: str, root: int, state: RootState) -> Item:
 
 def places(items: Iterable[Item]) -> Tract:
     """Where items lie: records at their homes, closed parts in their tracts."""
-    found: Tract = ()
-    spans = []
-    for item in items:
-        if label_of(item.key)[0] == CLOSED:
-            found = unite(found, tract_of(item.body))
-        else:
-            spans.append((item.low, item.high))
-    return unite(found, union(spans))
+    tracts = [tract_of(each.body) if label_of(each.key)[0] == CLOSED else (each.low, each.high) for each in items]
+    return union(span for each in tracts for span in intervals(each))

@@ -11,7 +11,9 @@ root leads and keeps a header (level, target, ready) at its heirs; whoever takes
 Ready is granted after updates have begun and withdrawn before they cease: a ready root has every complete registration.
 """
 
+from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from implicast.casting.spice.calls import EndCall
@@ -20,7 +22,6 @@ from implicast.casting.spice.copies import roots_in
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.items import Header, RootState, root_item
 from implicast.casting.spice.messages import AskRate, AskVeto, CopyFrom, DepthIs, RateAt, RateIs, ReadyAt
-from implicast.casting.spice.rates import Rate
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US
 from implicast.casting.spice.share import Spice, SpicePart
@@ -28,13 +29,15 @@ from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, Message, StandingAlarm, handles
 from implicast.peer.memory import Recent
-from implicast.space.tract import EMPTY, WHOLE, Tract, union
+from implicast.space.tract import WHOLE, Tract, union
 
 REPORTS = 4
 """A level is raised when one in so many of its roots is busy within a window: some are nearer to publishers."""
 RATES_MAX = 4_096
 """Roots whose casts are counted; further ones are not."""
 TOKEN_BITS = 62
+IDLE_WINDOWS = 4
+"""A lowering is proposed after so many idle windows in a row."""
 
 
 class Window(Message):
@@ -52,6 +55,58 @@ class GoOn(Message):
     """Rings when a raise that was given up is tried again."""
 
     tag: str
+
+
+@dataclass(slots=True)
+class Rate:
+    """Casts at one root: too many as soon as the last few came within one window, too few after several windows.
+
+    A root is busy when more casts than the limit allows in a whole window have come within one; so it takes a window's
+    worth of casts, and a short run of a few is not taken for a busy time. It is idle when it has had hardly any for
+    four windows: between the two limits lies a factor of 2^(d + 1), so that a level that was raised does not fall at
+    once.
+    """
+
+    _count: int = 0
+    _idle: int = 0
+    _times_us: deque[int] | None = None
+    """Of the last casts, as many as decide. Most roots of a deep level never meet one, and an empty deque weighs more
+    than all else here."""
+    per_s: float = 0.0
+    """Averaged over windows, the last one counting as much as all before it."""
+    word: bool | None = None
+    """What was last found out: busy (True), idle (False), or nothing since another root was told so."""
+
+    def is_busy(self, now_us: int, window_us: int, most: int) -> bool:
+        """Count a cast: are these more than there may be in one window? If so, counting begins anew."""
+        self._count += 1
+        times_us = self._times_us
+        if times_us is None:
+            times_us = self._times_us = deque()
+        times_us.append(now_us)
+        if len(times_us) <= most:
+            return False
+        if now_us - times_us.popleft() > window_us:
+            return False
+        self._times_us, self.word = None, True
+        return True
+
+    def is_idle(self, window_us: int, limit: float) -> bool:
+        """The end of a window: has it been below this limit for long?"""
+        if not self._count:
+            self._times_us = None  # all are past
+        self.per_s = (self.per_s + self._count * 1e6 / window_us) / 2
+        self._count = 0
+        self._idle = self._idle + 1 if self.per_s < limit else 0
+        if self._idle < IDLE_WINDOWS:
+            return False
+        self._idle, self.word = 0, False
+        return True
+
+    def take_word(self) -> bool | None:
+        """What is to be said of it, once."""
+        word, self.word = self.word, None
+        return word
 
 
 class Replicas(SpicePart):
@@ -242,7 +297,7 @@ class Replicas(SpicePart):
         """To the roots that this level adds."""
         root = address_of(tag)
         walk = CopyFrom(Way((root, root + 1)), tag, root, 0, level, self.address, self.spice.stores.token())
-        work = self.raising[tag] = Work(walk, EMPTY, self.host.now_us)
+        work = self.raising[tag] = Work(self.host.now_us, walk)
         self.spice.walks.send_up(work, walk)
         self.spice.walks.close_one(work)
 

@@ -7,11 +7,10 @@ from msgspec import Meta
 from implicast.casting.complaints import KeptDocket
 from implicast.casting.spice import messages
 from implicast.casting.spice.calls import Calls
-from implicast.casting.spice.casts import Casts
+from implicast.casting.spice.casts import Casts, Ears
 from implicast.casting.spice.complaints import Complaints
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.copies import Copies
-from implicast.casting.spice.ears import Ears
 from implicast.casting.spice.gatherings import Gatherings
 from implicast.casting.spice.items import label_of
 from implicast.casting.spice.levels import Levels

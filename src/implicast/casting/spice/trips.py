@@ -1,7 +1,7 @@
 """What a peer keeps of walks: its own part of each, what it has sent on, and what became of it so far (`walks.py`)."""
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from implicast.casting.inbox import Outcome
 from implicast.casting.spice.messages import NAMES_MAX, CastTo, CopyFrom, Covered, GatherTo
@@ -40,16 +40,15 @@ class Tally:
         self.declined += outcome not in (Outcome.TAKEN, Outcome.REPEAT)
 
 
+@dataclass(slots=True, eq=False)
 class Open:
     """Something that is open until several things are done."""
 
-    __slots__ = ("begun_us", "done_us", "open", "tally")
-
-    def __init__(self, now_us: int) -> None:
-        self.begun_us, self.tally = now_us, Tally()
-        self.done_us: int | None = None
-        self.open = 1
-        """What is not finished, and the beginning itself."""
+    begun_us: int
+    done_us: int | None = field(default=None, init=False)
+    open: int = field(default=1, init=False)
+    """What is not finished, and the beginning itself."""
+    tally: Tally = field(default_factory=Tally, init=False)
 
     def wait(self) -> None:
         """One thing more to wait for."""
@@ -68,19 +67,17 @@ class Open:
         return self.begun_us if self.done_us is None else self.done_us
 
 
+@dataclass(slots=True, eq=False)
 class Work(Open):
     """Our own part of a walk at one notch, with what went up from it."""
 
-    __slots__ = ("name", "part", "shown", "trips", "up", "walk")
-
-    def __init__(self, walk: Walk, part: Tract, now_us: int) -> None:
-        super().__init__(now_us)
-        self.walk, self.part, self.name = walk, part, name_of(walk)
-        self.trips: list[tuple[Trip, bool]] = []
-        """What waits for it, and whether its members count there."""
-        self.up: dict[Trip, None] = {}
-        self.shown: frozenset[Name] = frozenset()
-        """Consumers whose records came down while the walk was above (`gatherings.py`)."""
+    walk: Walk
+    part: Tract = EMPTY
+    trips: list[tuple["Trip", bool]] = field(default_factory=list, init=False)
+    """What waits for it, and whether its members count there."""
+    up: dict["Trip", None] = field(default_factory=dict, init=False)
+    shown: frozenset[Name] = field(default=frozenset(), init=False)
+    """Consumers whose records came down while the walk was above (`gatherings.py`)."""
 
     def is_shown(self, consumer: Name) -> bool:
         """Was this record shown before? It is now."""
@@ -96,18 +93,16 @@ class Work(Open):
                 yield from trip.work.behind()
 
 
+@dataclass(slots=True, eq=False)
 class Trip(Open):
     """A walk that has come by, or that a work of ours sends up: carried on until all of it is answered."""
 
-    __slots__ = ("closed", "hops", "notch", "seen", "work")
-
-    def __init__(
-        self, now_us: int, seen: Seen | None = None, work: Work | None = None, notch: int = 0, closed: Tract = EMPTY
-    ) -> None:
-        """`notch`, `closed`: from which closed part of a work it went up."""
-        super().__init__(now_us)
-        self.seen, self.work, self.notch, self.closed = seen, work, notch, closed
-        self.hops: dict[int, Hop] = {}
+    seen: Seen | None = None
+    work: Work | None = None
+    notch: int = 0
+    closed: Tract = EMPTY
+    """From which closed part of the work it went up, at which notch."""
+    hops: dict[int, "Hop"] = field(default_factory=dict, init=False)
 
 
 @dataclass(slots=True, eq=False)

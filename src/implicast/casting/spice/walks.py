@@ -241,7 +241,7 @@ class Walks(SpicePart):
                 part = subtract(part, common)
                 self._join(trip, known, common)
         if part:
-            work = Work(walk, part, self.host.now_us)
+            work = Work(self.host.now_us, walk, part)
             works.append(work)
             self.spice.later.put_one(TIDY_US, Tidy())  # also where nothing of others ever comes by
             self._join(trip, work, part)
@@ -345,11 +345,12 @@ class Walks(SpicePart):
 
     def _drop(self, work: Work) -> None:
         self._active.pop(work, None)
-        works = self._works.get(work.name, [])
+        name = name_of(work.walk)
+        works = self._works.get(name, [])
         if work in works:
             works.remove(work)
             if not works:
-                del self._works[work.name]
+                del self._works[name]
 
     # --- forgetting
 
