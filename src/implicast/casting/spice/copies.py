@@ -113,23 +113,20 @@ class Copies(SpicePart):
 
     # --- registrations
 
-    def take_first(self, store: StoreAt, entries: Sequence[Entry]) -> None:
+    def fans_out(self, store: StoreAt, entries: Sequence[Entry]) -> bool:
+        """Do these go to other roots too? Then they are taken here, and confirmed when all have them."""
         tag = store.tag
         if not (store.first and store.notch == 0 and self.settings.deepest and store.root == address_of(tag)):
-            self.spice.stores.take_store(store, entries)
-            return
-        goal = self.spice.levels.goal(tag)
-        if not goal and (not self.settings.live or self._are_renewals(store, entries)):
-            self.spice.stores.take_store(store, entries)  # nothing is waited for
-        elif goal and all(self._copied.get((tag, each.member.name)) == (each.version, goal) for each in entries):
+            return False
+        goal, registry = self.spice.levels.goal(tag), self.spice.shelf.registries.get((tag, store.root, 0))
+        are_kept = all(registry is not None and registry.has(each) for each in entries)
+        if not goal and (are_kept or not self.settings.live):
+            return False
+        if goal and all(self._copied.get((tag, each.member.name)) == (each.version, goal) for each in entries):
             self._refresh_later(tag, entries)
-            self.spice.stores.take_store(store, entries)
-        else:
-            self._fan_out(store, entries, goal)
-
-    def _are_renewals(self, store: StoreAt, entries: Sequence[Entry]) -> bool:
-        registry = self.spice.shelf.registries.get((store.tag, store.root, 0))
-        return all(registry is not None and registry.has(each) is not None for each in entries)
+            return False
+        self._fan_out(store, entries, goal)
+        return True
 
     def _fan_out(self, store: StoreAt, entries: Sequence[Entry], goal: int) -> None:
         """Keep registrations here and at every other root, and confirm when all have them."""

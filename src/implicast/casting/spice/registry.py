@@ -108,11 +108,10 @@ class Registry:
             self._due_us = until_us
         return held
 
-    def has(self, entry: Entry) -> Held | None:
-        """What is held of an entry's consumer, if that says as much, heirs have it, and nothing of it goes up."""
+    def has(self, entry: Entry) -> bool:
+        """Is as much as this entry says of its consumer held, do heirs have it, and does nothing of it go up?"""
         held = self.records.get(entry.member.name)
-        is_kept = held is not None and held.safe and held.entry.version >= entry.version
-        return held if is_kept and not self.closed else None
+        return held is not None and held.safe and held.entry.version >= entry.version and not self.closed
 
     def stand(self, entries: Sequence[Entry], now_us: int, until_us: int) -> None:
         """Keep all of these, of different consumers, in a registry that has none; the heirs have them."""

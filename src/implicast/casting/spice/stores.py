@@ -117,7 +117,8 @@ class Stores(SpicePart):
     def _accept(self, store: StoreAt, entries: Sequence[Entry]) -> None:
         if self.settings.is_place(store.tag, store.root, store.notch):
             entries = all_proved(self.spice.words, store.tag, entries)
-            self.spice.copies.take_first(store, entries)
+            if not self.spice.copies.fans_out(store, entries):
+                self.take(store.tag, store.root, store.notch, entries, (store.reply, store.token, store.notch))
 
     def _sort(self, store: StoreAt) -> None:
         """Listing 11 with homes, where hops are not confirmed: each peer gets what is at home there, each branch
@@ -139,24 +140,6 @@ class Stores(SpicePart):
     def _way(self, root: int, notch: int, entries: Sequence[Entry]) -> Way:
         places = homes(root, notch, [each.spot for each in entries], self.settings.dimensions)
         return Way(union((each, each + 1) for each in places))
-
-    def take_store(self, store: StoreAt, entries: Sequence[Entry]) -> None:
-        """Entries whose homes at the asked notch are ours."""
-        if not store.notch and len(entries) == 1 and self.renew(store, entries[0]):
-            return
-        self.take(store.tag, store.root, store.notch, entries, (store.reply, store.token, store.notch))
-
-    def renew(self, store: StoreAt, entry: Entry) -> bool:
-        """What is kept at an open root, and by heirs, is confirmed at once: two stores of three, at half the cost."""
-        key = (store.tag, store.root, 0)
-        registry = self.spice.shelf.registries.get(key)
-        held = registry.has(entry) if registry is not None else None
-        if registry is None or held is None or not self.surface.answers(store.root):
-            return False
-        self.spice.shelf.keep(key, entry)
-        self._show(key, (entry,), (held,))
-        self.confirm((store.reply, store.token, 0), key, ((entry.member.name, held.entry.version, 0),))
-        return True
 
     def take(self, tag: str, root: int, notch: int, entries: Sequence[Entry], answer: Answer) -> None:
         """Keep entries here, or pass them up, from this notch on."""
