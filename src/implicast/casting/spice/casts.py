@@ -249,20 +249,16 @@ class Casts(SpicePart):
         elif self.spice.heeded is not None and self.spice.heeded.declines(walk, member):
             self._count(work, Outcome.BLOCKED)
         elif member.name == self.spice.name:
-            self._count(work, self._take(walk))
+            outcome = self.spice.ears.inbox.take(walk.cast, walk.target, walk.payload)
+            if isinstance(walk, CastAgain):
+                outcome = self.spice.ears.heard(self.address, walk.cast, walk.again, outcome)
+            self._count(work, outcome)
         elif member.address == self.address:
             pass  # a peer that was at this address before: it is gone
         elif work is None:
             self.host.send(member.address, word)
         else:
             self._ask(work, member, word)
-
-    def _take(self, walk: CastTo) -> Outcome:
-        """We are selected ourselves."""
-        outcome = self.spice.ears.inbox.take(walk.cast, walk.target, walk.payload)
-        if isinstance(walk, CastAgain):
-            return self.spice.ears.heard(self.address, walk.cast, walk.again, outcome)
-        return outcome
 
     def _ask(self, work: Work, member: Contact, word: Word) -> None:
         """Until it confirms. Several works may wait for one answer."""

@@ -13,8 +13,8 @@ from functools import reduce
 from operator import or_
 
 from implicast.casting.spice.homes import address_of
+from implicast.casting.spice.items import all_proved
 from implicast.casting.spice.messages import TOGETHER_MAX, CopyFrom, CopyTo, Entry, Kept, StoreAt, StoredAt
-from implicast.casting.spice.proofs import all_proved
 from implicast.casting.spice.settings import CAST_US, Settings
 from implicast.casting.spice.share import Repeated, Spice, SpicePart
 from implicast.casting.spice.stores import Answer

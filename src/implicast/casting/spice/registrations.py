@@ -8,9 +8,9 @@ not the owner any more); so renewing costs two messages, and also mends what was
 from collections.abc import Callable
 
 from implicast.casting.spice.homes import address_of, home, spot_of
+from implicast.casting.spice.items import is_proved, proved
 from implicast.casting.spice.messages import Entry, StoreAt, StoredAt, StoredLater
-from implicast.casting.spice.proofs import is_proved, proved
-from implicast.casting.spice.settings import WAIT_LONGEST_US
+from implicast.casting.spice.settings import NO_LIMIT, WAIT_LONGEST_US
 from implicast.casting.spice.share import Repeated, Spice, SpicePart
 from implicast.casting.spice.stores import OWN
 from implicast.language.target import Description
@@ -241,5 +241,5 @@ class Registrations(SpicePart):
     def _is_there(self, tag: str, entry: Entry, lost: Tract) -> bool:
         """Could our record under this tag have its home there, at any notch?"""
         address, dimensions = address_of(tag), self.settings.dimensions
-        notches = self.settings.notches() if self.settings.spreads else (0,)
+        notches = self.settings.notches() if self.settings.storage_limit < NO_LIMIT else (0,)
         return any(contains(lost, home(address, notch, entry.spot, dimensions)) for notch in notches)

@@ -16,9 +16,8 @@ from functools import partial
 from msgspec.structs import replace
 
 from implicast.casting.spice.homes import home, homes
-from implicast.casting.spice.items import Key
+from implicast.casting.spice.items import Key, all_proved
 from implicast.casting.spice.messages import TOGETHER_MAX, Entry, Kept, StoreAt, StoredAt, StoredLater
-from implicast.casting.spice.proofs import all_proved
 from implicast.casting.spice.registry import Held
 from implicast.casting.spice.share import Spice, SpicePart
 from implicast.overlay.ice.estate import Way

@@ -99,7 +99,7 @@ class Walks(SpicePart):
         seen = (sender, walk.way.number)
         trip = self._trips.get(seen)
         if trip is not None:
-            self._answer_again(trip)
+            self._answer(trip)
         elif self._shares.allows(sender):
             trip = self._trips[seen] = Trip(self.host.now_us, seen)
             self._shares.add(sender)
@@ -112,12 +112,15 @@ class Walks(SpicePart):
                 self._slow.append(trip)
                 self.spice.later.put_one(SLOW_US - SLOT_US, Slow())
 
-    def _answer_again(self, trip: Trip) -> None:
+    def _answer(self, trip: Trip) -> None:
+        """Tell the peer that sent it what became of it, or that it takes its time."""
         assert trip.seen is not None
-        if trip.done_us is not None:
-            self._cover(trip)
+        (to, number), told = trip.seen, trip.tally
+        if trip.done_us is None:
+            self.host.send(to, Working(number))
         else:
-            self.host.send(trip.seen[0], Working(trip.seen[1]))
+            tally = told.notified, told.declined, told.unreachable, told.silent, told.size, told.hops
+            self.host.send(to, Covered(number, *tally))
 
     @handles(Slow)
     def on_slow(self, alarm: Slow) -> None:
@@ -125,7 +128,7 @@ class Walks(SpicePart):
         while slow and (slow[0].done_us is not None or slow[0].begun_us <= due_us):
             trip = slow.popleft()
             if trip.done_us is None:
-                self._answer_again(trip)
+                self._answer(trip)
         if slow:
             self.spice.later.put_one(max(0, slow[0].begun_us - due_us - SLOT_US), alarm)
 
@@ -182,7 +185,7 @@ class Walks(SpicePart):
             self._another_way(alarm.number, hop)
 
     def _another_way(self, number: int, hop: Hop) -> None:
-        self._end_hop(number, hop)
+        del self._hops[number], hop.trip.hops[number]
         self._go_on(hop.trip, hop.walk)
         self._close_trip(hop.trip)
 
@@ -194,9 +197,6 @@ class Walks(SpicePart):
         parked, self._parked = self._parked, []
         for walk in parked:
             self._go_on(None, walk)
-
-    def _end_hop(self, number: int, hop: Hop) -> None:
-        del self._hops[number], hop.trip.hops[number]
 
     @handles(Working)
     def on_working(self, sender: Address, working: Working) -> None:
@@ -210,7 +210,7 @@ class Walks(SpicePart):
         hop = self._hops.get(covered.number)
         if hop is not None and hop.to == sender:
             self.surface.heard(sender)
-            self._end_hop(covered.number, hop)
+            del self._hops[covered.number], hop.trip.hops[covered.number]
             hop.trip.tally.add(covered)
             self._close_trip(hop.trip)
 
@@ -308,14 +308,7 @@ class Walks(SpicePart):
             trip.work.tally.add(trip.tally)
             self.close_one(trip.work)
         else:
-            self._cover(trip)
-
-    def _cover(self, trip: Trip) -> None:
-        assert trip.seen is not None
-        (to, number), told = trip.seen, trip.tally
-        self.host.send(
-            to, Covered(number, told.notified, told.declined, told.unreachable, told.silent, told.size, told.hops)
-        )
+            self._answer(trip)
 
     def close_one(self, work: Work) -> None:
         """One thing less to wait for."""
