@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.items import cut, label_of, places
 from implicast.casting.spice.messages import AskVeto, Offer, ReadyAt, SayAgain, Taken
+from implicast.casting.spice.registry import NEVER_US
 from implicast.casting.spice.share import Repeated, Spice, SpicePart
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, Message, handles
@@ -36,12 +37,6 @@ class RepeatCall(Message):
     token: int
 
 
-class EndCall(Message):
-    """Rings when a call has been waited for long enough."""
-
-    token: int
-
-
 class CallAgain(Message):
     """Rings when the call for what was lost is repeated."""
 
@@ -53,6 +48,8 @@ class Call(Repeated):
     """Something said to several owners until all have answered."""
 
     message: ReadyAt | AskVeto | Offer
+    until_us: int
+    """Answers that come later do not count."""
 
     def is_over(self, part: Tract) -> bool:
         """This part has been dealt with; has all?"""
@@ -72,16 +69,12 @@ class Calls(SpicePart):
 
     def is_calling(self, tag: str) -> bool:
         """Are roots of this tag being called?"""
-        messages = [each.message for each in self._calls.values()]
-        return any(not isinstance(each, Offer) and each.tag == tag for each in messages)
+        calls = [each.message for each in self._calls.values() if self.host.now_us <= each.until_us]
+        return any(not isinstance(each, Offer) and each.tag == tag for each in calls)
 
-    @handles(EndCall)
-    def on_end_call(self, alarm: EndCall) -> None:
-        self._calls.pop(alarm.token, None)
-
-    def call(self, message: ReadyAt | AskVeto | Offer) -> None:
+    def call(self, message: ReadyAt | AskVeto | Offer, patience_us: int = NEVER_US) -> None:
         if len(self._calls) < CALLS_MAX:
-            self._calls[message.token] = Call(message)
+            self._calls[message.token] = Call(message, self.host.now_us + patience_us)
             self.on_repeat_call(RepeatCall(message.token))
 
     @handles(RepeatCall)
@@ -89,9 +82,9 @@ class Calls(SpicePart):
         call = self._calls.get(alarm.token)
         if call is None:
             return
-        message = call.message
-        if not isinstance(message, Offer) and not self.surface.answers(address_of(message.tag)):
-            del self._calls[alarm.token]  # whoever owns the place now goes on
+        message, is_late = call.message, self.host.now_us > call.until_us
+        if is_late or not (isinstance(message, Offer) or self.surface.answers(address_of(message.tag))):
+            del self._calls[alarm.token]  # if the place is not ours any more, its owner goes on
             return
         self.spice.later.put(call.wait_longer(), alarm)
         self.surface.send(message)
@@ -107,7 +100,7 @@ class Calls(SpicePart):
     @handles(Taken)
     def on_taken(self, sender: Address, taken: Taken) -> None:
         call = self._calls.get(taken.token)
-        if call is None or (taken.veto and isinstance(call.message, Offer)):
+        if call is None or self.host.now_us > call.until_us or (taken.veto and isinstance(call.message, Offer)):
             return
         complete = call.is_over(taken.part)
         if taken.veto or complete:

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from implicast.casting.spice.calls import EndCall
 from implicast.casting.spice.containers import SWEEPS
 from implicast.casting.spice.copies import roots_in
 from implicast.casting.spice.homes import address_of
@@ -80,13 +79,9 @@ class Rate:
     def is_busy(self, now_us: int, window_us: int, most: int) -> bool:
         """Count a cast: are these more than there may be in one window? If so, counting begins anew."""
         self._count += 1
-        times_us = self._times_us
-        if times_us is None:
-            times_us = self._times_us = deque()
+        times_us = self._times_us = self._times_us or deque()
         times_us.append(now_us)
-        if len(times_us) <= most:
-            return False
-        if now_us - times_us.popleft() > window_us:
+        if len(times_us) <= most or now_us - times_us.popleft() > window_us:
             return False
         self._times_us, self.word = None, True
         return True
@@ -341,9 +336,7 @@ class Replicas(SpicePart):
         self._hold_us = {each: until_us for each, until_us in self._hold_us.items() if until_us > self.host.now_us}
         self._hold_us[tag] = self.host.now_us + HOLD_WINDOWS * self.settings.rate_us
         roots = union((each, each + 1) for each in self.spice.levels.roots_at(tag, level))
-        token = self.spice.stores.token()
-        self.spice.calls.call(AskVeto(Way(roots), tag, self.address, token))
-        self.spice.later.put(VETO_US, EndCall(token))
+        self.spice.calls.call(AskVeto(Way(roots), tag, self.address, self.spice.stores.token()), VETO_US)
 
     def ready_arrived(self, part: Tract, call: ReadyAt) -> None:
         roots = roots_in(self.settings, call.tag, part)
