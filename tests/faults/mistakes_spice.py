@@ -4,7 +4,7 @@ from mistake import Mistake
 
 from implicast.casting import inbox
 from implicast.casting.spice import casts, registry
-from implicast.casting.spice.gatherings import Gatherings
+from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.homes import address_of, roots_of
 from implicast.casting.spice.items import CLOSED, Header
 from implicast.casting.spice.levels import Levels
@@ -94,7 +94,7 @@ def forget_closed_parts(patch):
 
 def open_at_once(patch):
     """A part is opened as soon as it is to be drawn together, whatever is left above."""
-    gather = Gatherings.gather
+    gather = Containers.gather
 
     def hasty(self, key):
         gather(self, key)
@@ -107,8 +107,8 @@ def open_at_once(patch):
         if key in registries and registries[key].closed and work.walk.notch == 0:
             self.gather(key)
 
-    patch.setattr(Gatherings, "gather", hasty)
-    patch.setattr(Gatherings, "passed", often)
+    patch.setattr(Containers, "gather", hasty)
+    patch.setattr(Containers, "passed", often)
 
 
 def ready_at_once(patch):
@@ -201,7 +201,7 @@ MISTAKES = (
     Mistake(
         "opened before all is covered",
         "spice-unloaded",
-        rule="a part is opened when nothing is left above it (casting/spice/gatherings.py)",
+        rule="a part is opened when nothing is left above it (casting/spice/containers.py)",
         put=open_at_once,
         says="missing",
         churn=CRASHES,

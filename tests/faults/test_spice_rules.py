@@ -200,8 +200,8 @@ def fatal_risings(monkeypatch, seed):
             for peer in scene.peers():
                 for key, each in list(peer.shelf.registries.items()):
                     if each.closed and key[2] == 0:
-                        peer.gatherings._tried_us.clear()
-                        peer.gatherings.gather(key)
+                        peer.containers._tried_us.clear()
+                        peer.containers.gather(key)
             if scene.run.world.now_us < scene.start_us + OVER_S * 1_000_000:
                 scene.soon(6, stir)
 

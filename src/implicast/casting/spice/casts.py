@@ -162,7 +162,7 @@ class Casts(SpicePart):
             self.spice.heeded.docket.count(walk.cast, tally.notified)
         if self.publishing.get(walk.cast) is not work:
             if is_covered:
-                self.spice.gatherings.passed(work)
+                self.spice.containers.passed(work)
             return
         del self.publishing[walk.cast]
         if walk.asks:

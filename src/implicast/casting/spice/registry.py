@@ -2,7 +2,7 @@
 
 Code by code: in `closed` everything is passed to the next notch; outside it is kept and answered here. Records that lie
 in the closed part are on their way up and answered from meanwhile. In `gathering`, a part of `closed`, what comes is
-kept here although casts still go up: it is being drawn together (`gatherings.py`).
+kept here although casts still go up: it is being drawn together (`containers.py`).
 """
 
 from collections.abc import Iterator, Sequence

@@ -11,7 +11,6 @@ from implicast.casting.spice.casts import Casts, Ears
 from implicast.casting.spice.complaints import Complaints
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.copies import Copies
-from implicast.casting.spice.gatherings import Gatherings
 from implicast.casting.spice.items import label_of
 from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.registrations import Registrations
@@ -35,7 +34,7 @@ from implicast.space.tract import Tract, intersect
 
 PARTS = {
     "surface": Surface, "asker": Asker, "ears": Ears, "later": Later, "stores": Stores, "containers": Containers,
-    "walks": Walks, "casts": Casts, "gatherings": Gatherings, "copies": Copies, "calls": Calls,
+    "walks": Walks, "casts": Casts, "copies": Copies, "calls": Calls,
     "replicas": Replicas, "registrations": Registrations,
     "complaints": Complaints,
 }  # fmt: skip
@@ -67,7 +66,6 @@ class Spice(Member, parts=PARTS):
     containers: Containers
     walks: Walks
     casts: Casts
-    gatherings: Gatherings
     copies: Copies
     calls: Calls
     replicas: Replicas
@@ -144,7 +142,7 @@ class Spice(Member, parts=PARTS):
             self.registrations.stored(sender, stored)
         elif stored.token == RISING:
             self.containers.stored(stored)
-        elif not (self.copies.stored(stored) or (self.settings.assured and self.gatherings.stored(stored))):
+        elif not (self.copies.stored(stored) or self.containers.moved(stored)):
             self.stores.stored(sender, stored)
 
     @handles(*messages.ROUTED)
@@ -189,8 +187,6 @@ class Spice(Member, parts=PARTS):
 
     def settled(self) -> None:
         """The ground that answers has changed."""
-        if self.settings.assured:
-            self.gatherings.settled()
         self.containers.settled()
         if self.settings.live:
             self.replicas.settled()

@@ -69,14 +69,13 @@ class Climb:
 class Stores(SpicePart):
     """A peer's part in storing the records of others."""
 
-    __slots__ = ("_above", "_climbing", "_confirmed", "_flushing", "_fresh", "_outbox", "_shut", "climbs", "tokens")
+    __slots__ = ("_above", "_confirmed", "_flushing", "_fresh", "_outbox", "_shut", "climbs", "tokens")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         self.tokens = RISING + ((spice.life & LIFE_MASK) << LIFE_SHIFT if self.settings.assured else 0)
         """Those of different lives differ: what answers an earlier life is not taken for an answer to this one."""
-        self.climbs: dict[Key, dict[Name, Climb]] = {}
-        self._climbing = 0
+        self.climbs: dict[tuple[Key, Name], Climb] = {}
         self._outbox: dict[Key, dict[Name, Climb]] = {}
         self._confirmed: dict[tuple[Answer, str, int], dict[Name, Kept]] = {}
         """Confirmations that wait to go together (without receipts)."""
@@ -163,9 +162,7 @@ class Stores(SpicePart):
             at = home(root, notch, spot, dimensions)
             if contains(ground, at):
                 registry = registries.get((tag, root, notch))
-                if registry is None or not registry.closed or not contains(registry.closed, at):
-                    return notch, True
-                if registry.gathering and contains(registry.gathering, at):
+                if registry is None or not contains(registry.closed, at) or contains(registry.gathering, at):
                     return notch, True
             elif not shut or not contains(shut.get((tag, root, notch), EMPTY), at):
                 return notch, False
@@ -174,15 +171,14 @@ class Stores(SpicePart):
     # --- going up
 
     def _send_up(self, key: Key, entries: Sequence[Entry], answer: Answer) -> None:
-        climbs, outbox = self.climbs.setdefault(key, {}), self._outbox.setdefault(key, {})
+        outbox = self._outbox.setdefault(key, {})
         for entry in entries:
             name = entry.member.name
-            climb = climbs.get(name)
+            climb = self.climbs.get((key, name))
             if climb is not None:
                 climb.join(entry, answer)
-            elif self._climbing < CLIMBS_MAX:
-                climb = climbs[name] = Climb(entry, (answer,))
-                self._climbing += 1
+            elif len(self.climbs) < CLIMBS_MAX:
+                climb = self.climbs[key, name] = Climb(entry, (answer,))
             else:
                 continue
             outbox[name] = climb
@@ -238,10 +234,7 @@ class Stores(SpicePart):
 
     def _show(self, key: Key, entries: Sequence[Entry], held: Sequence[Held]) -> None:
         """To those whom it concerns that these entries came, and what is held of their consumers now."""
-        registry = self.spice.shelf.registry(key)
-        self.spice.containers.kept(key, registry)
-        if registry.gathering:
-            self.spice.gatherings.kept(key, registry, held)
+        self.spice.containers.kept(key, self.spice.shelf.registry(key), held)
         for entry, kept in zip(entries, held, strict=True) if self.spice.words.signed else ():
             # Where words are signed an owner believes in its later life only when it sees its own word.
             if kept.entry.version > entry.version and entry.member.address != self.address:
@@ -295,21 +288,17 @@ class Stores(SpicePart):
             known = unite(self._shut.get(key, EMPTY), stored.shut)
             if len(known) <= SHUT_MAX:
                 self._shut[key] = known
-        climbs = self.climbs.get(key, {})
         answers: dict[Answer, list[Kept]] = {}
         for kept in stored.kept:
-            climb = climbs.get(kept[0])
+            climb = self.climbs.get((key, kept[0]))
             if climb is None or kept[1] < climb.entry.version or not climb.token or stored.token < climb.token:
                 continue
-            del climbs[kept[0]]
-            self._climbing -= 1
+            del self.climbs[key, kept[0]]
             if self.settings.assured and sender != self.address:
                 self._above.put((key, kept[0]), sender)
             for answer in climb.answers:
                 if self._is_confirmed(key, climb.entry, answer):
                     answers.setdefault(answer, []).append(kept)
-        if not climbs:
-            self.climbs.pop(key, None)
         for answer, all_kept in answers.items():
             self.confirm(answer, key, all_kept)
 

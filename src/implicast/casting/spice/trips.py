@@ -77,7 +77,7 @@ class Work(Open):
     """What waits for it, and whether its members count there."""
     up: dict["Trip", None] = field(default_factory=dict, init=False)
     shown: frozenset[Name] = field(default=frozenset(), init=False)
-    """Consumers whose records came down while the walk was above (`gatherings.py`)."""
+    """Consumers whose records came down while the walk was above (`containers.py`)."""
 
     def is_shown(self, consumer: Name) -> bool:
         """Was this record shown before? It is now."""

@@ -18,7 +18,7 @@ from collections.abc import Hashable
 from msgspec.structs import replace
 
 from implicast.casting.spice.casts import Casts
-from implicast.casting.spice.gatherings import Gatherings
+from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.messages import ASKED, CastAgain, CastTo, CopyFrom, Covered, GatherTo, Working
 from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.settings import CAST_US, SLOW_US, WAIT_LONGEST_US
@@ -69,11 +69,11 @@ class Walks(SpicePart):
         self._parked: list[Walk] = []
         """Casts without receipts that wait for ground to settle."""
 
-    def purpose(self, walk: Walk) -> Casts | Gatherings | Replicas:
+    def purpose(self, walk: Walk) -> Casts | Containers | Replicas:
         """The part that walks of this kind serve."""
         if isinstance(walk, CastTo):
             return self.spice.casts
-        return self.spice.gatherings if isinstance(walk, GatherTo) else self.spice.replicas
+        return self.spice.containers if isinstance(walk, GatherTo) else self.spice.replicas
 
     # --- coming by
 
