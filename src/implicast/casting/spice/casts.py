@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from implicast.casting.inbox import Outcome
 from implicast.casting.spice.homes import address_of, nearest_root
-from implicast.casting.spice.messages import CastAgain, CastTo
+from implicast.casting.spice.messages import CastAgain, CastTo, Covered
 from implicast.casting.spice.registry import Held, Registry, fits
 from implicast.casting.spice.settings import CAST_US
 from implicast.casting.spice.share import Spice, SpicePart
-from implicast.casting.spice.trips import Tally, Work
+from implicast.casting.spice.trips import Work
 from implicast.casting.telling import Got, GotAgain, Hearing, Notify, NotifyAgain, Word
 from implicast.language.target import Target
 from implicast.overlay.ice.estate import Way
@@ -154,11 +154,11 @@ class Casts(SpicePart):
 
     def ended(self, work: Work, is_covered: bool) -> None:
         """If it was a cast of our own the application hears how it ended."""
+        if not is_covered:
+            work.count(Covered(0, unreachable=1))
         walk, tally = work.walk, work.tally
         assert isinstance(walk, CastTo)
-        if not is_covered:
-            tally.add(Tally(unreachable=1))
-        elif self.spice.heeded is not None and not walk.asks:
+        if is_covered and self.spice.heeded is not None and not walk.asks:
             self.spice.heeded.docket.count(walk.cast, tally.notified)
         if self.publishing.get(walk.cast) is not work:
             if is_covered:
@@ -245,7 +245,7 @@ class Casts(SpicePart):
     def _tell(self, work: Work | None, walk: CastTo, member: Contact, word: Word) -> None:
         if walk.asks:
             assert work is not None
-            work.tally.add(Tally(notified=1))
+            work.count(Covered(0, notified=1))
         elif self.spice.heeded is not None and self.spice.heeded.declines(walk, member):
             self._count(work, Outcome.BLOCKED)
         elif member.name == self.spice.name:
@@ -273,11 +273,11 @@ class Casts(SpicePart):
         if self.spice.asker.ask(topic, key, member.address, word, [work]):
             work.wait()
         else:
-            work.tally.add(_silent(member.name))
+            work.count(_silent(member.name))
 
     def _count(self, work: Work | None, outcome: Outcome) -> None:
         if work is not None:
-            work.tally.hear(outcome)
+            work.hear(outcome)
 
     @handles(Got, GotAgain)
     def on_got(self, sender: Address, got: Got) -> None:
@@ -299,7 +299,7 @@ class Casts(SpicePart):
 
     def _lost(self, key: ToldOf, question: Question) -> None:
         self._silent.put(key[1], None)
-        question.about[0].tally.add(_silent(key[1]))
+        question.about[0].count(_silent(key[1]))
         for work in question.about:
             self.spice.walks.close_one(work)
 
@@ -315,5 +315,5 @@ def _told_of(word: Word | Got, name: Name) -> ToldOf:
     return word.cast, name, getattr(word, "again", None)
 
 
-def _silent(name: Name) -> Tally:
-    return Tally(unreachable=1, silent=(name,))
+def _silent(name: Name) -> Covered:
+    return Covered(0, unreachable=1, silent=(name,))

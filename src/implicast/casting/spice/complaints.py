@@ -7,9 +7,9 @@ walk is open.
 """
 
 from implicast.casting.complaints import Complain, Docket, KeptDocket, Slowing
-from implicast.casting.spice.messages import CastTo, ComplainedOf, SlowingAt
+from implicast.casting.spice.messages import CastTo, ComplainedOf, Covered, SlowingAt
 from implicast.casting.spice.share import Spice, SpicePart
-from implicast.casting.spice.trips import Tally, Work
+from implicast.casting.spice.trips import Work
 from implicast.peer.contract import Address, CastId, Contact, Name, handles
 from implicast.peer.events import Slowed
 from implicast.peer.memory import Recent
@@ -84,7 +84,7 @@ class Complaints(SpicePart):
             return False
         slowing = self.docket.slowing(walk.cast)
         if work is not None and slowing is not None and self._told.once(walk.cast, None):
-            work.tally.add(Tally(declined=slowing.reached))
+            work.count(Covered(0, declined=slowing.reached))
             self._tell(work, slowing)
         return True
 

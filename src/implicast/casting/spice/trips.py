@@ -14,32 +14,6 @@ Seen = tuple[Address, int]
 """A hop as its receiver knows it: who sent it, and the sender's number for it."""
 
 
-@dataclass(slots=True)
-class Tally:
-    """What became of a part of a walk."""
-
-    notified: int = 0
-    declined: int = 0
-    unreachable: int = 0
-    silent: tuple[Name, ...] = ()
-    size: int = 0
-    hops: int = 0
-
-    def add(self, other: "Tally | Covered") -> None:
-        self.notified += other.notified
-        self.declined += other.declined
-        self.unreachable += other.unreachable
-        self.size += other.size
-        self.hops += other.hops
-        if other.silent:
-            self.silent = (*self.silent, *other.silent)[:NAMES_MAX]
-
-    def hear(self, outcome: Outcome) -> None:
-        """A member has answered. One that was told by another peer before is counted there."""
-        self.notified += outcome == Outcome.TAKEN
-        self.declined += outcome not in (Outcome.TAKEN, Outcome.REPEAT)
-
-
 @dataclass(slots=True, eq=False)
 class Open:
     """Something that is open until several things are done."""
@@ -48,7 +22,26 @@ class Open:
     done_us: int | None = field(default=None, init=False)
     open: int = field(default=1, init=False)
     """What is not finished, and the beginning itself."""
-    tally: Tally = field(default_factory=Tally, init=False)
+    tally: Covered = field(default=Covered(0), init=False)
+    """What became of it so far."""
+
+    def count(self, more: Covered) -> None:
+        """What became of a part of it."""
+        so_far = self.tally
+        self.tally = Covered(
+            0,
+            so_far.notified + more.notified,
+            so_far.declined + more.declined,
+            so_far.unreachable + more.unreachable,
+            (*so_far.silent, *more.silent)[:NAMES_MAX],
+            so_far.size + more.size,
+            so_far.hops + more.hops,
+        )
+
+    def hear(self, outcome: Outcome) -> None:
+        """A member has answered. One that was told by another peer before is counted there."""
+        if outcome != Outcome.REPEAT:
+            self.count(Covered(0, notified=1) if outcome == Outcome.TAKEN else Covered(0, declined=1))
 
     def wait(self) -> None:
         """One thing more to wait for."""

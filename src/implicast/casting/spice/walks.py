@@ -23,7 +23,7 @@ from implicast.casting.spice.messages import ASKED, CastAgain, CastTo, CopyFrom,
 from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.settings import CAST_US, SLOW_US, WAIT_LONGEST_US
 from implicast.casting.spice.share import Spice, SpicePart
-from implicast.casting.spice.trips import Hop, Seen, Tally, Trip, Walk, Work, name_of
+from implicast.casting.spice.trips import Hop, Seen, Trip, Walk, Work, name_of
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, CastId, Message, handles
 from implicast.peer.later import SLOT_US
@@ -103,7 +103,7 @@ class Walks(SpicePart):
         elif self._shares.allows(sender):
             trip = self._trips[seen] = Trip(self.host.now_us, seen)
             self._shares.add(sender)
-            trip.tally.add(Tally(hops=1))
+            trip.count(Covered(0, hops=1))
             self.spice.later.put_one(TIDY_US, Tidy())
             self._go_on(trip, walk)
             self._close_trip(trip)
@@ -115,12 +115,8 @@ class Walks(SpicePart):
     def _answer(self, trip: Trip) -> None:
         """Tell the peer that sent it what became of it, or that it takes its time."""
         assert trip.seen is not None
-        (to, number), told = trip.seen, trip.tally
-        if trip.done_us is None:
-            self.host.send(to, Working(number))
-        else:
-            tally = told.notified, told.declined, told.unreachable, told.silent, told.size, told.hops
-            self.host.send(to, Covered(number, *tally))
+        to, number = trip.seen
+        self.host.send(to, Working(number) if trip.done_us is None else replace(trip.tally, number=number))
 
     @handles(Slow)
     def on_slow(self, alarm: Slow) -> None:
@@ -211,7 +207,7 @@ class Walks(SpicePart):
         if hop is not None and hop.to == sender:
             self.surface.heard(sender)
             del self._hops[covered.number], hop.trip.hops[covered.number]
-            hop.trip.tally.add(covered)
+            hop.trip.count(covered)
             self._close_trip(hop.trip)
 
     def works_of(self, cast: CastId) -> list[Work]:
@@ -255,7 +251,7 @@ class Walks(SpicePart):
             work.trips.append((trip, counts))
             trip.wait()
         elif counts:
-            trip.tally.add(work.tally)
+            trip.count(work.tally)
 
     def visit_all(self, work: Work | None, walk: Walk, notch: int, part: Tract) -> None:
         """Our records in the part and in all above it that is ours; further trips for the rest."""
@@ -268,7 +264,7 @@ class Walks(SpicePart):
                 return
             held = registry.within(part) if work is not None else []
             if work is not None:
-                work.tally.add(Tally(size=sum([each.entry.description is not None for each in held])))
+                work.count(Covered(0, size=sum([each.entry.description is not None for each in held])))
             if isinstance(walk, CastTo):
                 self.spice.casts.visit(work, walk, registry, part)
             elif work is not None:
@@ -305,7 +301,7 @@ class Walks(SpicePart):
             return
         if trip.work is not None:
             trip.work.up.pop(trip, None)
-            trip.work.tally.add(trip.tally)
+            trip.work.count(trip.tally)
             self.close_one(trip.work)
         else:
             self._answer(trip)
@@ -316,7 +312,7 @@ class Walks(SpicePart):
             self._active.pop(work, None)
             for trip, counts in work.trips:
                 if counts:
-                    trip.tally.add(work.tally)
+                    trip.count(work.tally)
                 self._close_trip(trip)
             self.purpose(work.walk).ended(work, True)
 
