@@ -31,6 +31,7 @@ from implicast.casting.spice.stores import RISING
 from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Message, Name, handles
+from implicast.peer.memory import Repeats
 from implicast.space.tract import EMPTY, Tract, container, contains, intersect, scale_within, subtract, within
 
 CLOSING_US = 10_000_000
@@ -41,6 +42,8 @@ MOVES_MAX = 1_024
 """Messages of records on their way down; beyond it a gathering is not taken part in, and lapses."""
 REST_US = 60_000_000
 """A part is not gathered again for so long after a try."""
+TRIED_MAX = 4_096
+"""Tries that are remembered; after more the oldest may be repeated sooner."""
 
 
 class RiseAgain(Message):
@@ -90,7 +93,7 @@ class Containers(SpicePart):
         self._sweeping = False
         self._moves: dict[int, Move] = {}
         self.gatherings: dict[Key, Work] = {}
-        self._tried_us: dict[Key, int] = {}
+        self._tried_us: Repeats[Key] = Repeats(TRIED_MAX)
 
     def stand(self, key: Key, records: Sequence[Entry], closed: bool) -> None:
         """What a registry has from the start: records, or a closed part through which these went up."""
@@ -112,12 +115,10 @@ class Containers(SpicePart):
             self._show(key, registry, held)
 
     def _close_if_crowded(self, key: Key, registry: Registry) -> None:
-        if len(registry.records) <= self.settings.storage_limit:
-            return
-        if key[2] == self.settings.last_notch or self.spice.shelf.is_closing(key):
+        if len(registry.records) <= self.settings.storage_limit or key[2] == self.settings.last_notch:
             return
         count = registry.living()
-        if count > self.settings.storage_limit:
+        if count > self.settings.storage_limit and not self.spice.shelf.is_closing(key):
             self._close(key, count)
 
     def _close(self, key: Key, count: int) -> None:
@@ -214,12 +215,9 @@ class Containers(SpicePart):
     def gather(self, key: Key) -> None:
         """Draw together what is kept above our closed part of this registry."""
         registry, now_us = self.spice.shelf.registries[key], self.host.now_us
-        resting = self._tried_us.get(key, -REST_US) + REST_US > now_us
         closed = intersect(registry.closed, self.surface.ground)
-        if resting or key in self.gatherings or closed != registry.closed:
+        if key in self.gatherings or closed != registry.closed or self._tried_us.came_by(key, now_us, REST_US):
             return
-        self._tried_us = {each: at_us for each, at_us in self._tried_us.items() if at_us + REST_US > now_us}
-        self._tried_us[key] = now_us
         self._risings.pop(key, None)  # its moves up lapse
         registry.gather(closed)
         tag, root, base = key

@@ -17,7 +17,7 @@ from implicast.casting.spice.items import all_proved
 from implicast.casting.spice.messages import TOGETHER_MAX, CopyFrom, CopyTo, Entry, Kept, StoreAt, StoredAt
 from implicast.casting.spice.settings import CAST_US, Settings
 from implicast.casting.spice.share import Repeated, Spice, SpicePart
-from implicast.casting.spice.stores import Answer
+from implicast.casting.spice.stores import OWN, Answer
 from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Message, Name, handles
@@ -130,9 +130,9 @@ class Copies(SpicePart):
 
     def _fan_out(self, store: StoreAt, entries: Sequence[Entry], goal: int) -> None:
         """Keep registrations here and at every other root, and confirm when all have them."""
-        token = self._collecting.get(store.tag)
-        fan = self._fans.get(token) if token is not None else None
-        if token is None or fan is None or fan.goal != goal or len(fan.entries) + len(entries) > TOGETHER_MAX:
+        token = self._collecting.get(store.tag, OWN)
+        fan = self._fans.get(token)
+        if fan is None or fan.goal != goal or len(fan.entries) + len(entries) > TOGETHER_MAX:
             fan = Fan(store.tag, goal, self.spice.levels.roots_at(store.tag, goal), self.host.now_us + CAST_US)
             if not self._collecting:
                 self.host.after(self.settings.collect_us * COLLECTS, Replicate())
@@ -183,10 +183,8 @@ class Copies(SpicePart):
     @handles(CopyAgain)
     def on_copy_again(self, alarm: CopyAgain) -> None:
         fan, token = self._fans.get(alarm.token), alarm.token
-        if fan is None:
-            return
-        if self.host.now_us > fan.until_us:
-            del self._fans[token]
+        if fan is None or self.host.now_us > fan.until_us:
+            self._fans.pop(token, None)
             return
         if self.settings.assured or self.settings.live:
             self.spice.later.put(fan.wait_longer(), alarm)
@@ -228,18 +226,12 @@ class Copies(SpicePart):
             return
         if not self.surface.answers(address):
             return
-        if self.settings.assured:
-            self._note(fan, entry)
+        if entry.description is None:
+            self._copied.pop((tag, kept[0]), None)
+        elif self.settings.assured and (fan.work is None or fan.goal == 1):  # at level 1 ours is the only other
+            self._copied.put((tag, kept[0]), (entry.version, fan.goal))
         for answer in answers:
             self.spice.stores.confirm(answer, (tag, address, 0), [kept])
-
-    def _note(self, fan: Fan, entry: Entry) -> None:
-        """All roots have this one: renewals need not go to each of them alone."""
-        key = (fan.tag, entry.member.name)
-        if entry.description is None:
-            self._copied.pop(key, None)
-        elif fan.work is None or fan.goal == 1:  # ours is the only other
-            self._copied.put(key, (entry.version, fan.goal))
 
     def stand(self, tag: str, entries: Iterable[Entry], goal: int) -> None:
         """All roots of a level have these from the start."""

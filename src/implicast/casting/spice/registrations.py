@@ -21,8 +21,7 @@ from implicast.peer.member import KeptMember
 from implicast.space.tract import WHOLE, Tract, contains
 
 SECRET_BITS = 61
-SECRET = 1 << SECRET_BITS
-"""Set in the tokens of own errands where words are signed: no other errand has such a token."""
+"""Of the tokens of own errands where words are signed. The bit above is set: no other errand has such a token."""
 RENEWALS = 3
 """In one lease."""
 UNASSURED_US = 30_000_000
@@ -86,8 +85,7 @@ class Registrations(SpicePart):
             self.told[tag] = Entry(spice.contact, 0, spot_of(spice.name, tag), None)
         self._going = False
         """Is the peer to leave the surface when it has withdrawn?"""
-        secret = spice.words.signed
-        self.token = SECRET | spice.host.rng.getrandbits(SECRET_BITS) if secret else OWN
+        self.token = 1 << SECRET_BITS | spice.host.rng.getrandbits(SECRET_BITS) if spice.words.signed else OWN
         """Names our own errands. Who does not pass them on must not be able to confirm them."""
 
     # --- the verbs

@@ -27,7 +27,7 @@ from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, Message, StandingAlarm, handles
-from implicast.peer.memory import Recent
+from implicast.peer.memory import Recent, Repeats
 from implicast.space.tract import WHOLE, Tract, union
 
 REPORTS = 4
@@ -60,10 +60,9 @@ class GoOn(Message):
 class Rate:
     """Casts at one root: too many as soon as the last few came within one window, too few after several windows.
 
-    A root is busy when more casts than the limit allows in a whole window have come within one; so it takes a window's
-    worth of casts, and a short run of a few is not taken for a busy time. It is idle when it has had hardly any for
-    four windows: between the two limits lies a factor of 2^(d + 1), so that a level that was raised does not fall at
-    once.
+    A root is busy when more casts than the limit allows in a whole window have come within one: a short run of a few is
+    not taken for a busy time. It is idle when it has had hardly any for four windows: between the two limits lies a
+    factor of 2^(d + 1), so that a level that was raised does not fall at once.
     """
 
     _count: int = 0
@@ -107,7 +106,7 @@ class Rate:
 class Replicas(SpicePart):
     """A peer's part in raising and lowering levels."""
 
-    __slots__ = ("_asked", "_doubted", "_hold_us", "_rates", "_reports", "_resting", "raising")
+    __slots__ = ("_asked", "_doubted", "_lowered_us", "_rates", "_reports", "_resting", "raising")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
@@ -116,8 +115,8 @@ class Replicas(SpicePart):
         """By tag, the roots that were busy lately, and when they said so."""
         self._asked: Recent[int, tuple[str, int]] = Recent(RATES_MAX)
         """Roots that were asked how they are: tag and root, by token."""
-        self._hold_us: dict[str, int] = {}
-        """Tags whose level is not to be lowered before that time."""
+        self._lowered_us: Repeats[str] = Repeats(RATES_MAX)
+        """Tags of which roots were asked whether their level may be lowered, and when."""
         self.raising: dict[str, Work] = {}
         self._doubted: dict[str, None] = {}
         """Tags whose replicas may lack some of what their original root has: they are copied to again."""
@@ -202,7 +201,7 @@ class Replicas(SpicePart):
         elif busy and header.level < self.settings.deepest:
             if self._are_many(tag, root, header.level) and self._relieves(header.level):
                 self._aim(tag, header._replace(number=header.number + 1, target=header.level + 1, ready=False))
-        elif busy is False and header.level and self._hold_us.get(tag, 0) <= self.host.now_us:
+        elif busy is False and header.level:
             self._ask_veto(tag, header.level)
 
     def _are_many(self, tag: str, root: int, level: int) -> bool:
@@ -333,8 +332,8 @@ class Replicas(SpicePart):
         self.spice.calls.call(ReadyAt(Way(roots), tag, header.number, level, ready, self.address, token))
 
     def _ask_veto(self, tag: str, level: int) -> None:
-        self._hold_us = {each: until_us for each, until_us in self._hold_us.items() if until_us > self.host.now_us}
-        self._hold_us[tag] = self.host.now_us + HOLD_WINDOWS * self.settings.rate_us
+        if self._lowered_us.came_by(tag, self.host.now_us, HOLD_WINDOWS * self.settings.rate_us):
+            return
         roots = union((each, each + 1) for each in self.spice.levels.roots_at(tag, level))
         self.spice.calls.call(AskVeto(Way(roots), tag, self.address, self.spice.stores.token()), VETO_US)
 
