@@ -116,10 +116,6 @@ class Casts(SpicePart):
             spice.asker.topic(NOTIFY, PATIENCE, self._lost)
             spice.asker.topic(NOTIFY_SILENT, SHORT_PATIENCE, self._lost)
 
-    def refuses(self, work: Work | None, walk: CastTo) -> bool:
-        """Is nobody to be told here and beyond, because too many complained of the publisher?"""
-        return self.spice.heeded is not None and not walk.asks and self.spice.heeded.refuses(work, walk)
-
     # --- publishing
 
     def publish(self, cast: CastId, target: Target, payload: bytes, asks: bool = False) -> None:
@@ -168,8 +164,7 @@ class Casts(SpicePart):
         if walk.asks:
             self.host.deliver(Estimated(walk.cast.serial, tally.notified, 2 * (tally.hops + tally.notified)))
         else:
-            ended = Settled(walk.cast, tally.notified, tally.unreachable, tally.declined, 0, tally.silent)
-            self.host.deliver(ended)
+            self.host.deliver(Settled(walk.cast, tally.notified, tally.unreachable, tally.declined, 0, tally.silent))
 
     # --- finding a registry
 
@@ -243,10 +238,11 @@ class Casts(SpicePart):
                 self._tell(work, walk, each.entry.member, _word(work, walk))
 
     def _tell(self, work: Work | None, walk: CastTo, member: Contact, word: Word) -> None:
+        heeded = self.spice.heeded
         if walk.asks:
             assert work is not None
             work.count(Covered(0, notified=1))
-        elif self.spice.heeded is not None and self.spice.heeded.declines(walk, member):
+        elif heeded is not None and not heeded.docket.tell(walk.cast, member.name, member.address):
             self._count(work, Outcome.BLOCKED)
         elif member.name == self.spice.name:
             outcome = self.spice.ears.inbox.take(walk.cast, walk.target, walk.payload)

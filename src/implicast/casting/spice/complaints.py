@@ -10,7 +10,7 @@ from implicast.casting.complaints import Complain, Docket, KeptDocket, Slowing
 from implicast.casting.spice.messages import CastTo, ComplainedOf, Covered, SlowingAt
 from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.trips import Work
-from implicast.peer.contract import Address, CastId, Contact, Name, handles
+from implicast.peer.contract import Address, CastId, Name, handles
 from implicast.peer.events import Slowed
 from implicast.peer.memory import Recent
 
@@ -77,20 +77,16 @@ class Complaints(SpicePart):
     # --- being slow
 
     def refuses(self, work: Work | None, walk: CastTo) -> bool:
-        """Is nobody to be told here and beyond? The publisher hears of it."""
-        if work is not None:
+        """Is nobody to be told here and beyond, because too many complained of the publisher? It hears of it."""
+        if work is not None and not walk.asks:
             self._remember(work)
-        if not self.docket.declines(walk.cast):
+        if walk.asks or not self.docket.declines(walk.cast):
             return False
         slowing = self.docket.slowing(walk.cast)
         if work is not None and slowing is not None and self._told.once(walk.cast, None):
             work.count(Covered(0, declined=slowing.reached))
             self._tell(work, slowing)
         return True
-
-    def declines(self, walk: CastTo, member: Contact) -> bool:
-        """Is this member not to be told?"""
-        return not self.docket.tell(walk.cast, member.name, member.address)
 
     def _tell(self, work: Work, slowing: Slowing) -> None:
         if slowing.cast in self.spice.casts.publishing:

@@ -350,6 +350,6 @@ class Containers(SpicePart):
                 if self.surface.answers(held.home):
                     self.spice.shelf.forget(key, held)
         if self.settings.live:
-            self.spice.replicas.swept()
+            self.spice.levels.sweep(SWEEPS)
         if self.spice.shelf.registries:
             self._sweep_later()

@@ -21,7 +21,7 @@ UNTOLD = RootState(0, 0, False)
 class Levels:
     """Headers of tags and states of roots at one peer."""
 
-    __slots__ = ("_settings", "_stock", "aims", "depth", "headers", "roots")
+    __slots__ = ("_resting", "_settings", "_stock", "aims", "depth", "headers", "roots")
 
     def __init__(self, settings: Settings, stock: Stock) -> None:
         self._settings, self._stock = settings, stock
@@ -31,6 +31,8 @@ class Levels:
         self.depth = settings.deepest if settings.levels is not None else 0
         """The deepest level that any tag has copies of, as far as is known here: where casts begin to look."""
         self.roots: dict[tuple[str, int], RootState] = {}
+        self._resting: dict[tuple[str, int], int] = {}
+        """Roots that are not ready, and for how many sweeps."""
 
     def header(self, tag: str) -> Header:
         return self.headers.get(tag, Header())
@@ -73,9 +75,13 @@ class Levels:
         self.roots[tag, root] = max(self.roots.get((tag, root), state), state)
         self._stock.changed()
 
-    def forget_root(self, tag: str, root: int) -> None:
-        del self.roots[tag, root]
-        self._stock.changed()
+    def sweep(self, most: int) -> None:
+        """A root that has not been ready for more sweeps than this has nothing to remember."""
+        resting = [each for each, state in self.roots.items() if not state.ready]
+        self._resting = {each: self._resting.get(each, 0) + 1 for each in resting}
+        for each in [one for one, sweeps in self._resting.items() if sweeps > most]:
+            del self.roots[each], self._resting[each]
+            self._stock.changed()
 
     def is_ready(self, tag: str, root: int) -> bool:
         """May casts stop at this root of ours?"""

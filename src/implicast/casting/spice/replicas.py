@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from implicast.casting.spice.containers import SWEEPS
 from implicast.casting.spice.copies import roots_in
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.items import Header, RootState, root_item
@@ -106,7 +105,7 @@ class Rate:
 class Replicas(SpicePart):
     """A peer's part in raising and lowering levels."""
 
-    __slots__ = ("_asked", "_doubted", "_lowered_us", "_rates", "_reports", "_resting", "raising")
+    __slots__ = ("_asked", "_doubted", "_lowered_us", "_rates", "_reports", "raising")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
@@ -120,8 +119,6 @@ class Replicas(SpicePart):
         self.raising: dict[str, Work] = {}
         self._doubted: dict[str, None] = {}
         """Tags whose replicas may lack some of what their original root has: they are copied to again."""
-        self._resting: dict[tuple[str, int], int] = {}
-        """Roots that are not ready, and for how many sweeps."""
 
     # --- measuring
 
@@ -261,14 +258,6 @@ class Replicas(SpicePart):
             self._doubted[tag] = None
             if raising is not None and isinstance(raising.walk, CopyFrom) and raising.walk.level > header.level:
                 self.spice.walks.give_up(raising)
-
-    def swept(self) -> None:
-        """A root that has not been ready for a whole lease has nothing to remember."""
-        resting = [each for each, state in self.spice.levels.roots.items() if not state.ready]
-        self._resting = {each: self._resting.get(each, 0) + 1 for each in resting}
-        for each in [one for one, sweeps in self._resting.items() if sweeps > SWEEPS]:
-            self.spice.levels.forget_root(*each)
-            del self._resting[each]
 
     def _go_on(self, tag: str) -> None:
         """The next step of a raise or a lowering, unless it is under way."""

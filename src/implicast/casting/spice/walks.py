@@ -255,8 +255,8 @@ class Walks(SpicePart):
 
     def visit_all(self, work: Work | None, walk: Walk, notch: int, part: Tract) -> None:
         """Our records in the part and in all above it that is ours; further trips for the rest."""
-        root, dimensions = walk.root, self.settings.dimensions
-        if isinstance(walk, CastTo) and self.spice.casts.refuses(work, walk):
+        root, dimensions, heeded = walk.root, self.settings.dimensions, self.spice.heeded
+        if heeded is not None and isinstance(walk, CastTo) and heeded.refuses(work, walk):
             return
         while part:
             registry = self.spice.shelf.registries.get((walk.tag, root, notch))
