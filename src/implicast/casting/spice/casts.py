@@ -279,13 +279,12 @@ class Casts(SpicePart):
     def on_got(self, sender: Address, got: Got) -> None:
         """A member that is full is told again; a stranger at the address of a member does not speak for it."""
         key = _told_of(got, got.by)
-        topic = NOTIFY if self.spice.asker.open(NOTIFY, key) is not None else NOTIFY_SILENT
-        question = self.spice.asker.open(topic, key)
-        if question is None or question.to != sender or got.outcome == Outcome.FULL:
+        asker, words = self.spice.asker, self.spice.words
+        topic = NOTIFY if asker.open(NOTIFY, key) is not None else NOTIFY_SILENT
+        question = asker.open(topic, key)
+        if question is None or question.to != sender or got.outcome == Outcome.FULL or not words.vouches(got):
             return
-        if not self.spice.words.vouches(got):
-            return
-        self.spice.asker.answered(topic, key)
+        asker.answered(topic, key)
         self._silent.pop(got.by, None)
         outcome = got.outcome if self._counted.once(key, None) else Outcome.REPEAT
         for work in question.about:

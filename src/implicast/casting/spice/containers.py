@@ -49,9 +49,7 @@ TRIED_MAX = 4_096
 class RiseAgain(Message):
     """Rings when records that go up should have been confirmed."""
 
-    tag: str
-    root: int
-    notch: int
+    key: Key
 
 
 class Sweep(Message):
@@ -158,7 +156,7 @@ class Containers(SpicePart):
             del self._risings[key]
             return
         if self.settings.assured:
-            self.spice.later.put(self._risings[key].wait_longer(), RiseAgain(*key))
+            self.spice.later.put(self._risings[key].wait_longer(), RiseAgain(key))
         else:
             del self._risings[key]
         ours = [each.entry for each in rising if self.surface.answers(each.home)]
@@ -166,9 +164,8 @@ class Containers(SpicePart):
 
     @handles(RiseAgain)
     def on_rise_again(self, alarm: RiseAgain) -> None:
-        key = (alarm.tag, alarm.root, alarm.notch)
-        if key in self._risings:
-            self._rise(key)
+        if alarm.key in self._risings:
+            self._rise(alarm.key)
 
     def stored(self, stored: StoredAt) -> None:
         """What another notch has may go; a late word must not delete what has been drawn down again (`passing`)."""

@@ -203,8 +203,7 @@ class Stores(SpicePart):
                 self.send_store(key, entries, token, door)
         if self._fresh:
             self._back_up()
-        if self._confirmed:
-            self._confirm_together()
+        self._confirm_together()
 
     def send_store(self, key: Key, entries: tuple[Entry, ...], token: int, door: Address | None = None) -> None:
         """On our own behalf, to the entries' homes at a notch; `door`: by way of the peer that had it there last."""
