@@ -93,11 +93,8 @@ LIFE = (
               600, unit="s"),
     Parameter("lease_s", 600.0, "a registration that is not renewed for so long is forgotten", 10, 1e6, unit="s"),
 )  # fmt: skip
-SURVIVES = frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes"})
 KINDS = (*messages.KINDS, telling.Notify, telling.Got, telling.NotifyAgain, telling.GotAgain, complaints.Complain,
          *ice_messages.KINDS)  # fmt: skip
-QUICK = {"hello_s": 1.2}
-PATIENCE = ({"hello_s": 30.0}, {"hello_s": 6.0}, {"hello_s": 3.0})
 RELIEF = (
     Parameter("storage_limit", 32, "registrations a peer keeps of one registry before it spreads", 1, 1e9),
     Parameter(
@@ -132,9 +129,9 @@ SPICE = Design(
     kept={"member": KeptSpice},
     kinds=KINDS,
     parameters=SURFACE + LIFE,
-    survives=SURVIVES,
-    quick=QUICK,
-    patience=PATIENCE,
+    survives=frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes"}),
+    quick={"hello_s": 1.2},
+    patience=({"hello_s": 30.0}, {"hello_s": 6.0}, {"hello_s": 3.0}),
 )
 UNLOADED = replace(
     SPICE,

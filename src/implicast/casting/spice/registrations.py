@@ -217,8 +217,11 @@ class Registrations(SpicePart):
             self.spice.later.put(REUNION_PAUSE_US * number, Unsaid(tag, self.spice.version, SAY_AGAIN_TRIES + 1))
 
     def register_again(self, lost: Tract) -> None:
+        """Say again what may be lost: tags under which our record could have its home there, at any notch."""
+        notches = self.settings.notches() if self.settings.storage_limit < NO_LIMIT else (0,)
         for tag, entry in list(self.told.items()):
-            if self._is_there(tag, entry, lost):
+            places = [home(address_of(tag), notch, entry.spot, self.settings.dimensions) for notch in notches]
+            if any(contains(lost, each) for each in places):
                 self._unsaid[tag] = None
                 self.on_unsaid(Unsaid(tag, self.spice.version, SAY_AGAIN_TRIES))
 
@@ -235,9 +238,3 @@ class Registrations(SpicePart):
             self.spice.later.put(WAIT_LONGEST_US // 2, Unsaid(tag, alarm.version, alarm.tries - 1))
         else:
             self._unsaid.pop(tag, None)
-
-    def _is_there(self, tag: str, entry: Entry, lost: Tract) -> bool:
-        """Could our record under this tag have its home there, at any notch?"""
-        address, dimensions = address_of(tag), self.settings.dimensions
-        notches = self.settings.notches() if self.settings.storage_limit < NO_LIMIT else (0,)
-        return any(contains(lost, home(address, notch, entry.spot, dimensions)) for notch in notches)
