@@ -4,7 +4,7 @@ import pytest
 
 from implicast.casting.designs import design
 from implicast.casting.spice import stores
-from implicast.casting.spice.alarms import CastWatch
+from implicast.casting.spice.casts import CastWatch
 from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.homes import address_of, home, roots_of, spot_of
 from implicast.casting.spice.items import Header, RootState, header_item, record_item
@@ -363,11 +363,11 @@ def test_confirmations_come_down_the_way_the_record_went_up(monkeypatch):
         lambda self, answer, key, kept: confirmed.append((answer, list(kept))) if self is root.stores else 0,
     )  # fmt: skip
     with monkeypatch.context() as patch:
-        patch.setattr(Stores, "send_store", lambda self, key, entries, token: None)
+        patch.setattr(Stores, "send_store", lambda self, *store: None)
         root.stores.take("jazz", address, 0, [entry], (5, 7, 0))
         town.run(0.05)
-    key = next(iter(root.stores.climbs))
-    token = root.stores.climbs[key][consumer.name].token
+    key, _ = next(iter(root.stores.climbs))
+    token = root.stores.climbs[key, consumer.name].token
     for each in [each for each in root.shelf.registries if each[0] == "jazz"]:
         root.shelf.registries[each].shut(())
     root.on_stored(3, StoredAt("jazz", address, key[2], token, ((consumer.name, 1, key[2]),)))
@@ -387,11 +387,11 @@ def test_what_comes_down_is_shown_to_walks_above():
     cast = publisher.upcoming_cast()
     walk = CastTo(Way((address, address + 1), 5), cast, parse("jazz"), 0, "jazz", 0, address, 0, b"")
     root.receive(publisher.address, walk)
-    root.gatherings.gather(("jazz", address, 0))
+    root.containers.gather(("jazz", address, 0))
     entry = entry_of(consumer, "jazz")
     root.stores.take("jazz", address, 0, [entry], (5, 7, 0))
 
-    assert root.asker.topics("notify") == [(cast, consumer.name)]
+    assert root.asker.topics("notify") == [(cast, consumer.name, None)]
     root.stores.take("jazz", address, 0, [entry], (5, 7, 0))
     assert len(root.asker) == 1, "once for each record and walk"
 
@@ -423,7 +423,7 @@ def test_a_move_that_came_back_is_not_deleted():
 
 def test_a_late_confirmation_does_not_delete_what_was_drawn_down_again():
     root, key, consumer, stored = a_record_on_its_way_up()
-    root.gatherings.gather(key)
+    root.containers.gather(key)
     stored(20)
 
     assert consumer in root.shelf.registries[key].records
@@ -436,11 +436,11 @@ def test_an_answer_to_an_earlier_climb_confirms_no_later_one():
     consumer = far_consumer(town, root, "jazz")
     early = root.stores.token()
     root.stores.take("jazz", address, 0, [entry_of(consumer, "jazz")], (5, 7, 0))
-    key = next(iter(root.stores.climbs))
+    key, _ = next(iter(root.stores.climbs))
     town.run(0.03)
     root.on_stored(3, StoredAt("jazz", address, key[2], early, ((consumer.name, 1, key[2]),)))
 
-    assert consumer.name in root.stores.climbs[key]
+    assert (key, consumer.name) in root.stores.climbs
 
 
 # --- replicas
@@ -663,7 +663,7 @@ def test_replicas_that_answer_are_mended_before_a_level_is_raised():
     ready_on_the_other_side(town, "jazz")
     leader.levels.set_header("jazz", Header(5, 1, 2, False))
     endless = CopyFrom(Way((address, address + 1)), "jazz", address, 0, 2, leader.address, 1)
-    leader.replicas.raising["jazz"] = Work(endless, (), leader.host.now_us)
+    leader.replicas.raising["jazz"] = Work(leader.host.now_us, endless)
     leader.register_again(())
     town.run(8)
 
@@ -742,7 +742,7 @@ def test_what_is_passed_up_is_bounded(monkeypatch):
     for each in names:
         root.stores.take("jazz", address, 0, [entry_of(each, "jazz")], (5, 7, 0))
 
-    assert sum(len(each) for each in root.stores.climbs.values()) == 5
+    assert len(root.stores.climbs) == 5
 
 
 def test_a_call_to_more_than_roots_is_not_gone_through():
@@ -765,7 +765,7 @@ def test_nothing_is_left_of_casts_that_are_over():
         walks = (each._works, each._trips, each._hops, each._active, each._slow, peer.asker, peer.casts.publishing)
         errands = (
             peer.stores.climbs,
-            peer.gatherings._moves,
+            peer.containers._moves,
             peer.copies._fans,
             peer.calls._calls,
         )

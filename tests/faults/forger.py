@@ -19,8 +19,8 @@ from implicast.casting.inbox import Outcome
 from implicast.casting.keeping.deeds import Deed, deed_of
 from implicast.casting.keeping.member import RingMember
 from implicast.casting.keeping.messages import IN_FORCE, Row
+from implicast.casting.spice.items import proved
 from implicast.casting.spice.messages import Entry
-from implicast.casting.spice.proofs import proved
 from implicast.casting.spice.spice import Spice
 from implicast.casting.telling import Got
 from implicast.language.target import Description, Target, Term

@@ -4,12 +4,11 @@ from mistake import Mistake
 
 from implicast.casting import inbox
 from implicast.casting.spice import casts, registry
-from implicast.casting.spice.alarms import Again, SayOnce
-from implicast.casting.spice.gatherings import Gatherings
+from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.homes import address_of, roots_of
 from implicast.casting.spice.items import CLOSED, Header
 from implicast.casting.spice.levels import Levels
-from implicast.casting.spice.registrations import Registrations
+from implicast.casting.spice.registrations import Again, Registrations, Unsaid
 from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.shelf import Shelf
 from implicast.casting.spice.spice import Spice
@@ -52,7 +51,7 @@ def last_word_wins(patch):
         return held
 
     patch.setattr(registry.Registry, "keep", keep)
-    say, once = Registrations._say, Registrations.on_say_once
+    say, once = Registrations._say, Registrations.on_unsaid
     older = {}
 
     def say_late(self, version):
@@ -61,7 +60,7 @@ def last_word_wins(patch):
         say(self, version)
         for tag, entry in before.items():
             older[self.address, tag] = entry
-            self.spice.later.put(5_000_000, SayOnce(tag, -1))
+            self.spice.later.put(5_000_000, Unsaid(tag, -1, 0))
 
     def say_old(self, alarm):
         if alarm.version == -1:
@@ -70,7 +69,7 @@ def last_word_wins(patch):
             once(self, alarm)
 
     patch.setattr(Registrations, "_say", say_late)
-    patch.setitem(Spice._alarms, SayOnce, lambda self, alarm: say_old(self.registrations, alarm))
+    patch.setitem(Spice._alarms, Unsaid, lambda self, alarm: say_old(self.registrations, alarm))
 
 
 def _say_old(registrations, tag, entry):
@@ -95,7 +94,7 @@ def forget_closed_parts(patch):
 
 def open_at_once(patch):
     """A part is opened as soon as it is to be drawn together, whatever is left above."""
-    gather = Gatherings.gather
+    gather = Containers.gather
 
     def hasty(self, key):
         gather(self, key)
@@ -108,8 +107,8 @@ def open_at_once(patch):
         if key in registries and registries[key].closed and work.walk.notch == 0:
             self.gather(key)
 
-    patch.setattr(Gatherings, "gather", hasty)
-    patch.setattr(Gatherings, "passed", often)
+    patch.setattr(Containers, "gather", hasty)
+    patch.setattr(Containers, "passed", often)
 
 
 def ready_at_once(patch):
@@ -127,8 +126,8 @@ def only_the_original(patch):
     patch.setattr(Levels, "new_roots", _new_roots)
 
 
-def _new_roots(levels, tag, level):
-    roots = (set(roots_of(address_of(tag), each, levels._dimensions)) for each in (level, level - 1))
+def _new_roots(levels, tag, level, known):
+    roots = (set(roots_of(address_of(tag), each, levels._settings.dimensions)) for each in (level, known))
     larger, smaller = roots
     return sorted(larger - smaller)
 
@@ -182,7 +181,7 @@ MISTAKES = (
     Mistake(
         "losers offer nothing",
         "spice",
-        rule="what lay on ground lost to a better title is offered to the winner (casting/spice/offers.py)",
+        rule="what lay on ground lost to a better title is offered to the winner (casting/spice/calls.py)",
         put=lambda patch: patch.setattr(Spice, "yielded", lambda self, tract: self.drop(tract)),
         says="would not find",
         churn="deed=4..30:split:0+1+2+3+4+5+6+7+8+9,deed=20:join:24,deed=20.5:join:25,deed=21:join:26,deed=21.5:join:27",
@@ -202,7 +201,7 @@ MISTAKES = (
     Mistake(
         "opened before all is covered",
         "spice-unloaded",
-        rule="a part is opened when nothing is left above it (casting/spice/gatherings.py)",
+        rule="a part is opened when nothing is left above it (casting/spice/containers.py)",
         put=open_at_once,
         says="missing",
         churn=CRASHES,

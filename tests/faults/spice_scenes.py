@@ -12,7 +12,6 @@ from random import Random
 import pytest
 
 from implicast.casting.spice.containers import Containers
-from implicast.casting.spice.gatherings import Gatherings
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.stores import Stores
 from implicast.overlay.ice.gives import Giver
@@ -149,8 +148,8 @@ def draws(scene: Scene) -> None:
         closed = [(peer, key) for peer, key, each in registries if each.closed and key[2] == 0]
         if closed:
             peer, key = scene.rng.choice(closed)
-            peer.gatherings._tried_us.clear()
-            peer.gatherings.gather(key)
+            peer.containers._tried_us.clear()
+            peer.containers.gather(key)
         if scene.run.world.now_us < scene.start_us + OVER_S * _S:
             scene.soon(0.1, strike)
 
@@ -160,7 +159,7 @@ def draws(scene: Scene) -> None:
 class Spite:
     """A crash or a cut link just when somebody gives a piece, closes, gathers or confirms."""
 
-    MOMENTS = ((Containers, "_shut"), (Gatherings, "gather"), (Gatherings, "_open"), (Stores, "_counts"))
+    MOMENTS = ((Containers, "_shut"), (Containers, "gather"), (Containers, "_open"), (Stores, "_counts"))
     PAUSE_US = 7 * _S
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ LOWERED = {
     "implicast.casting.keeping.copies:VOUCHED_MAX": 16,
     "implicast.casting.spice.casts:COUNTED_MAX": 32,
     "implicast.casting.spice.design:WINDOW_CASTS": 2,
-    "implicast.casting.spice.ears:TOLD_MAX": 16,
+    "implicast.casting.spice.casts:TOLD_MAX": 16,
     "implicast.overlay.chord.chord:SENDERS_MAX": 32,
     "implicast.overlay.ice.settings:Timers.seen_max": 32,
     "implicast.overlay.links.settings:LinkSettings.passed_max": 16,

@@ -3,13 +3,12 @@
 import pytest
 from spice_scenes import OVER_S, Scene, Spite, nothing, play, scenario
 
-from implicast.casting.spice.alarms import Flush, HopDue
+from implicast.casting.spice.calls import Calls
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.messages import CastTo
-from implicast.casting.spice.offers import Offers
 from implicast.casting.spice.spice import Spice
-from implicast.casting.spice.stores import Stores
-from implicast.casting.spice.walks import Walks
+from implicast.casting.spice.stores import Flush, Stores
+from implicast.casting.spice.walks import HopDue, Walks
 
 QUIET = "deed=44:join:20"
 """One newcomer, late: a scene of a campaign must change something."""
@@ -136,14 +135,14 @@ def test_without_the_call_it_stays_lost_until_renewals(monkeypatch):
 
 def test_a_call_that_nobody_heard_is_repeated(monkeypatch):
     """Where a whole neighbourhood died, calls meet further holes."""
-    calls, call = [], Offers._call
+    calls, call = [], Calls._call_all
 
     def unheard_at_first(self, tract):
         calls.append(tract)
         if len(calls) > 1:
             call(self, tract)
 
-    monkeypatch.setattr(Offers, "_call", unheard_at_first)
+    monkeypatch.setattr(Calls, "_call_all", unheard_at_first)
     found = play(monkeypatch, scenario(9, QUIET), three_at_once)
 
     assert not found.reasons, found.reasons
@@ -201,8 +200,8 @@ def fatal_risings(monkeypatch, seed):
             for peer in scene.peers():
                 for key, each in list(peer.shelf.registries.items()):
                     if each.closed and key[2] == 0:
-                        peer.gatherings._tried_us.clear()
-                        peer.gatherings.gather(key)
+                        peer.containers._tried_us.clear()
+                        peer.containers.gather(key)
             if scene.run.world.now_us < scene.start_us + OVER_S * 1_000_000:
                 scene.soon(6, stir)
 

@@ -18,12 +18,14 @@ class Chime(Message):
 class Later(Part):
     """Alarms by the step in which they ring. They are values, and the peer handles them like any other alarm."""
 
-    __slots__ = ("_ring", "_slots")
+    __slots__ = ("_armed", "_ring", "_slots")
 
     def __init__(self, peer: Peer) -> None:
         super().__init__(peer.address, peer.host)
         self._ring = peer.wake
         self._slots: dict[int, list[Message]] = {}
+        self._armed: set[type] = set()
+        """Kinds of which one alarm at a time is put off."""
 
     def put(self, delay_us: int, alarm: Message) -> None:
         now_us = self.host.now_us
@@ -35,7 +37,14 @@ class Later(Part):
         else:
             put_off.append(alarm)
 
+    def put_one(self, delay_us: int, alarm: Message) -> None:
+        """Unless one of this kind has been put off and has not rung."""
+        if type(alarm) not in self._armed:
+            self._armed.add(type(alarm))
+            self.put(delay_us, alarm)
+
     @handles(Chime)
     def on_chime(self, chime: Chime) -> None:
         for alarm in self._slots.pop(chime.slot, ()):
+            self._armed.discard(type(alarm))
             self._ring(alarm)

@@ -1,38 +1,65 @@
-"""Calls to the owners of places: said again until every one has answered, or one has objected."""
+"""Calls to the owners of places: said again until every one has answered, or one has objected.
 
-import msgspec
+The original root of a tag calls the others. And who lost ground to a better title offers what it kept there to the
+winner, until that has all of it. Offers leave the registries at once: a peer that got the place back would otherwise
+delete the live record when the old offer is confirmed. When what was kept on some ground is lost for good, everybody is
+called, some times over, and nothing is waited for.
+"""
 
-from implicast.casting.spice.alarms import EndCall, RepeatCall
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from msgspec.structs import replace
+
 from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.messages import AskVeto, Offer, ReadyAt, Taken
-from implicast.casting.spice.repeats import Repeated
-from implicast.casting.spice.share import Spice, SpicePart
+from implicast.casting.spice.items import cut, label_of, places
+from implicast.casting.spice.messages import AskVeto, Offer, ReadyAt, SayAgain, Taken
+from implicast.casting.spice.registry import NEVER_US
+from implicast.casting.spice.share import Repeated, Spice, SpicePart
 from implicast.overlay.ice.estate import Way
-from implicast.peer.contract import Address, handles
-from implicast.space.tract import Tract, intersect, subtract
+from implicast.peer.contract import Address, Message, handles
+from implicast.space.tract import WHOLE, Tract, intersect, subtract
 
 CALLS_MAX = 2_048
 """Calls that have not been answered. Further ones to roots are put off until the next window, further offers are not
 made: renewals bring those records back."""
+OFFER_ITEMS = 64
+"""Items in one offer."""
+CALL_AGAIN_US = (6_000_000, 18_000_000, 36_000_000)
+"""When the call for what was lost is repeated, whoever has the ground by then: where a whole neighbourhood died the
+surface has other holes too, and a call that meets one does not reach those behind it."""
 
 
+class RepeatCall(Message):
+    """Rings when a call should have been answered."""
+
+    token: int
+
+
+class CallAgain(Message):
+    """Rings when the call for what was lost is repeated."""
+
+    lost: tuple[int, ...]
+
+
+@dataclass(slots=True)
 class Call(Repeated):
     """Something said to several owners until all have answered."""
 
-    __slots__ = ("message", "outstanding")
-
-    def __init__(self, message: ReadyAt | AskVeto | Offer) -> None:
-        super().__init__()
-        self.message, self.outstanding = message, message.way.tract
+    message: ReadyAt | AskVeto | Offer
+    until_us: int
+    """Answers that come later do not count."""
 
     def is_over(self, part: Tract) -> bool:
         """This part has been dealt with; has all?"""
-        self.outstanding = subtract(self.outstanding, part)
-        return not self.outstanding
+        left = subtract(self.message.way.tract, part)
+        self.message = replace(self.message, way=Way(left))
+        return not left
 
 
 class Calls(SpicePart):
-    """What the original root of a tag tells and asks the others, and what is offered to new owners of ground."""
+    """What a peer tells, asks and offers the owners of places."""
 
     __slots__ = ("_calls",)
 
@@ -42,16 +69,12 @@ class Calls(SpicePart):
 
     def is_calling(self, tag: str) -> bool:
         """Are roots of this tag being called?"""
-        messages = [each.message for each in self._calls.values()]
-        return any(not isinstance(each, Offer) and each.tag == tag for each in messages)
+        calls = [each.message for each in self._calls.values() if self.host.now_us <= each.until_us]
+        return any(not isinstance(each, Offer) and each.tag == tag for each in calls)
 
-    @handles(EndCall)
-    def on_end_call(self, alarm: EndCall) -> None:
-        self._calls.pop(alarm.token, None)
-
-    def call(self, message: ReadyAt | AskVeto | Offer) -> None:
+    def call(self, message: ReadyAt | AskVeto | Offer, patience_us: int = NEVER_US) -> None:
         if len(self._calls) < CALLS_MAX:
-            self._calls[message.token] = Call(message)
+            self._calls[message.token] = Call(message, self.host.now_us + patience_us)
             self.on_repeat_call(RepeatCall(message.token))
 
     @handles(RepeatCall)
@@ -59,12 +82,12 @@ class Calls(SpicePart):
         call = self._calls.get(alarm.token)
         if call is None:
             return
-        message = call.message
-        if not isinstance(message, Offer) and not self.surface.answers(address_of(message.tag)):
-            del self._calls[alarm.token]  # whoever owns the place now goes on
+        message, is_late = call.message, self.host.now_us > call.until_us
+        if is_late or not (isinstance(message, Offer) or self.surface.answers(address_of(message.tag))):
+            del self._calls[alarm.token]  # if the place is not ours any more, its owner goes on
             return
         self.spice.later.put(call.wait_longer(), alarm)
-        self.surface.send(msgspec.structs.replace(message, way=Way(call.outstanding)))
+        self.surface.send(message)
 
     def heard(self, reply: Address, token: int, part: Tract, veto: bool = False) -> None:
         """Answer a call that concerns ground of ours."""
@@ -77,10 +100,51 @@ class Calls(SpicePart):
     @handles(Taken)
     def on_taken(self, sender: Address, taken: Taken) -> None:
         call = self._calls.get(taken.token)
-        if call is None or (taken.veto and isinstance(call.message, Offer)):
+        if call is None or self.host.now_us > call.until_us or (taken.veto and isinstance(call.message, Offer)):
             return
         complete = call.is_over(taken.part)
         if taken.veto or complete:
             del self._calls[taken.token]
         if complete and not taken.veto and not isinstance(call.message, Offer):
             self.spice.replicas.called_all(call.message)
+
+    # --- offers
+
+    def yielded(self, tract: Tract) -> None:
+        items = tuple(cut(each, tract) for each in self.spice.pack(tract))
+        self.spice.drop(tract)
+        for start in range(0, len(items), OFFER_ITEMS):
+            offered = items[start : start + OFFER_ITEMS]
+            self.call(Offer(Way(places(offered)), offered, self.address, self.spice.stores.token()))
+
+    def offered(self, part: Tract, offer: Offer) -> None:
+        """Unite it with what is here; heirs first, then the offerer may forget it."""
+        mine = [each for each in offer.items if intersect(part, (each.low, each.high))]
+        for item in mine:
+            self.spice.unite(item, part, False)
+        names = {each.key for each in mine}
+        kept = tuple(each for each in self.spice.pack(self.surface.tract) if each.key in names)
+        labels = [label_of(each.key) for each in kept]
+        originals = dict.fromkeys(tag for _, tag, root, _, _ in labels if root == address_of(tag))
+        self.surface.batch(kept, partial(self._taken, offer, part, originals))
+
+    def _taken(self, offer: Offer, part: Tract, originals: Iterable[str]) -> None:
+        self.spice.settled()
+        if self.settings.live:
+            self.spice.replicas.came_otherwise(originals)
+        self.heard(offer.reply, offer.token, part)
+
+    # --- ground without its registries
+
+    def lost(self, tract: Tract) -> None:
+        """Ground has become ours of whose registries there is no copy left: ask all who were registered there."""
+        self._call_all(tract)
+        for delay_us in CALL_AGAIN_US:
+            self.spice.later.put(delay_us, CallAgain(tract))
+
+    @handles(CallAgain)
+    def on_call_again(self, alarm: CallAgain) -> None:
+        self._call_all(alarm.lost)
+
+    def _call_all(self, lost: Tract) -> None:
+        self.surface.send(SayAgain(Way(WHOLE), lost))

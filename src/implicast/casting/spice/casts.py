@@ -6,25 +6,25 @@ first copy that it meets on its way. With receipts the publisher knows the end: 
 member that was found has answered or was silent through all patience.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from implicast.casting.inbox import Outcome
-from implicast.casting.spice.alarms import CastWatch
 from implicast.casting.spice.homes import address_of, nearest_root
-from implicast.casting.spice.messages import CastAgain, CastTo
+from implicast.casting.spice.messages import CastAgain, CastTo, Covered
 from implicast.casting.spice.registry import Held, Registry, fits
 from implicast.casting.spice.settings import CAST_US
 from implicast.casting.spice.share import Spice, SpicePart
-from implicast.casting.spice.trips import Walk, Work
-from implicast.casting.telling import Got, GotAgain, Notify, NotifyAgain, Word
+from implicast.casting.spice.trips import Work
+from implicast.casting.telling import Got, GotAgain, Hearing, Notify, NotifyAgain, Word
 from implicast.language.target import Target
 from implicast.overlay.ice.estate import Way
 from implicast.peer.asking import Patience, Question
-from implicast.peer.contract import Address, CastId, Contact, Life, Name, handles
+from implicast.peer.contract import Address, CastId, Contact, Life, Message, Name, handles
 from implicast.peer.events import Estimated, Refused, Settled
-from implicast.peer.memory import Recent
+from implicast.peer.member import Member
+from implicast.peer.memory import HeardBlock, Recent
 from implicast.space.tract import EMPTY, Tract
 
 NOTIFY, NOTIFY_SILENT = "notify", "notify the silent"
@@ -40,21 +40,70 @@ PATIENCE_US = 3_000_000
 """How often a publisher looks whether a cast has lived too long."""
 PUBLISHING_MAX = 65_536
 """Casts of one publisher that have not ended; further ones are refused."""
+TOLD_MAX = 256
+"""Casts lately taken of which it is known who told them; of older ones a repeat counts for no peer."""
 TAGS_MAX = 64
 """Tags of one term that are tried when the rarest is looked for."""
 
 
-ToldOf = tuple[CastId, Name] | tuple[CastId, Name, Life]
+ToldOf = tuple[CastId, Name, Life | None]
 """Who is told of what; and for which life of the publisher, if that carries it on."""
 
-if TYPE_CHECKING:
-    from implicast.casting.spice.complaints import Complaints
+
+class CastWatch(Message):
+    """Rings now and then until a publisher's cast has ended."""
+
+    cast: CastId
+
+
+class Ears(Hearing):
+    """A member's side: takes what fits, once, and remembers for a while which peer told it.
+
+    A record may be met at two peers while it moves from one to the other, and both tell its consumer. Only the first of
+    them may count it, however often it asks: to the second the member says that it was told before.
+    """
+
+    __slots__ = ("_told",)
+
+    def __init__(self, member: Member, heard: tuple[HeardBlock, ...] = ()) -> None:
+        super().__init__(member, heard)
+        self._told: Recent[tuple[CastId, Life | None], Address] | None = None
+        """Who told casts; and of those that were carried on, who did so first in which life of their publishers."""
+
+    @handles(Notify, NotifyAgain)
+    def on_notify(self, sender: Address, word: Notify | NotifyAgain) -> None:
+        cast, again, by = word.cast, getattr(word, "again", None), self.member.name
+        outcome = self.inbox.take(cast, word.target, word.payload)
+        if again is None and not self.member.assured:
+            return
+        if outcome == Outcome.TAKEN:
+            self._tellers()[cast, None] = sender
+        outcome = self.heard(sender, cast, again, outcome)
+        got = Got(cast, by, outcome) if again is None else GotAgain(cast, by, outcome, again)
+        self.host.send(sender, self.member.words.say(got))
+
+    def heard(self, sender: Address, cast: CastId, again: Life | None, outcome: Outcome) -> Outcome:
+        """What became of it for this teller; in every life in which its publisher carries it on, it counts once."""
+        if outcome not in (Outcome.TAKEN, Outcome.REPEAT):
+            return outcome
+        if again is not None:
+            self._tellers().once((cast, again), sender)
+        return Outcome.TAKEN if self._tellers().get((cast, again)) == sender else Outcome.REPEAT
+
+    def teller(self, cast: CastId) -> Address | None:
+        """Who told of this cast; None: that is not known any more."""
+        return None if self._told is None else self._told.get((cast, None))
+
+    def _tellers(self) -> Recent[tuple[CastId, Life | None], Address]:
+        if self._told is None:
+            self._told = Recent(TOLD_MAX)
+        return self._told
 
 
 class Casts(SpicePart):
     """The verb `cast`, and a peer's part in the casts of others."""
 
-    __slots__ = ("_complaints", "_counted", "_silent", "publishing")
+    __slots__ = ("_counted", "_silent", "publishing")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
@@ -63,22 +112,9 @@ class Casts(SpicePart):
         """Members that have been counted for a cast: one that is met again does not count again."""
         self.publishing: dict[CastId, Work] = {}
         """Our own casts that have not ended."""
-        self._complaints: Complaints | None = None
         if self.settings.assured:
             spice.asker.topic(NOTIFY, PATIENCE, self._lost)
             spice.asker.topic(NOTIFY_SILENT, SHORT_PATIENCE, self._lost)
-
-    def mind(self, complaints: "Complaints") -> None:
-        """Somebody has complained: from now on complaints are heeded."""
-        self._complaints = complaints
-
-    def refuses(self, work: Work | None, walk: CastTo) -> bool:
-        """Is nobody to be told here and beyond, because too many complained of the publisher?"""
-        return self._complaints is not None and not walk.asks and self._complaints.refuses(work, walk)
-
-    def _is_slowed(self, cast: CastTo) -> bool:
-        """A cast that will be declined is no reason for more copies."""
-        return self._complaints is not None and self._complaints.docket.declines(cast.cast)
 
     # --- publishing
 
@@ -92,17 +128,15 @@ class Casts(SpicePart):
         first = CastTo(Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, (), asks)
         if cast.life != self.spice.life and self.settings.assured:
             first = CastAgain(Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, again=self.spice.life)
-        work = self._open(first) if self.settings.assured or asks else None
+        work = None
+        if self.settings.assured or asks:
+            work = self.publishing[cast] = Work(self.host.now_us, first)
+            self.host.after(PATIENCE_US, CastWatch(cast))
         for term, conjunction in enumerate(target.terms):
             cast_term = replace(first, term=term)
             self.spice.walks.send_up(work, self._aimed(cast_term, conjunction.has[0], self.spice.levels.depth))
         if work is not None:
             self.spice.walks.close_one(work)
-
-    def _open(self, first: CastTo) -> Work:
-        work = self.publishing[first.cast] = Work(first, EMPTY, self.host.now_us)
-        self.host.after(PATIENCE_US, CastWatch(first.cast))
-        return work
 
     @handles(CastWatch)
     def on_cast_watch(self, alarm: CastWatch) -> None:
@@ -114,29 +148,23 @@ class Casts(SpicePart):
         else:
             self.host.after(PATIENCE_US, alarm)
 
-    def finished(self, work: Work) -> None:
-        if self._complaints is not None:
-            self._complaints.finished(work)
-        if not self._end(work):
-            self.spice.gatherings.passed(work)
-
-    def abandoned(self, work: Work) -> None:
-        work.tally.lose()
-        self._end(work)
-
-    def _end(self, work: Work) -> bool:
-        """Was it a cast of our own? Then the application hears how it ended."""
+    def ended(self, work: Work, is_covered: bool) -> None:
+        """If it was a cast of our own the application hears how it ended."""
+        if not is_covered:
+            work.count(Covered(0, unreachable=1))
         walk, tally = work.walk, work.tally
         assert isinstance(walk, CastTo)
+        if is_covered and self.spice.heeded is not None and not walk.asks:
+            self.spice.heeded.docket.count(walk.cast, tally.notified)
         if self.publishing.get(walk.cast) is not work:
-            return False
+            if is_covered:
+                self.spice.containers.passed(work)
+            return
         del self.publishing[walk.cast]
         if walk.asks:
             self.host.deliver(Estimated(walk.cast.serial, tally.notified, 2 * (tally.hops + tally.notified)))
         else:
-            ended = Settled(walk.cast, tally.notified, tally.unreachable, tally.declined, 0, tally.silent)
-            self.host.deliver(ended)
-        return True
+            self.host.deliver(Settled(walk.cast, tally.notified, tally.unreachable, tally.declined, 0, tally.silent))
 
     # --- finding a registry
 
@@ -152,7 +180,7 @@ class Casts(SpicePart):
         Who has come late learns from the casts of others how deep it pays to look.
         """
         if self.settings.live and cast.level > self.spice.levels.depth:
-            self.spice.levels.learn_depth(min(cast.level, self.settings.deepest))
+            self.spice.levels.learn_depth(cast.level)
         while True:
             root = self._copy_here(cast.tag)
             if root is None and not self.surface.answers(cast.root):
@@ -161,8 +189,9 @@ class Casts(SpicePart):
                 cast = self._aimed(cast, cast.tag, min(cast.level, self.settings.deepest + 1) - 1)
                 continue
             root = cast.root if root is None else root
-            if self.settings.live and not cast.asks and not self._is_slowed(cast):
-                self.spice.replicas.counted(cast.tag, root)
+            heeded = self.spice.heeded
+            if self.settings.live and not cast.asks and (heeded is None or not heeded.docket.declines(cast.cast)):
+                self.spice.replicas.counted(cast.tag, root)  # one that is declined is no reason for more copies
             other = self._rarer(cast, root) if self.settings.rarest else None
             if other is None:
                 return replace(cast, way=Way((root, root + 1)), root=root), True
@@ -190,8 +219,7 @@ class Casts(SpicePart):
 
     # --- notifying
 
-    def visit(self, work: Work | None, walk: Walk, registry: Registry, part: Tract) -> None:
-        assert isinstance(walk, CastTo)
+    def visit(self, work: Work | None, walk: CastTo, registry: Registry, part: Tract) -> None:
         selected = registry.selected(walk.target, walk.term, part, self.host.now_us)
         if not selected:
             return
@@ -199,40 +227,38 @@ class Casts(SpicePart):
             for _ in selected:
                 self._count(work, Outcome.BLOCKED)
             return
-        notify = Notify(walk.cast, walk.target, walk.payload)
+        word = _word(work, walk)
         for member in selected:
-            self._tell(work, walk, member, notify)
+            self._tell(work, walk, member, word)
 
-    def show(self, work: Work, registry: Registry, held: Held) -> None:
+    def show(self, work: Work, registry: Registry, held: Sequence[Held]) -> None:
         walk = work.walk
-        if isinstance(walk, CastTo) and fits(held, walk.target, walk.term, self.host.now_us):
-            self._tell(work, walk, held.entry.member, Notify(walk.cast, walk.target, walk.payload))
+        for each in held:
+            if isinstance(walk, CastTo) and fits(each, walk.target, walk.term, self.host.now_us):
+                self._tell(work, walk, each.entry.member, _word(work, walk))
 
-    def _tell(self, work: Work | None, walk: CastTo, member: Contact, notify: Notify) -> None:
+    def _tell(self, work: Work | None, walk: CastTo, member: Contact, word: Word) -> None:
+        heeded = self.spice.heeded
         if walk.asks:
             assert work is not None
-            work.tally.select()
-        elif self._complaints is not None and self._complaints.declines(walk, member):
+            work.count(Covered(0, notified=1))
+        elif heeded is not None and not heeded.docket.tell(walk.cast, member.name, member.address):
             self._count(work, Outcome.BLOCKED)
         elif member.name == self.spice.name:
-            self._count(work, self._take(walk))
+            outcome = self.spice.ears.inbox.take(walk.cast, walk.target, walk.payload)
+            if isinstance(walk, CastAgain):
+                outcome = self.spice.ears.heard(self.address, walk.cast, walk.again, outcome)
+            self._count(work, outcome)
         elif member.address == self.address:
             pass  # a peer that was at this address before: it is gone
         elif work is None:
-            self.host.send(member.address, notify)
+            self.host.send(member.address, word)
         else:
-            self._ask(work, walk, member)
+            self._ask(work, member, word)
 
-    def _take(self, walk: CastTo) -> Outcome:
-        """We are selected ourselves."""
-        outcome = self.spice.ears.inbox.take(walk.cast, walk.target, walk.payload)
-        if isinstance(walk, CastAgain):
-            return self.spice.ears.heard_again(self.address, walk.cast, walk.again, outcome)
-        return outcome
-
-    def _ask(self, work: Work, walk: CastTo, member: Contact) -> None:
+    def _ask(self, work: Work, member: Contact, word: Word) -> None:
         """Until it confirms. Several works may wait for one answer."""
-        key, word = _word(walk, member)
+        key = _told_of(word, member.name)
         known = self.spice.asker.open(NOTIFY, key) or self.spice.asker.open(NOTIFY_SILENT, key)
         if known is not None:
             if work not in known.about:
@@ -243,29 +269,22 @@ class Casts(SpicePart):
         if self.spice.asker.ask(topic, key, member.address, word, [work]):
             work.wait()
         else:
-            work.tally.lose(member.name)
+            work.count(_silent(member.name))
 
     def _count(self, work: Work | None, outcome: Outcome) -> None:
         if work is not None:
-            work.tally.hear(outcome)
+            work.hear(outcome)
 
-    @handles(Got)
+    @handles(Got, GotAgain)
     def on_got(self, sender: Address, got: Got) -> None:
         """A member that is full is told again; a stranger at the address of a member does not speak for it."""
-        self._hear((got.cast, got.by), sender, got)
-
-    @handles(GotAgain)
-    def on_got_again(self, sender: Address, got: GotAgain) -> None:
-        self._hear((got.cast, got.by, got.again), sender, got)
-
-    def _hear(self, key: ToldOf, sender: Address, got: Got) -> None:
-        topic = NOTIFY if self.spice.asker.open(NOTIFY, key) is not None else NOTIFY_SILENT
-        question = self.spice.asker.open(topic, key)
-        if question is None or question.to != sender or got.outcome == Outcome.FULL:
+        key = _told_of(got, got.by)
+        asker, words = self.spice.asker, self.spice.words
+        topic = NOTIFY if asker.open(NOTIFY, key) is not None else NOTIFY_SILENT
+        question = asker.open(topic, key)
+        if question is None or question.to != sender or got.outcome == Outcome.FULL or not words.vouches(got):
             return
-        if not self.spice.words.vouches(got):
-            return
-        self.spice.asker.answered(topic, key)
+        asker.answered(topic, key)
         self._silent.pop(got.by, None)
         outcome = got.outcome if self._counted.once(key, None) else Outcome.REPEAT
         for work in question.about:
@@ -275,14 +294,21 @@ class Casts(SpicePart):
 
     def _lost(self, key: ToldOf, question: Question) -> None:
         self._silent.put(key[1], None)
-        question.about[0].tally.lose(key[1])
+        question.about[0].count(_silent(key[1]))
         for work in question.about:
             self.spice.walks.close_one(work)
 
 
-def _word(walk: CastTo, member: Contact) -> tuple[ToldOf, Word]:
-    """What a member is told, and how the question is called."""
-    if isinstance(walk, CastAgain):
-        again = NotifyAgain(walk.cast, walk.target, walk.payload, walk.again)
-        return (walk.cast, member.name, walk.again), again
-    return (walk.cast, member.name), Notify(walk.cast, walk.target, walk.payload)
+def _word(work: Work | None, walk: CastTo) -> Word:
+    """What members are told."""
+    if work is not None and isinstance(walk, CastAgain):
+        return NotifyAgain(walk.cast, walk.target, walk.payload, walk.again)
+    return Notify(walk.cast, walk.target, walk.payload)
+
+
+def _told_of(word: Word | Got, name: Name) -> ToldOf:
+    return word.cast, name, getattr(word, "again", None)
+
+
+def _silent(name: Name) -> Covered:
+    return Covered(0, unreachable=1, silent=(name,))

@@ -7,10 +7,10 @@ walk is open.
 """
 
 from implicast.casting.complaints import Complain, Docket, KeptDocket, Slowing
-from implicast.casting.spice.messages import CastTo, ComplainedOf, SlowingAt
+from implicast.casting.spice.messages import CastTo, ComplainedOf, Covered, SlowingAt
 from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.trips import Work
-from implicast.peer.contract import Address, CastId, Contact, Name, handles
+from implicast.peer.contract import Address, CastId, Name, handles
 from implicast.peer.events import Slowed
 from implicast.peer.memory import Recent
 
@@ -31,22 +31,22 @@ class Complaints(SpicePart):
         self._told: Recent[CastId, None] = Recent(TOLD_MAX)
         self._ways: Recent[CastId, tuple[Address, ...]] = Recent(WAYS_MAX)
         """By cast: from which keepers of the registry it came here."""
-        spice.casts.mind(self)
+        spice.heed(self)
 
     def complain(self, cast: CastId) -> bool:
         """To the keeper that told us, which we may be ourselves; False if that is not known any more."""
         teller = self.spice.ears.teller(cast)
-        if teller is None:
-            return self._complain_here(cast)
-        self.host.send(teller, self.spice.words.say(Complain(cast, self.spice.name)))
+        if teller is not None:
+            self.host.send(teller, self.spice.words.say(Complain(cast, self.spice.name)))
+        elif self._is_known(cast):
+            self.docket.complain(Complain(cast, self.spice.name), self.address)
+            self._pass_on(cast, self.spice.name)
+        else:
+            return False
         return True
 
-    def _complain_here(self, cast: CastId) -> bool:
-        if cast not in self._ways and not self.spice.walks.works_of(cast):
-            return False
-        self.docket.complain(Complain(cast, self.spice.name), self.address)
-        self._pass_on(cast, self.spice.name)
-        return True
+    def _is_known(self, cast: CastId) -> bool:
+        return cast in self._ways or bool(self.spice.walks.works_of(cast))
 
     @handles(Complain)
     def on_complain(self, sender: Address, complaint: Complain) -> None:
@@ -57,7 +57,7 @@ class Complaints(SpicePart):
 
     @handles(ComplainedOf)
     def on_complained_of(self, sender: Address, complained: ComplainedOf) -> None:
-        if complained.cast in self._ways or self.spice.walks.works_of(complained.cast):
+        if self._is_known(complained.cast):
             self.docket.complain(Complain(complained.cast, complained.by), None)
             self._pass_on(complained.cast, complained.by)
 
@@ -77,24 +77,16 @@ class Complaints(SpicePart):
     # --- being slow
 
     def refuses(self, work: Work | None, walk: CastTo) -> bool:
-        """Is nobody to be told here and beyond? The publisher hears of it."""
-        if work is not None:
+        """Is nobody to be told here and beyond, because too many complained of the publisher? It hears of it."""
+        if work is not None and not walk.asks:
             self._remember(work)
-        if not self.docket.declines(walk.cast):
+        if walk.asks or not self.docket.declines(walk.cast):
             return False
         slowing = self.docket.slowing(walk.cast)
         if work is not None and slowing is not None and self._told.once(walk.cast, None):
-            work.tally.decline(slowing.reached)
+            work.count(Covered(0, declined=slowing.reached))
             self._tell(work, slowing)
         return True
-
-    def declines(self, walk: CastTo, member: Contact) -> bool:
-        """Is this member not to be told?"""
-        return not self.docket.tell(walk.cast, member.name, member.address)
-
-    def finished(self, work: Work) -> None:
-        if isinstance(work.walk, CastTo) and not work.walk.asks:
-            self.docket.count(work.walk.cast, work.tally.notified)
 
     def _tell(self, work: Work, slowing: Slowing) -> None:
         if slowing.cast in self.spice.casts.publishing:

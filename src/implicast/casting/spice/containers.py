@@ -1,39 +1,97 @@
-"""Full registries close: what they keep goes to the next notch (thesis section 8.1.1, Listing 10).
+"""Registries that become too large for one peer, and those that shrink again (thesis section 8.1.1, Listing 10).
 
-Heirs know first: the closed part is backed up before anything is passed up by it. Then every record in it is sent to
-its home above, and kept and answered from until that is confirmed. A mover deletes its copy only when the confirmation
-says that the record is kept at *another* notch; if it came back to ours, the move has lapsed.
+Full registries close: what they keep goes to the next notch. Heirs know first: the closed part is backed up before
+anything is passed up by it. Then every record in it is sent to its home above, and kept and answered from until that is
+confirmed. A mover deletes its copy only when the confirmation says that the record is kept at *another* notch; if it
+came back to ours, the move has lapsed.
+
+A registry that has shrunk is drawn together: what is kept above a closed part comes down to it. While a part is
+gathering, what comes for it is kept here although casts still go up, and its own moves up have lapsed. A walk asks
+every holder above to send its records down; when all of it is covered, and heirs know, the part is open. If that fails,
+all is as before: at every moment a record is at its old home, here, or both.
+
+*What comes down is shown to the walks above.* A cast (or the gathering of a lower notch) that has passed here and is
+not covered yet could pass the holder after the record left it: so a record that arrives meanwhile is taken into that
+walk here, once for each walk.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from implicast.casting.spice.alarms import RiseAgain, Sweep
-from implicast.casting.spice.items import Key
-from implicast.casting.spice.messages import Entry, StoredAt
-from implicast.casting.spice.registry import Registry
-from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
-from implicast.casting.spice.share import Spice, SpicePart
+from msgspec.structs import replace
+
+from implicast.casting.spice.homes import home
+from implicast.casting.spice.items import Key, closed_item
+from implicast.casting.spice.messages import CastTo, Entry, GatherTo, StoredAt
+from implicast.casting.spice.registry import Held, Registry
+from implicast.casting.spice.settings import CAST_US
+from implicast.casting.spice.share import Repeated, Spice, SpicePart
 from implicast.casting.spice.stores import RISING
-from implicast.peer.contract import handles
-from implicast.space.tract import Tract, container, contains, intersect, within
+from implicast.casting.spice.trips import Work
+from implicast.overlay.ice.estate import Way
+from implicast.peer.contract import Message, Name, handles
+from implicast.peer.memory import Repeats
+from implicast.space.tract import EMPTY, Tract, container, contains, intersect, scale_within, subtract, within
 
 CLOSING_US = 10_000_000
 """A closing that heirs have not confirmed in this time may be tried again."""
 SWEEPS = 10
 """So many times in a lease one looks for records that have run out."""
+MOVES_MAX = 1_024
+"""Messages of records on their way down; beyond it a gathering is not taken part in, and lapses."""
+REST_US = 60_000_000
+"""A part is not gathered again for so long after a try."""
+TRIED_MAX = 4_096
+"""Tries that are remembered; after more the oldest may be repeated sooner."""
+
+
+class RiseAgain(Message):
+    """Rings when records that go up should have been confirmed."""
+
+    key: Key
+
+
+class Sweep(Message):
+    """Rings ten times in a lease: forget what has run out."""
+
+
+class MoveAgain(Message):
+    """Rings when records that come down should have been confirmed."""
+
+    token: int
+
+
+class Lapse(Message):
+    """Rings when a gathering has taken too long."""
+
+    walk: int
+
+
+@dataclass(slots=True)
+class Move(Repeated):
+    """Records of one holder on their way down to a base, as a part of a work."""
+
+    key: Key
+    base: int
+    entries: dict[Name, Entry]
+    work: Work
+    until_us: int
 
 
 class Containers(SpicePart):
-    """A peer's part in spreading large registries, and in forgetting."""
+    """A peer's part in spreading large registries, in drawing them together, and in forgetting."""
 
-    __slots__ = ("_risings", "_sweeping")
+    __slots__ = ("_moves", "_risings", "_sweeping", "_tried_us", "gatherings")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
-        self._risings: dict[Key, int] = {}
-        """Registries whose records go up, and how long the last ones were waited for."""
+        self._risings: dict[Key, Repeated] = {}
+        """Registries whose records go up."""
         self._sweeping = False
+        self._moves: dict[int, Move] = {}
+        self.gatherings: dict[Key, Work] = {}
+        self._tried_us: Repeats[Key] = Repeats(TRIED_MAX)
 
     def stand(self, key: Key, records: Sequence[Entry], closed: bool) -> None:
         """What a registry has from the start: records, or a closed part through which these went up."""
@@ -48,17 +106,17 @@ class Containers(SpicePart):
 
     # --- closing
 
-    def kept(self, key: Key, registry: Registry) -> None:
+    def kept(self, key: Key, registry: Registry, held: Sequence[Held]) -> None:
         self._sweep_later()
-        self.close_if_crowded(key, registry)
+        self._close_if_crowded(key, registry)
+        if registry.gathering:
+            self._show(key, registry, held)
 
-    def close_if_crowded(self, key: Key, registry: Registry) -> None:
-        if len(registry.records) <= self.settings.storage_limit:
-            return
-        if key[2] == self.settings.last_notch or self.spice.shelf.is_closing(key):
+    def _close_if_crowded(self, key: Key, registry: Registry) -> None:
+        if len(registry.records) <= self.settings.storage_limit or key[2] == self.settings.last_notch:
             return
         count = registry.living()
-        if count > self.settings.storage_limit:
+        if count > self.settings.storage_limit and not self.spice.shelf.is_closing(key):
             self._close(key, count)
 
     def _close(self, key: Key, count: int) -> None:
@@ -88,7 +146,7 @@ class Containers(SpicePart):
     def rise(self, key: Key) -> None:
         """Send up what lies in the closed part, unless that is under way."""
         if key not in self._risings:
-            self._risings[key] = STORE_US
+            self._risings[key] = Repeated()
             self._rise(key)
 
     def _rise(self, key: Key) -> None:
@@ -98,8 +156,7 @@ class Containers(SpicePart):
             del self._risings[key]
             return
         if self.settings.assured:
-            self.spice.later.put(self._risings[key], RiseAgain(*key))
-            self._risings[key] = min(2 * self._risings[key], WAIT_LONGEST_US)
+            self.spice.later.put(self._risings[key].wait_longer(), RiseAgain(key))
         else:
             del self._risings[key]
         ours = [each.entry for each in rising if self.surface.answers(each.home)]
@@ -107,32 +164,171 @@ class Containers(SpicePart):
 
     @handles(RiseAgain)
     def on_rise_again(self, alarm: RiseAgain) -> None:
-        key = (alarm.tag, alarm.root, alarm.notch)
-        if key in self._risings:
-            self._rise(key)
-
-    def stop_rising(self, key: Key) -> None:
-        """Moves from this registry lapse."""
-        self._risings.pop(key, None)
+        if alarm.key in self._risings:
+            self._rise(alarm.key)
 
     def stored(self, stored: StoredAt) -> None:
         """What another notch has may go; a late word must not delete what has been drawn down again (`passing`)."""
         key = (stored.tag, stored.root, stored.notch)
         for consumer, version, at in stored.kept:
-            registry = self.spice.shelf.registries.get(key)
-            held = registry.records.get(consumer) if registry is not None else None
-            if registry is None or held is None or at == stored.notch or held.entry.version > version:
+            held = self.spice.shelf.held(key, consumer)
+            if held is None or at == stored.notch or held.entry.version > version:
                 continue
-            if contains(registry.passing, held.home) and self.surface.answers(held.home):
+            if contains(self.spice.shelf.registries[key].passing, held.home) and self.surface.answers(held.home):
                 self.spice.shelf.forget(key, held)
 
     def settled(self) -> None:
-        """The ground has changed: what lies in closed parts of new ground goes up."""
+        """The ground has changed: a gathering on ground that is not ours any more lapses, and what lies in closed parts
+        of new ground goes up."""
+        for key, work in list(self.gatherings.items()):
+            drawn = self.spice.shelf.registries.get(key)
+            if drawn is None or not drawn.gathering or subtract(drawn.gathering, self.surface.ground):
+                self.spice.walks.give_up(work)
         for key, registry in self.spice.shelf.all():
             if registry.closed:
                 self.rise(key)
-            self.close_if_crowded(key, registry)
+            self._close_if_crowded(key, registry)
         self._sweep_later()
+
+    # --- gathering
+
+    def ended(self, work: Work, is_covered: bool) -> None:
+        walk = work.walk
+        assert isinstance(walk, GatherTo)
+        key = (walk.tag, walk.root, walk.base)
+        if self.gatherings.get(key) is work:
+            (self._gathered if is_covered else self._lapse)(key)
+
+    def passed(self, work: Work) -> None:
+        """A cast has been through our part of a registry: is little left above?"""
+        walk = work.walk
+        key = (walk.tag, walk.root, walk.notch)
+        registry = self.spice.shelf.registries.get(key)
+        if registry is None or not isinstance(walk, CastTo) or 2 * work.tally.size > self.settings.storage_limit:
+            return
+        if registry.closed and not subtract(registry.closed, work.part):
+            self.gather(key)
+
+    def gather(self, key: Key) -> None:
+        """Draw together what is kept above our closed part of this registry."""
+        registry, now_us = self.spice.shelf.registries[key], self.host.now_us
+        closed = intersect(registry.closed, self.surface.ground)
+        if key in self.gatherings or closed != registry.closed or self._tried_us.came_by(key, now_us, REST_US):
+            return
+        self._risings.pop(key, None)  # its moves up lapse
+        registry.gather(closed)
+        tag, root, base = key
+        above = self.settings.above(base)
+        scaled = scale_within(closed, root, base, self.settings.dimensions, above - base)
+        walk = GatherTo(Way(scaled), tag, root, above, base, self.address, self.spice.stores.token())
+        work = self.gatherings[key] = Work(now_us, walk)
+        ours = intersect(scaled, self.surface.ground)
+        self.spice.walks.visit_all(work, walk, above, ours)
+        if rest := subtract(scaled, ours):
+            self.spice.walks.send_up(work, replace(walk, way=Way(rest)), base, closed)
+        self.spice.later.put(CAST_US, Lapse(walk.walk))
+        self.spice.walks.close_one(work)
+
+    @handles(Lapse)
+    def on_lapse(self, alarm: Lapse) -> None:
+        for work in list(self.gatherings.values()):
+            if isinstance(work.walk, GatherTo) and work.walk.walk == alarm.walk:
+                self.spice.walks.give_up(work)
+
+    def _lapse(self, key: Key) -> None:
+        """All is as before: what has come down goes up again; heirs may have been told that the part is open."""
+        self.gatherings.pop(key, None)
+        registry = self.spice.shelf.registries.get(key)
+        if registry is not None:
+            registry.gather(EMPTY)
+            if registry.closed:
+                self.surface.batch((closed_item(key, registry.closed),), lambda: None)
+            self.rise(key)
+
+    def _gathered(self, key: Key) -> None:
+        """Nothing is left above: open, once heirs know."""
+        registry = self.spice.shelf.registries.get(key)
+        if registry is None or not registry.gathering:
+            self._lapse(key)
+            return
+        gathered, work = registry.gathering, self.gatherings.get(key)
+        item = closed_item(key, subtract(registry.closed, gathered))
+        self.surface.batch((item,), partial(self._open, key, gathered, work))
+
+    def _open(self, key: Key, gathered: Tract, work: Work | None) -> None:
+        """Heirs know. Some of the ground may have been given away meanwhile: what is left of it was gathered too."""
+        registry = self.spice.shelf.registries.get(key)
+        if registry is None or work is None or self.gatherings.get(key) is not work:
+            return
+        if registry.gathering and not subtract(registry.gathering, gathered):
+            del self.gatherings[key]
+            registry.shut(subtract(registry.closed, registry.gathering))
+            registry.gather(EMPTY)
+            if registry.idle:
+                self.spice.shelf.tidy(key)
+            else:
+                self._close_if_crowded(key, registry)
+
+    def show(self, work: Work, registry: Registry, held: Sequence[Held]) -> None:
+        """Records that the walk has met, or that came down past it, go to the base."""
+        walk = work.walk
+        assert isinstance(walk, GatherTo)
+        if not held:
+            return
+        work.wait()  # even if there is no room to move them: the gathering then lapses
+        if len(self._moves) < MOVES_MAX:
+            token, entries = self.spice.stores.token(), {each.entry.member.name: each.entry for each in held}
+            key = (walk.tag, walk.root, registry.notch)
+            self._moves[token] = Move(key, walk.base, entries, work, self.host.now_us + CAST_US)
+            self.on_move_again(MoveAgain(token))
+
+    @handles(MoveAgain)
+    def on_move_again(self, alarm: MoveAgain) -> None:
+        move = self._moves.get(alarm.token)
+        if move is not None and self.host.now_us > move.until_us:
+            del self._moves[alarm.token]
+        elif move is not None:
+            self.spice.later.put(move.wait_longer(), alarm)
+            tag, root, _ = move.key
+            self.spice.stores.send_store((tag, root, move.base), tuple(move.entries.values()), alarm.token)
+
+    def moved(self, stored: StoredAt) -> bool:
+        """Is this about a move of ours? Then what has arrived below may go."""
+        move = self._moves.get(stored.token)
+        if move is None:
+            return False
+        for consumer, version, at in stored.kept:
+            entry = move.entries.get(consumer)
+            if entry is None or version < entry.version:
+                continue
+            held = self.spice.shelf.held(move.key, consumer)
+            if at == move.key[2]:  # it came back: the gathering has lapsed, and this move with it
+                self._moves.pop(stored.token, None)
+                return True
+            del move.entries[consumer]
+            if held is not None and held.entry.version <= version and self.surface.answers(held.home):
+                self.spice.shelf.forget(move.key, held)
+        if not move.entries and self._moves.pop(stored.token, None) is not None:
+            self.spice.walks.close_one(move.work)
+        return True
+
+    def _show(self, key: Key, registry: Registry, held: Sequence[Held]) -> None:
+        """To every walk that was sent up past this place and is not covered."""
+        tag, root, notch = key
+        walks = self.spice.walks
+        for each in held:
+            for work in walks.active(tag, root) if contains(registry.gathering, each.home) else ():
+                if self._is_above(work, notch, root, each.entry.spot) and not work.is_shown(each.entry.member.name):
+                    walks.purpose(work.walk).show(work, registry, [each])
+
+    def _is_above(self, work: Work, notch: int, root: int, spot: int) -> bool:
+        if isinstance(work.walk, GatherTo) and work.walk.base >= notch:
+            return False
+        for trip in work.up:
+            passed = work.walk.notch <= notch <= trip.notch or isinstance(work.walk, GatherTo)
+            if passed and contains(trip.closed, home(root, trip.notch, spot, self.settings.dimensions)):
+                return True
+        return False
 
     # --- forgetting
 
@@ -151,6 +347,6 @@ class Containers(SpicePart):
                 if self.surface.answers(held.home):
                     self.spice.shelf.forget(key, held)
         if self.settings.live:
-            self.spice.replicas.swept()
+            self.spice.levels.sweep(SWEEPS)
         if self.spice.shelf.registries:
             self._sweep_later()

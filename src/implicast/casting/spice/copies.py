@@ -9,18 +9,18 @@ walk (`replicas.py`) sends holders' records to the roots of a new level in the s
 """
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import or_
 
-from implicast.casting.spice.alarms import CopyAgain, Refresh, Replicate
 from implicast.casting.spice.homes import address_of
+from implicast.casting.spice.items import all_proved
 from implicast.casting.spice.messages import TOGETHER_MAX, CopyFrom, CopyTo, Entry, Kept, StoreAt, StoredAt
-from implicast.casting.spice.proofs import all_proved
-from implicast.casting.spice.repeats import Repeated
 from implicast.casting.spice.settings import CAST_US, Settings
-from implicast.casting.spice.share import Spice, SpicePart
-from implicast.casting.spice.stores import Answer
+from implicast.casting.spice.share import Repeated, Spice, SpicePart
+from implicast.casting.spice.stores import OWN, Answer
 from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way
-from implicast.peer.contract import Name, handles
+from implicast.peer.contract import Message, Name, handles
 from implicast.peer.memory import Recent
 from implicast.space.tract import Tract, intervals, union
 
@@ -34,26 +34,46 @@ FANS_MAX = 4_096
 """Batches on their way to several roots; the oldest is dropped, and asked for again."""
 
 
+class Replicate(Message):
+    """Rings when entries that were collected go to the replicas together."""
+
+
+class CopyAgain(Message):
+    """Rings when copies should have been confirmed by their roots."""
+
+    token: int
+
+
+class Refresh(Message):
+    """Rings when renewals that were collected go to the replicas."""
+
+    tag: str
+
+
 class Fan(Repeated):
     """Entries on their way to several roots, and who is told at the end."""
 
-    __slots__ = ("answers", "bits", "entries", "goal", "left", "roots", "tag", "until_us", "work")
+    __slots__ = ("answers", "bits", "entries", "goal", "left", "tag", "until_us", "work")
 
-    def __init__(self, tag: str, goal: int, roots: Sequence[int], until_us: int, work: Work | None = None) -> None:
+    def __init__(
+        self, tag: str, goal: int, roots: Iterable[int], until_us: int, entries: Iterable[Entry] = (),
+        work: Work | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.tag, self.goal, self.until_us, self.work = tag, goal, until_us, work
-        self.roots = tuple(roots)
         self.bits = {root: 1 << bit for bit, root in enumerate(roots)}
         self.entries: dict[Name, Entry] = {}
         self.left: dict[Name, int] = {}
         """By consumer, a bit for each root that has not confirmed."""
         self.answers: dict[Name, tuple[Answer, ...]] = {}
+        for entry in entries:
+            self.add(entry)
 
     def add(self, entry: Entry, answer: Answer | None = None) -> None:
         name = entry.member.name
         if name not in self.entries or self.entries[name].version <= entry.version:
             self.entries[name] = entry
-            self.left[name] = (1 << len(self.roots)) - 1
+            self.left[name] = (1 << len(self.bits)) - 1
         if answer is not None and answer not in self.answers.get(name, ()):
             self.answers[name] = (*self.answers.get(name, ()), answer)
 
@@ -72,9 +92,7 @@ class Fan(Repeated):
 
     def missing(self) -> list[int]:
         """Roots that some entry has not been confirmed by."""
-        bits = 0
-        for left in self.left.values():
-            bits |= left
+        bits = reduce(or_, self.left.values(), 0)
         return [root for root, bit in self.bits.items() if bits & bit]
 
 
@@ -95,48 +113,41 @@ class Copies(SpicePart):
 
     # --- registrations
 
-    def take_first(self, store: StoreAt, entries: Sequence[Entry]) -> None:
+    def fans_out(self, store: StoreAt, entries: Sequence[Entry]) -> bool:
+        """Do these go to other roots too? Then they are taken here, and confirmed when all have them."""
         tag = store.tag
         if not (store.first and store.notch == 0 and self.settings.deepest and store.root == address_of(tag)):
-            self.spice.stores.take_store(store, entries)
-            return
-        goal = self.spice.levels.goal(tag)
-        if not goal and (not self.settings.live or self._are_renewals(store, entries)):
-            self.spice.stores.take_store(store, entries)  # nothing is waited for
-        elif goal and all(self._copied.get((tag, each.member.name)) == (each.version, goal) for each in entries):
+            return False
+        goal, registry = self.spice.levels.goal(tag), self.spice.shelf.registries.get((tag, store.root, 0))
+        are_kept = all(registry is not None and registry.has(each) for each in entries)
+        if not goal and (are_kept or not self.settings.live):
+            return False
+        if goal and all(self._copied.get((tag, each.member.name)) == (each.version, goal) for each in entries):
             self._refresh_later(tag, entries)
-            self.spice.stores.take_store(store, entries)
-        else:
-            self._fan_out(store, entries, goal)
-
-    def _are_renewals(self, store: StoreAt, entries: Sequence[Entry]) -> bool:
-        registry = self.spice.shelf.registries.get((store.tag, store.root, 0))
-        return all(registry is not None and registry.has(each) is not None for each in entries)
+            return False
+        self._fan_out(store, entries, goal)
+        return True
 
     def _fan_out(self, store: StoreAt, entries: Sequence[Entry], goal: int) -> None:
         """Keep registrations here and at every other root, and confirm when all have them."""
-        token = self._collecting.get(store.tag)
-        fan = self._fans.get(token) if token is not None else None
-        if token is None or fan is None or fan.goal != goal or len(fan.entries) + len(entries) > TOGETHER_MAX:
+        token = self._collecting.get(store.tag, OWN)
+        fan = self._fans.get(token)
+        if fan is None or fan.goal != goal or len(fan.entries) + len(entries) > TOGETHER_MAX:
             fan = Fan(store.tag, goal, self.spice.levels.roots_at(store.tag, goal), self.host.now_us + CAST_US)
-            token = self._begin(fan)
-            self._collect(store.tag, token)
+            if not self._collecting:
+                self.host.after(self.settings.collect_us * COLLECTS, Replicate())
+            elif store.tag in self._collecting:
+                self.on_copy_again(CopyAgain(self._collecting[store.tag]))
+            token = self._collecting[store.tag] = self._begin(fan)
         for entry in entries:
             fan.add(entry, (store.reply, store.token, store.notch))
         self.spice.stores.take(store.tag, store.root, 0, entries, (self.address, token, 0))
-
-    def _collect(self, tag: str, token: int) -> None:
-        if not self._collecting:
-            self.host.after(self.settings.collect_us * COLLECTS, Replicate())
-        elif tag in self._collecting:
-            self._send_copies(self._collecting[tag])
-        self._collecting[tag] = token
 
     @handles(Replicate)
     def on_replicate(self, alarm: Replicate) -> None:
         collecting, self._collecting = self._collecting, {}
         for token in collecting.values():
-            self._send_copies(token)
+            self.on_copy_again(CopyAgain(token))
 
     def _refresh_later(self, tag: str, entries: Sequence[Entry]) -> None:
         if tag not in self._renewed:
@@ -157,34 +168,26 @@ class Copies(SpicePart):
         for consumer in renewed:
             self._copied.pop((tag, consumer), None)  # until all roots have confirmed it
         others = [each for each in self.spice.levels.roots_at(tag, goal) if each != address]
-        fan = Fan(tag, goal, others, self.host.now_us + CAST_US)
-        self._send_copies(self._begin(self._filled(fan, renewed.values())))
+        self._send_out(Fan(tag, goal, others, self.host.now_us + CAST_US, renewed.values()))
 
     # --- fans
-
-    def _filled(self, fan: Fan, entries: Iterable[Entry]) -> Fan:
-        for entry in entries:
-            fan.add(entry)
-        return fan
 
     def _begin(self, fan: Fan) -> int:
         token = self.spice.stores.token()
         self._fans[token] = fan
         return token
 
+    def _send_out(self, fan: Fan) -> None:
+        self.on_copy_again(CopyAgain(self._begin(fan)))
+
     @handles(CopyAgain)
     def on_copy_again(self, alarm: CopyAgain) -> None:
-        self._send_copies(alarm.token)
-
-    def _send_copies(self, token: int) -> None:
-        fan = self._fans.get(token)
-        if fan is None:
-            return
-        if self.host.now_us > fan.until_us:
-            del self._fans[token]
+        fan, token = self._fans.get(alarm.token), alarm.token
+        if fan is None or self.host.now_us > fan.until_us:
+            self._fans.pop(token, None)
             return
         if self.settings.assured or self.settings.live:
-            self.spice.later.put(fan.wait_longer(), CopyAgain(token))
+            self.spice.later.put(fan.wait_longer(), alarm)
         address = address_of(fan.tag)
         others = union((each, each + 1) for each in fan.missing() if each != address)
         if others:
@@ -216,29 +219,19 @@ class Copies(SpicePart):
         entry, answers = fan.take(kept[0])
         goal = self.spice.levels.goal(tag) if answers else fan.goal
         if goal > fan.goal:
-            known = set(self.spice.levels.roots_at(tag, fan.goal))
-            others = [each for each in self.spice.levels.roots_at(tag, goal) if each not in known]
-            more = Fan(tag, goal, others, fan.until_us)
+            more = Fan(tag, goal, self.spice.levels.new_roots(tag, goal, fan.goal), fan.until_us)
             for answer in answers:
                 more.add(entry, answer)
-            self._send_copies(self._begin(more))
+            self._send_out(more)
             return
         if not self.surface.answers(address):
             return
-        if self.settings.assured:
-            self._note(fan, entry)
+        if entry.description is None:
+            self._copied.pop((tag, kept[0]), None)
+        elif self.settings.assured and (fan.work is None or fan.goal == 1):  # at level 1 ours is the only other
+            self._copied.put((tag, kept[0]), (entry.version, fan.goal))
         for answer in answers:
             self.spice.stores.confirm(answer, (tag, address, 0), [kept])
-
-    def _note(self, fan: Fan, entry: Entry) -> None:
-        """All roots have this one: renewals need not go to each of them alone."""
-        key = (fan.tag, entry.member.name)
-        if entry.description is None:
-            self._copied.pop(key, None)
-        elif fan.work is None:
-            self._copied.put(key, (entry.version, fan.goal))
-        elif isinstance(fan.work.walk, CopyFrom) and fan.work.walk.level == 1:  # ours is the only other
-            self._copied.put(key, (entry.version, 1))
 
     def stand(self, tag: str, entries: Iterable[Entry], goal: int) -> None:
         """All roots of a level have these from the start."""
@@ -253,12 +246,12 @@ class Copies(SpicePart):
 
     # --- copying
 
-    def copy_out(self, work: Work, tag: str, entries: Sequence[Entry], roots: Sequence[int]) -> None:
+    def copy_out(self, work: Work, walk: CopyFrom, entries: Sequence[Entry]) -> None:
         """Entries of ours to the roots of a new level, as a part of a walk."""
+        roots, until_us = self.spice.levels.new_roots(walk.tag, walk.level, walk.level - 1), self.host.now_us + CAST_US
         for start in range(0, len(entries), TOGETHER_MAX):
-            fan = Fan(tag, 0, roots, self.host.now_us + CAST_US, work)
             work.wait()
-            self._send_copies(self._begin(self._filled(fan, entries[start : start + TOGETHER_MAX])))
+            self._send_out(Fan(walk.tag, walk.level, roots, until_us, entries[start : start + TOGETHER_MAX], work))
 
 
 def roots_in(settings: Settings, tag: str, part: Tract) -> list[int]:

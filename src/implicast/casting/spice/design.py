@@ -1,6 +1,7 @@
 """SPICE as two designs: basic (thesis chapter 7) and unloaded (chapter 8)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from math import pi
 
@@ -18,8 +19,6 @@ from implicast.space.angle import cosine_of
 
 ROOT_BITS_MAX = 12
 """Dimensions times levels: a registry has at most 4096 copies, whatever is asked for."""
-
-
 WINDOW_CASTS = 8
 """A window in which casts are counted is as long as so many casts take at the limit, unless it is given."""
 
@@ -30,7 +29,8 @@ def settings_of(given: Parameters, levels: Mapping[str, int] | None = None) -> S
     assured = given["assurance"] != "none"
     limit = float(given.get("frequency_limit", 0.0))
     deepest = min(int(given.get("deepest_level", 0)), ROOT_BITS_MAX // dimensions) if limit else 0
-    if given.get("replication") != "live":
+    live = given.get("replication") == "live"
+    if not live:
         levels = {tag: min(level, deepest) for tag, level in (levels or {}).items()}
         deepest = max(levels.values(), default=0)
     rate_s = float(given.get("rate_s", 0.0)) or WINDOW_CASTS / (limit or 1.0)
@@ -48,7 +48,7 @@ def settings_of(given: Parameters, levels: Mapping[str, int] | None = None) -> S
         deepest=deepest,
         frequency_limit=limit,
         rate_us=int(rate_s * 1e6),
-        levels=levels if given.get("replication") != "live" else None,
+        levels=None if live else levels,
         rarest=given.get("choose") == "rarest",
         collect_us=COLLECT_US if assured else int(float(given.get("collect_ms", 0)) * 1000),
         lease_us=int(float(given["lease_s"]) * 1e6),
@@ -93,11 +93,8 @@ LIFE = (
               600, unit="s"),
     Parameter("lease_s", 600.0, "a registration that is not renewed for so long is forgotten", 10, 1e6, unit="s"),
 )  # fmt: skip
-SURVIVES = frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes"})
 KINDS = (*messages.KINDS, telling.Notify, telling.Got, telling.NotifyAgain, telling.GotAgain, complaints.Complain,
          *ice_messages.KINDS)  # fmt: skip
-QUICK = {"hello_s": 1.2}
-PATIENCE = ({"hello_s": 30.0}, {"hello_s": 6.0}, {"hello_s": 3.0})
 RELIEF = (
     Parameter("storage_limit", 32, "registrations a peer keeps of one registry before it spreads", 1, 1e9),
     Parameter(
@@ -122,33 +119,25 @@ RELIEF = (
     Parameter("rate_s", 0.0, "window in which casts are counted; 0: 8 casts at the limit", 0, 1e6, unit="s"),
 )  # fmt: skip
 
-DESIGNS = (
-    Design(
-        name="spice",
-        summary="Registries at rendezvous peers on a torus; each serves the casts of its tags alone.",
-        paper="Implicit group messaging, chapter 7",
-        member=member,
-        audience=True,
-        slows=True,
-        kept={"member": KeptSpice},
-        kinds=KINDS,
-        parameters=SURFACE + LIFE,
-        survives=SURVIVES,
-        quick=QUICK,
-        patience=PATIENCE,
-    ),
-    Design(
-        name="spice-unloaded",
-        summary="SPICE with large registries spread over many peers and busy ones replicated.",
-        paper="Implicit group messaging, chapter 8",
-        member=member,
-        audience=True,
-        slows=True,
-        kept={"member": KeptSpice},
-        kinds=KINDS,
-        parameters=SURFACE + LIFE + RELIEF,
-        survives=SURVIVES,
-        quick=QUICK,
-        patience=PATIENCE,
-    ),
+SPICE = Design(
+    name="spice",
+    summary="Registries at rendezvous peers on a torus; each serves the casts of its tags alone.",
+    paper="Implicit group messaging, chapter 7",
+    member=member,
+    audience=True,
+    slows=True,
+    kept={"member": KeptSpice},
+    kinds=KINDS,
+    parameters=SURFACE + LIFE,
+    survives=frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes"}),
+    quick={"hello_s": 1.2},
+    patience=({"hello_s": 30.0}, {"hello_s": 6.0}, {"hello_s": 3.0}),
 )
+UNLOADED = replace(
+    SPICE,
+    name="spice-unloaded",
+    summary="SPICE with large registries spread over many peers and busy ones replicated.",
+    paper="Implicit group messaging, chapter 8",
+    parameters=SURFACE + LIFE + RELIEF,
+)
+DESIGNS = (SPICE, UNLOADED)

@@ -2,19 +2,26 @@
 
 A record lies at its home, the closed part of a registry in a tract, the header of a tag at its original root, the state
 of a replica root at that root.
+
+In a signed network an entry carries its owner's proof, hidden in what it was before. One proof covers a version of the
+owner's description under all its tags; that the owner is not under a tag any more is proved for that tag alone. So each
+peer that keeps an entry (the owner of a place, an heir, a replica root) checks it by itself, and it cannot be moved to
+another tag, address or version.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.messages import Code, Entry, Level, NewsNumber, Notch, Tag
+from implicast.casting.spice.homes import address_of, spot_of
+from implicast.casting.spice.messages import Entry, Level, NewsNumber, Notch, Tag
 from implicast.casting.spice.messages import Tract as Field
-from implicast.overlay.ice.estate import Item
+from implicast.language.target import Description
+from implicast.overlay.ice.estate import Code, Item
 from implicast.peer.contract import Name
-from implicast.space.tract import Tract, intersect, union, unite
+from implicast.peer.words import Words, hide, reveal
+from implicast.space.tract import Tract, intersect, intervals, union
 
 RECORD, CLOSED, HEADER, ROOT = range(4)
 """Kinds of items."""
@@ -58,13 +65,9 @@ header_of = msgspec.msgpack.Decoder(Header).decode
 state_of = msgspec.msgpack.Decoder(RootState).decode
 
 
-def record_item(key: Key, entry: Entry, home: int) -> Item:
-    return Item(home, home + 1, _encode((RECORD, *key, entry.member.name)), _encode(entry))
-
-
-def no_record_item(key: Key, consumer: Name, home: int) -> Item:
-    """Heirs may forget this record."""
-    return Item(home, home + 1, _encode((RECORD, *key, consumer)), b"")
+def record_item(key: Key, entry: Entry, home: int, gone: bool = False) -> Item:
+    """`gone`: heirs may forget this record."""
+    return Item(home, home + 1, _encode((RECORD, *key, entry.member.name)), b"" if gone else _encode(entry))
 
 
 def closed_item(key: Key, closed: Tract) -> Item:
@@ -89,11 +92,41 @@ def root_item(tag: str, root: int, state: RootState) -> Item:
 
 def places(items: Iterable[Item]) -> Tract:
     """Where items lie: records at their homes, closed parts in their tracts."""
-    found: Tract = ()
-    spans = []
-    for item in items:
-        if label_of(item.key)[0] == CLOSED:
-            found = unite(found, tract_of(item.body))
-        else:
-            spans.append((item.low, item.high))
-    return unite(found, union(spans))
+    tracts = [tract_of(each.body) if label_of(each.key)[0] == CLOSED else (each.low, each.high) for each in items]
+    return union(span for each in tracts for span in intervals(each))
+
+
+def proved(words: Words, tag: str, entry: Entry) -> Entry:
+    """An entry of this peer's own as it travels."""
+    if not words.signed:
+        return entry
+    proof = words.prove(_about(tag, entry, entry.before), _said(entry, entry.before))
+    return Entry(entry.member, entry.version, entry.spot, entry.description, hide(entry.before, proof))
+
+
+def is_proved(words: Words, tag: str, entry: Entry) -> bool:
+    """Whether the owner of an entry has said it, under this tag."""
+    if not words.signed:
+        return True
+    before, proof = reveal(entry.before)
+    if entry.spot != spot_of(entry.member.name, tag) or (entry.description and tag not in entry.description.tags):
+        return False
+    return words.proved(entry.member.name, _about(tag, entry, before), proof, _said(entry, before))
+
+
+def all_proved(words: Words, tag: str, entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Those of several whose owners have said them."""
+    return entries if not words.signed else [each for each in entries if is_proved(words, tag, each)]
+
+
+def _about(tag: str, entry: Entry, before: Description | None) -> tuple[object, ...]:
+    under = tag if entry.description is None else ""
+    return "entry", entry.member, entry.version, entry.description, before, under
+
+
+def _said(entry: Entry, before: Description | None) -> Description | None:
+    """All that the owner says of itself there: both may need the authority's word."""
+    now = entry.description
+    if now is None or before is None:
+        return now or before
+    return Description((*now.tags, *before.tags), (*now.values, *before.values))

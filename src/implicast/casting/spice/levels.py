@@ -21,27 +21,26 @@ UNTOLD = RootState(0, 0, False)
 class Levels:
     """Headers of tags and states of roots at one peer."""
 
-    __slots__ = ("_beforehand", "_deepest", "_dimensions", "_stock", "aims", "depth", "headers", "roots")
+    __slots__ = ("_resting", "_settings", "_stock", "aims", "depth", "headers", "roots")
 
     def __init__(self, settings: Settings, stock: Stock) -> None:
-        self._dimensions, self._deepest = settings.dimensions, settings.deepest
-        self._beforehand, self._stock = settings.levels, stock
+        self._settings, self._stock = settings, stock
         self.headers: dict[str, Header] = {}
         self.aims: dict[str, Header] = {}
         """Headers about to hold: heirs know of them already."""
         self.depth = settings.deepest if settings.levels is not None else 0
         """The deepest level that any tag has copies of, as far as is known here: where casts begin to look."""
         self.roots: dict[tuple[str, int], RootState] = {}
+        self._resting: dict[tuple[str, int], int] = {}
+        """Roots that are not ready, and for how many sweeps."""
 
     def header(self, tag: str) -> Header:
         return self.headers.get(tag, Header())
 
     def goal(self, tag: str) -> int:
         """Registrations of this tag go to all roots of this level."""
-        if self._beforehand is not None:
-            return self._beforehand.get(tag, 0)
-        header = self.headers.get(tag)
-        return header.goal if header is not None else 0
+        beforehand = self._settings.levels
+        return beforehand.get(tag, 0) if beforehand is not None else self.header(tag).goal
 
     def set_header(self, tag: str, header: Header) -> None:
         self.headers[tag] = header
@@ -58,16 +57,16 @@ class Levels:
         self._stock.changed()
 
     def learn_depth(self, level: int) -> None:
-        self.depth = max(self.depth, level)
+        self.depth = max(self.depth, min(level, self._settings.deepest))
 
     # --- roots
 
     def roots_at(self, tag: str, level: int) -> list[int]:
-        return roots_of(address_of(tag), min(level, self._deepest), self._dimensions)
+        return roots_of(address_of(tag), min(level, self._settings.deepest), self._settings.dimensions)
 
-    def new_roots(self, tag: str, level: int) -> list[int]:
-        """Roots of a level that are not roots of the level below."""
-        return sorted(set(self.roots_at(tag, level)) - set(self.roots_at(tag, level - 1)))
+    def new_roots(self, tag: str, level: int, known: int) -> list[int]:
+        """Roots of a level that are not roots of a lower one."""
+        return sorted(set(self.roots_at(tag, level)) - set(self.roots_at(tag, known)))
 
     def state(self, tag: str, root: int) -> RootState:
         return self.roots.get((tag, root), UNTOLD)
@@ -76,14 +75,17 @@ class Levels:
         self.roots[tag, root] = max(self.roots.get((tag, root), state), state)
         self._stock.changed()
 
-    def forget_root(self, tag: str, root: int) -> None:
-        del self.roots[tag, root]
-        self._stock.changed()
+    def sweep(self, most: int) -> None:
+        """A root that has not been ready for more sweeps than this has nothing to remember."""
+        resting = [each for each, state in self.roots.items() if not state.ready]
+        self._resting = {each: self._resting.get(each, 0) + 1 for each in resting}
+        for each in [one for one, sweeps in self._resting.items() if sweeps > most]:
+            del self.roots[each], self._resting[each]
+            self._stock.changed()
 
     def is_ready(self, tag: str, root: int) -> bool:
         """May casts stop at this root of ours?"""
-        state = self.roots.get((tag, root))
-        return (state is not None and state.ready) or root == address_of(tag)
+        return self.state(tag, root).ready or root == address_of(tag)
 
     # --- as items
 

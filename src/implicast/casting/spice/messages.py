@@ -10,10 +10,10 @@ from msgspec import Meta
 
 from implicast.casting.complaints import Slowing
 from implicast.language.target import Description, Target
-from implicast.overlay.ice.estate import Item, Way
+from implicast.overlay.ice.estate import Code, Item, Way
 from implicast.peer.contract import Address, CastId, Contact, Life, Message, Name, Version
 from implicast.peer.fields import Count, Payload, Token
-from implicast.space.morton import BITS, CODES
+from implicast.space.morton import BITS
 
 TAG_MAX = 256
 """The longest tag that can be registered or cast to."""
@@ -25,7 +25,6 @@ NAMES_MAX = 64
 """Members that stayed silent, by name."""
 
 Tag = Annotated[str, Meta(max_length=TAG_MAX)]
-Code = Annotated[int, Meta(ge=0, le=CODES)]
 Tract = Annotated[tuple[Code, ...], Meta(max_length=4_096)]
 Notch = Annotated[int, Meta(ge=0, le=BITS)]
 Level = Annotated[int, Meta(ge=0, le=BITS)]
@@ -51,15 +50,20 @@ Kept = tuple[Name, Version, Notch]
 """A consumer, the version of its record that is kept, and the notch where it is."""
 
 
-class StoreAt(Message):
-    """Entries on their way to their homes at one notch of a registry."""
-
-    wire = 0x0A01
+class Through(Message):
+    """Something on its way to, or through, one notch of a registry."""
 
     way: Way
     tag: Tag
     root: Code
     notch: Notch
+
+
+class StoreAt(Through):
+    """Entries on their way to their homes at one notch of a registry."""
+
+    wire = 0x0A01
+
     entries: Entries
     reply: Address
     token: Token
@@ -124,30 +128,22 @@ class CastAgain(CastTo):
     again: Life = 0
 
 
-class GatherTo(Message):
+class GatherTo(Through):
     """A walk that draws what is kept above a place down to it again."""
 
     wire = 0x0A05
 
-    way: Way
-    tag: Tag
-    root: Code
-    notch: Notch
     base: Notch
     """The notch to which all comes down."""
     leader: Address
     walk: Token
 
 
-class CopyFrom(Message):
+class CopyFrom(Through):
     """A walk through an original registry that copies all of it to the roots of a new level."""
 
     wire = 0x0A06
 
-    way: Way
-    tag: Tag
-    root: Code
-    notch: Notch
     level: Level
     leader: Address
     walk: Token

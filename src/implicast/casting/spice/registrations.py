@@ -7,23 +7,21 @@ not the owner any more); so renewing costs two messages, and also mends what was
 
 from collections.abc import Callable
 
-from implicast.casting.spice.alarms import Again, Renew, SayOnce, Unsaid
 from implicast.casting.spice.homes import address_of, home, spot_of
+from implicast.casting.spice.items import is_proved, proved
 from implicast.casting.spice.messages import Entry, StoreAt, StoredAt, StoredLater
-from implicast.casting.spice.proofs import is_proved, proved
-from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
-from implicast.casting.spice.share import Spice, SpicePart
+from implicast.casting.spice.settings import NO_LIMIT, WAIT_LONGEST_US
+from implicast.casting.spice.share import Repeated, Spice, SpicePart
 from implicast.casting.spice.stores import OWN
 from implicast.language.target import Description
 from implicast.overlay.ice.estate import Way
-from implicast.peer.contract import Address, Version, handles
+from implicast.peer.contract import Address, Message, StandingAlarm, Version, handles
 from implicast.peer.events import Registered, Withdrawn
 from implicast.peer.member import KeptMember
 from implicast.space.tract import WHOLE, Tract, contains
 
 SECRET_BITS = 61
-SECRET = 1 << SECRET_BITS
-"""Set in the tokens of own errands where words are signed: no other errand has such a token."""
+"""Of the tokens of own errands where words are signed. The bit above is set: no other errand has such a token."""
 RENEWALS = 3
 """In one lease."""
 UNASSURED_US = 30_000_000
@@ -36,12 +34,32 @@ REUNION_PAUSE_US = 300_000
 """From one tag to the next then."""
 
 
+class Again(Message):
+    """Rings when a registration should have been confirmed."""
+
+    version: Version
+
+
+class Renew(StandingAlarm):
+    """Rings when one more tag should be registered anew, before its lease runs out."""
+
+    version: Version
+
+
+class Unsaid(Message):
+    """Rings when a tag that may be lost should have been confirmed, or is to be said for the first time of so many."""
+
+    tag: str
+    version: int
+    tries: int
+
+
 class Registrations(SpicePart):
     """A consumer's part."""
 
     __slots__ = (
-        "_before", "_doors", "_due", "_homeless", "_returning", "_reunited_us", "_said", "_unsaid", "_wait_us",
-        "awaited", "going", "token", "told",
+        "_before", "_doors", "_due", "_going", "_homeless", "_patience", "_returning", "_reunited_us", "_unsaid",
+        "awaited", "token", "told",
     )  # fmt: skip
 
     def __init__(self, spice: Spice, kept: KeptMember | None, tags: tuple[str, ...]) -> None:
@@ -51,11 +69,9 @@ class Registrations(SpicePart):
         """Tags under which something of ours may be stored, and what we said last."""
         self.awaited: dict[str, Entry] = {}
         self._before: Description | None = None
-        self._wait_us = STORE_US
+        self._patience = Repeated()
         self._doors: dict[str, Address] = {}
         """Who confirmed a tag last."""
-        self._said: dict[str, StoreAt] = {}
-        """How we said it last."""
         self._unsaid: dict[str, None] = {}
         """Tags to be registered again because they may be lost."""
         self._due: list[str] = []
@@ -67,66 +83,54 @@ class Registrations(SpicePart):
         """Has the member a description from an earlier life, and no place yet to say it from?"""
         for tag in tags:
             self.told[tag] = Entry(spice.contact, 0, spot_of(spice.name, tag), None)
-        self.going = False
-        """Is the peer to leave when it has withdrawn?"""
-        secret = spice.words.signed
-        self.token = SECRET | spice.host.rng.getrandbits(SECRET_BITS) if secret else OWN
+        self._going = False
+        """Is the peer to leave the surface when it has withdrawn?"""
+        self.token = 1 << SECRET_BITS | spice.host.rng.getrandbits(SECRET_BITS) if spice.words.signed else OWN
         """Names our own errands. Who does not pass them on must not be able to confirm them."""
 
     # --- the verbs
 
-    def say(self, version: Version, before: Description | None) -> None:
+    def say(self, version: Version, before: Description | None, leaves: bool = False) -> None:
         """The member is something else now, or nothing any more; what it was before is answered from for a while."""
-        self._before, self._returning = before, False
+        self._before, self._returning, self._going = before, False, self._going or leaves
         self._say(version)
 
     def stand(self, description: Description, door: Callable[[str], Address]) -> dict[str, Entry]:
         """Be registered as this already: what is stored under each tag. `door`: who would have confirmed it."""
         version = self.spice.describe(description)
         for tag in sorted(set(description.tags)):
-            entry = Entry(self.spice.contact, version, spot_of(self.spice.name, tag), description)
-            self.told[tag] = proved(self.spice.words, tag, entry)
+            self.told[tag] = self._entry(tag, version, description)
             if self.settings.assured:
                 self._doors[tag] = door(tag)
         self._confirm_if_complete()
         return self.told
 
-    def leave(self) -> None:
-        """Leave the surface when the withdrawal, which comes next, is complete."""
-        self.going = True
+    def _entry(self, tag: str, version: Version, what: Description | None) -> Entry:
+        entry = Entry(self.spice.contact, version, spot_of(self.spice.name, tag), what, self._before)
+        return proved(self.spice.words, tag, entry)
 
     def _say(self, version: Version) -> None:
         """One new version for every tag, old or new; where the tag is no longer ours, that we are not there."""
-        tags = self.spice.description.tags if self.spice.description is not None else ()
-        self.awaited = {}
-        for tag in sorted({*tags, *self.told}):
-            what = self.spice.description if tag in tags else None
-            spot = spot_of(self.spice.name, tag)
-            entry = Entry(self.spice.contact, version, spot, what, self._before)
-            self.awaited[tag] = proved(self.spice.words, tag, entry)
+        what = self.spice.description
+        tags = what.tags if what is not None else ()
+        both = sorted({*tags, *self.told})
+        self.awaited = {tag: self._entry(tag, version, what if tag in tags else None) for tag in both}
         self.told.update(self.awaited)
         self._due = []
         self._confirm_if_complete()
-        self._wait_us = STORE_US
+        self._patience = Repeated()
         self._ask(version)
 
     def _ask(self, version: Version) -> None:
         if not self.awaited:
             return
-        if self.settings.assured:
-            self.host.after(self._wait_us, Again(version))
-            self._wait_us = min(2 * self._wait_us, WAIT_LONGEST_US)
-        else:
-            self.host.after(UNASSURED_US, Again(version))
+        self.host.after(self._patience.wait_longer() if self.settings.assured else UNASSURED_US, Again(version))
         for tag in list(self.awaited):
             self._store(tag, None)
 
     def _store(self, tag: str, door: Address | None) -> None:
-        entry, store = self.told[tag], self._said.get(tag)
-        if store is None or store.entries[0] is not entry:  # renewals say the same again and again
-            address = address_of(tag)
-            store = StoreAt(Way((address, address + 1)), tag, address, 0, (entry,), self.address, self.token, True)
-            self._said[tag] = store
+        address, entries = address_of(tag), (self.told[tag],)
+        store = StoreAt(Way((address, address + 1)), tag, address, 0, entries, self.address, self.token, True)
         if door is None or door == self.address:
             self.surface.send(store)
         else:
@@ -151,7 +155,6 @@ class Registrations(SpicePart):
         self._unsaid.pop(stored.tag, None)
         if entry.description is None:
             del self.told[stored.tag], self._doors[stored.tag]
-            self._said.pop(stored.tag, None)
         if self.awaited.pop(stored.tag, None) is not None:
             self._confirm_if_complete()
 
@@ -172,8 +175,8 @@ class Registrations(SpicePart):
                 self._renew_later()
         else:
             self.host.deliver(Withdrawn(self.spice.version))
-        if self.going:
-            self.going = False
+        if self._going:
+            self._going = False
             self.surface.leave()
 
     # --- the lease
@@ -211,34 +214,27 @@ class Registrations(SpicePart):
             return
         self._reunited_us = self.host.now_us
         for number, tag in enumerate(sorted(self.told)):
-            self.spice.later.put(REUNION_PAUSE_US * number, SayOnce(tag, self.spice.version))
-
-    @handles(SayOnce)
-    def on_say_once(self, alarm: SayOnce) -> None:
-        tag, version = alarm.tag, alarm.version
-        if tag in self.told and version == self.spice.version and tag not in self.awaited:
-            self._unsaid[tag] = None
-            self._store(tag, self._doors.pop(tag, None))
-            self.spice.later.put(WAIT_LONGEST_US // 2, Unsaid(tag, version, SAY_AGAIN_TRIES))
+            self.spice.later.put(REUNION_PAUSE_US * number, Unsaid(tag, self.spice.version, SAY_AGAIN_TRIES + 1))
 
     def register_again(self, lost: Tract) -> None:
+        """Say again what may be lost: tags under which our record could have its home there, at any notch."""
+        notches = self.settings.notches() if self.settings.storage_limit < NO_LIMIT else (0,)
         for tag, entry in list(self.told.items()):
-            if self._is_there(tag, entry, lost):
+            places = [home(address_of(tag), notch, entry.spot, self.settings.dimensions) for notch in notches]
+            if any(contains(lost, each) for each in places):
                 self._unsaid[tag] = None
                 self.on_unsaid(Unsaid(tag, self.spice.version, SAY_AGAIN_TRIES))
 
     @handles(Unsaid)
     def on_unsaid(self, alarm: Unsaid) -> None:
         """Until it is confirmed: the ground around what was lost may not have settled yet."""
-        tag, version, tries = alarm.tag, alarm.version, alarm.tries
-        if tag in self._unsaid and version == self.spice.version and tag in self.told and tries:
-            self._store(tag, None)
-            self.spice.later.put(WAIT_LONGEST_US // 2, Unsaid(tag, version, tries - 1))
+        tag, is_first = alarm.tag, alarm.tries > SAY_AGAIN_TRIES
+        if alarm.version != self.spice.version or tag not in self.told or (is_first and tag in self.awaited):
+            return
+        if is_first:
+            self._unsaid[tag] = None
+        if alarm.tries and tag in self._unsaid:
+            self._store(tag, self._doors.pop(tag, None) if is_first else None)
+            self.spice.later.put(WAIT_LONGEST_US // 2, Unsaid(tag, alarm.version, alarm.tries - 1))
         else:
             self._unsaid.pop(tag, None)
-
-    def _is_there(self, tag: str, entry: Entry, lost: Tract) -> bool:
-        """Could our record under this tag have its home there, at any notch?"""
-        address, dimensions = address_of(tag), self.settings.dimensions
-        notches = self.settings.notches() if self.settings.spreads else (0,)
-        return any(contains(lost, home(address, notch, entry.spot, dimensions)) for notch in notches)

@@ -2,7 +2,7 @@
 
 Code by code: in `closed` everything is passed to the next notch; outside it is kept and answered here. Records that lie
 in the closed part are on their way up and answered from meanwhile. In `gathering`, a part of `closed`, what comes is
-kept here although casts still go up: it is being drawn together (`gatherings.py`).
+kept here although casts still go up: it is being drawn together (`containers.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -108,11 +108,10 @@ class Registry:
             self._due_us = until_us
         return held
 
-    def has(self, entry: Entry) -> Held | None:
-        """What is held of an entry's consumer, if that says as much, heirs have it, and nothing of it goes up."""
+    def has(self, entry: Entry) -> bool:
+        """Is as much as this entry says of its consumer held, do heirs have it, and does nothing of it go up?"""
         held = self.records.get(entry.member.name)
-        is_kept = held is not None and held.safe and held.entry.version >= entry.version
-        return held if is_kept and not self.closed else None
+        return held is not None and held.safe and held.entry.version >= entry.version and not self.closed
 
     def stand(self, entries: Sequence[Entry], now_us: int, until_us: int) -> None:
         """Keep all of these, of different consumers, in a registry that has none; the heirs have them."""
@@ -159,8 +158,6 @@ class Registry:
     def living(self) -> int:
         """How many are registered in the open part."""
         held = self.records.values()
-        if not self.closed:
-            return sum([each.entry.description is not None for each in held])
         return sum(each.entry.description is not None and not contains(self.closed, each.home) for each in held)
 
     def rising(self) -> list[Held]:

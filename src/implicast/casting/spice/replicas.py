@@ -11,58 +11,118 @@ root leads and keeps a header (level, target, ready) at its heirs; whoever takes
 Ready is granted after updates have begun and withdrawn before they cease: a ready root has every complete registration.
 """
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from implicast.casting.spice.alarms import EndCall, GoOn, Overrun, Window
-from implicast.casting.spice.containers import SWEEPS
 from implicast.casting.spice.copies import roots_in
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.items import Header, RootState, root_item
 from implicast.casting.spice.messages import AskRate, AskVeto, CopyFrom, DepthIs, RateAt, RateIs, ReadyAt
-from implicast.casting.spice.rates import Rate
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US
 from implicast.casting.spice.share import Spice, SpicePart
-from implicast.casting.spice.trips import Walk, Work
+from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way
-from implicast.peer.contract import Address, handles
-from implicast.peer.memory import Recent
-from implicast.space.tract import EMPTY, WHOLE, Tract, union
+from implicast.peer.contract import Address, Message, StandingAlarm, handles
+from implicast.peer.memory import Recent, Repeats
+from implicast.space.tract import WHOLE, Tract, union
 
 REPORTS = 4
 """A level is raised when one in so many of its roots is busy within a window: some are nearer to publishers."""
 RATES_MAX = 4_096
 """Roots whose casts are counted; further ones are not."""
 TOKEN_BITS = 62
+IDLE_WINDOWS = 4
+"""A lowering is proposed after so many idle windows in a row."""
+
+
+class Window(Message):
+    """Rings at the end of a window in which casts were counted."""
+
+
+class Overrun(StandingAlarm):
+    """Rings at once when a root is too busy: raising a level is upkeep, no part of the cast that showed the need."""
+
+    tag: str
+    root: int
+
+
+class GoOn(Message):
+    """Rings when a raise that was given up is tried again."""
+
+    tag: str
+
+
+@dataclass(slots=True)
+class Rate:
+    """Casts at one root: too many as soon as the last few came within one window, too few after several windows.
+
+    A root is busy when more casts than the limit allows in a whole window have come within one: a short run of a few is
+    not taken for a busy time. It is idle when it has had hardly any for four windows: between the two limits lies a
+    factor of 2^(d + 1), so that a level that was raised does not fall at once.
+    """
+
+    _count: int = 0
+    _idle: int = 0
+    _times_us: deque[int] | None = None
+    """Of the last casts, as many as decide. Most roots of a deep level never meet one, and an empty deque weighs more
+    than all else here."""
+    per_s: float = 0.0
+    """Averaged over windows, the last one counting as much as all before it."""
+    word: bool | None = None
+    """What was last found out: busy (True), idle (False), or nothing since another root was told so."""
+
+    def is_busy(self, now_us: int, window_us: int, most: int) -> bool:
+        """Count a cast: are these more than there may be in one window? If so, counting begins anew."""
+        self._count += 1
+        times_us = self._times_us = self._times_us or deque()
+        times_us.append(now_us)
+        if len(times_us) <= most or now_us - times_us.popleft() > window_us:
+            return False
+        self._times_us, self.word = None, True
+        return True
+
+    def is_idle(self, window_us: int, limit: float) -> bool:
+        """The end of a window: has it been below this limit for long?"""
+        if not self._count:
+            self._times_us = None  # all are past
+        self.per_s = (self.per_s + self._count * 1e6 / window_us) / 2
+        self._count = 0
+        self._idle = self._idle + 1 if self.per_s < limit else 0
+        if self._idle < IDLE_WINDOWS:
+            return False
+        self._idle, self.word = 0, False
+        return True
+
+    def take_word(self) -> bool | None:
+        """What is to be said of it, once."""
+        word, self.word = self.word, None
+        return word
 
 
 class Replicas(SpicePart):
     """A peer's part in raising and lowering levels."""
 
-    __slots__ = ("_asked", "_doubted", "_hold_us", "_rates", "_reports", "_resting", "_ticking", "raising")
+    __slots__ = ("_asked", "_doubted", "_lowered_us", "_rates", "_reports", "raising")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         self._rates: dict[tuple[str, int], Rate] = {}
-        self._ticking = False
         self._reports: Recent[str, dict[int, int]] = Recent(RATES_MAX)
         """By tag, the roots that were busy lately, and when they said so."""
         self._asked: Recent[int, tuple[str, int]] = Recent(RATES_MAX)
         """Roots that were asked how they are: tag and root, by token."""
-        self._hold_us: dict[str, int] = {}
-        """Tags whose level is not to be lowered before that time."""
+        self._lowered_us: Repeats[str] = Repeats(RATES_MAX)
+        """Tags of which roots were asked whether their level may be lowered, and when."""
         self.raising: dict[str, Work] = {}
         self._doubted: dict[str, None] = {}
         """Tags whose replicas may lack some of what their original root has: they are copied to again."""
-        self._resting: dict[tuple[str, int], int] = {}
-        """Roots that are not ready, and for how many sweeps."""
 
     # --- measuring
 
     def counted(self, tag: str, root: int) -> None:
-        if not self.settings.live:
-            return
         rate = self._rate(tag, root)
         if rate is not None and rate.is_busy(self.host.now_us, self.settings.rate_us, self.settings.casts_most):
             self.host.after(0, Overrun(tag, root))
@@ -79,14 +139,12 @@ class Replicas(SpicePart):
         self._report(alarm.tag, alarm.root, busy=True)
 
     def _tick_later(self) -> None:
-        if not self._ticking and self.settings.live:
-            self._ticking = True
-            self.spice.later.put(self.settings.rate_us, Window())
+        if self.settings.live:
+            self.spice.later.put_one(self.settings.rate_us, Window())
 
     @handles(Window)
     def on_window(self, alarm: Window) -> None:
         """The end of a window: who is hardly needed says so."""
-        self._ticking = False
         limit = self.settings.frequency_limit / 2 ** (self.settings.dimensions + 1)
         for (tag, root), rate in list(self._rates.items()):
             if not self.surface.answers(root) or not self.spice.levels.is_ready(tag, root):
@@ -140,7 +198,7 @@ class Replicas(SpicePart):
         elif busy and header.level < self.settings.deepest:
             if self._are_many(tag, root, header.level) and self._relieves(header.level):
                 self._aim(tag, header._replace(number=header.number + 1, target=header.level + 1, ready=False))
-        elif busy is False and header.level and self._hold_us.get(tag, 0) <= self.host.now_us:
+        elif busy is False and header.level:
             self._ask_veto(tag, header.level)
 
     def _are_many(self, tag: str, root: int, level: int) -> bool:
@@ -201,28 +259,20 @@ class Replicas(SpicePart):
             if raising is not None and isinstance(raising.walk, CopyFrom) and raising.walk.level > header.level:
                 self.spice.walks.give_up(raising)
 
-    def swept(self) -> None:
-        """A root that has not been ready for a whole lease has nothing to remember."""
-        resting = [each for each, state in self.spice.levels.roots.items() if not state.ready]
-        self._resting = {each: self._resting.get(each, 0) + 1 for each in resting}
-        for each in [one for one, sweeps in self._resting.items() if sweeps > SWEEPS]:
-            self.spice.levels.forget_root(*each)
-            del self._resting[each]
-
     def _go_on(self, tag: str) -> None:
         """The next step of a raise or a lowering, unless it is under way."""
         header, address = self.spice.levels.header(tag), address_of(tag)
         if not self.surface.answers(address) or tag in self.raising or self.spice.calls.is_calling(tag):
             return
         if header.target < header.level:
-            self._call_roots(tag, header, header.level, False)
+            self._call_roots(tag, header, False)
         elif tag in self._doubted and header.level:
             del self._doubted[tag]
             self._copy(tag, 1)
         elif header.target > header.level:
             self._copy(tag, header.target)
         elif not header.ready:
-            self._call_roots(tag, header, header.level, True)
+            self._call_roots(tag, header, True)
 
     # --- raising
 
@@ -230,42 +280,34 @@ class Replicas(SpicePart):
         """To the roots that this level adds."""
         root = address_of(tag)
         walk = CopyFrom(Way((root, root + 1)), tag, root, 0, level, self.address, self.spice.stores.token())
-        work = self.raising[tag] = Work(walk, EMPTY, self.host.now_us)
+        work = self.raising[tag] = Work(self.host.now_us, walk)
         self.spice.walks.send_up(work, walk)
         self.spice.walks.close_one(work)
 
-    def visit(self, work: Work | None, walk: Walk, registry: Registry, part: Tract) -> None:
-        assert isinstance(walk, CopyFrom)
-        assert work is not None
-        entries = [each.entry for each in registry.within(part)]
-        if entries:
-            roots = self.spice.levels.new_roots(walk.tag, walk.level)
-            self.spice.copies.copy_out(work, walk.tag, entries, roots)
-
-    def show(self, work: Work, registry: Registry, held: Held) -> None:
+    def show(self, work: Work, registry: Registry, held: Sequence[Held]) -> None:
         walk = work.walk
         assert isinstance(walk, CopyFrom)
-        self.spice.copies.copy_out(work, walk.tag, [held.entry], self.spice.levels.new_roots(walk.tag, walk.level))
+        if held:
+            self.spice.copies.copy_out(work, walk, [each.entry for each in held])
 
-    def finished(self, work: Work) -> None:
-        tag = work.walk.tag
-        if isinstance(work.walk, CopyFrom) and self.raising.get(tag) is work:
-            del self.raising[tag]
-            self.spice.copies.raised(tag, work.walk.level)
-            header = self.spice.levels.header(tag)
-            if work.walk.level < header.level:  # all levels are copied to again, one after the other
-                self._copy(tag, work.walk.level + 1)
-            elif header.target == work.walk.level:
-                self._aim(tag, Header(header.number + 1, header.target, header.target, False))
-            else:
-                self._go_on(tag)
-
-    def abandoned(self, work: Work) -> None:
-        if isinstance(work.walk, CopyFrom) and self.raising.get(work.walk.tag) is work:
-            del self.raising[work.walk.tag]
-            if work.walk.level <= self.spice.levels.header(work.walk.tag).level:
-                self._doubt(work.walk.tag)
-            self.spice.later.put(STORE_US, GoOn(work.walk.tag))
+    def ended(self, work: Work, is_covered: bool) -> None:
+        walk, tag = work.walk, work.walk.tag
+        if not isinstance(walk, CopyFrom) or self.raising.get(tag) is not work:
+            return
+        del self.raising[tag]
+        header = self.spice.levels.header(tag)
+        if not is_covered:
+            if walk.level <= header.level:
+                self._doubt(tag)
+            self.spice.later.put(STORE_US, GoOn(tag))
+            return
+        self.spice.copies.raised(tag, walk.level)
+        if walk.level < header.level:  # all levels are copied to again, one after the other
+            self._copy(tag, walk.level + 1)
+        elif header.target == walk.level:
+            self._aim(tag, Header(header.number + 1, header.target, header.target, False))
+        else:
+            self._go_on(tag)
 
     @handles(GoOn)
     def on_go_on(self, alarm: GoOn) -> None:
@@ -273,19 +315,16 @@ class Replicas(SpicePart):
 
     # --- telling roots
 
-    def _call_roots(self, tag: str, header: Header, level: int, ready: bool) -> None:
-        roots = union((each, each + 1) for each in self.spice.levels.new_roots(tag, level))
-        self.spice.calls.call(
-            ReadyAt(Way(roots), tag, header.number, level, ready, self.address, self.spice.stores.token())
-        )
+    def _call_roots(self, tag: str, header: Header, ready: bool) -> None:
+        level, token = header.level, self.spice.stores.token()
+        roots = union((each, each + 1) for each in self.spice.levels.new_roots(tag, level, level - 1))
+        self.spice.calls.call(ReadyAt(Way(roots), tag, header.number, level, ready, self.address, token))
 
     def _ask_veto(self, tag: str, level: int) -> None:
-        self._hold_us = {each: until_us for each, until_us in self._hold_us.items() if until_us > self.host.now_us}
-        self._hold_us[tag] = self.host.now_us + HOLD_WINDOWS * self.settings.rate_us
+        if self._lowered_us.came_by(tag, self.host.now_us, HOLD_WINDOWS * self.settings.rate_us):
+            return
         roots = union((each, each + 1) for each in self.spice.levels.roots_at(tag, level))
-        token = self.spice.stores.token()
-        self.spice.calls.call(AskVeto(Way(roots), tag, self.address, token))
-        self.spice.later.put(VETO_US, EndCall(token))
+        self.spice.calls.call(AskVeto(Way(roots), tag, self.address, self.spice.stores.token()), VETO_US)
 
     def ready_arrived(self, part: Tract, call: ReadyAt) -> None:
         roots = roots_in(self.settings, call.tag, part)

@@ -75,11 +75,6 @@ class Settings:
         derive("last_notch", BITS // self.dimensions)
         derive("first_notch", max(1, self.last_notch - SMALLEST_BITS // self.dimensions))
 
-    @property
-    def spreads(self) -> bool:
-        """Can a registry become too large for one peer?"""
-        return self.storage_limit < NO_LIMIT
-
     def above(self, notch: int) -> int:
         """The next notch."""
         return notch + 1 if notch else self.first_notch

@@ -1,7 +1,9 @@
-"""What every part of a SPICE peer has: the peer that it is a part of, and by way of that the other parts."""
+"""What parts of a SPICE peer have in common: the peer, and by it the other parts; and how they say things again."""
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
 from implicast.peer.contract import Part
 
 if TYPE_CHECKING:
@@ -18,3 +20,15 @@ class SpicePart(Part):
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice.address, spice.host)
         self.spice, self.settings, self.surface = spice, spice.settings, spice.surface
+
+
+@dataclass(slots=True)
+class Repeated:
+    """Something that is said again, after longer and longer waits, until it is done."""
+
+    wait_us: int = field(default=STORE_US, init=False)
+
+    def wait_longer(self) -> int:
+        """How long to wait now; the next time longer."""
+        wait_us, self.wait_us = self.wait_us, min(2 * self.wait_us, WAIT_LONGEST_US)
+        return wait_us

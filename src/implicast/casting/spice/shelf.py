@@ -8,9 +8,9 @@ it has not heard the renewals of its predecessor; so renewals need not be told t
 from collections.abc import Sequence
 from typing import Any
 
-from implicast.casting.spice.items import CLOSED, RECORD, Key, Label, closed_item, entry_of, no_record_item, tract_of
+from implicast.casting.spice import items
+from implicast.casting.spice.items import CLOSED, RECORD, Key, Label, closed_item, is_proved
 from implicast.casting.spice.messages import Entry
-from implicast.casting.spice.proofs import is_proved
 from implicast.casting.spice.registry import NEVER_US, Held, Registry, Stock
 from implicast.casting.spice.settings import Settings
 from implicast.overlay.ice.estate import Item
@@ -74,7 +74,7 @@ class Shelf:
         self.tidy(key)
         name = held.entry.member.name
         if self._settings.assured and len(self.forgotten) < FORGOTTEN_MAX:
-            self.forgotten[key, name] = no_record_item(key, name, held.home)
+            self.forgotten[key, name] = items.record_item(key, held.entry, held.home, gone=True)
 
     def take_forgotten(self) -> list[Item]:
         """What heirs are to be told to forget, once; unless it has come again."""
@@ -122,21 +122,21 @@ class Shelf:
         cuts them to its ground."""
         closed = [key for key, registry in self.registries.items() if registry.closed]
         soon = ((key, self.closed_soon(key)) for key in dict.fromkeys([*closed, *self.closing]))
-        items = [closed_item(key, part) for key, part in soon if intersect(part, tract)]
+        found = [closed_item(key, part) for key, part in soon if intersect(part, tract)]
         for key, registry in self.registries.items():
-            items += _records_within(key, registry, tract)
-        return items
+            found += _records_within(key, registry, tract)
+        return found
 
     def unite(self, label: Label, item: Item, tract: Tract, safe: bool) -> bool:
         """Take in a record or a closed part; False if it is something else."""
         kind, tag, root, notch, _ = label
         if kind == RECORD:
-            entry = entry_of(item.body)
+            entry = items.entry_of(item.body)
             if is_proved(self._words, tag, entry):
                 self.keep((tag, root, notch), entry, safe)
         elif kind == CLOSED:
             registry = self.registry((tag, root, notch))
-            registry.shut(unite(registry.closed, intersect(tract_of(item.body), tract)))
+            registry.shut(unite(registry.closed, intersect(items.tract_of(item.body), tract)))
         return kind in (RECORD, CLOSED)
 
     def drop(self, tract: Tract) -> None:

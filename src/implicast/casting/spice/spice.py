@@ -7,15 +7,12 @@ from msgspec import Meta
 from implicast.casting.complaints import KeptDocket
 from implicast.casting.spice import messages
 from implicast.casting.spice.calls import Calls
-from implicast.casting.spice.casts import Casts
+from implicast.casting.spice.casts import Casts, Ears
 from implicast.casting.spice.complaints import Complaints
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.copies import Copies
-from implicast.casting.spice.ears import Ears
-from implicast.casting.spice.gatherings import Gatherings
 from implicast.casting.spice.items import label_of
 from implicast.casting.spice.levels import Levels
-from implicast.casting.spice.offers import Offers
 from implicast.casting.spice.registrations import Registrations
 from implicast.casting.spice.registry import Stock
 from implicast.casting.spice.replicas import Replicas
@@ -37,7 +34,7 @@ from implicast.space.tract import Tract, intersect
 
 PARTS = {
     "surface": Surface, "asker": Asker, "ears": Ears, "later": Later, "stores": Stores, "containers": Containers,
-    "offers": Offers, "walks": Walks, "casts": Casts, "gatherings": Gatherings, "copies": Copies, "calls": Calls,
+    "walks": Walks, "casts": Casts, "copies": Copies, "calls": Calls,
     "replicas": Replicas, "registrations": Registrations,
     "complaints": Complaints,
 }  # fmt: skip
@@ -57,15 +54,13 @@ class KeptSpice(Keepsake):
 class Spice(Member, parts=PARTS):
     """One participant; all are alike."""
 
-    __slots__ = ("_packed", "levels", "settings", "shelf", "stock", *PARTS)
+    __slots__ = ("_packed", "heeded", "levels", "settings", "shelf", "stock", *PARTS)
     asker: Asker
     later: Later
     stores: Stores
     containers: Containers
-    offers: Offers
     walks: Walks
     casts: Casts
-    gatherings: Gatherings
     copies: Copies
     calls: Calls
     replicas: Replicas
@@ -76,6 +71,8 @@ class Spice(Member, parts=PARTS):
         kept: KeptSpice | None = site.kept
         before, tags = (kept.member, kept.tags) if kept is not None else (None, ())
         self.settings, self.stock = settings, Stock()
+        self.heeded: Complaints | None = None
+        """Complaints, once there has been one."""
         self._packed: tuple[int, Tract, tuple[Item, ...]] = (-1, (), ())
         self.surface = Surface(site.address, site.host, self, settings.terms, kept.surface if kept else None)
         self.shelf, self.levels = Shelf(site.host, settings, self.stock, self.words), Levels(settings, self.stock)
@@ -95,15 +92,11 @@ class Spice(Member, parts=PARTS):
 
     def kept(self) -> KeptSpice:
         heard, tags = self.ears.inbox.seen.heard(), tuple(self.registrations.told)[:TAGS_MAX]
-        return KeptSpice(self.kept_member(heard), self.surface.kept(), tags, self._docket())
+        docket = self.heeded.docket.kept() if self.heeded is not None else ()
+        return KeptSpice(self.kept_member(heard), self.surface.kept(), tags, docket)
 
-    def _docket(self) -> KeptDocket:
-        """What was complained of here; the part is not made for the question."""
-        try:
-            complaints: Complaints = object.__getattribute__(self, "complaints")
-        except AttributeError:
-            return ()
-        return complaints.docket.kept()
+    def heed(self, complaints: Complaints) -> None:
+        self.heeded = complaints
 
     # --- the verbs
 
@@ -112,8 +105,7 @@ class Spice(Member, parts=PARTS):
 
     def leave(self) -> None:
         """Withdraw, wait until that is complete, then hand over the ground with all that is kept on it."""
-        self.registrations.leave()
-        self.withdraw()
+        self.registrations.say(self.describe(None), None, leaves=True)
 
     def register(self, description: Description) -> None:
         before = self.description
@@ -145,7 +137,7 @@ class Spice(Member, parts=PARTS):
             self.registrations.stored(sender, stored)
         elif stored.token == RISING:
             self.containers.stored(stored)
-        elif not (self.copies.stored(stored) or (self.settings.assured and self.gatherings.stored(stored))):
+        elif not (self.copies.stored(stored) or self.containers.moved(stored)):
             self.stores.stored(sender, stored)
 
     @handles(*messages.ROUTED)
@@ -182,16 +174,14 @@ class Spice(Member, parts=PARTS):
         self.levels.drop(tract)
 
     def yielded(self, tract: Tract) -> None:
-        self.offers.yielded(tract)
+        self.calls.yielded(tract)
         self.registrations.yielded()
 
     def lost(self, tract: Tract) -> None:
-        self.offers.lost(tract)
+        self.calls.lost(tract)
 
     def settled(self) -> None:
         """The ground that answers has changed."""
-        if self.settings.assured:
-            self.gatherings.settled()
         self.containers.settled()
         if self.settings.live:
             self.replicas.settled()
@@ -218,7 +208,7 @@ class Spice(Member, parts=PARTS):
             case messages.CopyTo():
                 self.copies.arrived(part, message)
             case messages.Offer():
-                self.offers.arrived(part, message)
+                self.calls.offered(part, message)
             case messages.SayAgain():
                 self.register_again(message.lost)
             case messages.RateAt():
@@ -228,7 +218,7 @@ class Spice(Member, parts=PARTS):
             case messages.ReadyAt():
                 self.replicas.ready_arrived(part, message)
             case messages.DepthIs():
-                self.levels.learn_depth(min(message.level, self.settings.deepest))
+                self.levels.learn_depth(message.level)
             case messages.AskVeto():
                 self.replicas.veto_arrived(part, message)
 

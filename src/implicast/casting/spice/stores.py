@@ -10,19 +10,18 @@ from one peer are collected for a moment and travel together (section 8.3.1).
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from msgspec.structs import replace
 
-from implicast.casting.spice.alarms import Flush
 from implicast.casting.spice.homes import home, homes
-from implicast.casting.spice.items import Key
+from implicast.casting.spice.items import Key, all_proved
 from implicast.casting.spice.messages import TOGETHER_MAX, Entry, Kept, StoreAt, StoredAt, StoredLater
-from implicast.casting.spice.proofs import all_proved
-from implicast.casting.spice.registry import Held, Registry
+from implicast.casting.spice.registry import Held
 from implicast.casting.spice.share import Spice, SpicePart
-from implicast.overlay.ice.estate import Item, Way
-from implicast.peer.contract import Address, Name, handles
+from implicast.overlay.ice.estate import Way
+from implicast.peer.contract import Address, Message, Name, handles
 from implicast.peer.memory import Recent
 from implicast.space.tract import EMPTY, Tract, contains, union, unite
 
@@ -42,16 +41,18 @@ Answer = tuple[Address, int, int]
 """Whom to confirm to, the token of its errand, and the notch it asked for."""
 
 
+class Flush(Message):
+    """Rings when what was collected goes on together."""
+
+
+@dataclass(slots=True)
 class Climb:
     """An entry that went up from here on behalf of others."""
 
-    __slots__ = ("answers", "entry", "token")
-
-    def __init__(self, entry: Entry, answer: Answer) -> None:
-        self.entry = entry
-        self.answers: tuple[Answer, ...] = (answer,)
-        self.token = 0
-        """Of the first message in which it went; what answers an earlier one is about an earlier climb."""
+    entry: Entry
+    answers: tuple[Answer, ...]
+    token: int = 0
+    """Of the first message in which it went; what answers an earlier one is about an earlier climb."""
 
     def join(self, entry: Entry, answer: Answer) -> None:
         """The same record comes by again."""
@@ -68,14 +69,13 @@ class Climb:
 class Stores(SpicePart):
     """A peer's part in storing the records of others."""
 
-    __slots__ = ("_above", "_climbing", "_confirmed", "_flushing", "_fresh", "_outbox", "_shut", "climbs", "tokens")
+    __slots__ = ("_above", "_confirmed", "_flushing", "_fresh", "_outbox", "_shut", "climbs", "tokens")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         self.tokens = RISING + ((spice.life & LIFE_MASK) << LIFE_SHIFT if self.settings.assured else 0)
         """Those of different lives differ: what answers an earlier life is not taken for an answer to this one."""
-        self.climbs: dict[Key, dict[Name, Climb]] = {}
-        self._climbing = 0
+        self.climbs: dict[tuple[Key, Name], Climb] = {}
         self._outbox: dict[Key, dict[Name, Climb]] = {}
         self._confirmed: dict[tuple[Answer, str, int], dict[Name, Kept]] = {}
         """Confirmations that wait to go together (without receipts)."""
@@ -115,7 +115,8 @@ class Stores(SpicePart):
     def _accept(self, store: StoreAt, entries: Sequence[Entry]) -> None:
         if self.settings.is_place(store.tag, store.root, store.notch):
             entries = all_proved(self.spice.words, store.tag, entries)
-            self.spice.copies.take_first(store, entries)
+            if not self.spice.copies.fans_out(store, entries):
+                self.take(store.tag, store.root, store.notch, entries, (store.reply, store.token, store.notch))
 
     def _sort(self, store: StoreAt) -> None:
         """Listing 11 with homes, where hops are not confirmed: each peer gets what is at home there, each branch
@@ -138,43 +139,20 @@ class Stores(SpicePart):
         places = homes(root, notch, [each.spot for each in entries], self.settings.dimensions)
         return Way(union((each, each + 1) for each in places))
 
-    def take_store(self, store: StoreAt, entries: Sequence[Entry]) -> None:
-        """Entries whose homes at the asked notch are ours."""
-        if not store.notch and len(entries) == 1 and self.renew(store, entries[0]):
-            return
-        self.take(store.tag, store.root, store.notch, entries, (store.reply, store.token, store.notch))
-
-    def renew(self, store: StoreAt, entry: Entry) -> bool:
-        """What is kept at an open root, and by heirs, is confirmed at once: two stores of three, at half the cost."""
-        key = (store.tag, store.root, 0)
-        registry = self.spice.shelf.registries.get(key)
-        held = registry.has(entry) if registry is not None else None
-        if registry is None or held is None or not self.surface.answers(store.root):
-            return False
-        self.spice.shelf.keep(key, entry)
-        if self.spice.words.signed:
-            self._show_later(key[0], (entry,), (held,))
-        self._show(key, registry, (held,))
-        self.confirm((store.reply, store.token, 0), key, ((entry.member.name, held.entry.version, 0),))
-        return True
-
     def take(self, tag: str, root: int, notch: int, entries: Sequence[Entry], answer: Answer) -> None:
         """Keep entries here, or pass them up, from this notch on."""
         registry = self.spice.shelf.registries.get((tag, root, notch))
         if not notch and (registry is None or not registry.closed) and self.surface.answers(root):
             self._keep((tag, root, 0), entries, answer)  # all are at home here: half the cost of looking for each
             return
-        staying: dict[int, list[Entry]] = {}
-        rising: dict[int, list[Entry]] = {}
+        places: dict[tuple[int, bool], list[Entry]] = {}
         for entry in entries:
-            top, here = self.climb(tag, root, notch, entry.spot)
-            (staying if here else rising).setdefault(top, []).append(entry)
-        if self.settings.rarest and not notch:
-            self._note_passing(tag, root, [each for top in (staying, rising) for at in top if at for each in top[at]])
-        for top, kept in staying.items():
-            self._keep((tag, root, top), kept, answer)
-        for top, going in rising.items():
-            self._send_up((tag, root, top), going, answer)
+            places.setdefault(self.climb(tag, root, notch, entry.spot), []).append(entry)
+        rising = [each for (top, _), some in places.items() if top for each in some]
+        if rising and self.settings.rarest and not notch:
+            self.spice.shelf.registry((tag, root, 0)).pass_by(sum(_gain(tag, each) for each in rising))
+        for (top, stays), some in sorted(places.items(), key=lambda place: not place[0][1]):
+            (self._keep if stays else self._send_up)((tag, root, top), some, answer)
 
     def climb(self, tag: str, root: int, notch: int, spot: int) -> tuple[int, bool]:
         """Where an entry belongs, from a notch on: kept here at that notch, or passed to it because it is not ours."""
@@ -184,32 +162,23 @@ class Stores(SpicePart):
             at = home(root, notch, spot, dimensions)
             if contains(ground, at):
                 registry = registries.get((tag, root, notch))
-                if registry is None or not registry.closed or not contains(registry.closed, at):
-                    return notch, True
-                if registry.gathering and contains(registry.gathering, at):
+                if registry is None or not contains(registry.closed, at) or contains(registry.gathering, at):
                     return notch, True
             elif not shut or not contains(shut.get((tag, root, notch), EMPTY), at):
                 return notch, False
             notch = notch + 1 if notch else settings.first_notch
 
-    def _note_passing(self, tag: str, root: int, entries: Sequence[Entry]) -> None:
-        """How many more, or fewer, are registered above."""
-        if entries:
-            registry = self.spice.shelf.registry((tag, root, 0))
-            registry.pass_by(sum(_gain(tag, each) for each in entries))
-
     # --- going up
 
     def _send_up(self, key: Key, entries: Sequence[Entry], answer: Answer) -> None:
-        climbs, outbox = self.climbs.setdefault(key, {}), self._outbox.setdefault(key, {})
+        outbox = self._outbox.setdefault(key, {})
         for entry in entries:
             name = entry.member.name
-            climb = climbs.get(name)
+            climb = self.climbs.get((key, name))
             if climb is not None:
                 climb.join(entry, answer)
-            elif self._climbing < CLIMBS_MAX:
-                climb = climbs[name] = Climb(entry, answer)
-                self._climbing += 1
+            elif len(self.climbs) < CLIMBS_MAX:
+                climb = self.climbs[key, name] = Climb(entry, (answer,))
             else:
                 continue
             outbox[name] = climb
@@ -228,63 +197,54 @@ class Stores(SpicePart):
             waiting = list(climbs.values())
             for start in range(0, len(waiting), TOGETHER_MAX):
                 token = self.token()
-                self._set_off(key, tuple(each.leave(token) for each in waiting[start : start + TOGETHER_MAX]), token)
+                entries = tuple(each.leave(token) for each in waiting[start : start + TOGETHER_MAX])
+                # Taken out until it confirms again: if it is silent, the next one goes by way of the surface.
+                door = self._above.pop((key, entries[0].member.name), None) if len(entries) == 1 else None
+                self.send_store(key, entries, token, door)
         if self._fresh:
             self._back_up()
-        if self._confirmed:
-            self._confirm_together()
+        self._confirm_together()
 
-    def _set_off(self, key: Key, entries: tuple[Entry, ...], token: int) -> None:
-        door = self._above.pop((key, entries[0].member.name), None) if len(entries) == 1 else None
-        # Taken out until it confirms again: if it is silent, the next one goes by way of the surface.
-        if door is not None:
-            self.host.send(door, StoreAt(self._way(*key[1:], entries), *key, entries, self.address, token))
+    def send_store(self, key: Key, entries: tuple[Entry, ...], token: int, door: Address | None = None) -> None:
+        """On our own behalf, to the entries' homes at a notch; `door`: by way of the peer that had it there last."""
+        together = len(entries) > 1 and not self.settings.assured
+        way = Way((key[1], key[1] + 1)) if together else self._way(*key[1:], entries)
+        store = StoreAt(way, *key, entries, self.address, token)
+        if together:
+            self._sort(store)
+        elif door is not None:
+            self.host.send(door, store)
         else:
-            self.send_store(key, entries, token)
-
-    def send_store(self, key: Key, entries: tuple[Entry, ...], token: int) -> None:
-        """On our own behalf, to the entries' homes at a notch."""
-        if self.settings.assured or len(entries) == 1:
-            self.surface.send(StoreAt(self._way(*key[1:], entries), *key, entries, self.address, token))
-        else:
-            self._sort(StoreAt(Way((key[1], key[1] + 1)), *key, entries, self.address, token))
+            self.surface.send(store)
 
     # --- keeping
 
     def _keep(self, key: Key, entries: Sequence[Entry], answer: Answer) -> None:
         """Keep entries; what heirs do not have yet is confirmed when they have."""
         held = [self.spice.shelf.keep(key, each) for each in entries]
-        if self.spice.words.signed:
-            self._show_later(key[0], entries, held)
         safe = [(each.entry.member.name, each.entry.version, key[2]) for each in held if each.safe]
         if len(safe) < len(held):
             self._flush_later()
             waiting = [(key, each.entry.member.name, each.entry.version, answer) for each in held if not each.safe]
             self._fresh += waiting[: max(0, FRESH_MAX - len(self._fresh))]
-        self._show(key, self.spice.shelf.registry(key), held)
+        self._show(key, entries, held)
         if safe:
             self.confirm(answer, key, safe)
 
-    def _show_later(self, tag: str, entries: Sequence[Entry], held: Sequence[Held]) -> None:
-        """Where words are signed an owner believes in its later life only when it sees its own word."""
-        for entry, kept in zip(entries, held, strict=True):
+    def _show(self, key: Key, entries: Sequence[Entry], held: Sequence[Held]) -> None:
+        """To those whom it concerns that these entries came, and what is held of their consumers now."""
+        self.spice.containers.kept(key, self.spice.shelf.registry(key), held)
+        for entry, kept in zip(entries, held, strict=True) if self.spice.words.signed else ():
+            # Where words are signed an owner believes in its later life only when it sees its own word.
             if kept.entry.version > entry.version and entry.member.address != self.address:
-                self.host.send(entry.member.address, StoredLater(tag, kept.entry))
-
-    def _show(self, key: Key, registry: Registry, held: Sequence[Held]) -> None:
-        self.spice.containers.kept(key, registry)
-        if registry.gathering:
-            self.spice.gatherings.kept(key, registry, held)
+                self.host.send(entry.member.address, StoredLater(key[0], kept.entry))
 
     def _back_up(self) -> None:
         fresh, self._fresh = self._fresh, []
-        items: dict[tuple[Key, Name], Item] = {}
-        for key, consumer, _, _ in fresh:
-            held = self.spice.shelf.held(key, consumer)
-            if held is not None:
-                items[key, consumer] = held.as_item(key)
+        held = {(key, name): self.spice.shelf.held(key, name) for key, name, _, _ in fresh}
+        items = (each.as_item(key) for (key, _), each in held.items() if each is not None)
         gone = self.spice.shelf.take_forgotten()
-        self.surface.batch((*gone, *items.values()), partial(self._counts, fresh))
+        self.surface.batch((*gone, *items), partial(self._counts, fresh))
 
     def _counts(self, fresh: list[tuple[Key, Name, int, Answer]]) -> None:
         """All heirs have these: confirm what is still here and ours."""
@@ -324,29 +284,22 @@ class Stores(SpicePart):
         """The next notch has entries that went up from here: tell those who wait for them."""
         key = (stored.tag, stored.root, stored.notch)
         if stored.shut and not self.settings.assured:
-            self._learn_shut(key, stored.shut)
-        climbs = self.climbs.get(key, {})
+            known = unite(self._shut.get(key, EMPTY), stored.shut)
+            if len(known) <= SHUT_MAX:
+                self._shut[key] = known
         answers: dict[Answer, list[Kept]] = {}
         for kept in stored.kept:
-            climb = climbs.get(kept[0])
+            climb = self.climbs.get((key, kept[0]))
             if climb is None or kept[1] < climb.entry.version or not climb.token or stored.token < climb.token:
                 continue
-            del climbs[kept[0]]
-            self._climbing -= 1
+            del self.climbs[key, kept[0]]
             if self.settings.assured and sender != self.address:
                 self._above.put((key, kept[0]), sender)
             for answer in climb.answers:
                 if self._is_confirmed(key, climb.entry, answer):
                     answers.setdefault(answer, []).append(kept)
-        if not climbs:
-            self.climbs.pop(key, None)
         for answer, all_kept in answers.items():
             self.confirm(answer, key, all_kept)
-
-    def _learn_shut(self, key: Key, shut: Tract) -> None:
-        known = unite(self._shut.get(key, EMPTY), shut)
-        if len(known) <= SHUT_MAX:
-            self._shut[key] = known
 
     def _is_confirmed(self, key: Key, entry: Entry, answer: Answer) -> bool:
         """Would a cast that passes us still go where the entry is? If we have been opened meanwhile, it is taken."""

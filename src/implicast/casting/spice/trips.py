@@ -1,9 +1,10 @@
 """What a peer keeps of walks: its own part of each, what it has sent on, and what became of it so far (`walks.py`)."""
 
 from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
 
 from implicast.casting.inbox import Outcome
-from implicast.casting.spice.messages import NAMES_MAX, CastAgain, CastTo, CopyFrom, Covered, GatherTo
+from implicast.casting.spice.messages import NAMES_MAX, CastTo, CopyFrom, Covered, GatherTo
 from implicast.casting.spice.settings import HOP_TRIES, HOP_US, WAIT_LONGEST_US
 from implicast.peer.contract import Address, Name
 from implicast.space.tract import EMPTY, Tract
@@ -13,62 +14,34 @@ Seen = tuple[Address, int]
 """A hop as its receiver knows it: who sent it, and the sender's number for it."""
 
 
-class Tally:
-    """What became of a part of a walk."""
-
-    __slots__ = ("declined", "hops", "notified", "silent", "size", "unreachable")
-
-    def __init__(self) -> None:
-        self.notified = self.declined = self.unreachable = self.size = self.hops = 0
-        self.silent: tuple[Name, ...] = ()
-
-    def add(self, other: "Tally | Covered") -> None:
-        self.notified += other.notified
-        self.declined += other.declined
-        self.unreachable += other.unreachable
-        self.size += other.size
-        self.hops += other.hops
-        if other.silent:
-            self.silent = (*self.silent, *other.silent)[:NAMES_MAX]
-
-    def select(self) -> None:
-        """A member would be told."""
-        self.notified += 1
-
-    def hear(self, outcome: Outcome) -> None:
-        """A member has answered. One that was told by another peer before is counted there."""
-        if outcome == Outcome.TAKEN:
-            self.notified += 1
-        elif outcome != Outcome.REPEAT:
-            self.declined += 1
-
-    def lose(self, name: Name | None = None) -> None:
-        """A member, or whoever keeps members, did not answer."""
-        self.unreachable += 1
-        if name is not None and len(self.silent) < NAMES_MAX:
-            self.silent = (*self.silent, name)
-
-    def decline(self, count: int) -> None:
-        """So many were not told."""
-        self.declined += count
-
-    def meet(self, size: int) -> None:
-        self.size += size
-
-    def step(self) -> None:
-        self.hops += 1
-
-
+@dataclass(slots=True, eq=False)
 class Open:
     """Something that is open until several things are done."""
 
-    __slots__ = ("begun_us", "done_us", "open", "tally")
+    begun_us: int
+    done_us: int | None = field(default=None, init=False)
+    open: int = field(default=1, init=False)
+    """What is not finished, and the beginning itself."""
+    tally: Covered = field(default=Covered(0), init=False)
+    """What became of it so far."""
 
-    def __init__(self, now_us: int) -> None:
-        self.begun_us, self.tally = now_us, Tally()
-        self.done_us: int | None = None
-        self.open = 1
-        """What is not finished, and the beginning itself."""
+    def count(self, more: Covered) -> None:
+        """What became of a part of it."""
+        so_far = self.tally
+        self.tally = Covered(
+            0,
+            so_far.notified + more.notified,
+            so_far.declined + more.declined,
+            so_far.unreachable + more.unreachable,
+            (*so_far.silent, *more.silent)[:NAMES_MAX],
+            so_far.size + more.size,
+            so_far.hops + more.hops,
+        )
+
+    def hear(self, outcome: Outcome) -> None:
+        """A member has answered. One that was told by another peer before is counted there."""
+        if outcome != Outcome.REPEAT:
+            self.count(Covered(0, notified=1) if outcome == Outcome.TAKEN else Covered(0, declined=1))
 
     def wait(self) -> None:
         """One thing more to wait for."""
@@ -87,28 +60,22 @@ class Open:
         return self.begun_us if self.done_us is None else self.done_us
 
 
+@dataclass(slots=True, eq=False)
 class Work(Open):
     """Our own part of a walk at one notch, with what went up from it."""
 
-    __slots__ = ("name", "part", "shown", "trips", "up", "walk")
-
-    def __init__(self, walk: Walk, part: Tract, now_us: int) -> None:
-        super().__init__(now_us)
-        self.walk, self.part, self.name = walk, part, name_of(walk)
-        self.trips: list[tuple[Trip, bool]] = []
-        """What waits for it, and whether its members count there."""
-        self.up: dict[Trip, None] = {}
-        self.shown: set[Name] | None = None
-        """Consumers whose records came down while the walk was above (`gatherings.py`)."""
+    walk: Walk
+    part: Tract = EMPTY
+    trips: list[tuple["Trip", bool]] = field(default_factory=list, init=False)
+    """What waits for it, and whether its members count there."""
+    up: dict["Trip", None] = field(default_factory=dict, init=False)
+    shown: frozenset[Name] = field(default=frozenset(), init=False)
+    """Consumers whose records came down while the walk was above (`containers.py`)."""
 
     def is_shown(self, consumer: Name) -> bool:
         """Was this record shown before? It is now."""
-        if self.shown is None:
-            self.shown = set()
-        if consumer in self.shown:
-            return True
-        self.shown.add(consumer)
-        return False
+        before, self.shown = self.shown, self.shown | {consumer}
+        return consumer in before
 
     def behind(self) -> Iterator[Seen]:
         """Who sent us the walk that this work is a part of, with their numbers for it."""
@@ -119,40 +86,36 @@ class Work(Open):
                 yield from trip.work.behind()
 
 
+@dataclass(slots=True, eq=False)
 class Trip(Open):
     """A walk that has come by, or that a work of ours sends up: carried on until all of it is answered."""
 
-    __slots__ = ("closed", "hops", "notch", "seen", "walk", "work")
-
-    def __init__(self, walk: Walk, now_us: int, seen: Seen | None, work: Work | None) -> None:
-        super().__init__(now_us)
-        self.walk, self.seen, self.work = walk, seen, work
-        self.hops: dict[int, Hop] = {}
-        self.notch, self.closed = 0, EMPTY
-        """From which closed part of a work it went up."""
-
-    def rise_from(self, notch: int, closed: Tract) -> None:
-        self.notch, self.closed = notch, closed
+    seen: Seen | None = None
+    work: Work | None = None
+    notch: int = 0
+    closed: Tract = EMPTY
+    """From which closed part of the work it went up, at which notch."""
+    hops: dict[int, "Hop"] = field(default_factory=dict, init=False)
 
 
+@dataclass(slots=True, eq=False)
 class Hop:
     """What a trip has sent on."""
 
-    __slots__ = ("is_at_work", "to", "tries", "trip", "wait_us", "walk")
+    trip: Trip
+    to: Address | None
+    walk: Walk
+    tries: int = 1
+    wait_us: int = HOP_US
+    is_at_work: bool = False
+    """Whether the other has said that it works on it."""
 
-    def __init__(self, trip: Trip, to: Address | None, walk: Walk) -> None:
-        self.trip, self.to, self.walk = trip, to, walk
-        self.tries, self.wait_us = 1, HOP_US
-        self.is_at_work = False
-        """Whether the other has said that it works on it."""
-
-    def may_try(self, is_heard: bool) -> bool:
+    def is_tried_again(self, is_heard: bool) -> bool:
         """A few times; and for as long as one that has taken it on is heard: then questions or answers get lost."""
-        return self.tries < HOP_TRIES or (self.is_at_work and is_heard)
-
-    def try_again(self) -> None:
-        self.tries += 1
-        self.wait_us = min(2 * self.wait_us, WAIT_LONGEST_US)
+        if self.tries >= HOP_TRIES and not (self.is_at_work and is_heard):
+            return False
+        self.tries, self.wait_us = self.tries + 1, min(2 * self.wait_us, WAIT_LONGEST_US)
+        return True
 
     def be_patient(self) -> None:
         self.tries, self.wait_us, self.is_at_work = 0, WAIT_LONGEST_US, True
@@ -161,6 +124,5 @@ class Hop:
 def name_of(walk: Walk) -> Hashable:
     """Equal for all messages of one walk at one notch of one registry."""
     if isinstance(walk, CastTo):
-        name = walk.cast, walk.term, walk.root, walk.notch, walk.asks
-        return (*name, walk.again) if isinstance(walk, CastAgain) else name
+        return walk.cast, walk.term, walk.root, walk.notch, walk.asks, getattr(walk, "again", None)
     return type(walk).__name__, walk.leader, walk.walk, walk.root, walk.notch

@@ -13,27 +13,22 @@ Casts without receipts leave nothing behind: no trip, no work, no answer. Copyin
 """
 
 from collections import deque
-from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
 
 from msgspec.structs import replace
 
-from implicast.casting.spice.alarms import HopDue, Slow, Tidy
+from implicast.casting.spice.casts import Casts
+from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.messages import ASKED, CastAgain, CastTo, CopyFrom, Covered, GatherTo, Working
-from implicast.casting.spice.registry import Held, Registry
+from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.settings import CAST_US, SLOW_US, WAIT_LONGEST_US
 from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.trips import Hop, Seen, Trip, Walk, Work, name_of
 from implicast.overlay.ice.estate import Way
-from implicast.peer.contract import Address, CastId, handles
+from implicast.peer.contract import Address, CastId, Message, handles
 from implicast.peer.later import SLOT_US
 from implicast.peer.memory import Shares
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
-
-if TYPE_CHECKING:
-    from implicast.casting.spice.casts import Casts
-    from implicast.casting.spice.gatherings import Gatherings
-    from implicast.casting.spice.replicas import Replicas
 
 TRIPS_MAX = 32_768
 """Trips that are open or lately finished at one peer, those of a peer with many refused first; they are sent again."""
@@ -42,10 +37,24 @@ PARKED_MAX = 4_096
 TIDY_US = 10_000_000
 
 
+class HopDue(Message):
+    """Rings when a hop of a walk should have been answered."""
+
+    number: int
+
+
+class Slow(Message):
+    """Rings when walks that came some time ago should be finished: those who sent them hear that they are not."""
+
+
+class Tidy(Message):
+    """Rings when walks may be forgotten."""
+
+
 class Walks(SpicePart):
     """A peer's part in the walks of others, and the bookkeeping of its own."""
 
-    __slots__ = ("_active", "_hops", "_parked", "_shares", "_slow", "_tidying", "_trips", "_works")
+    __slots__ = ("_active", "_hops", "_parked", "_shares", "_slow", "_trips", "_works")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
@@ -53,18 +62,18 @@ class Walks(SpicePart):
         self._trips: dict[Seen, Trip] = {}
         self._shares: Shares[Address] = Shares(TRIPS_MAX)
         self._hops: dict[int, Hop] = {}
-        self._active: dict[tuple[str, int], dict[Work, None]] = {}
-        """Unfinished works that went up from closed parts here, by registry."""
+        self._active: dict[Work, None] = {}
+        """Unfinished works that went up from closed parts here."""
         self._slow: deque[Trip] | None = None
         """Trips of others, oldest first, that may have to be excused."""
         self._parked: list[Walk] = []
         """Casts without receipts that wait for ground to settle."""
-        self._tidying = False
 
-    def _purpose(self, walk: Walk) -> "Casts | Gatherings | Replicas":
+    def purpose(self, walk: Walk) -> Casts | Containers | Replicas:
+        """The part that walks of this kind serve."""
         if isinstance(walk, CastTo):
             return self.spice.casts
-        return self.spice.gatherings if isinstance(walk, GatherTo) else self.spice.replicas
+        return self.spice.containers if isinstance(walk, GatherTo) else self.spice.replicas
 
     # --- coming by
 
@@ -80,14 +89,9 @@ class Walks(SpicePart):
         else:
             self._go_on(None, cast)
 
-    @handles(GatherTo)
-    def on_gather(self, sender: Address, gather: GatherTo) -> None:
-        if self.settings.assured:
-            self._come(sender, gather)
-
-    @handles(CopyFrom)
-    def on_copy_from(self, sender: Address, walk: CopyFrom) -> None:
-        if self.settings.live:
+    @handles(GatherTo, CopyFrom)
+    def on_walk(self, sender: Address, walk: GatherTo | CopyFrom) -> None:
+        if self.settings.live if isinstance(walk, CopyFrom) else self.settings.assured:
             self._come(sender, walk)
 
     def _come(self, sender: Address, walk: Walk) -> None:
@@ -95,22 +99,34 @@ class Walks(SpicePart):
         seen = (sender, walk.way.number)
         trip = self._trips.get(seen)
         if trip is not None:
-            self._answer_again(trip)
+            self._answer(trip)
         elif self._shares.allows(sender):
-            trip = self._trips[seen] = Trip(walk, self.host.now_us, seen, None)
+            trip = self._trips[seen] = Trip(self.host.now_us, seen)
             self._shares.add(sender)
-            trip.tally.step()
-            self._tidy_later()
+            trip.count(Covered(0, hops=1))
+            self.spice.later.put_one(TIDY_US, Tidy())
             self._go_on(trip, walk)
             self._close_trip(trip)
-            self._excuse_later(trip)
+            if trip.done_us is None:
+                self._slow = self._slow or deque()
+                self._slow.append(trip)
+                self.spice.later.put_one(SLOW_US - SLOT_US, Slow())
 
-    def _answer_again(self, trip: Trip) -> None:
+    def _answer(self, trip: Trip) -> None:
+        """Tell the peer that sent it what became of it, or that it takes its time."""
         assert trip.seen is not None
-        if trip.done_us is not None:
-            self._cover(trip)
-        else:
-            self.host.send(trip.seen[0], Working(trip.seen[1]))
+        to, number = trip.seen
+        self.host.send(to, Working(number) if trip.done_us is None else replace(trip.tally, number=number))
+
+    @handles(Slow)
+    def on_slow(self, alarm: Slow) -> None:
+        slow, due_us = self._slow or deque(), self.host.now_us - SLOW_US + SLOT_US
+        while slow and (slow[0].done_us is not None or slow[0].begun_us <= due_us):
+            trip = slow.popleft()
+            if trip.done_us is None:
+                self._answer(trip)
+        if slow:
+            self.spice.later.put_one(max(0, slow[0].begun_us - due_us - SLOT_US), alarm)
 
     # --- going on
 
@@ -126,32 +142,25 @@ class Walks(SpicePart):
             self._send(trip, to, walk, way)
         waiting = onward.waiting if trip is None else onward.rest_of(walk.way.tract)
         if waiting:
-            self._wait(trip, walk, waiting)
+            # It is young again: it may have run out of hops between peers that took each other for the owner.
+            self._send(trip, None, walk, Way(waiting))
         if onward.own:
             self._be_here(trip, walk, onward.own)
 
-    def _send(self, trip: Trip | None, to: Address, walk: Walk, way: Way) -> None:
-        if trip is None:
-            self.host.send(to, walk if way is walk.way else replace(walk, way=way))
-            return
-        number = self.spice.stores.token()
-        hop = Hop(trip, to, replace(walk, way=replace(way, number=number)))
-        self._open_hop(trip, number, hop)
-        self.host.send(to, hop.walk)
-
-    def _wait(self, trip: Trip | None, walk: Walk, waiting: Tract) -> None:
-        """Ground that does not answer now: we look again. What has waited is young again: it may have run out of hops
-        between peers that took each other for the owner, and would wait here for the rest of its life."""
-        walk = replace(walk, way=Way(waiting))
+    def _send(self, trip: Trip | None, to: Address | None, walk: Walk, way: Way) -> None:
+        """To the next peer; None: to ground that does not answer now, we look again."""
         if trip is not None:
-            self._open_hop(trip, self.spice.stores.token(), Hop(trip, None, walk))
-        elif len(self._parked) < PARKED_MAX:
+            number = self.spice.stores.token()
+            walk = replace(walk, way=replace(way, number=number))
+            hop = self._hops[number] = trip.hops[number] = Hop(trip, to, walk)
+            trip.wait()
+            self.spice.later.put(hop.wait_us, HopDue(number))
+        elif way is not walk.way:
+            walk = replace(walk, way=way)
+        if to is not None:
+            self.host.send(to, walk)
+        elif trip is None and len(self._parked) < PARKED_MAX:
             self._parked.append(walk)
-
-    def _open_hop(self, trip: Trip, number: int, hop: Hop) -> None:
-        self._hops[number] = trip.hops[number] = hop
-        trip.wait()
-        self.spice.later.put(hop.wait_us, HopDue(number))
 
     @handles(HopDue)
     def on_hop_due(self, alarm: HopDue) -> None:
@@ -159,9 +168,11 @@ class Walks(SpicePart):
         if hop is None:
             return
         if self.host.now_us - hop.trip.begun_us > CAST_US:
-            self._abandon(hop.trip)
-        elif hop.to is not None and hop.may_try(self.surface.circle.is_heard(hop.to, WAIT_LONGEST_US)):
-            hop.try_again()
+            if hop.trip.work is not None:
+                self.give_up(hop.trip.work)
+            else:
+                self._drop_trip(hop.trip)
+        elif hop.to is not None and hop.is_tried_again(self.surface.circle.is_heard(hop.to, WAIT_LONGEST_US)):
             self.spice.later.put(hop.wait_us, alarm)
             self.host.send(hop.to, hop.walk)
         else:
@@ -170,7 +181,7 @@ class Walks(SpicePart):
             self._another_way(alarm.number, hop)
 
     def _another_way(self, number: int, hop: Hop) -> None:
-        self._end_hop(number, hop)
+        del self._hops[number], hop.trip.hops[number]
         self._go_on(hop.trip, hop.walk)
         self._close_trip(hop.trip)
 
@@ -182,9 +193,6 @@ class Walks(SpicePart):
         parked, self._parked = self._parked, []
         for walk in parked:
             self._go_on(None, walk)
-
-    def _end_hop(self, number: int, hop: Hop) -> None:
-        del self._hops[number], hop.trip.hops[number]
 
     @handles(Working)
     def on_working(self, sender: Address, working: Working) -> None:
@@ -198,8 +206,8 @@ class Walks(SpicePart):
         hop = self._hops.get(covered.number)
         if hop is not None and hop.to == sender:
             self.surface.heard(sender)
-            self._end_hop(covered.number, hop)
-            hop.trip.tally.add(covered)
+            del self._hops[covered.number], hop.trip.hops[covered.number]
+            hop.trip.count(covered)
             self._close_trip(hop.trip)
 
     def works_of(self, cast: CastId) -> list[Work]:
@@ -229,9 +237,9 @@ class Walks(SpicePart):
                 part = subtract(part, common)
                 self._join(trip, known, common)
         if part:
-            work = Work(walk, part, self.host.now_us)
+            work = Work(self.host.now_us, walk, part)
             works.append(work)
-            self._tidy_later()  # also where nothing of others ever comes by
+            self.spice.later.put_one(TIDY_US, Tidy())  # also where nothing of others ever comes by
             self._join(trip, work, part)
             self.visit_all(work, walk, walk.notch, part)
             self.close_one(work)
@@ -243,20 +251,24 @@ class Walks(SpicePart):
             work.trips.append((trip, counts))
             trip.wait()
         elif counts:
-            trip.tally.add(work.tally)
+            trip.count(work.tally)
 
     def visit_all(self, work: Work | None, walk: Walk, notch: int, part: Tract) -> None:
         """Our records in the part and in all above it that is ours; further trips for the rest."""
-        root, dimensions, purpose = walk.root, self.settings.dimensions, self._purpose(walk)
-        if isinstance(walk, CastTo) and self.spice.casts.refuses(work, walk):
+        root, dimensions, heeded = walk.root, self.settings.dimensions, self.spice.heeded
+        if heeded is not None and isinstance(walk, CastTo) and heeded.refuses(work, walk):
             return
         while part:
             registry = self.spice.shelf.registries.get((walk.tag, root, notch))
             if registry is None:
                 return
+            held = registry.within(part) if work is not None else []
             if work is not None:
-                work.tally.meet(sum([each.entry.description is not None for each in registry.within(part)]))
-            purpose.visit(work, walk, registry, part)
+                work.count(Covered(0, size=sum([each.entry.description is not None for each in held])))
+            if isinstance(walk, CastTo):
+                self.spice.casts.visit(work, walk, registry, part)
+            elif work is not None:
+                self.purpose(walk).show(work, registry, held)
             closed = intersect(part, registry.closed) if registry.closed else EMPTY
             above = self.settings.above(notch)
             scaled = scale_within(closed, root, notch, dimensions, above - notch) if closed else EMPTY
@@ -270,21 +282,16 @@ class Walks(SpicePart):
         if work is None:
             self._go_on(None, walk)
             return
-        trip = Trip(walk, self.host.now_us, None, work)
-        trip.rise_from(notch, closed)
+        trip = Trip(self.host.now_us, None, work, notch, closed)
         work.up[trip] = None
         work.wait()
         if closed:
-            self._active.setdefault((walk.tag, walk.root), {})[work] = None
+            self._active[work] = None
         self._go_on(trip, walk)
         self._close_trip(trip)
 
-    def show(self, work: Work, registry: Registry, held: Held) -> None:
-        """A record has come down past a walk: every kind of walk takes it in by itself (`gatherings.py`)."""
-        self._purpose(work.walk).show(work, registry, held)
-
-    def active(self, tag: str, root: int) -> Iterator[Work]:
-        return iter(list(self._active.get((tag, root), ())))
+    def active(self, tag: str, root: int) -> list[Work]:
+        return [each for each in self._active if each.walk.tag == tag and each.walk.root == root]
 
     # --- ending
 
@@ -294,40 +301,27 @@ class Walks(SpicePart):
             return
         if trip.work is not None:
             trip.work.up.pop(trip, None)
-            trip.work.tally.add(trip.tally)
+            trip.work.count(trip.tally)
             self.close_one(trip.work)
         else:
-            self._cover(trip)
-
-    def _cover(self, trip: Trip) -> None:
-        assert trip.seen is not None
-        (to, number), told = trip.seen, trip.tally
-        self.host.send(
-            to, Covered(number, told.notified, told.declined, told.unreachable, told.silent, told.size, told.hops)
-        )
+            self._answer(trip)
 
     def close_one(self, work: Work) -> None:
         """One thing less to wait for."""
         if work.is_over(self.host.now_us):
-            self._deactivate(work)
+            self._active.pop(work, None)
             for trip, counts in work.trips:
                 if counts:
-                    trip.tally.add(work.tally)
+                    trip.count(work.tally)
                 self._close_trip(trip)
-            self._purpose(work.walk).finished(work)
+            self.purpose(work.walk).ended(work, True)
 
     def give_up(self, work: Work) -> None:
         """A walk of ours that cannot be finished; whoever waits for it has gone another way, or will."""
         for trip in list(work.up):
             self._drop_trip(trip)
         self._drop(work)
-        self._purpose(work.walk).abandoned(work)
-
-    def _abandon(self, trip: Trip) -> None:
-        if trip.work is not None:
-            self.give_up(trip.work)
-        else:
-            self._drop_trip(trip)
+        self.purpose(work.walk).ended(work, False)
 
     def _drop_trip(self, trip: Trip) -> None:
         for number in trip.hops:
@@ -339,51 +333,19 @@ class Walks(SpicePart):
             trip.work.up.pop(trip, None)
 
     def _drop(self, work: Work) -> None:
-        self._deactivate(work)
-        works = self._works.get(work.name, [])
+        self._active.pop(work, None)
+        name = name_of(work.walk)
+        works = self._works.get(name, [])
         if work in works:
             works.remove(work)
             if not works:
-                del self._works[work.name]
-
-    def _deactivate(self, work: Work) -> None:
-        works = self._active.get((work.walk.tag, work.walk.root))
-        if works is not None:
-            works.pop(work, None)
-            if not works:
-                del self._active[work.walk.tag, work.walk.root]
-
-    # --- those that take long
-
-    def _excuse_later(self, trip: Trip) -> None:
-        if trip.done_us is None:
-            if self._slow is None:
-                self._slow = deque()
-            if not self._slow:
-                self.spice.later.put(SLOW_US - SLOT_US, Slow())
-            self._slow.append(trip)
-
-    @handles(Slow)
-    def on_slow(self, alarm: Slow) -> None:
-        slow, due_us = self._slow or deque(), self.host.now_us - SLOW_US + SLOT_US
-        while slow and (slow[0].done_us is not None or slow[0].begun_us <= due_us):
-            trip = slow.popleft()
-            if trip.done_us is None:
-                self._answer_again(trip)
-        if slow:
-            self.spice.later.put(max(0, slow[0].begun_us - due_us - SLOT_US), alarm)
+                del self._works[name]
 
     # --- forgetting
-
-    def _tidy_later(self) -> None:
-        if not self._tidying:
-            self._tidying = True
-            self.spice.later.put(TIDY_US, Tidy())
 
     @handles(Tidy)
     def on_tidy(self, alarm: Tidy) -> None:
         """Trips and works are remembered for a cast's life after they end, and given up when they never do."""
-        self._tidying = False
         since_us = self.host.now_us - CAST_US
         for work in [work for works in self._works.values() for work in works if work.last_us < since_us]:
             if work.done_us is not None:
@@ -393,4 +355,4 @@ class Walks(SpicePart):
         for trip in [trip for trip in self._trips.values() if trip.last_us < since_us]:
             self._drop_trip(trip)
         if self._works or self._trips:
-            self._tidy_later()
+            self.spice.later.put_one(TIDY_US, alarm)
