@@ -32,6 +32,7 @@ from implicast.overlay.ice.estate import Way
 from implicast.overlay.ice.settings import Terms
 from implicast.peer.contract import CastId
 from implicast.peer.name import name_of
+from implicast.space.morton import BITS
 from implicast.space.tract import container, contains, intersect, scale_within, subtract
 from implicast.world.application import Application
 from implicast.world.frozen import awake, freeze, thaw
@@ -752,6 +753,15 @@ def test_a_call_to_more_than_roots_is_not_gone_through():
     peer.arrived(1, (low, high), ReadyAt(Way((low, high)), "jazz", 1, 1, True, 1, 1))
 
     assert not peer.levels.roots
+
+
+def test_a_store_at_a_notch_that_no_surface_has_is_not_heard():
+    town = Town()
+    peer, other = town.peers[0], town.peers[1]
+    low, high = peer.surface.ground[:2]
+    peer.receive(1, StoreAt(Way((low, high), 1), "jazz", low, BITS, (entry_of(other, "jazz"),), 1, 7))
+
+    assert not held(peer, "jazz", other)
 
 
 def test_nothing_is_left_of_casts_that_are_over():
