@@ -16,7 +16,7 @@ from implicast.overlay.ice.estate import Item
 from implicast.peer.contract import Name
 from implicast.space.tract import Tract, intersect, union, unite
 
-RECORD, CLOSED, HEADER, ROOT = range(4)
+RECORD, CLOSED, HEADER, ROOT = KINDS = range(4)
 """Kinds of items."""
 
 Key = tuple[str, int, int]

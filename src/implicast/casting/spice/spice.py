@@ -13,7 +13,8 @@ from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.ears import Ears
 from implicast.casting.spice.gatherings import Gatherings
-from implicast.casting.spice.items import label_of
+from implicast.casting.spice.homes import home, spot_of
+from implicast.casting.spice.items import KINDS, RECORD, label_of
 from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.offers import Offers
 from implicast.casting.spice.registrations import Registrations
@@ -165,6 +166,16 @@ class Spice(Member, parts=PARTS):
         if self._packed[0] != version or self._packed[1] != tract:
             self._packed = (version, tract, (*self.shelf.pack(tract), *self.levels.pack(tract)))
         return self._packed[2]
+
+    def reads(self, item: Item) -> bool:
+        """Is it of a kind that is kept, in a registry that there can be, and a record at its home?"""
+        try:
+            kind, tag, root, notch, consumer = label_of(item.key)
+        except UNREADABLE:
+            return False
+        if kind not in KINDS or (kind == RECORD) == (consumer is None) or not self.settings.is_place(tag, root, notch):
+            return False
+        return consumer is None or item.low == home(root, notch, spot_of(consumer, tag), self.settings.dimensions)
 
     def accept(self, items: tuple[Item, ...], tract: Tract) -> None:
         for item in items:
