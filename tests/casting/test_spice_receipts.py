@@ -780,7 +780,8 @@ def test_an_heir_keeps_nothing_for_an_owner_that_cannot_be():
     made_up = [Item(low, high, b"nonsense", body), Item(low, high, encode((9, "jazz", root, 0, None)), body),
                Item(low, high, encode((HEADER, "jazz", root, 1, None)), body),
                Item(low, high, encode((RECORD, "jazz", root, 0, None)), body),
-               record_item(("jazz", root, owner.settings.last_notch), entry, low)]  # fmt: skip
+               record_item(("jazz", root, owner.settings.last_notch), entry, low),
+               Item(root, root + 1, encode((RECORD, "jazz", root, 0, b"another consumer")), encode(entry))]  # fmt: skip
     surface = owner.surface
     heir.receive(owner.address, Backup(99, surface.succession.serial + 1, town.world.now_us, surface.greetings.mark,
                                        tuple(surface.plot.pieces), tuple(made_up)))  # fmt: skip

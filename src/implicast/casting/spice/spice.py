@@ -14,7 +14,7 @@ from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.ears import Ears
 from implicast.casting.spice.gatherings import Gatherings
 from implicast.casting.spice.homes import home, spot_of
-from implicast.casting.spice.items import KINDS, RECORD, label_of
+from implicast.casting.spice.items import KINDS, RECORD, entry_of, label_of
 from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.offers import Offers
 from implicast.casting.spice.registrations import Registrations
@@ -168,14 +168,19 @@ class Spice(Member, parts=PARTS):
         return self._packed[2]
 
     def reads(self, item: Item) -> bool:
-        """Is it of a kind that is kept, in a registry that there can be, and a record at its home?"""
+        """Is it of a kind that is kept, in a registry that there can be, and a record that consumer's, at its home?"""
         try:
             kind, tag, root, notch, consumer = label_of(item.key)
+            entry = entry_of(item.body) if kind == RECORD and item.body else None
         except UNREADABLE:
             return False
         if kind not in KINDS or (kind == RECORD) == (consumer is None) or not self.settings.is_place(tag, root, notch):
             return False
-        return consumer is None or item.low == home(root, notch, spot_of(consumer, tag), self.settings.dimensions)
+        if consumer is None:
+            return True
+        spot = entry.spot if entry is not None else spot_of(consumer, tag)
+        whose = entry.member.name if entry is not None else consumer
+        return whose == consumer and item.low == home(root, notch, spot, self.settings.dimensions)
 
     def accept(self, items: tuple[Item, ...], tract: Tract) -> None:
         for item in items:
