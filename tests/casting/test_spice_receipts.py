@@ -1,13 +1,14 @@
 """SPICE with receipts, rule by rule: what is confirmed when, what moves where, and who is forgotten."""
 
 import pytest
+from msgspec.msgpack import encode
 
 from implicast.casting.designs import design
 from implicast.casting.spice import stores
 from implicast.casting.spice.casts import CastWatch
 from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.homes import address_of, home, roots_of, spot_of
-from implicast.casting.spice.items import Header, RootState, header_item, record_item
+from implicast.casting.spice.items import HEADER, RECORD, Header, RootState, header_item, record_item
 from implicast.casting.spice.messages import (
     AskVeto,
     CastTo,
@@ -28,10 +29,12 @@ from implicast.casting.spice.stores import RISING, Stores
 from implicast.casting.spice.trips import Work
 from implicast.language.parse import parse
 from implicast.language.target import Description
-from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.estate import Item, Way
+from implicast.overlay.ice.messages import Backup
 from implicast.overlay.ice.settings import Terms
 from implicast.peer.contract import CastId
 from implicast.peer.name import name_of
+from implicast.space.morton import BITS
 from implicast.space.tract import container, contains, intersect, scale_within, subtract
 from implicast.world.application import Application
 from implicast.world.frozen import awake, freeze, thaw
@@ -752,6 +755,39 @@ def test_a_call_to_more_than_roots_is_not_gone_through():
     peer.arrived(1, (low, high), ReadyAt(Way((low, high)), "jazz", 1, 1, True, 1, 1))
 
     assert not peer.levels.roots
+
+
+def test_a_store_at_a_notch_that_no_surface_has_is_not_heard():
+    town = Town()
+    peer, other = town.peers[0], town.peers[1]
+    low, high = peer.surface.ground[:2]
+    peer.receive(1, StoreAt(Way((low, high), 1), "jazz", low, BITS, (entry_of(other, "jazz"),), 1, 7))
+
+    assert not held(peer, "jazz", other)
+
+
+def test_an_heir_keeps_nothing_for_an_owner_that_cannot_be():
+    """Nobody takes such items back: those of mutated backups stayed with the heir, a thousand in a million frames."""
+    town = Town()
+    for address in range(6):
+        town.register(address, "jazz", f"own{address}")
+    town.run(5)
+    owner = town.owner(address_of("jazz"))
+    heir = town.peers[owner.surface.heirs[0]]
+    before = dict(heir.surface.estates.held[owner.address].items)
+    root, (low, high) = address_of("jazz"), owner.surface.ground[:2]
+    entry, body = entry_of(town.peers[5], "jazz"), b"x"
+    made_up = [Item(low, high, b"nonsense", body), Item(low, high, encode((9, "jazz", root, 0, None)), body),
+               Item(low, high, encode((HEADER, "jazz", root, 1, None)), body),
+               Item(low, high, encode((RECORD, "jazz", root, 0, None)), body),
+               record_item(("jazz", root, owner.settings.last_notch), entry, low),
+               Item(root, root + 1, encode((RECORD, "jazz", root, 0, b"another consumer")), encode(entry))]  # fmt: skip
+    surface = owner.surface
+    heir.receive(owner.address, Backup(99, surface.succession.serial + 1, town.world.now_us, surface.greetings.mark,
+                                       tuple(surface.plot.pieces), tuple(made_up)))  # fmt: skip
+
+    assert before
+    assert heir.surface.estates.held[owner.address].items == before
 
 
 def test_nothing_is_left_of_casts_that_are_over():

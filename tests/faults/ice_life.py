@@ -79,6 +79,9 @@ class Lodger(Peer, parts={"surface": Surface}):
             if contains(tract, code)
         )
 
+    def reads(self, item):
+        return True
+
     def accept(self, items, tract):
         for item in items:
             thing, version = msgspec.msgpack.decode(item.body)

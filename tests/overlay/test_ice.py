@@ -51,6 +51,9 @@ class Walker(BasePeer, parts={"surface": Surface}):
     def pack(self, tract: Tract) -> tuple[Item, ...]:
         return ()
 
+    def reads(self, item: Item) -> bool:
+        return True
+
     def accept(self, items: tuple[Item, ...], tract: Tract) -> None: ...
 
     def drop(self, tract: Tract) -> None: ...

@@ -57,6 +57,9 @@ class Empty:
     def pack(self, tract):
         return ()
 
+    def reads(self, item):
+        return True
+
     def __getattr__(self, name):
         return lambda *given: self.told.append((name, *given))
 

@@ -23,7 +23,7 @@ from implicast.peer.contract import Name
 from implicast.peer.words import Words, hide, reveal
 from implicast.space.tract import Tract, intersect, intervals, union
 
-RECORD, CLOSED, HEADER, ROOT = range(4)
+RECORD, CLOSED, HEADER, ROOT = KINDS = range(4)
 """Kinds of items."""
 
 Key = tuple[str, int, int]

@@ -11,7 +11,8 @@ from implicast.casting.spice.casts import Casts, Ears
 from implicast.casting.spice.complaints import Complaints
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.copies import Copies
-from implicast.casting.spice.items import label_of
+from implicast.casting.spice.homes import home, spot_of
+from implicast.casting.spice.items import KINDS, RECORD, entry_of, label_of
 from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.registrations import Registrations
 from implicast.casting.spice.registry import Stock
@@ -152,6 +153,21 @@ class Spice(Member, parts=PARTS):
         if self._packed[0] != version or self._packed[1] != tract:
             self._packed = (version, tract, (*self.shelf.pack(tract), *self.levels.pack(tract)))
         return self._packed[2]
+
+    def reads(self, item: Item) -> bool:
+        """Is it of a kind that is kept, in a registry that there can be, and a record that consumer's, at its home?"""
+        try:
+            kind, tag, root, notch, consumer = label_of(item.key)
+            entry = entry_of(item.body) if kind == RECORD and item.body else None
+        except UNREADABLE:
+            return False
+        if kind not in KINDS or (kind == RECORD) == (consumer is None) or not self.settings.is_place(tag, root, notch):
+            return False
+        if consumer is None:
+            return True
+        spot = entry.spot if entry is not None else spot_of(consumer, tag)
+        whose = entry.member.name if entry is not None else consumer
+        return whose == consumer and item.low == home(root, notch, spot, self.settings.dimensions)
 
     def accept(self, items: tuple[Item, ...], tract: Tract) -> None:
         for item in items:

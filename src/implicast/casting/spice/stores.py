@@ -96,6 +96,8 @@ class Stores(SpicePart):
 
     @handles(StoreAt)
     def on_store(self, sender: Address, store: StoreAt) -> None:
+        if store.notch > self.settings.last_notch:
+            return  # no surface has it, and nothing has a home there
         if len(store.entries) > 1 and not self.settings.assured:
             self._sort(store)
         elif store.way.number or not self.settings.assured:

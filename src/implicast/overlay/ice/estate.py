@@ -80,6 +80,9 @@ class Tenant(Protocol):
     def pack(self, tract: Tract) -> tuple[Item, ...]:
         """All items in the tract: to be given away with it, or copied to an heir. Nothing is forgotten yet."""
 
+    def reads(self, item: Item) -> bool:
+        """Can there be such an item, there? Heirs keep no other for an owner: nobody would ever take it back."""
+
     def accept(self, items: tuple[Item, ...], tract: Tract) -> None:
         """Keep these, as far as they lie in the tract; unite them with what is there: the newest version of a record,
         the union of closed parts. The ground may not be firm yet, and the surface sees to the heirs."""

@@ -52,13 +52,13 @@ class Legacy:
     denied_us: int = -1
     """Since when the owner's greetings have had smaller marks than this estate; -1: they have not."""
 
-    def take_backup(self, backup: Backup) -> None:
+    def take_backup(self, backup: Backup, items: Iterable[Item]) -> None:
         """The owner has changed something."""
         if backup.stamp_us > self.stamp_us:
             self.stamp_us = backup.stamp_us  # a greeting of before, that we are no heir, was followed by a copy
         if backup.mark >= self.mark:
             self.mark, self.titles = backup.mark, backup.titles
-        self.put(backup.serial, backup.items)
+        self.put(backup.serial, items)
 
     def take_hail(self, hail: Hail, heir: bool) -> None:
         """The owner still names us."""
@@ -131,7 +131,7 @@ class Estates(SurfacePart):
             )
         if estate.number == copy.number:
             estate.awaited.discard(copy.part)
-            estate.put(copy.serial, copy.items)
+            estate.put(copy.serial, self._read(copy.items))
         stamp_us = self.vouched(sender, copy.stamp_us, copy.mark)
         self.host.send(sender, Copied(copy.number, copy.part, stamp_us))
 
@@ -143,8 +143,11 @@ class Estates(SurfacePart):
             self.host.send(sender, NoEstate(backup.number))
             return
         check_items(backup.items)
-        estate.take_backup(backup)
+        estate.take_backup(backup, self._read(backup.items))
         self.host.send(sender, BackedUp(backup.number, self.vouched(sender, backup.stamp_us, backup.mark)))
+
+    def _read(self, items: Iterable[Item]) -> Iterable[Item]:
+        return filter(self.surface.tenant.reads, items)
 
     def holds(self, owner: Address) -> bool:
         """Do we hold a complete copy of an owner's estate?"""
