@@ -70,7 +70,7 @@ def assemble(plan: Plan) -> list[Peer]:
     rng = stream(plan.seed, "surface")
     landmarks, dimensions = int(plan.parameters["landmarks"]), settings.dimensions
     if landmarks:
-        points = landmark_points(plan.peers, landmarks, dimensions, plan.latency_us, rng.getrandbits)
+        points = landmark_points(plan.peers, landmarks, dimensions, plan.latency_us, rng.getrandbits, plan.router)
     else:
         points = uniform_points(plan.peers, rng.getrandbits)
     peers = [Spice(plan.site(address), settings) for address in range(plan.peers)]
