@@ -7,7 +7,7 @@ takes 135 MB and two thirds of a second for that.
 """
 
 from libc.math cimport sqrt
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 import numpy as np
@@ -336,4 +336,64 @@ def branch(const int64_t[::1] tract, const int64_t[:, ::1] own, const int64_t[::
         pieces[each, 3] = hops[cluster[each]]
     free(boxes)
     free(vectors)
+    return found
+
+
+cdef enum:
+    BLOCK = 64
+    TEXT_MAX = 55
+
+
+cdef inline uint32_t _turned(uint32_t word, int by) noexcept nogil:
+    return word << by | word >> (32 - by)
+
+
+cdef uint64_t _sha1_head(const unsigned char *block) noexcept nogil:
+    """The first 64 bits of the digest of a text that fills one block with its padding (FIPS 180-4, section 6.1)."""
+    cdef uint32_t w[80]
+    cdef uint32_t a = 0x67452301, b = 0xEFCDAB89, c = 0x98BADCFE, d = 0x10325476, e = 0xC3D2E1F0, step
+    cdef int each
+    for each in range(16):
+        w[each] = (
+            <uint32_t>block[4 * each] << 24 | <uint32_t>block[4 * each + 1] << 16
+            | <uint32_t>block[4 * each + 2] << 8 | block[4 * each + 3]
+        )
+    for each in range(16, 80):
+        w[each] = _turned(w[each - 3] ^ w[each - 8] ^ w[each - 14] ^ w[each - 16], 1)
+    for each in range(80):
+        if each < 20:
+            step = ((b & c) | (~b & d)) + <uint32_t>0x5A827999
+        elif each < 40:
+            step = (b ^ c ^ d) + <uint32_t>0x6ED9EBA1
+        elif each < 60:
+            step = ((b & c) | (b & d) | (c & d)) + <uint32_t>0x8F1BBCDC
+        else:
+            step = (b ^ c ^ d) + <uint32_t>0xCA62C1D6
+        step += _turned(a, 5) + e + w[each]
+        e, d, c, b, a = d, c, _turned(b, 30), a, step
+    return <uint64_t>(a + <uint32_t>0x67452301) << 32 | <uint32_t>(b + <uint32_t>0xEFCDAB89)
+
+
+def digests(const unsigned char[:, ::1] names, const int32_t[::1] chosen, bytes word):
+    """`digest_bits(BITS, name, word)` of those of the names that are chosen; None where that takes more than a block."""
+    cdef unsigned char block[BLOCK]
+    cdef int width = names.shape[1], length = len(word), each, bits
+    cdef const unsigned char *letters = word
+    cdef Py_ssize_t index
+    if width + length + 8 > TEXT_MAX or width > 255 or length > 255:
+        return None
+    found = np.empty(chosen.shape[0], np.int64)
+    cdef int64_t[::1] codes = found
+    for each in range(BLOCK):
+        block[each] = 0
+    block[3], block[7 + width] = width, length
+    for each in range(length):
+        block[8 + width + each] = letters[each]
+    block[8 + width + length] = 0x80
+    bits = 8 * (8 + width + length)
+    block[62], block[63] = bits >> 8, bits & 255
+    for index in range(chosen.shape[0]):
+        for each in range(width):
+            block[4 + each] = names[chosen[index], each]
+        codes[index] = <int64_t>(_sha1_head(block) >> (64 - BITS))
     return found

@@ -11,7 +11,7 @@ from cpython.dict cimport PyDict_Next
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_Check, PyUnicode_CheckExact
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from bisect import bisect_right
 
@@ -117,3 +117,49 @@ def selected(dict records, bytes rows, term, tuple part, bint everywhere, now_us
             if _tells(<object>held, has, lacks, now_us):
                 found.append((<object>held).entry.member)
     return found
+
+
+def marks_of(descriptions):
+    """By description, the bits of its tags: what `rows_of` writes beside each record's home."""
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, len(descriptions) * sizeof(uint64_t))
+    cdef uint64_t *marks = <uint64_t *>PyBytes_AS_STRING(made)
+    for description in descriptions:
+        marks[0] = _marks(description.tags)
+        marks += 1
+    return made
+
+
+cdef class Column:
+    """The records of all registries of an assembled network, one behind the other: a row of 16 bytes, as `rows_of`
+    makes it, and the number of its member for each. No record is made as long as they are only looked through."""
+
+    cdef const int64_t[:, ::1] _rows
+    cdef const int32_t[::1] _members
+    cdef list _descriptions, _contacts
+
+    def __init__(self, rows, members, list descriptions, list contacts):
+        self._rows, self._members = rows, members
+        self._descriptions, self._contacts = descriptions, contacts
+
+    def selected(self, Py_ssize_t first, Py_ssize_t past, term, tuple part, bint everywhere):
+        """`selected` of the records from `first` to before `past`."""
+        cdef list found = []
+        cdef tuple has = term.has, lacks = term.lacks
+        cdef uint64_t wanted = _marks(has)
+        cdef bint single = len(part) == 2
+        cdef int64_t low = part[0] if single else 0, high = part[1] if single else 0
+        cdef const Row *row
+        cdef Py_ssize_t each
+        cdef int32_t member
+        if first >= past:
+            return found
+        row = <const Row *>&self._rows[first, 0] - 1
+        for each in range(first, past):
+            row += 1
+            if row.marks & wanted != wanted:
+                continue
+            if everywhere or (low <= row.home < high if single else bisect_right(part, row.home) & 1):
+                member = self._members[each]
+                if _selects(has, lacks, <tuple>self._descriptions[member].tags):
+                    found.append(self._contacts[member])
+        return found

@@ -6,6 +6,7 @@ not the owner any more); so renewing costs two messages, and also mends what was
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from implicast.casting.spice.alarms import Again, Renew, SayOnce, Unsaid
 from implicast.casting.spice.homes import address_of, home, spot_of
@@ -82,13 +83,25 @@ class Registrations(SpicePart):
 
     def stand(self, description: Description, door: Callable[[str], Address]) -> dict[str, Entry]:
         """Be registered as this already: what is stored under each tag. `door`: who would have confirmed it."""
-        version = self.spice.describe(description)
-        for tag in sorted(set(description.tags)):
-            entry = Entry(self.spice.contact, version, spot_of(self.spice.name, tag), description)
-            self.told[tag] = proved(self.spice.words, tag, entry)
-            if self.settings.assured:
-                self._doors[tag] = door(tag)
+        self.stand_quietly(description)
+        for tag in self.told if self.settings.assured else ():
+            self._doors[tag] = door(tag)
         self._confirm_if_complete()
+        return self.told
+
+    def stand_quietly(self, description: Description) -> None:
+        """The same, and the application knows; what was told is made when it is asked for."""
+        self.spice.describe(description)
+        del self.told
+
+    def __getattr__(self, name: str) -> Any:
+        """What was told, where the member stands since the beginning."""
+        if name != "told" or self.spice.description is None:
+            raise AttributeError(name)
+        self.told, spice = {}, self.spice
+        for tag in sorted(set(self.spice.description.tags)):
+            entry = Entry(spice.contact, spice.version, spot_of(spice.name, tag), spice.description)
+            self.told[tag] = proved(spice.words, tag, entry)
         return self.told
 
     def leave(self) -> None:

@@ -5,12 +5,13 @@ in the closed part are on their way up and answered from meanwhile. In `gatherin
 kept here although casts still go up: it is being drawn together (`gatherings.py`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from implicast.casting.spice.homes import home, homes
 from implicast.casting.spice.items import Key, record_item
 from implicast.casting.spice.messages import Entry
-from implicast.language.target import Description, Target
+from implicast.language.target import Description, Target, Term
 from implicast.overlay.ice.estate import Item
 from implicast.peer.contract import Contact, Name
 from implicast.space.built import built
@@ -73,11 +74,28 @@ class Stock:
         self.losses += lost
 
 
+class Lot:
+    """Records from `first` to before `past` in columns that an assembled network shares (`_records.Column`)."""
+
+    __slots__ = ("_column", "_entries", "first", "past")
+
+    def __init__(self, column: Any, first: int, past: int, entries: Callable[["Lot"], list[Entry]]) -> None:
+        self._column, self._entries, self.first, self.past = column, entries, first, past
+
+    def entries(self) -> list[Entry]:
+        return self._entries(self)
+
+    def selected(self, term: Term, part: Tract, everywhere: bool) -> list[Contact]:
+        """As `Registry.selected` would find them among the records."""
+        found: list[Contact] = self._column.selected(self.first, self.past, term, part, everywhere)
+        return found
+
+
 class Registry:
     """Records by consumer, and the parts that are closed and being gathered."""
 
-    __slots__ = ("_due_us", "_packed", "_rows", "closed", "dimensions", "gathering", "notch", "passed", "records",
-                 "root", "stock")  # fmt: skip
+    __slots__ = ("_due_us", "_lot", "_packed", "_rows", "closed", "dimensions", "gathering", "notch", "passed",
+                 "records", "root", "stock")  # fmt: skip
 
     def __init__(self, root: int, notch: int, dimensions: int, stock: Stock) -> None:
         self.root, self.notch, self.dimensions, self.stock = root, notch, dimensions, stock
@@ -92,6 +110,21 @@ class Registry:
         """What the compiled `selected` looks at first, while none comes or goes."""
         self._due_us = NEVER_US
         """Before this time no record runs out."""
+        self._lot: Lot | None = None
+        """Where the records lie in columns, until they are asked for one by one."""
+
+    def lie(self, lot: "Lot") -> None:
+        """The records are those of a lot that all who look through it share."""
+        self._lot = lot
+        del self.records
+
+    def __getattr__(self, name: str) -> Any:
+        """Records that have only been looked through until now."""
+        if name != "records" or self._lot is None:
+            raise AttributeError(name)
+        lot, self._lot, self.records = self._lot, None, {}
+        self.stand(lot.entries(), 0, NEVER_US)
+        return self.records
 
     def keep(self, entry: Entry, now_us: int, until_us: int, safe: bool = False) -> Held:
         """Keep the newer version; a renewal begins its lease anew. `safe`: the heirs have it."""
@@ -190,6 +223,8 @@ class Registry:
         everywhere = not self.notch  # all are at home at the root itself
         if everywhere and not contains(part, self.root):
             return []
+        if self._lot is not None:
+            return self._lot.selected(least, part, everywhere)
         rows = self._rows = self._rows or _BUILT.rows_of(self.records)
         members: list[Contact] = _BUILT.selected(self.records, rows, least, part, everywhere, now_us)
         return members

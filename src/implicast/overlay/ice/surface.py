@@ -44,7 +44,7 @@ PARTS: dict[str, type[Part]] = {
 class Surface(Part, parts=PARTS):
     """One peer's share of the surface."""
 
-    __slots__ = ("_number", "born_us", "kept_before", "tenant", "terms", *PARTS)
+    __slots__ = ("_number", "_rest", "born_us", "kept_before", "tenant", "terms", *PARTS)
     asker: Correspondence
     greeter: Greeter
     plot: Plot
@@ -72,6 +72,7 @@ class Surface(Part, parts=PARTS):
         """When this life began: later than any before it at this address."""
         self._number = 0
         """Names transfers, hops and backups; it starts anywhere, so that a second life is not taken for the first."""
+        self._rest: Callable[[Surface], None] | None = None
         if terms.assured:
             self._number = host.rng.getrandbits(40)
             for name in self.parts:
@@ -84,7 +85,14 @@ class Surface(Part, parts=PARTS):
             raise AttributeError(name)
         part = kind(self)
         setattr(self, name, part)
+        if self._rest is not None and name in ("plot", "routes"):
+            rest, self._rest = self._rest, None
+            rest(self)
         return part
+
+    def rest_later(self, rest: "Callable[[Surface], None]") -> None:
+        """Let the laboratory give us our place, by `rest_on`, when it is first asked for."""
+        self._rest = rest
 
     def next_number(self) -> int:
         self._number = (self._number or self.host.rng.getrandbits(40)) + 1

@@ -63,7 +63,7 @@ class Population:
     enrol: Callable[[Plan, Sequence[Peer]], None] | None = None
     """What the registrations of all members (`Plan.descriptions`) leave behind, put at once into an assembled network,
     as if they had been made by messages long ago; `Registered` is delivered to each. None: always by messages."""
-    sleepers: Callable[[Plan], Sleepers] | None = None
+    sleepers: Callable[[Plan], Sleepers | None] | None = None
     """The same network with its registrations, each peer made when it is needed. None: all are made at once."""
     watcher: Callable[[], Objections] | None = None
     """Makes one that says the same as `objections` and remembers from look to look what need not be looked at again."""
