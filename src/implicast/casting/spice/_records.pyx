@@ -6,9 +6,12 @@ fetching them from memory. So a registry has, beside its records, a row of 16 by
 two bits out of 64 for each of its tags. Records without all the bits that a term asks for are not fetched.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_Next
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_Check, PyUnicode_CheckExact
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -21,10 +24,22 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(PyObject *word)
     int PyUnicode_KIND(PyObject *word)
 
+cdef struct Step:
+    PyObject *what  # the way of a hop, or the part of a registry that is visited
+    PyObject *registry  # NULL: a hop
+    PyObject *to  # of a hop
+    int notch
+
 cdef struct Row:
     int64_t home
     uint64_t marks
 
+cdef enum:
+    PASSAGES_MAX = 64  # at one peer; the one that was noted first is forgotten
+
+cdef object _CastTo = None
+cdef object _Notify = None
+"""What walks send; set by `Passages`, for the modules that define them may import this one."""
 cdef uint64_t ALL = ~<uint64_t>0
 cdef uint64_t BASIS = <uint64_t>0xCBF29CE4 << 32 | <uint64_t>0x84222325
 cdef uint64_t PRIME = <uint64_t>0x100 << 32 | <uint64_t>0x1B3
@@ -129,6 +144,25 @@ def marks_of(descriptions):
     return made
 
 
+@cython.no_gc  # nothing that it refers to refers back
+cdef class Lot:
+    """The records of a column from `first` to before `past`; `entries` makes them, one by one."""
+
+    cdef public Column column
+    cdef public int64_t first, past
+    cdef object _entries
+
+    def __init__(self, Column column, int64_t first, int64_t past, entries):
+        self.column, self.first, self.past, self._entries = column, first, past, entries
+
+    def entries(self):
+        return self._entries(self)
+
+    cpdef list selected(self, term, tuple part, bint everywhere):
+        """As `Registry.selected` would find them among the records."""
+        return self.column.selected(self.first, self.past, term, part, everywhere)
+
+
 cdef class Column:
     """The records of all registries of an assembled network, one behind the other: a row of 16 bytes, as `rows_of`
     makes it, and the number of its member for each. No record is made as long as they are only looked through."""
@@ -141,7 +175,7 @@ cdef class Column:
         self._rows, self._members = rows, members
         self._descriptions, self._contacts = descriptions, contacts
 
-    def selected(self, Py_ssize_t first, Py_ssize_t past, term, tuple part, bint everywhere):
+    cdef list selected(self, Py_ssize_t first, Py_ssize_t past, object term, tuple part, bint everywhere):
         """`selected` of the records from `first` to before `past`."""
         cdef list found = []
         cdef tuple has = term.has, lacks = term.lacks
@@ -163,3 +197,138 @@ cdef class Column:
                 if _selects(has, lacks, <tuple>self._descriptions[member].tags):
                     found.append(self._contacts[member])
         return found
+
+
+@cython.no_gc
+cdef class Passage:
+    """What a cast without receipts does at one peer: hops that it takes and parts of registries that it visits."""
+
+    cdef object _tag
+    cdef int64_t _root
+    cdef int _notch, _count
+    cdef Step *_steps
+
+    def __cinit__(self):
+        self._steps = NULL
+        self._count = 0
+
+    def __init__(self, cast, list steps):
+        cdef Step *step
+        self._tag, self._root, self._notch = cast.tag, cast.root, cast.notch
+        self._steps = <Step *>PyMem_Malloc(max(1, len(steps)) * sizeof(Step))
+        if self._steps == NULL:
+            raise MemoryError()
+        for what, registry, to, notch in steps:
+            step = &self._steps[self._count]
+            step.what, step.notch = <PyObject *>what, notch
+            step.registry = NULL if registry is None else <PyObject *>registry
+            step.to = NULL if to is None else <PyObject *>to
+            Py_INCREF(what)
+            if registry is not None:
+                Py_INCREF(registry)
+            if to is not None:
+                Py_INCREF(to)
+            self._count += 1
+
+    def __dealloc__(self):
+        cdef int each
+        for each in range(self._count):
+            Py_XDECREF(self._steps[each].what)
+            Py_XDECREF(self._steps[each].registry)
+            Py_XDECREF(self._steps[each].to)
+        PyMem_Free(self._steps)
+
+
+cdef class Passages:
+    """What casts without receipts do at one peer, by where they go: nine of ten come as others of their tag came.
+
+    `Walks` is the law for it: the first walk is noted as it goes by, and followed by the next with the same tract as
+    long as neither the peer's ground and table nor what it keeps has changed, and nobody has complained of anybody.
+    """
+
+    cdef object _spice, _host, _send, _stock, _routes, _table, _version, _name, _noting
+    cdef dict _known
+    cdef list _steps
+
+    def __init__(self, spice, cast_to, notify):
+        global _CastTo, _Notify
+        _CastTo, _Notify = cast_to, notify
+        self._spice, self._host, self._stock, self._name = spice, spice.host, spice.stock, spice.name
+        self._send = spice.host.send
+        self._routes = spice.surface.routes
+        self._table = self._version = self._noting = None
+        self._known = {}
+        self._steps = []
+
+    cpdef bint cross(self, cast) except -1:
+        """Follow those before; False, and the walk is noted from now on, where there were none."""
+        cdef Passage known
+        cdef Step *step
+        cdef int each
+        table = self._routes.resting_table
+        if table is not self._table or self._stock.version != self._version or table is None:
+            self._known.clear()
+            self._table, self._version = table, self._stock.version
+        found = self._known.get(cast.way.tract)
+        if found is None or self._spice.casts.minds:
+            self._begin(cast)
+            return False
+        known = <Passage>found
+        if known._root != cast.root or known._notch != cast.notch or known._tag != cast.tag:
+            self._begin(cast)
+            return False
+        name, target, term, payload = cast.cast, cast.target, cast.term, cast.payload
+        tag, level, root, tried = cast.tag, cast.level, cast.root, cast.tried
+        send = self._send
+        for each in range(known._count):
+            step = &known._steps[each]
+            if step.registry == NULL:
+                send(<object>step.to, _CastTo(<object>step.what, name, target, term, tag, level, root, step.notch,
+                                              payload, tried))
+            else:
+                self._visit(cast, target, term, <object>step.registry, <tuple>step.what)
+        return True
+
+    cdef _visit(self, cast, target, term, registry, tuple part):
+        cdef list found
+        lot, least = registry._lot, target.terms[term]
+        if lot is None or term or least.where or not registry.notch:
+            found = registry.selected(target, term, part, self._host.now_us)
+        else:
+            found = (<Lot>lot).selected(least, part, False)
+        if not found:
+            return
+        notify = _Notify(cast.cast, target, cast.payload)
+        for member in found:
+            address = member.address
+            if address == self._spice.address or member.name == self._name:
+                self._spice.casts.tell_plainly(cast, member, notify)
+            else:
+                self._send(address, notify)
+
+    cdef _begin(self, cast):
+        self._noting = cast
+        self._steps = []
+
+    def hop(self, to, way, notch):
+        """The walk that is noted goes on to a peer."""
+        if self._noting is not None:
+            self._steps.append((way, None, to, notch))
+
+    def visit(self, registry, part):
+        """The walk that is noted visits a part of a registry."""
+        if self._noting is not None:
+            self._steps.append((part, registry, None, 0))
+
+    def spoil(self):
+        """The walk that is noted waits for something: others may not."""
+        self._noting = None
+
+    def end(self):
+        """The walk that is noted has gone by."""
+        if self._noting is not None:
+            if len(self._known) >= PASSAGES_MAX:
+                del self._known[next(iter(self._known))]
+            self._known[self._noting.way.tract] = Passage(self._noting, self._steps)
+        self._noting = None
+        self._steps = []

@@ -72,6 +72,10 @@ class Casts(SpicePart):
         """Somebody has complained: from now on complaints are heeded."""
         self._complaints = complaints
 
+    @property
+    def minds(self) -> bool:
+        return self._complaints is not None
+
     def refuses(self, work: Work | None, walk: CastTo) -> bool:
         """Is nobody to be told here and beyond, because too many complained of the publisher?"""
         return self._complaints is not None and not walk.asks and self._complaints.refuses(work, walk)
@@ -222,6 +226,10 @@ class Casts(SpicePart):
             self.host.send(member.address, notify)
         else:
             self._ask(work, walk, member)
+
+    def tell_plainly(self, walk: CastTo, member: Contact, notify: Notify) -> None:
+        """Without receipts."""
+        self._tell(None, walk, member, notify)
 
     def _take(self, walk: CastTo) -> Outcome:
         """We are selected ourselves."""

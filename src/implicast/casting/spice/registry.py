@@ -5,13 +5,13 @@ in the closed part are on their way up and answered from meanwhile. In `gatherin
 kept here although casts still go up: it is being drawn together (`gatherings.py`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from implicast.casting.spice.homes import home, homes
 from implicast.casting.spice.items import Key, record_item
 from implicast.casting.spice.messages import Entry
-from implicast.language.target import Description, Target, Term
+from implicast.language.target import Description, Target
 from implicast.overlay.ice.estate import Item
 from implicast.peer.contract import Contact, Name
 from implicast.space.built import built
@@ -74,23 +74,6 @@ class Stock:
         self.losses += lost
 
 
-class Lot:
-    """Records from `first` to before `past` in columns that an assembled network shares (`_records.Column`)."""
-
-    __slots__ = ("_column", "_entries", "first", "past")
-
-    def __init__(self, column: Any, first: int, past: int, entries: Callable[["Lot"], list[Entry]]) -> None:
-        self._column, self._entries, self.first, self.past = column, entries, first, past
-
-    def entries(self) -> list[Entry]:
-        return self._entries(self)
-
-    def selected(self, term: Term, part: Tract, everywhere: bool) -> list[Contact]:
-        """As `Registry.selected` would find them among the records."""
-        found: list[Contact] = self._column.selected(self.first, self.past, term, part, everywhere)
-        return found
-
-
 class Registry:
     """Records by consumer, and the parts that are closed and being gathered."""
 
@@ -110,11 +93,11 @@ class Registry:
         """What the compiled `selected` looks at first, while none comes or goes."""
         self._due_us = NEVER_US
         """Before this time no record runs out."""
-        self._lot: Lot | None = None
+        self._lot: Any = None
         """Where the records lie in columns, until they are asked for one by one."""
 
-    def lie(self, lot: "Lot") -> None:
-        """The records are those of a lot that all who look through it share."""
+    def lie(self, lot: Any) -> None:
+        """The records are those of a lot in columns that all share (`_records.Lot`)."""
         self._lot = lot
         del self.records
 
@@ -224,7 +207,8 @@ class Registry:
         if everywhere and not contains(part, self.root):
             return []
         if self._lot is not None:
-            return self._lot.selected(least, part, everywhere)
+            looked_through: list[Contact] = self._lot.selected(least, part, everywhere)
+            return looked_through
         rows = self._rows = self._rows or _BUILT.rows_of(self.records)
         members: list[Contact] = _BUILT.selected(self.records, rows, least, part, everywhere, now_us)
         return members

@@ -9,10 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from implicast.casting.spice._records import Column, marks_of  # type: ignore[import-not-found, unused-ignore]
+from implicast.casting.spice._records import Column, Lot, marks_of  # type: ignore[import-not-found, unused-ignore]
 from implicast.casting.spice.homes import spot_of
 from implicast.casting.spice.messages import Entry
-from implicast.casting.spice.registry import Lot
 from implicast.casting.spice.settings import Settings
 from implicast.casting.spice.shelf import Shelf
 from implicast.casting.spice.spice import Spice
