@@ -6,6 +6,8 @@ same to the last bit (`tests/laws/test_kernels_law.py`). Nothing is compiled or 
 takes 135 MB and two thirds of a second for that.
 """
 
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -334,6 +336,88 @@ def branch(const int64_t[::1] tract, const int64_t[:, ::1] own, const int64_t[::
             )
         pieces[each, 2] = cluster[each]
         pieces[each, 3] = hops[cluster[each]]
+    free(boxes)
+    free(vectors)
+    return found
+
+
+cdef tuple _part(const int64_t *pieces, const int64_t *keys, int64_t count, int64_t key, int64_t *ends):
+    """The pieces of one key as a tract."""
+    cdef int64_t each, filled = 0, low, high
+    cdef object end
+    for each in range(count):
+        if keys[each] != key:
+            continue
+        low = pieces[4 * each]
+        high = low + (<int64_t>1 << pieces[4 * each + 1])
+        if filled and ends[filled - 1] == low:
+            ends[filled - 1] = high
+        else:
+            ends[filled], ends[filled + 1] = low, high
+            filled += 2
+    cdef tuple found = PyTuple_New(filled)
+    for each in range(filled):
+        end = ends[each]
+        Py_INCREF(end)
+        PyTuple_SET_ITEM(found, each, end)
+    return found
+
+
+def branches(const int32_t[:, ::1] sheet, tuple tract, double cosine, bint merge):
+    """`SurfaceTable.branches` by a sheet whose first row is our only piece: pairs of a name, -1 for none, and a part."""
+    cdef int width = sheet.shape[1] - 4, dimensions = width // 2, corner
+    cdef int64_t ends = len(tract), rows = sheet.shape[0], each, row, count, key
+    # One piece of memory: ends, boxes, pieces, clusters, hops, keys, and the vectors; nothing is made for each extent.
+    cdef int64_t *numbers = <int64_t *>malloc((ends + (rows + 1) * (width + 1)) * sizeof(int64_t))
+    if numbers == NULL:
+        raise MemoryError()
+    for each in range(ends):
+        numbers[each] = tract[each]
+    count = _cut(numbers, ends, dimensions, NULL, 4)
+    cdef int64_t *boxes = <int64_t *>malloc((count * (width + 9) + 1) * sizeof(int64_t))
+    cdef double *vectors = <double *>malloc((count * dimensions + 1) * sizeof(double))
+    if boxes == NULL or vectors == NULL:
+        free(numbers)
+        free(boxes)
+        free(vectors)
+        raise MemoryError()
+    cdef int64_t *pieces = boxes + count * width
+    cdef int64_t *cluster = pieces + 4 * count
+    cdef int64_t *hops = cluster + count
+    cdef int64_t *keys = hops + count
+    cdef int64_t *joined = keys + count  # two ends for each piece
+    cdef int64_t *table = numbers + ends
+    cdef double *paces = <double *>(table + rows * width)
+    cdef int64_t *centre = table + rows * width + rows
+    for row in range(rows):
+        for corner in range(width):
+            table[row * width + corner] = sheet[row, corner]
+        if row:
+            paces[row - 1] = (<const double *>&sheet[row, 0])[dimensions + 1]
+    for corner in range(dimensions):
+        centre[corner] = table[corner] + table[dimensions + corner]
+    _cut(numbers, ends, dimensions, pieces, 4)
+    for each in range(count):
+        _locate(pieces[4 * each], pieces[4 * each + 1], dimensions, boxes + each * width)
+        hops[each] = -2
+    _directions(centre, boxes, count, dimensions, vectors)
+    _divide(vectors, count, dimensions, cosine, cluster)
+    for each in range(count):
+        if hops[cluster[each]] == -2:
+            hops[cluster[each]] = _best_hop(
+                table, 1, table + width, rows - 1, paces, boxes, count, cluster[each], cluster, dimensions
+            )
+        keys[each] = hops[cluster[each]] if merge else cluster[each]
+    cdef list found = []
+    for each in range(count):
+        key = keys[each]
+        for row in range(each):
+            if keys[row] == key:
+                break
+        else:
+            row = hops[cluster[each]]
+            found.append((sheet[row + 1, width] if row >= 0 else -1, _part(pieces, keys, count, key, joined)))
+    free(numbers)
     free(boxes)
     free(vectors)
     return found

@@ -9,14 +9,17 @@ two bits out of 64 for each of its tags. Records without all the bits that a ter
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_Next
-from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF, Py_XDECREF
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_Check, PyUnicode_CheckExact
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from bisect import bisect_right
+
+from implicast.space.morton import BITS as _BITS
+
+cdef int BITS = _BITS
 
 cdef extern from "Python.h":
     bint PyUnicode_CHECK_INTERNED(object word)
@@ -24,22 +27,15 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(PyObject *word)
     int PyUnicode_KIND(PyObject *word)
 
-cdef struct Step:
-    PyObject *what  # the way of a hop, or the part of a registry that is visited
-    PyObject *registry  # NULL: a hop
-    PyObject *to  # of a hop
-    int notch
-
 cdef struct Row:
     int64_t home
     uint64_t marks
 
 cdef enum:
-    PASSAGES_MAX = 64  # at one peer; the one that was noted first is forgotten
+    ENDS_MAX = 60  # of a tract that is taken apart here; those with more are for `Walks`
 
-cdef object _CastTo = None
-cdef object _Notify = None
-"""What walks send; set by `Passages`, for the modules that define them may import this one."""
+cdef object _CastTo = None, _Way = None, _Notify = None, _address_of = None, _branches = None, _hop_by_sheet = None
+"""Set by the first `Walker`: the modules that define them may import this one."""
 cdef uint64_t ALL = ~<uint64_t>0
 cdef uint64_t BASIS = <uint64_t>0xCBF29CE4 << 32 | <uint64_t>0x84222325
 cdef uint64_t PRIME = <uint64_t>0x100 << 32 | <uint64_t>0x1B3
@@ -199,136 +195,201 @@ cdef class Column:
         return found
 
 
-@cython.no_gc
-cdef class Passage:
-    """What a cast without receipts does at one peer: hops that it takes and parts of registries that it visits."""
-
-    cdef object _tag
-    cdef int64_t _root
-    cdef int _notch, _count
-    cdef Step *_steps
-
-    def __cinit__(self):
-        self._steps = NULL
-        self._count = 0
-
-    def __init__(self, cast, list steps):
-        cdef Step *step
-        self._tag, self._root, self._notch = cast.tag, cast.root, cast.notch
-        self._steps = <Step *>PyMem_Malloc(max(1, len(steps)) * sizeof(Step))
-        if self._steps == NULL:
-            raise MemoryError()
-        for what, registry, to, notch in steps:
-            step = &self._steps[self._count]
-            step.what, step.notch = <PyObject *>what, notch
-            step.registry = NULL if registry is None else <PyObject *>registry
-            step.to = NULL if to is None else <PyObject *>to
-            Py_INCREF(what)
-            if registry is not None:
-                Py_INCREF(registry)
-            if to is not None:
-                Py_INCREF(to)
-            self._count += 1
-
-    def __dealloc__(self):
-        cdef int each
-        for each in range(self._count):
-            Py_XDECREF(self._steps[each].what)
-            Py_XDECREF(self._steps[each].registry)
-            Py_XDECREF(self._steps[each].to)
-        PyMem_Free(self._steps)
+cdef int _ends_of(tuple tract, int64_t *ends) except -2:
+    """The ends of a tract, -1 where they are too many."""
+    cdef int each, count = PyTuple_GET_SIZE(tract)
+    if count > ENDS_MAX:
+        return -1
+    for each in range(count):
+        ends[each] = <object>PyTuple_GET_ITEM(tract, each)
+    return count
 
 
-cdef class Passages:
-    """What casts without receipts do at one peer, by where they go: nine of ten come as others of their tag came.
+cdef tuple _tract_of(const int64_t *ends, int count):
+    cdef tuple tract = PyTuple_New(count)
+    cdef object end
+    cdef int each
+    for each in range(count):
+        end = ends[each]
+        Py_INCREF(end)
+        PyTuple_SET_ITEM(tract, each, end)
+    return tract
 
-    `Walks` is the law for it: the first walk is noted as it goes by, and followed by the next with the same tract as
-    long as neither the peer's ground and table nor what it keeps has changed, and nobody has complained of anybody.
+
+cdef int _clip(const int64_t *tract, int count, int64_t low, int64_t high, int64_t *found) noexcept nogil:
+    """`intersect` with one interval."""
+    cdef int each, filled = 0
+    cdef int64_t start, end
+    for each in range(0, count, 2):
+        start = tract[each] if tract[each] > low else low
+        end = tract[each + 1] if tract[each + 1] < high else high
+        if start < end:
+            found[filled], found[filled + 1] = start, end
+            filled += 2
+    return filled
+
+
+cdef int _without(const int64_t *tract, int count, int64_t low, int64_t high, int64_t *found) noexcept nogil:
+    """`subtract` one interval; there is room for two ends more."""
+    cdef int each, filled = 0
+    for each in range(0, count, 2):
+        if tract[each] < low:
+            found[filled] = tract[each]
+            found[filled + 1] = tract[each + 1] if tract[each + 1] < low else low
+            filled += 2
+        if tract[each + 1] > high:
+            found[filled] = tract[each] if tract[each] > high else high
+            found[filled + 1] = tract[each + 1]
+            filled += 2
+    return filled
+
+
+cdef class Walker:
+    """Takes casts without receipts through one peer: `Walks` is the law for it, and does what is not plain here.
+
+    Plain is a peer with one firm piece and a table by which every part has a next hop, where nobody has complained of
+    anybody. Nothing is kept but where that piece is, as long as the table stays the same.
     """
 
-    cdef object _spice, _host, _send, _stock, _routes, _table, _version, _name, _noting
-    cdef dict _known
-    cdef list _steps
+    cdef object _walks, _casts, _host, _send, _routes, _table, _sheet, _name, _address, _cosine, _merge
+    cdef dict _registries
+    cdef int64_t _low, _high, _mask
+    cdef int _dimensions, _first_notch, _last_notch
 
-    def __init__(self, spice, cast_to, notify):
-        global _CastTo, _Notify
-        _CastTo, _Notify = cast_to, notify
-        self._spice, self._host, self._stock, self._name = spice, spice.host, spice.stock, spice.name
-        self._send = spice.host.send
-        self._routes = spice.surface.routes
-        self._table = self._version = self._noting = None
-        self._known = {}
-        self._steps = []
+    def __init__(self, walks, cast_to, way, notify, address_of, kernels):
+        global _CastTo, _Way, _Notify, _address_of, _branches, _hop_by_sheet
+        _CastTo, _Way, _Notify, _address_of = cast_to, way, notify, address_of
+        _branches, _hop_by_sheet = kernels.branches, kernels.hop_by_sheet
+        spice, settings = walks.spice, walks.settings
+        self._walks, self._casts, self._host, self._name = walks, spice.casts, spice.host, spice.name
+        self._send, self._address = spice.host.send, spice.address
+        self._routes, self._registries = spice.surface.routes, spice.shelf.registries
+        self._table = self._sheet = None
+        self._cosine, self._merge = settings.terms.cosine, settings.terms.merge
+        self._dimensions, self._first_notch, self._last_notch = (
+            settings.dimensions, settings.first_notch, settings.last_notch
+        )
+        self._mask = (<int64_t>1 << (BITS - settings.deepest * settings.dimensions)) - 1
+        self._low = self._high = 0
 
-    cpdef bint cross(self, cast) except -1:
-        """Follow those before; False, and the walk is noted from now on, where there were none."""
-        cdef Passage known
-        cdef Step *step
-        cdef int each
-        table = self._routes.resting_table
-        if table is not self._table or self._stock.version != self._version or table is None:
-            self._known.clear()
-            self._table, self._version = table, self._stock.version
-        found = self._known.get(cast.way.tract)
-        if found is None or self._spice.casts.minds:
-            self._begin(cast)
+    cdef bint _look(self) except -1:
+        """The table is another one: is all plain here?"""
+        plot, table = self._walks.surface.plot, self._routes.table
+        if plot.unsettled or len(plot.firm) != 2 or not table.named or table.owns != 1 or not len(table.rows):
             return False
-        known = <Passage>found
-        if known._root != cast.root or known._notch != cast.notch or known._tag != cast.tag:
-            self._begin(cast)
-            return False
-        name, target, term, payload = cast.cast, cast.target, cast.term, cast.payload
-        tag, level, root, tried = cast.tag, cast.level, cast.root, cast.tried
-        send = self._send
-        for each in range(known._count):
-            step = &known._steps[each]
-            if step.registry == NULL:
-                send(<object>step.to, _CastTo(<object>step.what, name, target, term, tag, level, root, step.notch,
-                                              payload, tried))
-            else:
-                self._visit(cast, target, term, <object>step.registry, <tuple>step.what)
+        self._low, self._high = plot.firm
+        self._sheet = table.sheet if table.sheet is not None else table.lay_out()
+        self._table = table
         return True
 
-    cdef _visit(self, cast, target, term, registry, tuple part):
+    cpdef bint go(self, cast) except -1:
+        """Take a cast that is above its tag's own address on from here; False: it is for `Walks`."""
+        cdef int64_t ends[ENDS_MAX + 4]
+        cdef int64_t part[ENDS_MAX + 4]
+        cdef int count, filled
+        cdef tuple tract = cast.way.tract
+        if self._routes.resting_table is not self._table or self._table is None:
+            self._table = None
+            if not self._look():
+                return False
+        count = _ends_of(tract, ends)
+        if count < 2 or count & 1:
+            return False
+        for filled in range(1, count):
+            if ends[filled] <= ends[filled - 1]:
+                return False  # no tract
+        filled = _clip(ends, count, self._low, self._high, part)
+        if filled:
+            count = self._rest(ends, count)
+            tract = _tract_of(ends, count) if count else ()
+        if count and not self._on(cast, cast.way if not filled else None, tract, ends, count, cast.notch):
+            return False
+        if filled:
+            self._visit_all(cast, part, filled)
+        return True
+
+    cdef int _rest(self, int64_t *ends, int count) noexcept:
+        """What of these is not ours, in their place."""
+        cdef int64_t found[ENDS_MAX + 4]
+        cdef int each, filled = _without(ends, count, self._low, self._high, found)
+        for each in range(filled):
+            ends[each] = found[each]
+        return filled
+
+    cdef bint _on(self, cast, way, tuple tract, int64_t *ends, int count, notch) except -1:
+        """Send a cast on to parts of others; False, and nothing is sent, where nobody is nearer to some part."""
+        cdef list hops
+        if count == 2 and ends[1] - ends[0] == 1:
+            to = _hop_by_sheet(self._sheet, 1, ends[0])
+            if to < 0:
+                return False
+            hops = [(to, tract)]
+        else:
+            hops = _branches(self._sheet, tract, self._cosine, self._merge)
+            for to, _ in hops:
+                if to < 0:
+                    return False
+            way = None
+        name, target, term, payload = cast.cast, cast.target, cast.term, cast.payload
+        tag, level, root, tried, send = cast.tag, cast.level, cast.root, cast.tried, self._send
+        for to, part in hops:
+            send(to, _CastTo(_Way(part) if way is None else way, name, target, term, tag, level, root, notch, payload,
+                             tried))
+        return True
+
+    cdef _visit_all(self, cast, int64_t *part, int filled):
+        """`Walks.visit_all` without a work."""
+        cdef int64_t rest[ENDS_MAX + 4]
+        cdef int64_t base, low, root = cast.root
+        cdef int each, left, notch = cast.notch, above, shift
+        cdef tuple own, closed
+        tag, number = cast.tag, cast.root
+        if notch > self._last_notch or notch < self._first_notch or (root ^ <int64_t>_address_of(tag)) & self._mask:
+            return  # no registry is there
+        while filled:
+            registry = self._registries.get((tag, number, notch))
+            if registry is None:
+                return
+            own, closed = _tract_of(part, filled), registry.closed
+            if len(closed) > 2 or (closed and notch >= self._last_notch):
+                self._walks.visit_all(None, cast, notch, own)
+                return
+            self._visit(cast, registry, own)
+            if not closed:
+                return
+            filled = _clip(part, filled, closed[0], closed[1], rest)
+            above = notch + 1  # a cast that goes this way is above notch 0
+            shift = above * self._dimensions
+            base = root >> shift << shift
+            shift -= self._dimensions
+            low = root >> shift << shift
+            for each in range(filled):
+                rest[each] = base + ((rest[each] - low) << self._dimensions)
+            left = filled
+            filled = _clip(rest, left, self._low, self._high, part)
+            if filled:
+                left = self._rest(rest, left)
+            if left:
+                own = _tract_of(rest, left)
+                if not self._on(cast, None, own, rest, left, above):
+                    self._walks.go_up(cast, own, above)
+            notch = above
+
+    cdef _visit(self, cast, registry, tuple part):
         cdef list found
+        target, term = cast.target, cast.term
         lot, least = registry._lot, target.terms[term]
-        if lot is None or term or least.where or not registry.notch:
+        if lot is None or term or least.where:
             found = registry.selected(target, term, part, self._host.now_us)
         else:
             found = (<Lot>lot).selected(least, part, False)
         if not found:
             return
         notify = _Notify(cast.cast, target, cast.payload)
+        send = self._send
         for member in found:
             address = member.address
-            if address == self._spice.address or member.name == self._name:
-                self._spice.casts.tell_plainly(cast, member, notify)
+            if address == self._address or member.name == self._name:
+                self._casts.tell_plainly(cast, member, notify)
             else:
-                self._send(address, notify)
-
-    cdef _begin(self, cast):
-        self._noting = cast
-        self._steps = []
-
-    def hop(self, to, way, notch):
-        """The walk that is noted goes on to a peer."""
-        if self._noting is not None:
-            self._steps.append((way, None, to, notch))
-
-    def visit(self, registry, part):
-        """The walk that is noted visits a part of a registry."""
-        if self._noting is not None:
-            self._steps.append((part, registry, None, 0))
-
-    def spoil(self):
-        """The walk that is noted waits for something: others may not."""
-        self._noting = None
-
-    def end(self):
-        """The walk that is noted has gone by."""
-        if self._noting is not None:
-            if len(self._known) >= PASSAGES_MAX:
-                del self._known[next(iter(self._known))]
-            self._known[self._noting.way.tract] = Passage(self._noting, self._steps)
-        self._noting = None
-        self._steps = []
+                send(address, notify)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from implicast.casting.spice.alarms import HopDue, Slow, Tidy
+from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.messages import ASKED, CastAgain, CastTo, CopyFrom, Covered, GatherTo, Working
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import CAST_US, SLOW_US, WAIT_LONGEST_US
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from implicast.casting.spice.gatherings import Gatherings
     from implicast.casting.spice.replicas import Replicas
 
-_BUILT = built("casting.spice._records")
+_BUILT, _KERNELS = built("casting.spice._records"), built("space._kernels")
 TRIPS_MAX = 32_768
 """Trips that are open or lately finished at one peer, those of a peer with many refused first; they are sent again."""
 PARKED_MAX = 4_096
@@ -49,7 +50,8 @@ TIDY_US = 10_000_000
 class Walks(SpicePart):
     """A peer's part in the walks of others, and the bookkeeping of its own."""
 
-    __slots__ = ("_active", "_hops", "_parked", "_passages", "_shares", "_slow", "_tidying", "_trips", "_works")
+    __slots__ = ("_active", "_hops", "_parked", "_shares", "_slow", "_tidying", "_trips", "_walker",
+                 "_works")  # fmt: skip
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
@@ -64,9 +66,17 @@ class Walks(SpicePart):
         self._parked: list[Walk] = []
         """Casts without receipts that wait for ground to settle."""
         self._tidying = False
-        plain = not (self.settings.assured or spice.words.signed) and spice.policy is FREE
-        self._passages = _BUILT.Passages(spice, CastTo, Notify) if plain and _BUILT is not None else None
-        """What others before did here, where casts leave nothing behind and nothing is checked."""
+        plain = None not in (_BUILT, _KERNELS) and not self.settings.assured and spice.policy is FREE
+        self._walker = _BUILT.Walker(self, CastTo, Way, Notify, address_of, _KERNELS) if plain else None
+        """Does the same for casts that leave nothing behind, compiled; None: it cannot."""
+
+    def heed(self) -> None:
+        """Complaints are heeded from now on."""
+        self._walker = None
+
+    def go_up(self, cast: CastTo, tract: Tract, notch: int) -> None:
+        """Without receipts, to a part of the next notch."""
+        self._go_on(None, replace(cast, way=Way(tract), notch=notch))
 
     def _purpose(self, walk: Walk) -> "Casts | Gatherings | Replicas":
         if isinstance(walk, CastTo):
@@ -82,14 +92,10 @@ class Walks(SpicePart):
         about = (ASKED, cast.target) if cast.asks else cast.target
         if self.spice.words.opened(cast.cast, about, cast.payload) is None:
             return
-        passages = self._passages
         if self.settings.assured or cast.asks:
             self._come(sender, cast)
-        elif passages is None or not cast.notch:
+        elif self._walker is None or not cast.notch or not self._walker.go(cast):
             self._go_on(None, cast)
-        elif not passages.cross(cast):
-            self._go_on(None, cast)
-            passages.end()
 
     @handles(GatherTo)
     def on_gather(self, sender: Address, gather: GatherTo) -> None:
@@ -144,8 +150,6 @@ class Walks(SpicePart):
     def _send(self, trip: Trip | None, to: Address, walk: Walk, way: Way) -> None:
         if trip is None:
             self.host.send(to, walk if way is walk.way else replace(walk, way=way))
-            if self._passages is not None:
-                self._passages.hop(to, way, walk.notch)
             return
         number = self.spice.stores.token()
         hop = Hop(trip, to, replace(walk, way=replace(way, number=number)))
@@ -156,8 +160,6 @@ class Walks(SpicePart):
         """Ground that does not answer now: we look again. What has waited is young again: it may have run out of hops
         between peers that took each other for the owner, and would wait here for the rest of its life."""
         walk = replace(walk, way=Way(waiting))
-        if self._passages is not None:
-            self._passages.spoil()
         if trip is not None:
             self._open_hop(trip, self.spice.stores.token(), Hop(trip, None, walk))
         elif len(self._parked) < PARKED_MAX:
@@ -271,8 +273,6 @@ class Walks(SpicePart):
                 return
             if work is not None:
                 work.tally.meet(sum([each.entry.description is not None for each in registry.within(part)]))
-            if work is None and self._passages is not None:
-                self._passages.visit(registry, part)
             purpose.visit(work, walk, registry, part)
             closed = intersect(part, registry.closed) if registry.closed else EMPTY
             above = self.settings.above(notch)

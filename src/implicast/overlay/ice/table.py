@@ -13,9 +13,11 @@ import numpy.typing as npt
 from implicast.peer.contract import Address
 from implicast.peer.memory import Recent
 from implicast.space import kernels
+from implicast.space.built import built
 from implicast.space.tract import Tract
 
 Rows = npt.NDArray[np.int64]
+_BUILT = built("space._kernels")
 NAMES = 1 << 31
 """Addresses below it can be written on a sheet."""
 HANDFUL = 4
@@ -47,7 +49,7 @@ class SurfaceTable:
     def next_hop(self, code: int) -> Address | None:
         """The neighbour to which a message for this code goes (Listing 6)."""
         sheet = self.sheet
-        name = kernels.hop_by_sheet(self._lay_out() if sheet is None else sheet, self.owns, code)
+        name = kernels.hop_by_sheet(self.lay_out() if sheet is None else sheet, self.owns, code)
         if name < 0:
             return None
         return name if self.named else self.owners[name]
@@ -56,19 +58,23 @@ class SurfaceTable:
         """`next_hop` of many codes: half a microsecond each instead of two, from a handful on."""
         if len(codes) < HANDFUL:
             return [self.next_hop(code) for code in codes]
-        sheet = self.sheet if self.sheet is not None else self._lay_out()
+        sheet = self.sheet if self.sheet is not None else self.lay_out()
         names = kernels.hops_by_sheet(sheet, self.owns, np.array(codes, np.int64)).tolist()
         if self.named:
             return [name if name >= 0 else None for name in names]
         return [self.owners[name] if name >= 0 else None for name in names]
 
-    def _lay_out(self) -> npt.NDArray[np.int32]:
+    def lay_out(self) -> npt.NDArray[np.int32]:
+        """The table on one sheet."""
         names = self.owners if self.named else range(len(self.owners))
         self.sheet = kernels.sheet_of(self.own, self.rows, self.latencies, list(names))
         return self.sheet
 
     def branches(self, tract: Tract, cosine: float, merge: bool) -> list[tuple[Address | None, Tract]]:
         """The destination, divided among neighbours; with `merge`, clusters with one next hop share a branch."""
+        if _BUILT is not None and self.named and self.owns == 1 and len(self.rows):
+            parted = _BUILT.branches(self.sheet if self.sheet is not None else self.lay_out(), tract, cosine, merge)
+            return [(None if name < 0 else name, part) for name, part in parted]
         found = kernels.branch(
             np.array(tract, np.int64), self.own, self.centre, self.rows, self.latencies, cosine, self.dimensions
         )
