@@ -341,6 +341,23 @@ def branch(const int64_t[::1] tract, const int64_t[:, ::1] own, const int64_t[::
     return found
 
 
+def sheet_of_row(const int64_t[:, ::1] boxes, int64_t row, const int32_t[::1] around, list latencies):
+    """`sheet_of` one box of many and those around it, named by their rows."""
+    cdef int width = boxes.shape[1], corner
+    cdef Py_ssize_t each
+    cdef int64_t at = row
+    found = np.zeros((around.shape[0] + 1, width + 4), np.int32)
+    cdef int32_t[:, ::1] sheet = found
+    for each in range(around.shape[0] + 1):
+        if each:
+            at = around[each - 1]
+            sheet[each, width] = at
+            (<double *>&sheet[each, 0])[width // 2 + 1] = latencies[each - 1]
+        for corner in range(width):
+            sheet[each, corner] = boxes[at, corner]
+    return found
+
+
 cdef tuple _part(const int64_t *pieces, const int64_t *keys, int64_t count, int64_t key, int64_t *ends):
     """The pieces of one key as a tract."""
     cdef int64_t each, filled = 0, low, high

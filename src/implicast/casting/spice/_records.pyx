@@ -17,7 +17,10 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from bisect import bisect_right
 
+from implicast.peer.events import Notice
 from implicast.space.morton import BITS as _BITS
+
+cdef object _Notice = Notice
 
 cdef int BITS = _BITS
 
@@ -251,7 +254,7 @@ cdef class Walker:
     anybody. Nothing is kept but where that piece is, as long as the table stays the same.
     """
 
-    cdef object _walks, _casts, _host, _send, _routes, _table, _sheet, _name, _address, _cosine, _merge
+    cdef object _walks, _host, _send, _routes, _table, _sheet, _name, _address, _cosine, _merge
     cdef dict _registries
     cdef int64_t _low, _high, _mask
     cdef int _dimensions, _first_notch, _last_notch
@@ -261,7 +264,7 @@ cdef class Walker:
         _CastTo, _Way, _Notify, _address_of = cast_to, way, notify, address_of
         _branches, _hop_by_sheet = kernels.branches, kernels.hop_by_sheet
         spice, settings = walks.spice, walks.settings
-        self._walks, self._casts, self._host, self._name = walks, spice.casts, spice.host, spice.name
+        self._walks, self._host, self._name = walks, spice.host, spice.name
         self._send, self._address = spice.host.send, spice.address
         self._routes, self._registries = spice.surface.routes, spice.shelf.registries
         self._table = self._sheet = None
@@ -275,7 +278,7 @@ cdef class Walker:
     cdef bint _look(self) except -1:
         """The table is another one: is all plain here?"""
         plot, table = self._walks.surface.plot, self._routes.table
-        if plot.unsettled or len(plot.firm) != 2 or not table.named or table.owns != 1 or not len(table.rows):
+        if plot.unsettled or len(plot.firm) != 2 or not table.named or table.owns != 1 or not table.owners:
             return False
         self._low, self._high = plot.firm
         self._sheet = table.sheet if table.sheet is not None else table.lay_out()
@@ -284,11 +287,16 @@ cdef class Walker:
 
     cpdef bint go(self, cast) except -1:
         """Take a cast that is above its tag's own address on from here; False: it is for `Walks`."""
+        if type(cast) is not _CastTo or not cast.notch or cast.asks:
+            return False
+        terms = cast.target.terms
+        if cast.term >= len(terms) or not terms[cast.term].has:
+            return False
         cdef int64_t ends[ENDS_MAX + 4]
         cdef int64_t part[ENDS_MAX + 4]
         cdef int count, filled
         cdef tuple tract = cast.way.tract
-        if self._routes.resting_table is not self._table or self._table is None:
+        if self._routes._table is not self._table or self._table is None:
             self._table = None
             if not self._look():
                 return False
@@ -390,6 +398,36 @@ cdef class Walker:
         for member in found:
             address = member.address
             if address == self._address or member.name == self._name:
-                self._casts.tell_plainly(cast, member, notify)
+                self._walks.spice.casts.tell_plainly(cast, member, notify)
             else:
                 send(address, notify)
+
+
+def take(inbox, member, cast, target, payload, place, horizon_us):
+    """`Inbox.take` by a member that believes all and has no limits; None: it is not so plain.
+
+    Taken is a cast that fits and was not met before, while there is room to remember it.
+    """
+    cdef dict young
+    description = member.description
+    if description is None or description.values:
+        return None
+    tags = description.tags
+    for term in target.terms:
+        if term.where:
+            return None
+        if _selects(term.has, term.lacks, tags):
+            break
+    else:
+        return None
+    seen, host = inbox.seen, member.host
+    young = seen._young
+    if host.now_us - seen._turned_us >= horizon_us or 2 * len(young) >= seen._bound:
+        return None
+    block, bit = place(cast)
+    bits = young.get(block, 0)
+    if (bits | seen._old.get(block, 0)) & bit:
+        return None
+    young[block] = bits | bit
+    host.deliver(_Notice(cast, payload))
+    return True

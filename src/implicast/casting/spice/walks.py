@@ -66,8 +66,8 @@ class Walks(SpicePart):
         self._parked: list[Walk] = []
         """Casts without receipts that wait for ground to settle."""
         self._tidying = False
-        plain = None not in (_BUILT, _KERNELS) and not self.settings.assured and spice.policy is FREE
-        self._walker = _BUILT.Walker(self, CastTo, Way, Notify, address_of, _KERNELS) if plain else None
+        plain = None not in (_BUILT, _KERNELS) and not (self.settings.assured or spice.words.signed)
+        self._walker = _BUILT.Walker(self, CastTo, Way, Notify, address_of, _KERNELS) if plain and spice.policy is FREE else None
         """Does the same for casts that leave nothing behind, compiled; None: it cannot."""
 
     def heed(self) -> None:
@@ -87,6 +87,8 @@ class Walks(SpicePart):
 
     @handles(CastTo, CastAgain)
     def on_cast(self, sender: Address, cast: CastTo) -> None:
+        if self._walker is not None and self._walker.go(cast):
+            return
         if cast.term >= len(cast.target.terms) or not cast.target.terms[cast.term].has:
             return
         about = (ASKED, cast.target) if cast.asks else cast.target
@@ -94,7 +96,7 @@ class Walks(SpicePart):
             return
         if self.settings.assured or cast.asks:
             self._come(sender, cast)
-        elif self._walker is None or not cast.notch or not self._walker.go(cast):
+        else:
             self._go_on(None, cast)
 
     @handles(GatherTo)

@@ -6,8 +6,8 @@ only be out of date), and the title of the peer to which we are giving a piece (
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from implicast.overlay.ice.atlas import Atlas, overlap, sibling, tract_of
 from implicast.overlay.ice.geometry import gap_beside, touches
@@ -32,7 +32,7 @@ class Plot(SurfacePart):
     """Pieces and atlas. What changes them is in the other parts, which end every change with `survey`."""
 
     __slots__ = (
-        "_lows", "_near", "_others", "atlas", "firm", "gap", "pieces", "status", "tract", "unsettled", "version",
+        "_atlas", "_lows", "_near", "_others", "atlas", "firm", "gap", "pieces", "status", "tract", "unsettled", "version",
     )  # fmt: skip
 
     def __init__(self, surface: Surface) -> None:
@@ -127,6 +127,18 @@ class Plot(SurfacePart):
         """Begin with this atlas, in which one firm piece is ours."""
         self.atlas, self.pieces = atlas, atlas.of(self.address)
         self.tract = self.firm = tract_of(self.pieces)
+
+    def settle_alone(self, title: Title, atlas: Callable[[], Atlas]) -> None:
+        """The same with one piece; what is around it is asked for when it is needed."""
+        self._atlas, self.pieces = atlas, [title]
+        self.tract = self.firm = (title.low, title.high)
+        del self.atlas
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "atlas":
+            raise AttributeError(name)
+        self.atlas = self._atlas()
+        return self.atlas
 
     def hold(self, low: int, kind: str, peer: Address, number: int) -> None:
         """The piece that begins there is not firm, for this reason."""

@@ -82,11 +82,6 @@ class Paths(SurfacePart):
             )
         return self._table
 
-    @property
-    def resting_table(self) -> SurfaceTable | None:
-        """The table, None after something has changed: what was found out by it is true as long as it is the same."""
-        return self._table
-
     def redraw(self) -> None:
         """The atlas or who is suspect has changed."""
         self._table = None

@@ -274,7 +274,8 @@ class Surface(Part, parts=PARTS):
         self.plot.survey()
         self.upkeep.start()
 
-    def rest_on(self, title: Title, others: list[Title], table: SurfaceTable) -> None:
-        """Take a place on a surface that is assembled at once, and on which nothing is assured: its table is known."""
-        self.plot.settle_on(Atlas([title, *others]))
+    def rest_on(self, title: Title, others: Callable[[], list[Title]], table: SurfaceTable) -> None:
+        """Take a place on a surface that is assembled at once, and on which nothing is assured: its table is known, and
+        the titles around it are asked for when they are needed."""
+        self.plot.settle_alone(title, lambda: Atlas([title, *others()]))
         self.routes.begin_with(table)

@@ -4,7 +4,7 @@ A table is made from the atlas whenever that changes, and not changed itself. It
 dimensions only, whatever the number of peers (thesis section 7.2).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ HANDFUL = 4
 """So many codes are worth an array."""
 KNOWN_MAX = 32
 """Destinations whose ways are remembered while a table lasts."""
+Drawn = tuple[Rows, Rows, npt.NDArray[np.float64]]
+"""Our own boxes, the neighbours', and how far these are."""
 UNKNOWN_US = 50_000.0
 """Latency assumed of a neighbour that has not been measured yet."""
 
@@ -31,7 +33,7 @@ UNKNOWN_US = 50_000.0
 class SurfaceTable:
     """One peer's view: `own` and `rows` are boxes, row i belongs to `owners[i]` at `latencies[i]` microseconds."""
 
-    __slots__ = ("centre", "dimensions", "known", "latencies", "named", "own", "owners", "owns", "rows", "sheet")
+    __slots__ = ("_draw", "centre", "dimensions", "known", "latencies", "named", "own", "owners", "owns", "rows", "sheet")
 
     def __init__(
         self, dimensions: int, own: Rows, rows: Rows, latencies: npt.NDArray[np.float64], owners: list[Address]
@@ -45,6 +47,25 @@ class SurfaceTable:
         self.sheet: npt.NDArray[np.int32] | None = None
         self.known: Recent[Any, Any] = Recent(KNOWN_MAX)
         """What was found out by this table for some destinations."""
+
+    @classmethod
+    def of_sheet(cls, dimensions: int, sheet: Any, owners: list[Address], draw: Callable[[], Drawn]) -> "SurfaceTable":
+        """Of one with a single piece, from its sheet, which names the owners; `draw` says of what that was made, and is
+        asked when that is needed: most tables of a large surface are only routed by."""
+        table = cls.__new__(cls)
+        table.dimensions, table.owners, table.sheet, table._draw = dimensions, owners, sheet, draw
+        table.owns, table.named = 1, True
+        return table
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "known":
+            self.known = Recent(KNOWN_MAX)
+        elif name in ("own", "rows", "latencies", "centre"):
+            self.own, self.rows, self.latencies = self._draw()
+            self.centre = _centre(self.own, self.dimensions)
+        else:
+            raise AttributeError(name)
+        return getattr(self, name)
 
     def next_hop(self, code: int) -> Address | None:
         """The neighbour to which a message for this code goes (Listing 6)."""
@@ -72,7 +93,7 @@ class SurfaceTable:
 
     def branches(self, tract: Tract, cosine: float, merge: bool) -> list[tuple[Address | None, Tract]]:
         """The destination, divided among neighbours; with `merge`, clusters with one next hop share a branch."""
-        if _BUILT is not None and self.named and self.owns == 1 and len(self.rows):
+        if _BUILT is not None and self.named and self.owns == 1 and self.owners:
             parted = _BUILT.branches(self.sheet if self.sheet is not None else self.lay_out(), tract, cosine, merge)
             return [(None if name < 0 else name, part) for name, part in parted]
         found = kernels.branch(

@@ -7,6 +7,7 @@ the box beside ours, which is one search; the smaller ones are the same pairs se
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -137,7 +138,8 @@ def settle(tiles: Tiling, surfaces: Sequence[Surface], latency_us: LatencyUs) ->
         start, stop = ends[peer], ends[peer + 1]
         owners, own = [surfaces[each].address for each in around[peer]], tiles.boxes[peer : peer + 1]
         table = SurfaceTable(tiles.dimensions, own, rows[start:stop], paces[start:stop], owners)
-        surface.rest_on(titles[peer], [titles[each] for each in around[peer]], table)
+        others = [titles[each] for each in around[peer]]
+        surface.rest_on(titles[peer], partial(list, others), table)
 
 
 def _settle_alive(

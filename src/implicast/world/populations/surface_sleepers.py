@@ -6,6 +6,7 @@ columns of the shelves. Records are looked through where they lie, and made when
 """
 
 from functools import partial
+from random import Random
 
 import numpy as np
 
@@ -17,11 +18,13 @@ from implicast.casting.spice.shelf import Shelf
 from implicast.casting.spice.spice import Spice
 from implicast.overlay.ice.messages import Title
 from implicast.overlay.ice.surface import Surface
-from implicast.overlay.ice.table import SurfaceTable
-from implicast.peer.contract import Contact, Peer
+from implicast.overlay.ice.table import Drawn, SurfaceTable
+from implicast.peer.contract import Address, Contact, Peer
 from implicast.peer.name import name_of, next_life, version_of
+from implicast.peer.site import Site
 from implicast.peer.wire import size
-from implicast.space.digest import stream
+from implicast.space._kernels import sheet_of_row  # type: ignore[import-not-found, unused-ignore]
+from implicast.space.digest import digest_bits
 from implicast.space.morton import BITS, Codes
 from implicast.space.tract import container, intersect
 from implicast.world.plan import Plan
@@ -50,7 +53,9 @@ class SurfaceSleepers(Sleepers):
         self._tags = holders.tags
         self._shelves = spread.all(holders)
         self._column = self._laid_out(self._shelves)
+        self._told = [partial(self._entries, tag) for tag in self._tags]
         self._stored: list[int] | None = None
+        self._network, self._chance = plan.network, Random()
 
     def _laid_out(self, shelves: Shelves) -> Column:
         marks = np.frombuffer(marks_of(self._plan.descriptions), np.int64)
@@ -58,34 +63,53 @@ class SurfaceSleepers(Sleepers):
         return Column(rows, shelves.members, list(self._plan.descriptions), self._contacts)
 
     def make(self, address: int) -> Peer:
-        member = Spice(self._plan.site(address), self._settings)
+        member = Spice(self._site(address), self._settings)
         member.surface.rest_later(self._rest)
         member.shelf.fill_later(partial(self._fill, address))
         member.registrations.stand_quietly(self._plan.descriptions[address])
         return member
 
+    def _site(self, address: int) -> Site:
+        """`Plan.site` of a member: what all have in common is found once."""
+        plan, name = self._plan, self._contacts[address].name
+        return Site(name, self._life(address), address, plan.host(address), plan.parameters, self._network, plan.roles,
+                    self._settings.levels, None, plan.resting)  # fmt: skip
+
+    def _life(self, address: int) -> int:
+        """The life of `Plan.site`, from a generator that is used again: to make one takes as long as to seed it."""
+        self._chance.seed(digest_bits(64, self._plan.seed, "life", address, 0, 0, 0))
+        return next_life(0, self._chance)
+
     # --- what is made when it is needed
 
     def _rest(self, surface: Surface) -> None:
         """A place, as `settle` gives it."""
-        address, tiles, titles = surface.address, self._tiles, self._titles
+        address, tiles = surface.address, self._tiles
         assert isinstance(address, int), "addresses of the world are numbers"
         around = self._around[self._ends[address] : self._ends[address + 1]]
-        others: list[int] = around.tolist()
+        others: list[Address] = around.tolist()
         latency_us = self._plan.latency_us
-        paces = np.array([max(1.0, float(latency_us(address, each))) for each in others], np.float64)
-        own = tiles.boxes[address : address + 1]
-        table = SurfaceTable(tiles.dimensions, own, tiles.boxes[around], paces, others)  # type: ignore[arg-type]
-        surface.rest_on(titles[address], [titles[each] for each in others], table)
+        paces = [max(1.0, float(latency_us(address, each))) for each in around.tolist()]
+        sheet = sheet_of_row(tiles.boxes, address, around, paces)
+        table = SurfaceTable.of_sheet(tiles.dimensions, sheet, others, partial(self._drawn, address))
+        surface.rest_on(self._titles[address], partial(self._titles_around, address), table)
+
+    def _drawn(self, address: int) -> Drawn:
+        around = self._around[self._ends[address] : self._ends[address + 1]]
+        paces = [max(1.0, float(self._plan.latency_us(address, each))) for each in around.tolist()]
+        return self._tiles.boxes[address : address + 1], self._tiles.boxes[around], np.array(paces, np.float64)
+
+    def _titles_around(self, address: int) -> list[Title]:
+        return [self._titles[each] for each in self._around[self._ends[address] : self._ends[address + 1]].tolist()]
 
     def _fill(self, address: int, shelf: Shelf) -> None:
         """Registries, as `enrol` puts them in."""
-        dimensions, tags, column, entries = self._settings.dimensions, self._tags, self._column, self._entries
+        dimensions, tags, column, entries = self._settings.dimensions, self._tags, self._column, self._told
         title = self._titles[address]
         for _, number, root, notch, closed, count, _, first in self._shelves.of(address):
             key = (tags[number], root, notch)
             if not closed:
-                shelf.registry(key).lie(Lot(column, first, first + count, partial(entries, tags[number])))
+                shelf.registry(key).lie(Lot(column, first, first + count, entries[number]))
                 continue
             shelf.close(key, intersect(container(root, notch, dimensions), (title.low, title.high)))
             if self._settings.rarest and not notch:
@@ -95,9 +119,8 @@ class SurfaceSleepers(Sleepers):
         """The records of a lot as their members told them."""
         plan, found = self._plan, []
         for address in self._shelves.members[lot.first : lot.past].tolist():
-            life = next_life(0, stream(plan.seed, "life", address, 0, 0, 0))
             member, description = self._contacts[address], plan.descriptions[address]
-            found.append(Entry(member, version_of(life, 1), spot_of(member.name, tag), description))
+            found.append(Entry(member, version_of(self._life(address), 1), spot_of(member.name, tag), description))
         return found
 
     # --- what each stores
