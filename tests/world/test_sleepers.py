@@ -46,3 +46,16 @@ def test_nobody_sleeps_where_anything_is_confirmed_or_changes(design, monkeypatc
         outcome = simulate(Scenario(design, peers=12, casts=4, workload_parameters=few, **options))
 
         assert not any("were made" in note for note in outcome.notes)
+
+
+def test_a_surface_that_sleeps_is_judged_by_its_columns(monkeypatch):
+    monkeypatch.setattr(runs, "ASLEEP_FROM", 1)
+    parameters = {"assurance": "none", "replication": "beforehand"}
+    for peers in (1, 2, 3, 50, 300):
+        few = {"tags": 9, "tags_per_peer": 3}
+        outcome = simulate(
+            Scenario("spice-unloaded", peers=peers, casts=60, workload_parameters=few, parameters=parameters)
+        )
+
+        assert outcome.kept and not outcome.objections
+        assert any("judged by columns" in note for note in outcome.notes)

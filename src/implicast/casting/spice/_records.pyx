@@ -17,10 +17,13 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from bisect import bisect_right
 
+from msgspec.structs import replace
+
 from implicast.peer.events import Notice
 from implicast.space.morton import BITS as _BITS
 
 cdef object _Notice = Notice
+cdef object _replace = replace
 
 cdef int BITS = _BITS
 
@@ -254,17 +257,17 @@ cdef class Walker:
     anybody. Nothing is kept but where that piece is, as long as the table stays the same.
     """
 
-    cdef object _walks, _host, _send, _routes, _table, _sheet, _name, _address, _cosine, _merge
+    cdef object _spice, _host, _send, _routes, _table, _sheet, _name, _address, _cosine, _merge
     cdef dict _registries
     cdef int64_t _low, _high, _mask
     cdef int _dimensions, _first_notch, _last_notch
 
-    def __init__(self, walks, cast_to, way, notify, address_of, kernels):
+    def __init__(self, spice, cast_to, way, notify, address_of, kernels):
         global _CastTo, _Way, _Notify, _address_of, _branches, _hop_by_sheet
         _CastTo, _Way, _Notify, _address_of = cast_to, way, notify, address_of
         _branches, _hop_by_sheet = kernels.branches, kernels.hop_by_sheet
-        spice, settings = walks.spice, walks.settings
-        self._walks, self._host, self._name = walks, spice.host, spice.name
+        settings = spice.settings
+        self._spice, self._host, self._name = spice, spice.host, spice.name
         self._send, self._address = spice.host.send, spice.address
         self._routes, self._registries = spice.surface.routes, spice.shelf.registries
         self._table = self._sheet = None
@@ -277,7 +280,7 @@ cdef class Walker:
 
     cdef bint _look(self) except -1:
         """The table is another one: is all plain here?"""
-        plot, table = self._walks.surface.plot, self._routes.table
+        plot, table = self._spice.surface.plot, self._routes.table
         if plot.unsettled or len(plot.firm) != 2 or not table.named or table.owns != 1 or not table.owners:
             return False
         self._low, self._high = plot.firm
@@ -360,7 +363,7 @@ cdef class Walker:
                 return
             own, closed = _tract_of(part, filled), registry.closed
             if len(closed) > 2 or (closed and notch >= self._last_notch):
-                self._walks.visit_all(None, cast, notch, own)
+                self._spice.walks.visit_all(None, cast, notch, own)
                 return
             self._visit(cast, registry, own)
             if not closed:
@@ -380,7 +383,7 @@ cdef class Walker:
             if left:
                 own = _tract_of(rest, left)
                 if not self._on(cast, None, own, rest, left, above):
-                    self._walks.go_up(cast, own, above)
+                    self._spice.walks.send_up(None, _replace(cast, way=_Way(own), notch=above))
             notch = above
 
     cdef _visit(self, cast, registry, tuple part):
@@ -398,7 +401,7 @@ cdef class Walker:
         for member in found:
             address = member.address
             if address == self._address or member.name == self._name:
-                self._walks.spice.casts.tell_plainly(cast, member, notify)
+                self._spice.casts.tell_plainly(cast, member, notify)
             else:
                 send(address, notify)
 

@@ -71,7 +71,7 @@ class Casts(SpicePart):
     def mind(self, complaints: "Complaints") -> None:
         """Somebody has complained: from now on complaints are heeded."""
         self._complaints = complaints
-        self.spice.walks.heed()
+        self.spice.crossings.heed()
 
     def refuses(self, work: Work | None, walk: CastTo) -> bool:
         """Is nobody to be told here and beyond, because too many complained of the publisher?"""

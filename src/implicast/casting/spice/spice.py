@@ -11,6 +11,7 @@ from implicast.casting.spice.casts import Casts
 from implicast.casting.spice.complaints import Complaints
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.copies import Copies
+from implicast.casting.spice.crossings import Crossings
 from implicast.casting.spice.ears import Ears
 from implicast.casting.spice.gatherings import Gatherings
 from implicast.casting.spice.items import label_of
@@ -37,9 +38,8 @@ from implicast.space.tract import Tract, intersect
 
 PARTS = {
     "surface": Surface, "asker": Asker, "ears": Ears, "later": Later, "stores": Stores, "containers": Containers,
-    "offers": Offers, "walks": Walks, "casts": Casts, "gatherings": Gatherings, "copies": Copies, "calls": Calls,
-    "replicas": Replicas, "registrations": Registrations,
-    "complaints": Complaints,
+    "offers": Offers, "walks": Walks, "crossings": Crossings, "casts": Casts, "gatherings": Gatherings,
+    "copies": Copies, "calls": Calls, "replicas": Replicas, "registrations": Registrations, "complaints": Complaints,
 }  # fmt: skip
 TAGS_MAX = 4_096
 """Tags of one member that are written down."""
@@ -69,6 +69,7 @@ class Spice(Member, parts=PARTS):
     containers: Containers
     offers: Offers
     walks: Walks
+    crossings: Crossings
     casts: Casts
     gatherings: Gatherings
     copies: Copies

@@ -19,19 +19,15 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from implicast.casting.spice.alarms import HopDue, Slow, Tidy
-from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.messages import ASKED, CastAgain, CastTo, CopyFrom, Covered, GatherTo, Working
+from implicast.casting.spice.messages import ASKED, CastTo, CopyFrom, Covered, GatherTo, Working
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import CAST_US, SLOW_US, WAIT_LONGEST_US
 from implicast.casting.spice.share import Spice, SpicePart
 from implicast.casting.spice.trips import Hop, Seen, Trip, Walk, Work, name_of
-from implicast.casting.telling import Notify
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, CastId, handles
 from implicast.peer.later import SLOT_US
 from implicast.peer.memory import Shares
-from implicast.peer.policy import FREE
-from implicast.space.built import built
 from implicast.space.tract import EMPTY, Tract, contains, intersect, scale_within, subtract
 
 if TYPE_CHECKING:
@@ -39,7 +35,6 @@ if TYPE_CHECKING:
     from implicast.casting.spice.gatherings import Gatherings
     from implicast.casting.spice.replicas import Replicas
 
-_BUILT, _KERNELS = built("casting.spice._records"), built("space._kernels")
 TRIPS_MAX = 32_768
 """Trips that are open or lately finished at one peer, those of a peer with many refused first; they are sent again."""
 PARKED_MAX = 4_096
@@ -50,8 +45,7 @@ TIDY_US = 10_000_000
 class Walks(SpicePart):
     """A peer's part in the walks of others, and the bookkeeping of its own."""
 
-    __slots__ = ("_active", "_hops", "_parked", "_shares", "_slow", "_tidying", "_trips", "_walker",
-                 "_works")  # fmt: skip
+    __slots__ = ("_active", "_hops", "_parked", "_shares", "_slow", "_tidying", "_trips", "_works")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
@@ -66,17 +60,6 @@ class Walks(SpicePart):
         self._parked: list[Walk] = []
         """Casts without receipts that wait for ground to settle."""
         self._tidying = False
-        plain = None not in (_BUILT, _KERNELS) and not (self.settings.assured or spice.words.signed)
-        self._walker = _BUILT.Walker(self, CastTo, Way, Notify, address_of, _KERNELS) if plain and spice.policy is FREE else None
-        """Does the same for casts that leave nothing behind, compiled; None: it cannot."""
-
-    def heed(self) -> None:
-        """Complaints are heeded from now on."""
-        self._walker = None
-
-    def go_up(self, cast: CastTo, tract: Tract, notch: int) -> None:
-        """Without receipts, to a part of the next notch."""
-        self._go_on(None, replace(cast, way=Way(tract), notch=notch))
 
     def _purpose(self, walk: Walk) -> "Casts | Gatherings | Replicas":
         if isinstance(walk, CastTo):
@@ -85,10 +68,8 @@ class Walks(SpicePart):
 
     # --- coming by
 
-    @handles(CastTo, CastAgain)
     def on_cast(self, sender: Address, cast: CastTo) -> None:
-        if self._walker is not None and self._walker.go(cast):
-            return
+        """A cast that is not plain (`crossings.py`)."""
         if cast.term >= len(cast.target.terms) or not cast.target.terms[cast.term].has:
             return
         about = (ASKED, cast.target) if cast.asks else cast.target

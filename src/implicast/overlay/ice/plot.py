@@ -32,7 +32,8 @@ class Plot(SurfacePart):
     """Pieces and atlas. What changes them is in the other parts, which end every change with `survey`."""
 
     __slots__ = (
-        "_atlas", "_lows", "_near", "_others", "atlas", "firm", "gap", "pieces", "status", "tract", "unsettled", "version",
+        "_atlas", "_lows", "_near", "_others", "atlas", "firm", "gap", "pieces", "status", "tract", "unsettled",
+        "version",
     )  # fmt: skip
 
     def __init__(self, surface: Surface) -> None:

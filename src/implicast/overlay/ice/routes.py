@@ -77,9 +77,8 @@ class Paths(SurfacePart):
             others = [each for each in plot.others if not circle.is_suspect(each.owner)]
             latencies = np.array([circle.latency_us(each.owner) for each in others], np.float64)
             owners = [each.owner for each in others]
-            self._table = SurfaceTable(
-                dimensions, _rows(plot.pieces, dimensions), _rows(others, dimensions), latencies, owners
-            )
+            drawn = (_rows(plot.pieces, dimensions), _rows(others, dimensions), latencies)
+            self._table = SurfaceTable(dimensions, owners, drawn)
         return self._table
 
     def redraw(self) -> None:

@@ -94,6 +94,11 @@ class Surface(Part, parts=PARTS):
         """Let the laboratory give us our place, by `rest_on`, when it is first asked for."""
         self._rest = rest
 
+    @property
+    def rests(self) -> bool:
+        """Has nothing changed our ground, or what we know of others', since we were given it?"""
+        return self._rest is not None or (self.plot.version == 0 and not self.plot.status)
+
     def next_number(self) -> int:
         self._number = (self._number or self.host.rng.getrandbits(40)) + 1
         return self._number

@@ -33,34 +33,29 @@ UNKNOWN_US = 50_000.0
 class SurfaceTable:
     """One peer's view: `own` and `rows` are boxes, row i belongs to `owners[i]` at `latencies[i]` microseconds."""
 
-    __slots__ = ("_draw", "centre", "dimensions", "known", "latencies", "named", "own", "owners", "owns", "rows", "sheet")
+    __slots__ = ("_draw", "centre", "dimensions", "known", "latencies", "named", "own", "owners", "owns", "rows",
+                 "sheet")  # fmt: skip
 
     def __init__(
-        self, dimensions: int, own: Rows, rows: Rows, latencies: npt.NDArray[np.float64], owners: list[Address]
-    ) -> None:
-        self.dimensions, self.own, self.rows = dimensions, own, rows
-        self.latencies, self.owners = latencies, owners
-        self.centre = _centre(own, dimensions)
-        self.owns = len(own)
-        self.named = all(type(each) is int and each < NAMES for each in owners)
+        self, dimensions: int, owners: list[Address], drawn: Drawn | None, sheet: npt.NDArray[np.int32] | None = None,
+        draw: Callable[[], Drawn] | None = None,
+    ) -> None:  # fmt: skip
+        """`drawn`: own boxes, the neighbours' and how far these are. Where there is a sheet already, of one own box and
+        with the owners' names, `draw` says it when it is needed: most tables of a large surface are only routed by."""
+        self.dimensions, self.owners, self.sheet, self._draw = dimensions, owners, sheet, draw
+        self.owns = 1
+        self.named = True
         """Do the sheet's names say the owners themselves? Else they are rows."""
-        self.sheet: npt.NDArray[np.int32] | None = None
-        self.known: Recent[Any, Any] = Recent(KNOWN_MAX)
-        """What was found out by this table for some destinations."""
-
-    @classmethod
-    def of_sheet(cls, dimensions: int, sheet: Any, owners: list[Address], draw: Callable[[], Drawn]) -> "SurfaceTable":
-        """Of one with a single piece, from its sheet, which names the owners; `draw` says of what that was made, and is
-        asked when that is needed: most tables of a large surface are only routed by."""
-        table = cls.__new__(cls)
-        table.dimensions, table.owners, table.sheet, table._draw = dimensions, owners, sheet, draw
-        table.owns, table.named = 1, True
-        return table
+        if drawn is not None:
+            self.own, self.rows, self.latencies = drawn
+            self.centre, self.owns = _centre(self.own, dimensions), len(self.own)
+            self.named = all(type(each) is int and each < NAMES for each in owners)
 
     def __getattr__(self, name: str) -> Any:
+        """What the sheet was made of; and `known`, what was found out by this table for some destinations."""
         if name == "known":
-            self.known = Recent(KNOWN_MAX)
-        elif name in ("own", "rows", "latencies", "centre"):
+            self.known: Recent[Any, Any] = Recent(KNOWN_MAX)
+        elif name in ("own", "rows", "latencies", "centre") and self._draw is not None:
             self.own, self.rows, self.latencies = self._draw()
             self.centre = _centre(self.own, self.dimensions)
         else:

@@ -75,8 +75,8 @@ def landmark_points(
 ) -> list[int]:  # fmt: skip
     """A place for each peer; the landmarks are peers drawn at random. `draw` gives so many random bits.
 
-    `router`: where it is known on which router each hangs, those on one router are equally far from all others, and what
-    is near is found once for all of them (a million peers in one second instead of forty).
+    `router`: where it is known on which router each hangs, those on one are equally far from all others, and what is
+    near is found once for all of them (a million peers in one second instead of forty).
     """
     bits = landmark_digits(min(landmarks, peers), dimensions) * dimensions
     if not bits:

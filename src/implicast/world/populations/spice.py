@@ -49,6 +49,8 @@ def levels_for(
     return {tag: level for tag, level in levels.items() if level}
 
 
+ASLEEP_FROM = 4_000
+"""Peers from which on they sleep: a third of the time and half of the memory of all that are made at once."""
 _Levels = Mapping[str, int]
 _computed: list[tuple[Sequence[Target], _Levels]] = []
 """The levels computed last, and from which casts: every peer of a simulated population is told the same."""
@@ -122,4 +124,4 @@ def enrol(plan: Plan, population: Sequence[Peer]) -> None:
 
 
 def population(design: Design) -> Population:
-    return Population(assemble, objections, enrol, sleepers, Watch, told_beforehand)
+    return Population(assemble, objections, enrol, sleepers, ASLEEP_FROM, Watch, told_beforehand)

@@ -63,8 +63,8 @@ def tiling(points: Sequence[int], dimensions: int) -> Tiling:
 
 
 def _region_at(point: int, bits_at: dict[int, int]) -> int:
-    """The first code of the region that has a point. How many bits it has is searched for by halves: a list of a million
-    codes that is kept in order takes minutes, this three seconds.
+    """The first code of the region that has a point. How many bits it has is searched for by halves: to keep a list of
+    a million codes in order takes minutes, this three seconds.
 
     Every prefix of the point that is no longer than its region's begins where some region begins.
     """
@@ -137,7 +137,7 @@ def settle(tiles: Tiling, surfaces: Sequence[Surface], latency_us: LatencyUs) ->
     for peer, surface in enumerate(surfaces):
         start, stop = ends[peer], ends[peer + 1]
         owners, own = [surfaces[each].address for each in around[peer]], tiles.boxes[peer : peer + 1]
-        table = SurfaceTable(tiles.dimensions, own, rows[start:stop], paces[start:stop], owners)
+        table = SurfaceTable(tiles.dimensions, owners, (own, rows[start:stop], paces[start:stop]))
         others = [titles[each] for each in around[peer]]
         surface.rest_on(titles[peer], partial(list, others), table)
 

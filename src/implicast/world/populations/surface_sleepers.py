@@ -5,7 +5,9 @@ through it gets its title, its neighbours and its table from the columns of the 
 columns of the shelves. Records are looked through where they lie, and made when they are asked for one by one.
 """
 
+from collections.abc import Mapping
 from functools import partial
+from itertools import chain, islice
 from random import Random
 
 import numpy as np
@@ -34,6 +36,8 @@ from implicast.world.populations.population import Sleepers
 from implicast.world.populations.shelves import Shelves, Spread, entry_bytes
 from implicast.world.populations.sleepers import Holders
 from implicast.world.populations.surface import Tiling, adjacency
+from implicast.world.populations.surface_objections import OBJECTIONS_MAX
+from implicast.world.populations.tile_objections import cover_objections, shelf_objections, table_objections
 
 
 class SurfaceSleepers(Sleepers):
@@ -50,7 +54,7 @@ class SurfaceSleepers(Sleepers):
         self._ends: list[int] = np.searchsorted(one, np.arange(tiles.peers + 1)).tolist()
         holders = Holders(plan.descriptions)
         spread = Spread(settings, Owners(tiles.low), names, entry_bytes(plan.descriptions))
-        self._tags = holders.tags
+        self._tags, self._holders = holders.tags, holders.counts()
         self._shelves = spread.all(holders)
         self._column = self._laid_out(self._shelves)
         self._told = [partial(self._entries, tag) for tag in self._tags]
@@ -91,7 +95,7 @@ class SurfaceSleepers(Sleepers):
         latency_us = self._plan.latency_us
         paces = [max(1.0, float(latency_us(address, each))) for each in around.tolist()]
         sheet = sheet_of_row(tiles.boxes, address, around, paces)
-        table = SurfaceTable.of_sheet(tiles.dimensions, sheet, others, partial(self._drawn, address))
+        table = SurfaceTable(tiles.dimensions, others, None, sheet, partial(self._drawn, address))
         surface.rest_on(self._titles[address], partial(self._titles_around, address), table)
 
     def _drawn(self, address: int) -> Drawn:
@@ -122,6 +126,22 @@ class SurfaceSleepers(Sleepers):
             member, description = self._contacts[address], plan.descriptions[address]
             found.append(Entry(member, version_of(self._life(address), 1), spot_of(member.name, tag), description))
         return found
+
+    # --- seen from outside
+
+    def objections(self, awake: Mapping[int, Peer]) -> list[str]:
+        """Of the columns; of those who are awake, that nothing has changed their ground since."""
+        tiles, levels, settings = self._tiles, self._settings.levels or {}, self._settings
+        one = np.repeat(np.arange(tiles.peers, dtype=np.int32), np.diff(self._ends))
+        roots = [1 << min(levels.get(tag, 0), settings.deepest) * settings.dimensions for tag in self._tags]
+        found = chain(
+            cover_objections(tiles),
+            table_objections(tiles, one, self._around),
+            shelf_objections(tiles, self._shelves, self._holders * np.array(roots, np.int64)),
+            (f"{address} has changed its ground" for address, peer in awake.items()
+             if isinstance(peer, Spice) and not peer.surface.rests),
+        )  # fmt: skip
+        return list(islice(found, OBJECTIONS_MAX))
 
     # --- what each stores
 
