@@ -14,6 +14,7 @@ from libc.stdlib cimport free, malloc
 
 import numpy as np
 
+from implicast.space.digest import digest_bits as _digest_bits
 from implicast.space.morton import BITS as _BITS
 
 cdef int BITS = _BITS
@@ -476,13 +477,13 @@ cdef uint64_t _sha1_head(const unsigned char *block) noexcept nogil:
 
 
 def digests(const unsigned char[:, ::1] names, const int32_t[::1] chosen, bytes word):
-    """`digest_bits(BITS, name, word)` of those of the names that are chosen; None where that takes more than a block."""
+    """`digest_bits(BITS, name, word)` of those of the names that are chosen."""
     cdef unsigned char block[BLOCK]
     cdef int width = names.shape[1], length = len(word), each, bits
     cdef const unsigned char *letters = word
     cdef Py_ssize_t index
-    if width + length + 8 > TEXT_MAX or width > 255 or length > 255:
-        return None
+    if width + length + 8 > TEXT_MAX:  # more than a block
+        return np.array([_digest_bits(BITS, bytes(names[each]), word) for each in chosen], np.int64)
     found = np.empty(chosen.shape[0], np.int64)
     cdef int64_t[::1] codes = found
     for each in range(BLOCK):

@@ -20,10 +20,12 @@ from bisect import bisect_right
 from msgspec.structs import replace
 
 from implicast.peer.events import Notice
+from implicast.space.kernels import branches, hop_by_sheet
 from implicast.space.morton import BITS as _BITS
 
 cdef object _Notice = Notice
 cdef object _replace = replace
+cdef object _branches = branches, _hop_by_sheet = hop_by_sheet
 
 cdef int BITS = _BITS
 
@@ -40,7 +42,7 @@ cdef struct Row:
 cdef enum:
     ENDS_MAX = 60  # of a tract that is taken apart here; those with more are for `Walks`
 
-cdef object _CastTo = None, _Way = None, _Notify = None, _address_of = None, _branches = None, _hop_by_sheet = None
+cdef object _CastTo = None, _Way = None, _Notify = None, _address_of = None
 """Set by the first `Walker`: the modules that define them may import this one."""
 cdef uint64_t ALL = ~<uint64_t>0
 cdef uint64_t BASIS = <uint64_t>0xCBF29CE4 << 32 | <uint64_t>0x84222325
@@ -262,10 +264,9 @@ cdef class Walker:
     cdef int64_t _low, _high, _mask
     cdef int _dimensions, _first_notch, _last_notch
 
-    def __init__(self, spice, cast_to, way, notify, address_of, kernels):
-        global _CastTo, _Way, _Notify, _address_of, _branches, _hop_by_sheet
+    def __init__(self, spice, cast_to, way, notify, address_of):
+        global _CastTo, _Way, _Notify, _address_of
         _CastTo, _Way, _Notify, _address_of = cast_to, way, notify, address_of
-        _branches, _hop_by_sheet = kernels.branches, kernels.hop_by_sheet
         settings = spice.settings
         self._spice, self._host, self._name = spice, spice.host, spice.name
         self._send, self._address = spice.host.send, spice.address

@@ -15,7 +15,7 @@ from implicast.peer.contract import Address, handles
 from implicast.peer.policy import FREE
 from implicast.space.built import built
 
-_RECORDS, _KERNELS = built("casting.spice._records"), built("space._kernels")
+_BUILT = built("casting.spice._records")
 
 
 class Crossings(SpicePart):
@@ -27,8 +27,8 @@ class Crossings(SpicePart):
         super().__init__(spice)
         plain = not (self.settings.assured or spice.words.signed) and spice.policy is FREE
         self._walker: Any = None
-        if plain and None not in (_RECORDS, _KERNELS):
-            self._walker = _RECORDS.Walker(spice, CastTo, Way, Notify, address_of, _KERNELS)
+        if plain and _BUILT is not None:
+            self._walker = _BUILT.Walker(spice, CastTo, Way, Notify, address_of)
 
     @handles(CastTo, CastAgain)
     def on_cast(self, sender: Address, cast: CastTo) -> None:

@@ -13,11 +13,9 @@ import numpy.typing as npt
 from implicast.peer.contract import Address
 from implicast.peer.memory import Recent
 from implicast.space import kernels
-from implicast.space.built import built
 from implicast.space.tract import Tract
 
 Rows = npt.NDArray[np.int64]
-_BUILT = built("space._kernels")
 NAMES = 1 << 31
 """Addresses below it can be written on a sheet."""
 HANDFUL = 4
@@ -88,23 +86,13 @@ class SurfaceTable:
 
     def branches(self, tract: Tract, cosine: float, merge: bool) -> list[tuple[Address | None, Tract]]:
         """The destination, divided among neighbours; with `merge`, clusters with one next hop share a branch."""
-        if _BUILT is not None and self.named and self.owns == 1 and self.owners:
-            parted = _BUILT.branches(self.sheet if self.sheet is not None else self.lay_out(), tract, cosine, merge)
-            return [(None if name < 0 else name, part) for name, part in parted]
+        if self.named and self.owns == 1 and self.owners:
+            sheet = self.sheet if self.sheet is not None else self.lay_out()
+            return [(None if name < 0 else name, part) for name, part in kernels.branches(sheet, tract, cosine, merge)]
         found = kernels.branch(
             np.array(tract, np.int64), self.own, self.centre, self.rows, self.latencies, cosine, self.dimensions
         )
-        parts: dict[int, list[int]] = {}
-        hops: dict[int, int] = {}
-        for low, shift, cluster, hop in found.tolist():
-            key = hop if merge else cluster
-            hops[key] = hop
-            part = parts.setdefault(key, [])
-            if part and part[-1] == low:
-                part[-1] = low + (1 << shift)
-            else:
-                part += (low, low + (1 << shift))
-        return [(self.owners[hops[key]] if hops[key] >= 0 else None, tuple(part)) for key, part in parts.items()]
+        return [(self.owners[hop] if hop >= 0 else None, part) for hop, part in kernels.parts_of(found, merge)]
 
 
 def _centre(own: Rows, dimensions: int) -> Rows:

@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from implicast.casting.spice.homes import address_of, roots_of, spot_of, turn_of
+from implicast.casting.spice.homes import address_of, roots_of, turn_of
 from implicast.casting.spice.settings import Settings
 from implicast.peer.contract import Name
 from implicast.peer.wire import size
-from implicast.space.built import built
+from implicast.space.kernels import digests
 from implicast.space.morton import BITS, Codes
 from implicast.world.populations import weights
 from implicast.world.populations.placement import Owners
 from implicast.world.populations.sleepers import Holders
 
-_BUILT = built("space._kernels")
 Numbers = npt.NDArray[np.int32]
 Table = npt.NDArray[Any]
 LOT = np.dtype([
@@ -83,10 +82,8 @@ class Spread:
 
     def _spots(self, members: Numbers, tag: str) -> Codes:
         """`spot_of` each: half a minute for a million peers, by the compiled digest three seconds."""
-        found = _BUILT.digests(self._letters, members, tag.encode()) if _BUILT is not None else None
-        if found is None:
-            found = [spot_of(self._names[each], tag) for each in members.tolist()]
-        return np.asarray(found, np.int64)
+        found: Codes = digests(self._letters, members, tag.encode())
+        return found
 
     def _around(self, tag: int, root: int, members: Numbers, spots: Codes, sizes: Codes) -> None:
         """How the records of a tag lie around one of its roots (`placement.lots`)."""

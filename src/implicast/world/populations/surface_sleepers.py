@@ -25,8 +25,8 @@ from implicast.peer.contract import Address, Contact, Peer
 from implicast.peer.name import name_of, next_life, version_of
 from implicast.peer.site import Site
 from implicast.peer.wire import size
-from implicast.space._kernels import sheet_of_row  # type: ignore[import-not-found, unused-ignore]
 from implicast.space.digest import digest_bits
+from implicast.space.kernels import sheet_of_row
 from implicast.space.morton import BITS, Codes
 from implicast.space.tract import container, intersect
 from implicast.world.plan import Plan
