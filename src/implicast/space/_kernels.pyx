@@ -11,6 +11,7 @@ from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 import numpy as np
 
@@ -21,6 +22,7 @@ cdef int BITS = _BITS
 cdef int64_t FAR = <int64_t>1 << 62
 cdef enum:
     DIMENSIONS_MAX = 64
+    SCRATCH = 1024  # numbers on the stack: enough for most tables and destinations
 
 ctypedef fused Corner:
     int32_t
@@ -383,47 +385,66 @@ cdef tuple _part(const int64_t *pieces, const int64_t *keys, int64_t count, int6
 
 def branches(const int32_t[:, ::1] sheet, tuple tract, double cosine, bint merge):
     """`SurfaceTable.branches` by a sheet whose first row is our only piece: pairs of a name, -1 for none, and a part."""
-    cdef int width = sheet.shape[1] - 4, dimensions = width // 2, corner
-    cdef int64_t ends = len(tract), rows = sheet.shape[0], each, row, count, key
-    # One piece of memory: ends, boxes, pieces, clusters, hops, keys, and the vectors; nothing is made for each extent.
-    cdef int64_t *numbers = <int64_t *>malloc((ends + (rows + 1) * (width + 1)) * sizeof(int64_t))
-    if numbers == NULL:
-        raise MemoryError()
+    return branches_at(&sheet[0, 0], sheet.shape[0], sheet.shape[1], tract, cosine, merge)
+
+
+cdef int64_t hop_at(const int32_t *sheet, int64_t rows, int width, int64_t code) noexcept nogil:
+    """`hop_by_sheet` by the same."""
+    return _hop_by_sheet(sheet, rows, width, 1, code)
+
+
+cdef list branches_at(const int32_t *sheet, int64_t rows, int width, tuple tract, double cosine, bint merge):
+    cdef int corners = width - 4, dimensions = corners // 2, corner
+    cdef int64_t few[SCRATCH]
+    cdef int64_t *scratch = few
+    cdef int64_t *numbers
+    cdef int64_t ends = len(tract), each, row, count, key, fixed = ends + (rows + 1) * (corners + 1), size
+    if fixed > SCRATCH:
+        scratch = <int64_t *>malloc(fixed * sizeof(int64_t))
+        if scratch == NULL:
+            raise MemoryError()
     for each in range(ends):
-        numbers[each] = tract[each]
-    count = _cut(numbers, ends, dimensions, NULL, 4)
-    cdef int64_t *boxes = <int64_t *>malloc((count * (width + 9) + 1) * sizeof(int64_t))
-    cdef double *vectors = <double *>malloc((count * dimensions + 1) * sizeof(double))
-    if boxes == NULL or vectors == NULL:
-        free(numbers)
-        free(boxes)
-        free(vectors)
-        raise MemoryError()
-    cdef int64_t *pieces = boxes + count * width
+        scratch[each] = tract[each]
+    count = _cut(scratch, ends, dimensions, NULL, 4)
+    size = fixed + count * (corners + 9 + dimensions)
+    if size > SCRATCH:
+        numbers = <int64_t *>malloc(size * sizeof(int64_t))
+        if numbers != NULL:
+            memcpy(numbers, scratch, ends * sizeof(int64_t))
+        if scratch != few:
+            free(scratch)
+        if numbers == NULL:
+            raise MemoryError()
+        scratch = numbers
+    # One piece of memory: ends, our box and the neighbours', paces, centre; then of the extents boxes, pieces, clusters,
+    # hops, keys, joined ends and vectors.
+    cdef int64_t *table = scratch + ends
+    cdef double *paces = <double *>(table + rows * corners)
+    cdef int64_t *centre = table + rows * corners + rows
+    cdef int64_t *boxes = scratch + fixed
+    cdef int64_t *pieces = boxes + count * corners
     cdef int64_t *cluster = pieces + 4 * count
     cdef int64_t *hops = cluster + count
     cdef int64_t *keys = hops + count
-    cdef int64_t *joined = keys + count  # two ends for each piece
-    cdef int64_t *table = numbers + ends
-    cdef double *paces = <double *>(table + rows * width)
-    cdef int64_t *centre = table + rows * width + rows
+    cdef int64_t *joined = keys + count
+    cdef double *vectors = <double *>(joined + 2 * count)
     for row in range(rows):
-        for corner in range(width):
-            table[row * width + corner] = sheet[row, corner]
+        for corner in range(corners):
+            table[row * corners + corner] = sheet[row * width + corner]
         if row:
-            paces[row - 1] = (<const double *>&sheet[row, 0])[dimensions + 1]
+            paces[row - 1] = (<const double *>(sheet + row * width))[dimensions + 1]
     for corner in range(dimensions):
         centre[corner] = table[corner] + table[dimensions + corner]
-    _cut(numbers, ends, dimensions, pieces, 4)
+    _cut(scratch, ends, dimensions, pieces, 4)
     for each in range(count):
-        _locate(pieces[4 * each], pieces[4 * each + 1], dimensions, boxes + each * width)
+        _locate(pieces[4 * each], pieces[4 * each + 1], dimensions, boxes + each * corners)
         hops[each] = -2
     _directions(centre, boxes, count, dimensions, vectors)
     _divide(vectors, count, dimensions, cosine, cluster)
     for each in range(count):
         if hops[cluster[each]] == -2:
             hops[cluster[each]] = _best_hop(
-                table, 1, table + width, rows - 1, paces, boxes, count, cluster[each], cluster, dimensions
+                table, 1, table + corners, rows - 1, paces, boxes, count, cluster[each], cluster, dimensions
             )
         keys[each] = hops[cluster[each]] if merge else cluster[each]
     cdef list found = []
@@ -434,10 +455,10 @@ def branches(const int32_t[:, ::1] sheet, tuple tract, double cosine, bint merge
                 break
         else:
             row = hops[cluster[each]]
-            found.append((sheet[row + 1, width] if row >= 0 else -1, _part(pieces, keys, count, key, joined)))
-    free(numbers)
-    free(boxes)
-    free(vectors)
+            name = sheet[(row + 1) * width + corners] if row >= 0 else -1
+            found.append((name, _part(pieces, keys, count, key, joined)))
+    if scratch != few:
+        free(scratch)
     return found
 
 

@@ -15,17 +15,17 @@ from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTu
 from cpython.unicode cimport PyUnicode_Check, PyUnicode_CheckExact
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
+from implicast.space._kernels cimport branches_at, hop_at
+
 from bisect import bisect_right
 
 from msgspec.structs import replace
 
 from implicast.peer.events import Notice
-from implicast.space.kernels import branches, hop_by_sheet
 from implicast.space.morton import BITS as _BITS
 
 cdef object _Notice = Notice
 cdef object _replace = replace
-cdef object _branches = branches, _hop_by_sheet = hop_by_sheet
 
 cdef int BITS = _BITS
 
@@ -259,9 +259,13 @@ cdef class Walker:
     anybody. Nothing is kept but where that piece is, as long as the table stays the same.
     """
 
-    cdef object _spice, _host, _send, _routes, _table, _sheet, _name, _address, _cosine, _merge
+    cdef object _spice, _host, _send, _routes, _table, _sheet, _name, _address
     cdef dict _registries
-    cdef int64_t _low, _high, _mask
+    cdef int64_t _low, _high, _mask, _rows
+    cdef const int32_t *_drawn
+    cdef double _cosine
+    cdef bint _merge
+    cdef int _width
     cdef int _dimensions, _first_notch, _last_notch
 
     def __init__(self, spice, cast_to, way, notify, address_of):
@@ -286,6 +290,8 @@ cdef class Walker:
             return False
         self._low, self._high = plot.firm
         self._sheet = table.sheet if table.sheet is not None else table.lay_out()
+        cdef const int32_t[:, ::1] sheet = self._sheet
+        self._drawn, self._rows, self._width = &sheet[0, 0], sheet.shape[0], sheet.shape[1]
         self._table = table
         return True
 
@@ -332,12 +338,12 @@ cdef class Walker:
         """Send a cast on to parts of others; False, and nothing is sent, where nobody is nearer to some part."""
         cdef list hops
         if count == 2 and ends[1] - ends[0] == 1:
-            to = _hop_by_sheet(self._sheet, 1, ends[0])
+            to = hop_at(self._drawn, self._rows, self._width, ends[0])
             if to < 0:
                 return False
             hops = [(to, tract)]
         else:
-            hops = _branches(self._sheet, tract, self._cosine, self._merge)
+            hops = branches_at(self._drawn, self._rows, self._width, tract, self._cosine, self._merge)
             for to, _ in hops:
                 if to < 0:
                     return False
