@@ -397,6 +397,8 @@ cdef class Walker:
         cdef list found
         target, term = cast.target, cast.term
         lot, least = registry._lot, target.terms[term]
+        if lot is None and not registry.records:
+            return  # all have gone up
         if lot is None or term or least.where:
             found = registry.selected(target, term, part, self._host.now_us)
         else:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from implicast.space.morton import BITS, CODES, Codes, side
-from implicast.world.populations.shelves import Shelves
+from implicast.world.populations.shelves import Numbers, Shelves
 from implicast.world.populations.surface import Tiling
 
 AT_ONCE = 1 << 22
@@ -24,7 +24,7 @@ def cover_objections(tiles: Tiling) -> Iterator[str]:
     yield from (f"before the tile {each} along the curve codes are missing, or two own them" for each in wrong.tolist())
 
 
-def table_objections(tiles: Tiling, one: Codes, other: Codes) -> Iterator[str]:
+def table_objections(tiles: Tiling, one: Numbers, other: Numbers) -> Iterator[str]:
     """Tables that do not name exactly those beside their owners; a pair for each neighbour in a table."""
     shared = np.zeros(tiles.peers, np.int64)
     for first in range(0, len(one), AT_ONCE):
@@ -36,7 +36,7 @@ def table_objections(tiles: Tiling, one: Codes, other: Codes) -> Iterator[str]:
     yield from (f"{each} has a table that is wrong about what is beside it" for each in wrong.tolist())
 
 
-def _faces(tiles: Tiling, one: Codes, other: Codes) -> Codes:
+def _faces(tiles: Tiling, one: Numbers, other: Numbers) -> Codes:
     """By pair, how much of their faces two tiles share; a tile may meet another on both sides, round the torus."""
     dimensions, mask = tiles.dimensions, side(tiles.dimensions) - 1
     ours, theirs = tiles.boxes[one], tiles.boxes[other]
