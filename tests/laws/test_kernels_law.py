@@ -72,6 +72,29 @@ def test_a_next_hop_is_the_one_of_the_readable_kernels(readable: Any, data: st.D
     assert built.hop_to_code(*by_rows) == readable["hop_to_code"](*by_rows)
 
 
+@given(st.data(), dimensions, st.sampled_from((-2.0, 0.5, 0.9, 2.0)), st.booleans())
+def test_a_sheet_divides_a_destination_as_the_readable_one(
+    readable: Any, data: st.DataObject, d: int, cosine: float, merge: bool
+) -> None:
+    boxes, tract = data.draw(rows(d, 9)), tuple(data.draw(tracts()).tolist())
+    around = np.arange(1, len(boxes), dtype=np.int32)
+    latencies = [data.draw(paces) for _ in around]
+    sheet = kernels.sheet_of(boxes[:1], boxes[1:], latencies, around)
+
+    assert built.sheet_of_row(boxes, 0, around, latencies).tobytes() == sheet.tobytes()
+    assert built.branches(sheet, tract, cosine, merge) == readable["branches"](sheet, tract, cosine, merge)
+
+
+@given(st.lists(st.binary(min_size=16, max_size=16), min_size=1, max_size=4), st.binary(max_size=60), st.data())
+def test_digests_of_many_are_those_of_each(
+    readable: Any, names: list[bytes], word: bytes, data: st.DataObject
+) -> None:
+    letters = np.frombuffer(b"".join(names), np.uint8).reshape(len(names), -1)
+    chosen = np.array(data.draw(st.lists(st.integers(0, len(names) - 1), max_size=5)), np.int32)
+
+    assert built.digests(letters, chosen, word).tolist() == readable["digests"](letters, chosen, word).tolist()
+
+
 def test_every_kernel_that_was_built_stands_in_the_readable_file() -> None:
     names = [name for name in vars(built) if not name.startswith("_") and callable(getattr(built, name))]
 

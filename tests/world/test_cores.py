@@ -52,6 +52,20 @@ def a_scenario(design, seed):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("design", ["spice", "spice-unloaded"])
+@pytest.mark.parametrize(("peers", "dimensions", "workload"), [
+    (150, 3, {"tags": 9, "tags_per_peer": 3}), (60, 2, {"tags": 5, "tags_per_peer": 2, "terms": 2, "negated": 1}),
+])  # fmt: skip
+def test_walks_without_receipts_are_the_same_compiled(both, design, peers, dimensions, workload, tmp_path):
+    given = {"assurance": "none", "dimensions": dimensions}
+    given |= {"replication": "beforehand", "storage_limit": 4} if design == "spice-unloaded" else {}
+    scenario = Scenario(design, peers=peers, casts=60, parameters=given, workload_parameters=workload)
+
+    one, other = both_journals(both, scenario, tmp_path)
+
+    assert one == other
+
+
 @pytest.mark.parametrize("design", list(designs()))
 def test_both_cores_write_the_same_journal(both, design, tmp_path):
     for seed in (1, 2):

@@ -1,6 +1,8 @@
 """Peers that are made when they are needed write the same journal as those that are made at once."""
 
 from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -46,3 +48,49 @@ def test_nobody_sleeps_where_anything_is_confirmed_or_changes(design, monkeypatc
         outcome = simulate(Scenario(design, peers=12, casts=4, workload_parameters=few, **options))
 
         assert not any("were made" in note for note in outcome.notes)
+
+
+def test_a_surface_that_sleeps_is_judged_by_its_columns(monkeypatch):
+    monkeypatch.setattr(runs, "ASLEEP_FROM", 1)
+    parameters = {"assurance": "none", "replication": "beforehand"}
+    for peers in (1, 2, 3, 50, 300):
+        few = {"tags": 9, "tags_per_peer": 3}
+        outcome = simulate(
+            Scenario("spice-unloaded", peers=peers, casts=60, workload_parameters=few, parameters=parameters)
+        )
+
+        assert outcome.kept
+        assert not outcome.objections
+        assert any("judged by columns" in note for note in outcome.notes)
+
+
+def test_records_of_a_shelf_that_sleeps_are_made_as_they_were_told(monkeypatch):
+    found = {}
+    for kind, least in (("awake", 1 << 30), ("asleep", 1)):
+        monkeypatch.setattr(runs, "ASLEEP_FROM", least)
+        run = a_run(Scenario(
+            "spice-unloaded", peers=90, casts=0, workload_parameters={"tags": 7, "tags_per_peer": 3},
+            parameters={"assurance": "none", "replication": "beforehand", "choose": "rarest"},
+        ))  # fmt: skip
+        found[kind] = [run.world.peer(address) for address in range(90)]
+
+    for one, other in zip(found["awake"], found["asleep"], strict=True):
+        assert other.surface.rests
+        assert other.holdings() == one.holdings()
+        assert other.registrations.told == one.registrations.told
+        assert other.kept() == one.kept()
+        assert other.surface.plot.others == one.surface.plot.others
+        assert other.surface.routes.table.rows.tolist() == one.surface.routes.table.rows.tolist()
+        assert other.surface.centre == one.surface.centre
+        assert [(key, each.closed, each.passed) for key, each in other.shelf.all()] == [
+            (key, each.closed, each.passed) for key, each in one.shelf.all()
+        ]
+
+
+def a_run(scenario):
+    """One that has been made, and not ended."""
+    design, parameters = scenario.settled()
+    with TemporaryDirectory() as directory:
+        run = runs.Run(scenario, design, parameters, Path(directory) / "journal")
+        run.go(runs.silent)
+    return run

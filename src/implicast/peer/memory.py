@@ -136,7 +136,7 @@ class Seen:
 
     def met(self, cast: CastId) -> bool:
         """Was this cast met before?"""
-        block, bit = _place(cast)
+        block, bit = place_of(cast)
         return bool((self._young.get(block, 0) | self._old.get(block, 0)) & bit)
 
     def first(self, cast: CastId, now_us: int = 0) -> bool:
@@ -145,7 +145,7 @@ class Seen:
         if now_us - self._turned_us >= HORIZON_US:
             self._old, self._young, self._turned_us, self._shares = young, {}, now_us, None
             young = self._young
-        block, bit = _place(cast)
+        block, bit = place_of(cast)
         bits = young.get(block, 0)
         if (bits | self._old.get(block, 0)) & bit or (not bits and not self._has_room(cast.publisher)):
             return False
@@ -172,6 +172,7 @@ class Seen:
 
 
 @lru_cache(PLACES_MAX)
-def _place(cast: CastId) -> tuple[Block, int]:
+def place_of(cast: CastId) -> tuple[Block, int]:
+    """The block of a cast, and its bit there."""
     serial = cast.serial
     return (cast.publisher, cast.life, serial >> HEARD_BITS), 1 << (serial & (1 << HEARD_BITS) - 1)

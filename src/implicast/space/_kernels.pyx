@@ -6,18 +6,23 @@ same to the last bit (`tests/laws/test_kernels_law.py`). Nothing is compiled or 
 takes 135 MB and two thirds of a second for that.
 """
 
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.math cimport sqrt
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 import numpy as np
 
+from implicast.space.digest import digest_bits as _digest_bits
 from implicast.space.morton import BITS as _BITS
 
 cdef int BITS = _BITS
 cdef int64_t FAR = <int64_t>1 << 62
 cdef enum:
     DIMENSIONS_MAX = 64
+    SCRATCH = 1024  # numbers on the stack: enough for most tables and destinations
 
 ctypedef fused Corner:
     int32_t
@@ -336,4 +341,182 @@ def branch(const int64_t[::1] tract, const int64_t[:, ::1] own, const int64_t[::
         pieces[each, 3] = hops[cluster[each]]
     free(boxes)
     free(vectors)
+    return found
+
+
+def sheet_of_row(const int64_t[:, ::1] boxes, int64_t row, const int32_t[::1] around, list latencies):
+    """`sheet_of` one box of many and those around it, named by their rows."""
+    cdef int width = boxes.shape[1], corner
+    cdef Py_ssize_t each
+    cdef int64_t at = row
+    found = np.zeros((around.shape[0] + 1, width + 4), np.int32)
+    cdef int32_t[:, ::1] sheet = found
+    for each in range(around.shape[0] + 1):
+        if each:
+            at = around[each - 1]
+            sheet[each, width] = at
+            (<double *>&sheet[each, 0])[width // 2 + 1] = latencies[each - 1]
+        for corner in range(width):
+            sheet[each, corner] = boxes[at, corner]
+    return found
+
+
+cdef tuple _part(const int64_t *pieces, const int64_t *keys, int64_t count, int64_t key, int64_t *ends):
+    """The pieces of one key as a tract."""
+    cdef int64_t each, filled = 0, low, high
+    cdef object end
+    for each in range(count):
+        if keys[each] != key:
+            continue
+        low = pieces[4 * each]
+        high = low + (<int64_t>1 << pieces[4 * each + 1])
+        if filled and ends[filled - 1] == low:
+            ends[filled - 1] = high
+        else:
+            ends[filled], ends[filled + 1] = low, high
+            filled += 2
+    cdef tuple found = PyTuple_New(filled)
+    for each in range(filled):
+        end = ends[each]
+        Py_INCREF(end)
+        PyTuple_SET_ITEM(found, each, end)
+    return found
+
+
+def branches(const int32_t[:, ::1] sheet, tuple tract, double cosine, bint merge):
+    """`SurfaceTable.branches` by a sheet whose first row is our only piece: pairs of a name, -1 for none, and a part."""
+    return branches_at(&sheet[0, 0], sheet.shape[0], sheet.shape[1], tract, cosine, merge)
+
+
+cdef int64_t hop_at(const int32_t *sheet, int64_t rows, int width, int64_t code) noexcept nogil:
+    """`hop_by_sheet` by the same."""
+    return _hop_by_sheet(sheet, rows, width, 1, code)
+
+
+cdef list branches_at(const int32_t *sheet, int64_t rows, int width, tuple tract, double cosine, bint merge):
+    cdef int corners = width - 4, dimensions = corners // 2, corner
+    cdef int64_t few[SCRATCH]
+    cdef int64_t *scratch = few
+    cdef int64_t *numbers
+    cdef int64_t ends = len(tract), each, row, count, key, fixed = ends + (rows + 1) * (corners + 1), size
+    if fixed > SCRATCH:
+        scratch = <int64_t *>malloc(fixed * sizeof(int64_t))
+        if scratch == NULL:
+            raise MemoryError()
+    for each in range(ends):
+        scratch[each] = tract[each]
+    count = _cut(scratch, ends, dimensions, NULL, 4)
+    size = fixed + count * (corners + 9 + dimensions)
+    if size > SCRATCH:
+        numbers = <int64_t *>malloc(size * sizeof(int64_t))
+        if numbers != NULL:
+            memcpy(numbers, scratch, ends * sizeof(int64_t))
+        if scratch != few:
+            free(scratch)
+        if numbers == NULL:
+            raise MemoryError()
+        scratch = numbers
+    # One piece of memory: ends, our box and the neighbours', paces, centre; then of the extents boxes, pieces, clusters,
+    # hops, keys, joined ends and vectors.
+    cdef int64_t *table = scratch + ends
+    cdef double *paces = <double *>(table + rows * corners)
+    cdef int64_t *centre = table + rows * corners + rows
+    cdef int64_t *boxes = scratch + fixed
+    cdef int64_t *pieces = boxes + count * corners
+    cdef int64_t *cluster = pieces + 4 * count
+    cdef int64_t *hops = cluster + count
+    cdef int64_t *keys = hops + count
+    cdef int64_t *joined = keys + count
+    cdef double *vectors = <double *>(joined + 2 * count)
+    for row in range(rows):
+        for corner in range(corners):
+            table[row * corners + corner] = sheet[row * width + corner]
+        if row:
+            paces[row - 1] = (<const double *>(sheet + row * width))[dimensions + 1]
+    for corner in range(dimensions):
+        centre[corner] = table[corner] + table[dimensions + corner]
+    _cut(scratch, ends, dimensions, pieces, 4)
+    for each in range(count):
+        _locate(pieces[4 * each], pieces[4 * each + 1], dimensions, boxes + each * corners)
+        hops[each] = -2
+    _directions(centre, boxes, count, dimensions, vectors)
+    _divide(vectors, count, dimensions, cosine, cluster)
+    for each in range(count):
+        if hops[cluster[each]] == -2:
+            hops[cluster[each]] = _best_hop(
+                table, 1, table + corners, rows - 1, paces, boxes, count, cluster[each], cluster, dimensions
+            )
+        keys[each] = hops[cluster[each]] if merge else cluster[each]
+    cdef list found = []
+    for each in range(count):
+        key = keys[each]
+        for row in range(each):
+            if keys[row] == key:
+                break
+        else:
+            row = hops[cluster[each]]
+            name = sheet[(row + 1) * width + corners] if row >= 0 else -1
+            found.append((name, _part(pieces, keys, count, key, joined)))
+    if scratch != few:
+        free(scratch)
+    return found
+
+
+cdef enum:
+    BLOCK = 64
+    TEXT_MAX = 55
+
+
+cdef inline uint32_t _turned(uint32_t word, int by) noexcept nogil:
+    return word << by | word >> (32 - by)
+
+
+cdef uint64_t _sha1_head(const unsigned char *block) noexcept nogil:
+    """The first 64 bits of the digest of a text that fills one block with its padding (FIPS 180-4, section 6.1)."""
+    cdef uint32_t w[80]
+    cdef uint32_t a = 0x67452301, b = 0xEFCDAB89, c = 0x98BADCFE, d = 0x10325476, e = 0xC3D2E1F0, step
+    cdef int each
+    for each in range(16):
+        w[each] = (
+            <uint32_t>block[4 * each] << 24 | <uint32_t>block[4 * each + 1] << 16
+            | <uint32_t>block[4 * each + 2] << 8 | block[4 * each + 3]
+        )
+    for each in range(16, 80):
+        w[each] = _turned(w[each - 3] ^ w[each - 8] ^ w[each - 14] ^ w[each - 16], 1)
+    for each in range(80):
+        if each < 20:
+            step = ((b & c) | (~b & d)) + <uint32_t>0x5A827999
+        elif each < 40:
+            step = (b ^ c ^ d) + <uint32_t>0x6ED9EBA1
+        elif each < 60:
+            step = ((b & c) | (b & d) | (c & d)) + <uint32_t>0x8F1BBCDC
+        else:
+            step = (b ^ c ^ d) + <uint32_t>0xCA62C1D6
+        step += _turned(a, 5) + e + w[each]
+        e, d, c, b, a = d, c, _turned(b, 30), a, step
+    return <uint64_t>(a + <uint32_t>0x67452301) << 32 | <uint32_t>(b + <uint32_t>0xEFCDAB89)
+
+
+def digests(const unsigned char[:, ::1] names, const int32_t[::1] chosen, bytes word):
+    """`digest_bits(BITS, name, word)` of those of the names that are chosen."""
+    cdef unsigned char block[BLOCK]
+    cdef int width = names.shape[1], length = len(word), each, bits
+    cdef const unsigned char *letters = word
+    cdef Py_ssize_t index
+    if width + length + 8 > TEXT_MAX:  # more than a block
+        return np.array([_digest_bits(BITS, bytes(names[each]), word) for each in chosen], np.int64)
+    found = np.empty(chosen.shape[0], np.int64)
+    cdef int64_t[::1] codes = found
+    for each in range(BLOCK):
+        block[each] = 0
+    block[3], block[7 + width] = width, length
+    for each in range(length):
+        block[8 + width + each] = letters[each]
+    block[8 + width + length] = 0x80
+    bits = 8 * (8 + width + length)
+    block[62], block[63] = bits >> 8, bits & 255
+    for index in range(chosen.shape[0]):
+        for each in range(width):
+            block[4 + each] = names[chosen[index], each]
+        codes[index] = <int64_t>(_sha1_head(block) >> (64 - BITS))
     return found

@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from implicast.space.built import built
+from implicast.space.digest import digest_bits
 from implicast.space.morton import BITS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -27,6 +28,11 @@ _BUILT = built("space._kernels")
 def compiled(function: Function) -> Function:
     """The function's twin where such were built (helpers of others have none); else as Numba compiles it."""
     return by_numba(function) if _BUILT is None else cast(Function, getattr(_BUILT, function.__name__, function))
+
+
+def twin(function: Function) -> Function:
+    """The function's twin where such were built; else as it stands, for it makes values that Numba cannot."""
+    return function if _BUILT is None else cast(Function, getattr(_BUILT, function.__name__, function))
 
 
 def by_numba(function: Function) -> Function:
@@ -133,6 +139,12 @@ def sheet_of(own: Any, rows: Any, latencies: Any, names: Any) -> Any:
     sheet[len(own) :, boxes.shape[1]] = names
     sheet.view(np.float64)[len(own) :, -1] = latencies
     return sheet
+
+
+@twin
+def sheet_of_row(boxes: Any, row: int, around: Any, latencies: list[float]) -> Any:
+    """`sheet_of` one box of many and those around it, named by their rows."""
+    return sheet_of(boxes[row : row + 1], boxes[around], latencies, around)
 
 
 @compiled
@@ -288,3 +300,38 @@ def branch(tract: Any, own: Any, centre: Any, rows: Any, latencies: Any, cosine:
         found[each, 2] = cluster[each]
         found[each, 3] = hops[cluster[each]]
     return found
+
+
+def parts_of(found: Any, merge: bool) -> list[tuple[int, tuple[int, ...]]]:
+    """What `branch` found by next hop, -1 for none: with `merge`, clusters with one next hop share a branch."""
+    parts: dict[int, list[int]] = {}
+    hops: dict[int, int] = {}
+    for low, shift, cluster, hop in found.tolist():
+        key = hop if merge else cluster
+        hops[key] = hop
+        part = parts.setdefault(key, [])
+        if part and part[-1] == low:
+            part[-1] = low + (1 << shift)
+        else:
+            part += (low, low + (1 << shift))
+    return [(hops[key], tuple(part)) for key, part in parts.items()]
+
+
+@twin
+def branches(
+    sheet: Any, tract: tuple[int, ...], cosine: float, merge: bool
+) -> list[tuple[int, tuple[int, ...]]]:  # fmt: skip
+    """A destination divided among neighbours by a sheet whose first row is our only piece: names, -1 for none, with
+    their parts."""
+    dimensions = (sheet.shape[1] - 4) // 2
+    boxes, paces = sheet[:, : 2 * dimensions].astype(np.int64), sheet.view(np.float64)[1:, -1].copy()
+    centre = boxes[0, :dimensions] + boxes[0, dimensions:]
+    found = branch(np.array(tract, np.int64), boxes[:1], centre, boxes[1:], paces, cosine, dimensions)
+    names = sheet[1:, 2 * dimensions].tolist()
+    return [(names[hop] if hop >= 0 else -1, part) for hop, part in parts_of(found, merge)]
+
+
+@twin
+def digests(names: Any, chosen: Any, word: bytes) -> Any:
+    """`digest_bits(BITS, name, word)` of those of the names, rows of bytes, that are chosen."""
+    return np.array([digest_bits(BITS, names[each].tobytes(), word) for each in chosen.tolist()], np.int64)

@@ -41,7 +41,7 @@ class Ground:
         latencies = [1.0 if latency_us is None else max(1.0, float(latency_us(peer, each))) for each in owners]
         boxes = self.tiles.boxes
         own, paces = boxes[peer : peer + 1], np.array(latencies)
-        return SurfaceTable(self.tiles.dimensions, own, boxes[owners], paces, list(owners))
+        return SurfaceTable(self.tiles.dimensions, list(owners), (own, boxes[owners], paces))
 
     def tract(self, peer: int) -> Tract:
         low = int(self.tiles.low[peer])

@@ -86,7 +86,7 @@ cdef class World:
     cdef int _number
     cdef bint _bulk
     cdef object _halved
-    cdef list _from_us, _to_us
+    cdef list _from_us, _to_us, _seats
 
     def __cinit__(self):
         self._room = 1024
@@ -105,7 +105,7 @@ cdef class World:
         self.rng = stream(seed, "protocol")
         self.peers, self.hosts, self.rates, self.casts, self.numbers = {}, {}, {}, {}, {}
         self.payload_of = _nothing
-        self.asleep = None
+        self.asleep, self._seats = None, []
         self.events = []
         self.heard = self._note_event
         self.now_us = self.cause = self.busy = self.carried = 0
@@ -126,6 +126,7 @@ cdef class World:
     def close(self):
         """Nothing more will happen. What waits is let go: it refers to the world, and no collector sees it here."""
         self._empty()
+        self._seats = []
 
     cdef _empty(self):
         cdef Entry entry
@@ -155,17 +156,27 @@ cdef class World:
     def place(self, address, peer):
         """From now on this peer receives what is sent to the address."""
         self.peers[address] = peer
+        if self._seats:
+            self._seats = []  # those who slept are found among all from now on
 
     def peer(self, address):
         """Whoever is at an address."""
         found = self.peers.get(address)
         if found is None and self.asleep is not None:
             found = self.peers[address] = self.asleep(address)
+            self._seat(address, found)
         return found
+
+    cdef _seat(self, int address, peer):
+        """Those who slept can be found by their number: among a million, a table is three misses of the cache."""
+        if address >= len(self._seats):
+            self._seats += [None] * max(address + 1 - len(self._seats), len(self._seats))
+        self._seats[address] = peer
 
     def crash(self, address):
         """The peer stops in the middle of life: its mail vanishes, its alarms ring no more."""
         self.peers.pop(address, None)
+        self._seats = []
         host = self.hosts.pop(address, None)
         if host is not None:
             host.silence()
@@ -225,7 +236,7 @@ cdef class World:
         if entry.sender != NOBODY:
             self._last = thing
             self._facts_purpose, self._facts_length, self._facts_kind = entry.purpose, entry.length, entry.kind
-            peer = (<dict>self.peers).get(entry.to)
+            peer = self._seats[entry.to] if entry.to < len(self._seats) else (<dict>self.peers).get(entry.to)
             if peer is None:
                 peer = self.peer(entry.to)
             if peer is None:

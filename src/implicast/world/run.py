@@ -1,5 +1,6 @@
 """The parts of one run, set up and driven through its phases: join, register, cast, and change meanwhile."""
 
+import gc
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -38,8 +39,8 @@ from implicast.world.world import Fate
 REGISTER_SPACING_US = 1_000
 """Peers register one after the other, a millisecond apart."""
 JOIN_SPACING_US = 200_000
-ASLEEP_FROM = 100_000
-"""In networks of so many, peers are made when something happens to them, where the design can."""
+ASLEEP_FROM: int | None = None
+"""In networks of so many, peers are made when something happens to them, where the design can; None: as it says."""
 LIED_TO_US = 90_000_000
 """How long after the last cast its notices may still come where members lie: who asks liars never rests."""
 QUIET_US = 1_000_000
@@ -116,18 +117,30 @@ class Run:
     def _sleepers(self) -> Sleepers | None:
         """The whole network with its registrations, each peer made when it is needed: where the network is large, its
         design can, and nothing is armed or drawn when a peer is made."""
-        scenario, given, make = self.scenario, self.plan.parameters, population(self.design).sleepers
-        if make is None or not hasattr(self.world, "asleep") or scenario.peers < ASLEEP_FROM:
+        scenario, given, network = self.scenario, self.plan.parameters, population(self.design)
+        make, least = network.sleepers, network.asleep_from if ASLEEP_FROM is None else ASLEEP_FROM
+        if make is None or not hasattr(self.world, "asleep") or scenario.peers < least:
             return None
         rests = self.plan.resting and scenario.registers == ASSEMBLED and not scenario.strict
         return make(self.plan) if rests and given["assurance"] == "none" and not given["signed"] else None
 
     def _put_to_sleep(self, sleepers: Sleepers) -> list[int]:
+        gc.set_threshold(0)  # until the run is over (`simulate`)
         self.world.at(QUIET_US, REGISTER, lambda: self.application.all_enrolled(self.descriptions))
         self.world.run()
         self.world.run(self.world.now_us + self.design.settling_us)
         self.asleep, self.world.asleep, self.application.rouse = sleepers, sleepers.make, self.world.peer
         return [sleepers.stored_bytes(address) for address in range(self.network.hosts)]
+
+    def let_go(self) -> None:
+        """Forget peers that were made when they were needed, and what is known of the others: measuring a large journal
+        takes as much memory as they do. All refer to their parts and these to them, so they are looked for."""
+        if self.asleep is not None:
+            self.asleep = self.world.asleep = None
+            self.application.rouse = lambda address: None
+            self.world.peers.clear()
+            self.world.hosts.clear()
+            gc.collect()
 
     def set_up(self, progress: Progress) -> None:
         """The converged network at once, or one newcomer after the other."""

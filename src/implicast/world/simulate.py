@@ -20,6 +20,7 @@ from implicast.world.invariants import NEVER_US, Away, Forgotten, Judge, Notices
 from implicast.world.liars.sight import sight
 from implicast.world.liars.trust import Trust, trust
 from implicast.world.populations import population
+from implicast.world.populations.population import Sleepers
 from implicast.world.run import Progress, Run, silent
 from implicast.world.scenario import Scenario
 from implicast.world.tally import Measures, messages, tally
@@ -107,8 +108,10 @@ def _simulate(
         raise DesignCrash(f"{place}: {error!r}{advice}\nreplay: {scenario.command()} --debug") from error
     finally:
         run.world.close()
-    counted, measures = messages(directory), tally(directory)
     application, upheaval = run.application, run.upheaval
+    objections, notes = _objections(run), _notes(run)
+    run.let_go()
+    counted, measures = messages(directory), tally(directory)
     told, lives = notices(directory), () if upheaval is None else upheaval.lives.all()
     away, forgotten = _away(lives, _in_peace(run)), _forgotten(lives)
     judge = Judge(application.casts, application.registrations, told, away, upheaval is None, forgotten)
@@ -119,10 +122,10 @@ def _simulate(
         judge.verdict(),
         counted["messages"],
         counted["bytes"],
-        _objections(run),
+        objections,
         None if upheaval is None else change(directory, run.course, judge, _complaints(run, upheaval, judge)),
         _trust(run, judge),
-        _notes(run),
+        notes,
     )
 
 
@@ -139,9 +142,9 @@ def _trust(run: Run, judge: Judge) -> Trust | None:
 
 def _objections(run: Run) -> list[str]:
     """What is wrong with the network at the end. Where peers are made when they are needed, what nobody has touched is
-    as it was computed, and the others are too few to be looked at as a network (`_notes` says so)."""
+    as it was computed: it is judged by that, where the design can (`_notes` says so)."""
     if run.asleep is not None:
-        return []
+        return run.asleep.objections(run.world.peers) or []
     return population(run.design).objections(run.population if run.upheaval is None else run.upheaval.present())
 
 
@@ -188,7 +191,8 @@ def _notes(run: Run) -> list[str]:
     said = scenario.churn.shortfall(scenario.seed, scenario.peers, run.plan.infrastructure)
     if run.asleep is not None:
         made = f"{len(run.world.peers):,} of {run.network.hosts:,} peers were made"
-        said.append(f"{made}, each when it was needed; the overlay is not judged")
+        judged = "judged by columns" if type(run.asleep).objections is not Sleepers.objections else "not judged"
+        said.append(f"{made}, each when it was needed; the overlay is {judged}")
     if application.unmade:
         unmade = f"{application.unmade} of {scenario.casts} casts were not made"
         said.append(f"{unmade}: nobody was there and awake who could")
@@ -200,7 +204,10 @@ def _notes(run: Run) -> list[str]:
 
 @contextmanager
 def _rarely_collecting() -> Iterator[None]:
-    """A world makes millions of values and hardly any cycles: looking for cycles took up to 30 % of a run."""
+    """A world makes millions of values and hardly any cycles: looking for cycles took up to 30 % of a run.
+
+    Where peers are made when they are needed it is not done at all (`Run`): a tenth of a large run.
+    """
     before = gc.get_threshold()
     gc.set_threshold(500_000, 50, 100)
     try:

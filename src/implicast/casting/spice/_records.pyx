@@ -6,14 +6,28 @@ fetching them from memory. So a registry has, beside its records, a row of 16 by
 two bits out of 64 for each of its tags. Records without all the bits that a term asks for are not fetched.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_Next
 from cpython.object cimport PyObject
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_Check, PyUnicode_CheckExact
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+from implicast.space._kernels cimport branches_at, hop_at
 
 from bisect import bisect_right
+
+from msgspec.structs import replace
+
+from implicast.peer.events import Notice
+from implicast.space.morton import BITS as _BITS
+
+cdef object _Notice = Notice
+cdef object _replace = replace
+
+cdef int BITS = _BITS
 
 cdef extern from "Python.h":
     bint PyUnicode_CHECK_INTERNED(object word)
@@ -25,6 +39,11 @@ cdef struct Row:
     int64_t home
     uint64_t marks
 
+cdef enum:
+    ENDS_MAX = 60  # of a tract that is taken apart here; those with more are for `Walks`
+
+cdef object _CastTo = None, _Way = None, _Notify = None, _address_of = None
+"""Set by the first `Walker`: the modules that define them may import this one."""
 cdef uint64_t ALL = ~<uint64_t>0
 cdef uint64_t BASIS = <uint64_t>0xCBF29CE4 << 32 | <uint64_t>0x84222325
 cdef uint64_t PRIME = <uint64_t>0x100 << 32 | <uint64_t>0x1B3
@@ -117,3 +136,310 @@ def selected(dict records, bytes rows, term, tuple part, bint everywhere, now_us
             if _tells(<object>held, has, lacks, now_us):
                 found.append((<object>held).entry.member)
     return found
+
+
+def marks_of(descriptions):
+    """By description, the bits of its tags: what `rows_of` writes beside each record's home."""
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, len(descriptions) * sizeof(uint64_t))
+    cdef uint64_t *marks = <uint64_t *>PyBytes_AS_STRING(made)
+    for description in descriptions:
+        marks[0] = _marks(description.tags)
+        marks += 1
+    return made
+
+
+@cython.no_gc  # nothing that it refers to refers back
+cdef class Lot:
+    """The records of a column from `first` to before `past`; `entries` makes them, one by one."""
+
+    cdef public Column column
+    cdef public int64_t first, past
+    cdef object _entries
+
+    def __init__(self, Column column, int64_t first, int64_t past, entries):
+        self.column, self.first, self.past, self._entries = column, first, past, entries
+
+    def entries(self):
+        return self._entries(self)
+
+    cpdef list selected(self, term, tuple part, bint everywhere):
+        """As `Registry.selected` would find them among the records."""
+        return self.column.selected(self.first, self.past, term, part, everywhere)
+
+
+cdef class Column:
+    """The records of all registries of an assembled network, one behind the other: a row of 16 bytes, as `rows_of`
+    makes it, and the number of its member for each. No record is made as long as they are only looked through."""
+
+    cdef const int64_t[:, ::1] _rows
+    cdef const int32_t[::1] _members
+    cdef list _descriptions, _contacts
+
+    def __init__(self, rows, members, list descriptions, list contacts):
+        self._rows, self._members = rows, members
+        self._descriptions, self._contacts = descriptions, contacts
+
+    cdef list selected(self, Py_ssize_t first, Py_ssize_t past, object term, tuple part, bint everywhere):
+        """`selected` of the records from `first` to before `past`."""
+        cdef list found = []
+        cdef tuple has = term.has, lacks = term.lacks
+        cdef uint64_t wanted = _marks(has)
+        cdef bint single = len(part) == 2
+        cdef int64_t low = part[0] if single else 0, high = part[1] if single else 0
+        cdef const Row *row
+        cdef Py_ssize_t each
+        cdef int32_t member
+        if first >= past:
+            return found
+        row = <const Row *>&self._rows[first, 0] - 1
+        for each in range(first, past):
+            row += 1
+            if row.marks & wanted != wanted:
+                continue
+            if everywhere or (low <= row.home < high if single else bisect_right(part, row.home) & 1):
+                member = self._members[each]
+                if _selects(has, lacks, <tuple>self._descriptions[member].tags):
+                    found.append(self._contacts[member])
+        return found
+
+
+cdef int _ends_of(tuple tract, int64_t *ends) except -2:
+    """The ends of a tract, -1 where they are too many."""
+    cdef int each, count = PyTuple_GET_SIZE(tract)
+    if count > ENDS_MAX:
+        return -1
+    for each in range(count):
+        ends[each] = <object>PyTuple_GET_ITEM(tract, each)
+    return count
+
+
+cdef tuple _tract_of(const int64_t *ends, int count):
+    cdef tuple tract = PyTuple_New(count)
+    cdef object end
+    cdef int each
+    for each in range(count):
+        end = ends[each]
+        Py_INCREF(end)
+        PyTuple_SET_ITEM(tract, each, end)
+    return tract
+
+
+cdef int _clip(const int64_t *tract, int count, int64_t low, int64_t high, int64_t *found) noexcept nogil:
+    """`intersect` with one interval."""
+    cdef int each, filled = 0
+    cdef int64_t start, end
+    for each in range(0, count, 2):
+        start = tract[each] if tract[each] > low else low
+        end = tract[each + 1] if tract[each + 1] < high else high
+        if start < end:
+            found[filled], found[filled + 1] = start, end
+            filled += 2
+    return filled
+
+
+cdef int _without(const int64_t *tract, int count, int64_t low, int64_t high, int64_t *found) noexcept nogil:
+    """`subtract` one interval; there is room for two ends more."""
+    cdef int each, filled = 0
+    for each in range(0, count, 2):
+        if tract[each] < low:
+            found[filled] = tract[each]
+            found[filled + 1] = tract[each + 1] if tract[each + 1] < low else low
+            filled += 2
+        if tract[each + 1] > high:
+            found[filled] = tract[each] if tract[each] > high else high
+            found[filled + 1] = tract[each + 1]
+            filled += 2
+    return filled
+
+
+cdef class Walker:
+    """Takes casts without receipts through one peer: `Walks` is the law for it, and does what is not plain here.
+
+    Plain is a peer with one firm piece and a table by which every part has a next hop, where nobody has complained of
+    anybody. Nothing is kept but where that piece is, as long as the table stays the same.
+    """
+
+    cdef object _spice, _host, _send, _routes, _table, _sheet, _name, _address
+    cdef dict _registries
+    cdef int64_t _low, _high, _mask, _rows
+    cdef const int32_t *_drawn
+    cdef double _cosine
+    cdef bint _merge
+    cdef int _width
+    cdef int _dimensions, _first_notch, _last_notch
+
+    def __init__(self, spice, cast_to, way, notify, address_of):
+        global _CastTo, _Way, _Notify, _address_of
+        _CastTo, _Way, _Notify, _address_of = cast_to, way, notify, address_of
+        settings = spice.settings
+        self._spice, self._host, self._name = spice, spice.host, spice.name
+        self._send, self._address = spice.host.send, spice.address
+        self._routes, self._registries = spice.surface.routes, spice.shelf.registries
+        self._table = self._sheet = None
+        self._cosine, self._merge = settings.terms.cosine, settings.terms.merge
+        self._dimensions, self._first_notch, self._last_notch = (
+            settings.dimensions, settings.first_notch, settings.last_notch
+        )
+        self._mask = (<int64_t>1 << (BITS - settings.deepest * settings.dimensions)) - 1
+        self._low = self._high = 0
+
+    cdef bint _look(self) except -1:
+        """The table is another one: is all plain here?"""
+        plot, table = self._spice.surface.plot, self._routes.table
+        if plot.unsettled or len(plot.firm) != 2 or not table.named or table.owns != 1 or not table.owners:
+            return False
+        self._low, self._high = plot.firm
+        self._sheet = table.sheet if table.sheet is not None else table.lay_out()
+        cdef const int32_t[:, ::1] sheet = self._sheet
+        self._drawn, self._rows, self._width = &sheet[0, 0], sheet.shape[0], sheet.shape[1]
+        self._table = table
+        return True
+
+    cpdef bint go(self, cast) except -1:
+        """Take a cast that is above its tag's own address on from here; False: it is for `Walks`."""
+        if type(cast) is not _CastTo or not cast.notch or cast.asks:
+            return False
+        terms = cast.target.terms
+        if cast.term >= len(terms) or not terms[cast.term].has:
+            return False
+        cdef int64_t ends[ENDS_MAX + 4]
+        cdef int64_t part[ENDS_MAX + 4]
+        cdef int count, filled
+        cdef tuple tract = cast.way.tract
+        if self._routes._table is not self._table or self._table is None:
+            self._table = None
+            if not self._look():
+                return False
+        count = _ends_of(tract, ends)
+        if count < 2 or count & 1:
+            return False
+        for filled in range(1, count):
+            if ends[filled] <= ends[filled - 1]:
+                return False  # no tract
+        filled = _clip(ends, count, self._low, self._high, part)
+        if filled:
+            count = self._rest(ends, count)
+            tract = _tract_of(ends, count) if count else ()
+        if count and not self._on(cast, cast.way if not filled else None, tract, ends, count, cast.notch):
+            return False
+        if filled:
+            self._visit_all(cast, part, filled)
+        return True
+
+    cdef int _rest(self, int64_t *ends, int count) noexcept:
+        """What of these is not ours, in their place."""
+        cdef int64_t found[ENDS_MAX + 4]
+        cdef int each, filled = _without(ends, count, self._low, self._high, found)
+        for each in range(filled):
+            ends[each] = found[each]
+        return filled
+
+    cdef bint _on(self, cast, way, tuple tract, int64_t *ends, int count, notch) except -1:
+        """Send a cast on to parts of others; False, and nothing is sent, where nobody is nearer to some part."""
+        cdef list hops
+        if count == 2 and ends[1] - ends[0] == 1:
+            to = hop_at(self._drawn, self._rows, self._width, ends[0])
+            if to < 0:
+                return False
+            hops = [(to, tract)]
+        else:
+            hops = branches_at(self._drawn, self._rows, self._width, tract, self._cosine, self._merge)
+            for to, _ in hops:
+                if to < 0:
+                    return False
+            way = None
+        name, target, term, payload = cast.cast, cast.target, cast.term, cast.payload
+        tag, level, root, tried, send = cast.tag, cast.level, cast.root, cast.tried, self._send
+        for to, part in hops:
+            send(to, _CastTo(_Way(part) if way is None else way, name, target, term, tag, level, root, notch, payload,
+                             tried))
+        return True
+
+    cdef _visit_all(self, cast, int64_t *part, int filled):
+        """`Walks.visit_all` without a work."""
+        cdef int64_t rest[ENDS_MAX + 4]
+        cdef int64_t base, low, root = cast.root
+        cdef int each, left, notch = cast.notch, above, shift
+        cdef tuple own, closed
+        tag, number = cast.tag, cast.root
+        if notch > self._last_notch or notch < self._first_notch or (root ^ <int64_t>_address_of(tag)) & self._mask:
+            return  # no registry is there
+        while filled:
+            registry = self._registries.get((tag, number, notch))
+            if registry is None:
+                return
+            own, closed = _tract_of(part, filled), registry.closed
+            if len(closed) > 2 or (closed and notch >= self._last_notch):
+                self._spice.walks.visit_all(None, cast, notch, own)
+                return
+            self._visit(cast, registry, own)
+            if not closed:
+                return
+            filled = _clip(part, filled, closed[0], closed[1], rest)
+            above = notch + 1  # a cast that goes this way is above notch 0
+            shift = above * self._dimensions
+            base = root >> shift << shift
+            shift -= self._dimensions
+            low = root >> shift << shift
+            for each in range(filled):
+                rest[each] = base + ((rest[each] - low) << self._dimensions)
+            left = filled
+            filled = _clip(rest, left, self._low, self._high, part)
+            if filled:
+                left = self._rest(rest, left)
+            if left:
+                own = _tract_of(rest, left)
+                if not self._on(cast, None, own, rest, left, above):
+                    self._spice.walks.send_up(None, _replace(cast, way=_Way(own), notch=above))
+            notch = above
+
+    cdef _visit(self, cast, registry, tuple part):
+        cdef list found
+        target, term = cast.target, cast.term
+        lot, least = registry._lot, target.terms[term]
+        if lot is None and not registry.records:
+            return  # all have gone up
+        if lot is None or term or least.where:
+            found = registry.selected(target, term, part, self._host.now_us)
+        else:
+            found = (<Lot>lot).selected(least, part, False)
+        if not found:
+            return
+        notify = _Notify(cast.cast, target, cast.payload)
+        send = self._send
+        for member in found:
+            address = member.address
+            if address == self._address or member.name == self._name:
+                self._spice.casts.tell_plainly(cast, member, notify)
+            else:
+                send(address, notify)
+
+
+def take(inbox, member, cast, target, payload, place, horizon_us):
+    """`Inbox.take` by a member that believes all and has no limits; None: it is not so plain.
+
+    Taken is a cast that fits and was not met before, while there is room to remember it.
+    """
+    cdef dict young
+    description = member.description
+    if description is None or description.values:
+        return None
+    tags = description.tags
+    for term in target.terms:
+        if term.where:
+            return None
+        if _selects(term.has, term.lacks, tags):
+            break
+    else:
+        return None
+    seen, host = inbox.seen, member.host
+    young = seen._young
+    if host.now_us - seen._turned_us >= horizon_us or 2 * len(young) >= seen._bound:
+        return None
+    block, bit = place(cast)
+    bits = young.get(block, 0)
+    if (bits | seen._old.get(block, 0)) & bit:
+        return None
+    young[block] = bits | bit
+    host.deliver(_Notice(cast, payload))
+    return True

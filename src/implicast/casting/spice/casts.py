@@ -24,9 +24,12 @@ from implicast.peer.asking import Patience, Question
 from implicast.peer.contract import Address, CastId, Contact, Life, Message, Name, handles
 from implicast.peer.events import Estimated, Refused, Settled
 from implicast.peer.member import Member
-from implicast.peer.memory import HeardBlock, Recent
+from implicast.peer.memory import HORIZON_US, HeardBlock, Recent, place_of
+from implicast.peer.policy import FREE
+from implicast.space.built import built
 from implicast.space.tract import EMPTY, Tract
 
+_BUILT = built("casting.spice._records")
 NOTIFY, NOTIFY_SILENT = "notify", "notify the silent"
 PATIENCE = Patience(500_000, times=13, factor=1.35)
 """Forty seconds of patience with a member: freezes and partitions are to be outlived."""
@@ -63,15 +66,21 @@ class Ears(Hearing):
     them may count it, however often it asks: to the second the member says that it was told before.
     """
 
-    __slots__ = ("_told",)
+    __slots__ = ("_is_plain", "_told")
 
     def __init__(self, member: Member, heard: tuple[HeardBlock, ...] = ()) -> None:
         super().__init__(member, heard)
         self._told: Recent[tuple[CastId, Life | None], Address] | None = None
         """Who told casts; and of those that were carried on, who did so first in which life of their publishers."""
+        self._is_plain = _BUILT is not None and not (member.assured or member.words.signed) and member.policy is FREE
+        """Is nothing confirmed and nothing checked? Then what can be taken is, by compiled code (`Inbox.take`)."""
 
     @handles(Notify, NotifyAgain)
     def on_notify(self, sender: Address, word: Notify | NotifyAgain) -> None:
+        if self._is_plain and type(word) is Notify and _BUILT.take(
+            self.inbox, self.member, word.cast, word.target, word.payload, place_of, HORIZON_US
+        ):
+            return
         cast, again, by = word.cast, getattr(word, "again", None), self.member.name
         outcome = self.inbox.take(cast, word.target, word.payload)
         if again is None and not self.member.assured:
@@ -255,6 +264,10 @@ class Casts(SpicePart):
             self.host.send(member.address, word)
         else:
             self._ask(work, member, word)
+
+    def tell_plainly(self, walk: CastTo, member: Contact, word: Word) -> None:
+        """Without receipts."""
+        self._tell(None, walk, member, word)
 
     def _ask(self, work: Work, member: Contact, word: Word) -> None:
         """Until it confirms. Several works may wait for one answer."""

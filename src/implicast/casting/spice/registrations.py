@@ -6,6 +6,7 @@ not the owner any more); so renewing costs two messages, and also mends what was
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from implicast.casting.spice.homes import address_of, home, spot_of
 from implicast.casting.spice.items import is_proved, proved
@@ -97,12 +98,23 @@ class Registrations(SpicePart):
 
     def stand(self, description: Description, door: Callable[[str], Address]) -> dict[str, Entry]:
         """Be registered as this already: what is stored under each tag. `door`: who would have confirmed it."""
-        version = self.spice.describe(description)
-        for tag in sorted(set(description.tags)):
-            self.told[tag] = self._entry(tag, version, description)
-            if self.settings.assured:
-                self._doors[tag] = door(tag)
+        self.stand_quietly(description)
+        for tag in self.told if self.settings.assured else ():
+            self._doors[tag] = door(tag)
         self._confirm_if_complete()
+        return self.told
+
+    def stand_quietly(self, description: Description) -> None:
+        """The same, and the application knows; what was told is made when it is asked for."""
+        self.spice.describe(description)
+        del self.told
+
+    def __getattr__(self, name: str) -> Any:
+        """What was told, where the member stands since the beginning."""
+        what = self.spice.description if name == "told" else None
+        if what is None:
+            raise AttributeError(name)
+        self.told = {tag: self._entry(tag, self.spice.version, what) for tag in sorted(set(what.tags))}
         return self.told
 
     def _entry(self, tag: str, version: Version, what: Description | None) -> Entry:

@@ -6,6 +6,7 @@ kept here although casts still go up: it is being drawn together (`containers.py
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from implicast.casting.spice.homes import home, homes
 from implicast.casting.spice.items import Key, record_item
@@ -76,8 +77,8 @@ class Stock:
 class Registry:
     """Records by consumer, and the parts that are closed and being gathered."""
 
-    __slots__ = ("_due_us", "_packed", "_rows", "closed", "dimensions", "gathering", "notch", "passed", "records",
-                 "root", "stock")  # fmt: skip
+    __slots__ = ("_due_us", "_lot", "_packed", "_rows", "closed", "dimensions", "gathering", "notch", "passed",
+                 "records", "root", "stock")  # fmt: skip
 
     def __init__(self, root: int, notch: int, dimensions: int, stock: Stock) -> None:
         self.root, self.notch, self.dimensions, self.stock = root, notch, dimensions, stock
@@ -92,6 +93,21 @@ class Registry:
         """What the compiled `selected` looks at first, while none comes or goes."""
         self._due_us = NEVER_US
         """Before this time no record runs out."""
+        self._lot: Any = None
+        """Where the records lie in columns, until they are asked for one by one."""
+
+    def lie(self, lot: Any) -> None:
+        """The records are those of a lot in columns that all share (`_records.Lot`)."""
+        self._lot = lot
+        del self.records
+
+    def __getattr__(self, name: str) -> Any:
+        """Records that have only been looked through until now."""
+        if name != "records" or self._lot is None:
+            raise AttributeError(name)
+        lot, self._lot, self.records = self._lot, None, {}
+        self.stand(lot.entries(), 0, NEVER_US)
+        return self.records
 
     def keep(self, entry: Entry, now_us: int, until_us: int, safe: bool = False) -> Held:
         """Keep the newer version; a renewal begins its lease anew. `safe`: the heirs have it."""
@@ -187,6 +203,9 @@ class Registry:
         everywhere = not self.notch  # all are at home at the root itself
         if everywhere and not contains(part, self.root):
             return []
+        if self._lot is not None:
+            looked_through: list[Contact] = self._lot.selected(least, part, everywhere)
+            return looked_through
         rows = self._rows = self._rows or _BUILT.rows_of(self.records)
         members: list[Contact] = _BUILT.selected(self.records, rows, least, part, everywhere, now_us)
         return members

@@ -5,7 +5,7 @@ doubt *closed* is the safe side: it costs a walk, open could miss. Whoever takes
 it has not heard the renewals of its predecessor; so renewals need not be told to heirs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from implicast.casting.spice import items
@@ -25,7 +25,7 @@ FORGOTTEN_MAX = 1_024
 class Shelf:
     """Registries, and the parts of them that are about to close."""
 
-    __slots__ = ("_host", "_settings", "_words", "closing", "copies", "forgotten", "registries", "stock")
+    __slots__ = ("_fill", "_host", "_settings", "_words", "closing", "copies", "forgotten", "registries", "stock")
 
     def __init__(self, host: Host, settings: Settings, stock: Stock, words: Words = BELIEVED) -> None:
         self._host, self._settings, self.stock, self._words = host, settings, stock, words
@@ -36,6 +36,18 @@ class Shelf:
         """Parts about to close, and until when that is waited for: heirs know of them already."""
         self.forgotten: dict[tuple[Key, Name], Item] = {}
         """What heirs may forget with the next batch."""
+
+    def fill_later(self, fill: Callable[["Shelf"], None]) -> None:
+        """Let the laboratory put in what is here from the start when it is first looked for."""
+        self._fill = fill
+        del self.registries, self.copies
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("registries", "copies"):
+            raise AttributeError(name)
+        self.registries, self.copies = {}, {}
+        self._fill(self)
+        return getattr(self, name)
 
     def registry(self, key: Key) -> Registry:
         """The registry of this name, made when it is first needed."""

@@ -11,6 +11,7 @@ from implicast.casting.spice.casts import Casts, Ears
 from implicast.casting.spice.complaints import Complaints
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.copies import Copies
+from implicast.casting.spice.crossings import Crossings
 from implicast.casting.spice.homes import home, spot_of
 from implicast.casting.spice.items import KINDS, RECORD, entry_of, label_of
 from implicast.casting.spice.levels import Levels
@@ -35,7 +36,7 @@ from implicast.space.tract import Tract, intersect
 
 PARTS = {
     "surface": Surface, "asker": Asker, "ears": Ears, "later": Later, "stores": Stores, "containers": Containers,
-    "walks": Walks, "casts": Casts, "copies": Copies, "calls": Calls,
+    "walks": Walks, "crossings": Crossings, "casts": Casts, "copies": Copies, "calls": Calls,
     "replicas": Replicas, "registrations": Registrations,
     "complaints": Complaints,
 }  # fmt: skip
@@ -61,6 +62,7 @@ class Spice(Member, parts=PARTS):
     stores: Stores
     containers: Containers
     walks: Walks
+    crossings: Crossings
     casts: Casts
     copies: Copies
     calls: Calls
@@ -98,6 +100,7 @@ class Spice(Member, parts=PARTS):
 
     def heed(self, complaints: Complaints) -> None:
         self.heeded = complaints
+        self.crossings.heed()
 
     # --- the verbs
 

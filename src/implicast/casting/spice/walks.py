@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from implicast.casting.spice.casts import Casts
 from implicast.casting.spice.containers import Containers
-from implicast.casting.spice.messages import ASKED, CastAgain, CastTo, CopyFrom, Covered, GatherTo, Working
+from implicast.casting.spice.messages import ASKED, CastTo, CopyFrom, Covered, GatherTo, Working
 from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.settings import CAST_US, SLOW_US, WAIT_LONGEST_US
 from implicast.casting.spice.share import Spice, SpicePart
@@ -77,8 +77,8 @@ class Walks(SpicePart):
 
     # --- coming by
 
-    @handles(CastTo, CastAgain)
     def on_cast(self, sender: Address, cast: CastTo) -> None:
+        """A cast that is not plain (`crossings.py`)."""
         if cast.term >= len(cast.target.terms) or not cast.target.terms[cast.term].has:
             return
         about = (ASKED, cast.target) if cast.asks else cast.target

@@ -5,8 +5,8 @@ others come in; two kinds do not: titles that name ourselves (own titles arise f
 only be out of date), and the title of the peer to which we are giving a piece (only its `Accepted` ends a give).
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from implicast.overlay.ice.atlas import Atlas, gap_beside, overlap, sibling, touches, tract_of
 from implicast.overlay.ice.messages import Title
@@ -29,7 +29,8 @@ class Status(NamedTuple):
 class Plot(SurfacePart):
     """Pieces and atlas. What changes them is in the other parts, which end every change with `survey`."""
 
-    __slots__ = ("_near", "_others", "atlas", "firm", "gap", "pieces", "status", "tract", "unsettled", "version")
+    __slots__ = ("_atlas", "_near", "_others", "atlas", "firm", "gap", "pieces", "status", "tract", "unsettled",
+                 "version")  # fmt: skip
 
     def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
@@ -97,6 +98,18 @@ class Plot(SurfacePart):
         """Begin with this atlas, in which one firm piece is ours."""
         self.atlas, self.pieces = atlas, atlas.of(self.address)
         self.tract = self.firm = tract_of(self.pieces)
+
+    def settle_alone(self, title: Title, atlas: Callable[[], Atlas]) -> None:
+        """The same with one piece; what is around it is asked for when it is needed."""
+        self._atlas, self.pieces = atlas, [title]
+        self.tract = self.firm = (title.low, title.high)
+        del self.atlas
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "atlas":
+            raise AttributeError(name)
+        self.atlas = self._atlas()
+        return self.atlas
 
     def release(self, kind: str, number: int) -> bool:
         """The pieces that were held for this reason are firm; halves of one piece are joined. Were there any?"""

@@ -82,7 +82,7 @@ class Paths(SurfacePart):
                 rows_of((box_of(each.low, each.bits, dimensions) for each in titles), dimensions)
                 for titles in (plot.pieces, others)
             )
-            self._table = SurfaceTable(dimensions, own, rows, latencies, owners)
+            self._table = SurfaceTable(dimensions, owners, (own, rows, latencies))
         return self._table
 
     def redraw(self, table: SurfaceTable | None = None) -> None:

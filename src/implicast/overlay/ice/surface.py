@@ -44,7 +44,7 @@ LATE = 3
 class Surface(Part, parts=PARTS):
     """One peer's share of the surface."""
 
-    __slots__ = ("_forget_us", "_number", "_ticked_us", "born_us", "kept_before", "tenant", "terms", *PARTS)
+    __slots__ = ("_forget_us", "_number", "_rest", "_ticked_us", "born_us", "kept_before", "tenant", "terms", *PARTS)
     asker: Correspondence
     greeter: UpkeepAsker
     plot: Plot
@@ -70,6 +70,7 @@ class Surface(Part, parts=PARTS):
         """When the last tick was (-1: we do not tick), and after which time we look for what is to be forgotten."""
         self._number = 0
         """Names transfers, hops and backups; it starts anywhere, so that a second life is not taken for the first."""
+        self._rest: Callable[[Surface], None] | None = None
         if terms.assured:
             self._number = host.rng.getrandbits(40)
             for name in self.parts:
@@ -83,7 +84,20 @@ class Surface(Part, parts=PARTS):
         asks = issubclass(kind, Asking)
         part = kind(self.address, self.host, self.terms.timers.asks_max, self.circle.took) if asks else kind(self)
         setattr(self, name, part)
+        if self._rest is not None and name in ("plot", "routes"):
+            rest, self._rest = self._rest, None
+            rest(self)
         return part
+
+    def rest_later(self, rest: "Callable[[Surface], None]") -> None:
+        """Let the laboratory give us our place, by `rest_on`, when it is first asked for; we have been there since the
+        world began."""
+        self._rest, self.born_us = rest, 0
+
+    @property
+    def rests(self) -> bool:
+        """Has nothing changed our ground, or what we know of others', since we were given it?"""
+        return self._rest is not None or (self.plot.version == 0 and not self.plot.status)
 
     def next_number(self) -> int:
         self._number = (self._number or self.host.rng.getrandbits(40)) + 1
@@ -323,7 +337,8 @@ class Surface(Part, parts=PARTS):
         self.plot.survey()
         self.start()
 
-    def rest_on(self, title: Title, others: list[Title], table: SurfaceTable) -> None:
-        """Take a place on a surface that is assembled at once, and on which nothing is assured: its table is known."""
-        self.plot.settle_on(Atlas([title, *others]))
+    def rest_on(self, title: Title, others: Callable[[], list[Title]], table: SurfaceTable) -> None:
+        """Take a place on a surface that is assembled at once, and on which nothing is assured: its table is known, and
+        the titles around it are asked for when they are needed."""
+        self.plot.settle_alone(title, lambda: Atlas([title, *others()]))
         self.routes.redraw(table)

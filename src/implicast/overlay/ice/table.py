@@ -4,7 +4,7 @@ A table is made from the atlas whenever that changes, and not changed itself. It
 dimensions only, whatever the number of peers (thesis section 7.2).
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,30 +26,46 @@ KNOWN_MAX = 32
 """Destinations whose ways are remembered while a table lasts."""
 FARTHEST: Rank = (1 << 62, 0)
 """Of a peer that has no ground."""
+Drawn = tuple[Rows, Rows, npt.NDArray[np.float64]]
+"""Our own boxes, the neighbours', and how far these are."""
 
 
 class SurfaceTable:
     """One peer's view: `own` and `rows` are boxes, row i belongs to `owners[i]` at `latencies[i]` microseconds."""
 
-    __slots__ = ("centre", "dimensions", "known", "latencies", "named", "own", "owners", "owns", "rows", "sheet")
+    __slots__ = ("_draw", "centre", "dimensions", "known", "latencies", "named", "own", "owners", "owns", "rows",
+                 "sheet")  # fmt: skip
 
     def __init__(
-        self, dimensions: int, own: Rows, rows: Rows, latencies: npt.NDArray[np.float64], owners: list[Address]
-    ) -> None:
-        self.dimensions, self.own, self.rows = dimensions, own, rows
-        self.latencies, self.owners = latencies, owners
-        self.centre = _centre(own, dimensions)
-        self.owns = len(own)
-        self.named = all(type(each) is int and each < NAMES for each in owners)
+        self, dimensions: int, owners: list[Address], drawn: Drawn | None, sheet: npt.NDArray[np.int32] | None = None,
+        draw: Callable[[], Drawn] | None = None,
+    ) -> None:  # fmt: skip
+        """`drawn`: own boxes, the neighbours' and how far these are. Where there is a sheet already, of one own box and
+        with the owners' names, `draw` says it when it is needed: most tables of a large surface are only routed by."""
+        self.dimensions, self.owners, self.sheet, self._draw = dimensions, owners, sheet, draw
+        self.owns = 1
+        self.named = True
         """Do the sheet's names say the owners themselves? Else they are rows."""
-        self.sheet: npt.NDArray[np.int32] | None = None
-        self.known: Recent[Any, Any] = Recent(KNOWN_MAX)
-        """What was found out by this table for some destinations."""
+        if drawn is not None:
+            self.own, self.rows, self.latencies = drawn
+            self.centre, self.owns = _centre(self.own, dimensions), len(self.own)
+            self.named = all(type(each) is int and each < NAMES for each in owners)
+
+    def __getattr__(self, name: str) -> Any:
+        """What the sheet was made of; and `known`, what was found out by this table for some destinations."""
+        if name == "known":
+            self.known: Recent[Any, Any] = Recent(KNOWN_MAX)
+        elif name in ("own", "rows", "latencies", "centre") and self._draw is not None:
+            self.own, self.rows, self.latencies = self._draw()
+            self.centre = _centre(self.own, self.dimensions)
+        else:
+            raise AttributeError(name)
+        return getattr(self, name)
 
     def next_hop(self, code: int) -> Address | None:
         """The neighbour to which a message for this code goes (Listing 6)."""
         sheet = self.sheet
-        name = kernels.hop_by_sheet(self._lay_out() if sheet is None else sheet, self.owns, code)
+        name = kernels.hop_by_sheet(self.lay_out() if sheet is None else sheet, self.owns, code)
         if name < 0:
             return None
         return name if self.named else self.owners[name]
@@ -58,33 +74,27 @@ class SurfaceTable:
         """`next_hop` of many codes: half a microsecond each instead of two, from a handful on."""
         if len(codes) < HANDFUL:
             return [self.next_hop(code) for code in codes]
-        sheet = self.sheet if self.sheet is not None else self._lay_out()
+        sheet = self.sheet if self.sheet is not None else self.lay_out()
         names = kernels.hops_by_sheet(sheet, self.owns, np.array(codes, np.int64)).tolist()
         if self.named:
             return [name if name >= 0 else None for name in names]
         return [self.owners[name] if name >= 0 else None for name in names]
 
-    def _lay_out(self) -> npt.NDArray[np.int32]:
+    def lay_out(self) -> npt.NDArray[np.int32]:
+        """The table on one sheet."""
         names = self.owners if self.named else range(len(self.owners))
         self.sheet = kernels.sheet_of(self.own, self.rows, self.latencies, list(names))
         return self.sheet
 
     def branches(self, tract: Tract, cosine: float, merge: bool) -> list[tuple[Address | None, Tract]]:
         """The destination, divided among neighbours; with `merge`, clusters with one next hop share a branch."""
+        if self.named and self.owns == 1 and self.owners:
+            sheet = self.sheet if self.sheet is not None else self.lay_out()
+            return [(None if name < 0 else name, part) for name, part in kernels.branches(sheet, tract, cosine, merge)]
         found = kernels.branch(
             np.array(tract, np.int64), self.own, self.centre, self.rows, self.latencies, cosine, self.dimensions
         )
-        parts: dict[int, list[int]] = {}
-        hops: dict[int, int] = {}
-        for low, shift, cluster, hop in found.tolist():
-            key = hop if merge else cluster
-            hops[key] = hop
-            part = parts.setdefault(key, [])
-            if part and part[-1] == low:
-                part[-1] = low + (1 << shift)
-            else:
-                part += (low, low + (1 << shift))
-        return [(self.owners[hops[key]] if hops[key] >= 0 else None, tuple(part)) for key, part in parts.items()]
+        return [(self.owners[hop] if hop >= 0 else None, part) for hop, part in kernels.parts_of(found, merge)]
 
     def rank(self, part: Tract) -> Rank:
         """How near our ground is to a destination."""

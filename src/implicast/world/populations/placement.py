@@ -44,6 +44,10 @@ class Owners:
         found: Codes = self.peers[np.searchsorted(self.lows, codes, side="right") - 1]
         return found
 
+    def places_of(self, codes: Codes) -> Codes:
+        """The owners' places along the curve: of codes in order these rise."""
+        return np.searchsorted(self.lows, codes, side="right") - 1
+
     def of_one(self, code: int) -> int:
         found: int = self._peers[bisect_right(self._lows, code) - 1]
         return found

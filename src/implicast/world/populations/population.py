@@ -1,7 +1,7 @@
 """How the network of a design is set up at once, and looked at from outside."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,10 @@ class Sleepers(ABC):
         """What the peer would store for others."""
         return size(self.make(address).holdings())
 
+    def objections(self, awake: Mapping[int, Peer]) -> list[str] | None:
+        """What is wrong with the network, by its columns and by those who are awake; None: that is not judged."""
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Population:
@@ -63,8 +67,10 @@ class Population:
     enrol: Callable[[Plan, Sequence[Peer]], None] | None = None
     """What the registrations of all members (`Plan.descriptions`) leave behind, put at once into an assembled network,
     as if they had been made by messages long ago; `Registered` is delivered to each. None: always by messages."""
-    sleepers: Callable[[Plan], Sleepers] | None = None
+    sleepers: Callable[[Plan], Sleepers | None] | None = None
     """The same network with its registrations, each peer made when it is needed. None: all are made at once."""
+    asleep_from: int = 100_000
+    """In networks of so many, peers are made when something happens to them."""
     watcher: Callable[[], Objections] | None = None
     """Makes one that says the same as `objections` and remembers from look to look what need not be looked at again."""
 

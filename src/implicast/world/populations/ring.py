@@ -45,4 +45,4 @@ def sleepers(design: Design, plan: Plan) -> Sleepers:
 
 def population(design: Design) -> Population:
     later = partial(sleepers, design) if HOMES.get(design.name) == "dht" else None
-    return Population(partial(assemble, design), ring_trouble, enrol, later, Watcher)
+    return Population(partial(assemble, design), ring_trouble, enrol, later, watcher=Watcher)

@@ -59,6 +59,9 @@ class Holders:
         some = slice(int(self._ends[at]), int(self._ends[at + 1]))
         return self._peer[some].tolist(), self._rank[some].tolist()
 
+    def peers_of(self, number: int) -> npt.NDArray[np.int32]:
+        """Who has the tag of this number, in order of address."""
+        return self._peer[self._ends[number] : self._ends[number + 1]]
 
     def sums(self, by_peer: Numbers) -> Numbers:
         """By tag, in the order of `tags`: the sum over all who have it."""

@@ -9,16 +9,18 @@ from implicast.casting.designs import Design
 from implicast.casting.spice.design import settings_of
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.messages import Entry
+from implicast.casting.spice.settings import Settings
 from implicast.casting.spice.spice import Spice
 from implicast.language.target import Target
 from implicast.peer.contract import Name, Peer
+from implicast.space.built import built
 from implicast.space.digest import stream
 from implicast.world.plan import Plan
 from implicast.world.populations.landmarks import landmark_points
 from implicast.world.populations.placement import Owners, lots
-from implicast.world.populations.population import Population
+from implicast.world.populations.population import Population, Sleepers
 from implicast.world.populations.registries import objections
-from implicast.world.populations.surface import bequeath, settle, tiling, uniform_points
+from implicast.world.populations.surface import Tiling, bequeath, settle, tiling, uniform_points
 from implicast.world.populations.watch import Watch
 
 
@@ -47,6 +49,8 @@ def levels_for(
     return {tag: level for tag, level in levels.items() if level}
 
 
+ASLEEP_FROM = 4_000
+"""Peers from which on they sleep: a third of the time and half of the memory of all that are made at once."""
 _Levels = Mapping[str, int]
 _computed: list[tuple[Sequence[Target], _Levels]] = []
 """The levels computed last, and from which casts: every peer of a simulated population is told the same."""
@@ -66,16 +70,34 @@ def told_beforehand(plan: Plan, name: Name, role: str) -> _Levels | None:
 
 def assemble(plan: Plan) -> list[Peer]:
     """All peers on a converged surface, placed at random or by landmarks."""
-    settings = settings_of(plan.parameters, told_beforehand(plan, b"", "member"))
+    settings = _settings(plan)
+    peers = [Spice(plan.site(address), settings) for address in range(plan.peers)]
+    settle(_tiles(plan, settings), [each.surface for each in peers], plan.latency_us)
+    return list(peers)
+
+
+def _settings(plan: Plan) -> Settings:
+    return settings_of(plan.parameters, told_beforehand(plan, b"", "member"))
+
+
+def _tiles(plan: Plan, settings: Settings) -> Tiling:
     rng = stream(plan.seed, "surface")
     landmarks, dimensions = int(plan.parameters["landmarks"]), settings.dimensions
     if landmarks:
-        points = landmark_points(plan.peers, landmarks, dimensions, plan.latency_us, rng.getrandbits)
+        points = landmark_points(plan.peers, landmarks, dimensions, plan.latency_us, rng.getrandbits, plan.router)
     else:
         points = uniform_points(plan.peers, rng.getrandbits)
-    peers = [Spice(plan.site(address), settings) for address in range(plan.peers)]
-    settle(tiling(points, dimensions), [each.surface for each in peers], plan.latency_us)
-    return list(peers)
+    return tiling(points, dimensions)
+
+
+def sleepers(plan: Plan) -> Sleepers | None:
+    """The same network, asleep; None where levels are measured, or records cannot be looked through in columns."""
+    settings = _settings(plan)
+    if settings.live or built("casting.spice._records") is None or any(each.values for each in plan.descriptions):
+        return None
+    from implicast.world.populations.surface_sleepers import SurfaceSleepers  # only where the package was compiled
+
+    return SurfaceSleepers(plan, settings, _tiles(plan, settings))
 
 
 def enrol(plan: Plan, population: Sequence[Peer]) -> None:
@@ -102,4 +124,4 @@ def enrol(plan: Plan, population: Sequence[Peer]) -> None:
 
 
 def population(design: Design) -> Population:
-    return Population(assemble, objections, enrol, watcher=Watch, credentials=told_beforehand)
+    return Population(assemble, objections, enrol, sleepers, ASLEEP_FROM, Watch, told_beforehand)
