@@ -59,7 +59,8 @@ def test_a_surface_that_sleeps_is_judged_by_its_columns(monkeypatch):
             Scenario("spice-unloaded", peers=peers, casts=60, workload_parameters=few, parameters=parameters)
         )
 
-        assert outcome.kept and not outcome.objections
+        assert outcome.kept
+        assert not outcome.objections
         assert any("judged by columns" in note for note in outcome.notes)
 
 
