@@ -18,6 +18,13 @@ from implicast.space.digest import stream
 from implicast.world.journal import CHUNK_ROWS as _CHUNK_ROWS
 from implicast.world.journal import UPKEEP as _UPKEEP
 
+cdef enum:
+    PEER_LINES = 5  # of 64 bytes: the slots of a peer
+
+cdef extern from "Python.h":
+    ctypedef struct PyListObject:
+        PyObject **ob_item
+
 cdef int UPKEEP = _UPKEEP
 cdef int CHUNK_ROWS = _CHUNK_ROWS
 cdef int HEAD = KIND_BYTES
@@ -26,6 +33,16 @@ cdef int64_t NEVER_US = <int64_t>1 << 62
 cdef object _pack = pack
 cdef object _Notice = Notice
 cdef object _Peer = Peer
+
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #define SOON(at) __builtin_prefetch(at)
+    #else
+    #define SOON(at) ((void)(at))
+    #endif
+    """
+    void SOON(const void *at) noexcept nogil
 
 cdef struct Entry:
     int64_t time_us
@@ -222,6 +239,8 @@ cdef class World:
 
     cdef _work_off(self):
         cdef Entry entry = self._pop()
+        if self._seats:
+            self._fetch_next()
         cdef object thing = <object>entry.thing
         cdef object host = None
         Py_DECREF(thing)
@@ -262,6 +281,24 @@ cdef class World:
             thing()
         elif host.alive:
             self.peers[entry.to].wake(thing)
+
+    cdef void _fetch_next(self) noexcept:
+        """Among a million peers nothing of the next thing to happen is in the cache: let it be fetched meanwhile, and
+        of the four that may come after it where their peers are."""
+        cdef PyObject **seats = (<PyListObject *>self._seats).ob_item
+        cdef int64_t count = len(self._seats), each
+        cdef char *there
+        if not self._count:
+            return
+        SOON(self._heap[0].thing)
+        if 0 <= self._heap[0].to < count:
+            there = <char *>seats[self._heap[0].to]
+            for each in range(PEER_LINES):
+                SOON(there + 64 * each)
+        for each in range(1, min(5, self._count)):
+            SOON(self._heap[each].thing)
+            if 0 <= self._heap[each].to < count:
+                SOON(seats + self._heap[each].to)
 
     # --- what peers ask for
 

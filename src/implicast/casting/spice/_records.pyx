@@ -338,6 +338,8 @@ cdef class Walker:
         """Send a cast on to parts of others; False, and nothing is sent, where nobody is nearer to some part."""
         cdef list hops
         if count == 2 and ends[1] - ends[0] == 1:
+            if way is not None and way.stuck:
+                return False  # on a detour, which there is not without receipts
             to = hop_at(self._drawn, self._rows, self._width, ends[0])
             if to < 0:
                 return False
