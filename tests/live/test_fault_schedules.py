@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import schedule as schedule_of
 
 HERE = Path(__file__).parent
 NAMESPACES = ["unshare", "-rnmpf", "--kill-child", "--mount-proc"]
@@ -37,26 +36,6 @@ def test_five_schedules_of_faults(number):
     outcome = run(1, number)
 
     assert outcome["casts"] > 0
-
-
-@pytest.mark.parametrize(("answers", "repaired_s"), [("yyy", 0.0), ("nyyy", 4.3), ("nnyyy", 8.6), ("nnynn", None)])
-def test_a_network_is_repaired_when_the_first_of_some_exact_casts_is_made(monkeypatch, answers, repaired_s):
-    """Their receipts may take four seconds each, and do not count."""
-    found = repairing(monkeypatch, answers)
-
-    assert found == (repaired_s, []) if repaired_s is not None else found[1]
-
-
-def repairing(monkeypatch, answers):
-    """When a network is found repaired where casts are exact or not, one after the other, and what was broken."""
-    now, left = [0.0], list(answers)
-    later = lambda seconds: now.__setitem__(0, now[0] + seconds)  # noqa: E731
-    monkeypatch.setattr(schedule_of.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(schedule_of.time, "sleep", later)
-    run = schedule_of.Run.__new__(schedule_of.Run)
-    run.plan, run.broken = schedule_of.Plan(1, 1, "dht", [], 0.0, 0.0), []
-    monkeypatch.setattr(run, "is_exact", lambda number: later(4.0) or left.pop(0) == "y")
-    return pytest.approx(run.repair()), run.broken
 
 
 @pytest.mark.long
