@@ -99,6 +99,7 @@ class Spice(Member, parts=PARTS):
         return KeptSpice(self.kept_member(heard), self.surface.kept(), tags, docket)
 
     def heed(self, complaints: Complaints) -> None:
+        """A member has complained: from now on every cast that passes here is checked against the complaints."""
         self.heeded = complaints
         self.crossings.heed()
 
@@ -158,7 +159,8 @@ class Spice(Member, parts=PARTS):
         return self._packed[2]
 
     def reads(self, item: Item) -> bool:
-        """Is it of a kind that is kept, in a registry that there can be, and a record that consumer's, at its home?"""
+        """Can an owner keep this item: of a known kind, in a registry that can exist, and a record under its own
+        consumer's name and at that consumer's home?"""
         try:
             kind, tag, root, notch, consumer = label_of(item.key)
             entry = entry_of(item.body) if kind == RECORD and item.body else None
