@@ -20,6 +20,7 @@ from implicast.overlay.ice.messages import (
     Echo,
     Enter,
     EnterAgain,
+    Firm,
     Hail,
     HandOver,
     Inquire,
@@ -31,6 +32,7 @@ from implicast.overlay.ice.messages import (
     Who,
     Witness,
 )
+from implicast.overlay.ice.plot import SEIZED
 from implicast.overlay.ice.settings import Terms, Timers
 from implicast.overlay.ice.surface import Surface
 from implicast.peer.ledger import Ledger
@@ -515,6 +517,21 @@ def test_an_heir_offers_its_copy_to_a_stranger_who_took_the_place_of_the_dead(wi
     assert (("yielded", tract) in one.tenant.told) is offered
     assert one.tract == (0, HALF)
     assert 2 not in one.estates.held
+
+
+def test_who_takes_ground_without_its_records_says_so_although_a_newcomer_gets_it_at_once():
+    """The newcomer had waited: the ground was on its way when the keeper was told that nothing of it was lost."""
+    one, ledger = halves()
+    one.inquest.declare_dead(2, Inquiry(True, {}, Inquire(2, (Title(HALF, 1, 0, 2),), 3, (), -2)))
+    assert one.plot.of_status(SEIZED), "nobody had a copy"
+    one.routes.carry(3, Enter(Way((HALF, HALF + 1), 1), 3, 0))
+    for verb, _, firm in ledger.take():
+        if verb == "after" and type(firm) is Firm:
+            one.inquest.on_firm(firm)
+    one.succession.drop_heir(2)
+
+    assert [to for to, _ in sent(ledger, HandOver)] == [3]
+    assert ("lost", (HALF, 2 * HALF)) in one.tenant.told
 
 
 def test_an_owner_doubts_itself_when_no_heir_echoes_and_trusts_itself_when_one_does():

@@ -368,5 +368,6 @@ class Inquest(SurfacePart):
 
     def firm_up(self, number: int, seizure: Seizure) -> None:
         del self.open[number]
+        own = intersect(seizure.tract, self.surface.plot.tract)  # once it is firm a newcomer that waits may get it
         if self.surface.firm_up(SEIZED, number, set()) and not seizure.whole:
-            self.surface.tenant.lost(intersect(seizure.tract, self.surface.plot.firm))
+            self.surface.tenant.lost(own)
