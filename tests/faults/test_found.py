@@ -123,3 +123,19 @@ def test_what_lay_where_an_owner_and_both_its_heirs_fell_is_said_again_although_
     )
 
     assert not found.reasons, (found.reasons, found.scenario.command())
+
+
+def test_who_gives_a_place_to_one_that_has_taken_another_meanwhile_is_not_its_heir_with_half_of_what_it_keeps():
+    """It had stood still through a partition, entered anew, and was the heir of one that had come back empty."""
+    churn = (
+        "drift=0.001,guests=7,deed=0.621..11.399:return:5:empty,deed=6.795:describe:13,deed=12.124:join:43,"
+        "deed=14.325:join:44,deed=16.466:join:45,deed=16.876..41.235:freeze:42,deed=18.12..21.563:return:1,"
+        "deed=21.866:join:46,deed=22.236..37.997:split:0+3+7+9+12+13+14+17+22+23+25+26+27+28+29+36+39+41,"
+        "deed=22.494..25.985:return:38:empty"
+    )
+    faults = Faults.parse("loss=0.01,duplicate=0.02")
+    found = check(
+        Scenario("spice-unloaded", 43, 137, 1366546748, {}, "groups", faults=faults, churn=Churn.parse(churn))
+    )
+
+    assert not found.reasons, (found.reasons, found.scenario.command())

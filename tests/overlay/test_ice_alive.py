@@ -14,6 +14,7 @@ from implicast.overlay.ice.messages import (
     Accepted,
     BackedUp,
     Backup,
+    Copied,
     CopyEstate,
     Declined,
     Done,
@@ -563,6 +564,42 @@ def test_a_batch_without_any_heir_waits_for_one():
     assert not done
     one.succession.become_heir(2, 0)
     assert done == [1]
+
+
+def taker_of_the_dead():
+    """Peer 1 has taken the ground of 3, which has died, with all that was kept there; it has no heir yet."""
+    one, ledger = surface()
+    piece, item = Title(0, 2, 0, 3), Item(5, 6, b"k", b"v")
+    one.tenant.pack = lambda tract: (item,) if intersect(tract, (5, 6)) else ()
+    estate = one.estates.held[3] = Legacy(1, (piece,), (1,), ((Title(HALF, 1, 0, 2), ()),), 0)
+    estate.put(1, [item])
+    return one, ledger, Inquiry(True, {}, Inquire(3, (piece,), 0, (), 1), estate)
+
+
+def test_who_gives_to_a_peer_that_has_other_ground_is_not_its_heir_before_it_has_a_copy_of_all():
+    """A peer that had slept took the place of a dead one, and entered: the giver was its heir, and lacked the rest."""
+    one, ledger, inquiry = taker_of_the_dead()
+    one.inquest.declare_dead(3, inquiry)
+    one.taker.on_hand_over(2, HandOver(9, 0, 1, Title(HALF, 2, 2, 1), ((Title(HALF + HALF // 2, 2, 1, 2), ()),), ()))
+    assert not sent(ledger, Accepted), "it would name the giver, or nobody, as its heir"
+    one.circle.heard(2)
+    one.succession.choose_heirs()
+    [(to, copy)] = sent(ledger, CopyEstate)
+    assert (to, len(copy.items)) == (2, 1)
+    one.succession.on_copied(2, Copied(copy.number, 0, copy.stamp_us))
+
+    assert [message.heirs for _, message in sent(ledger, Accepted)] == [(2,)]
+
+
+def test_who_gave_to_a_peer_that_has_taken_other_ground_since_is_not_its_heir():
+    one, ledger, inquiry = taker_of_the_dead()
+    one.taker.on_hand_over(2, HandOver(9, 0, 1, Title(HALF, 2, 2, 1), ((Title(HALF + HALF // 2, 2, 1, 2), ()),), ()))
+    assert [message.heirs for _, message in sent(ledger, Accepted)] == [(2,)]
+    one.inquest.declare_dead(3, inquiry)
+    one.taker.on_done(2, Done(9))
+
+    assert one.ground == (HALF, HALF + HALF // 2)
+    assert not one.heirs, "it has what it gave, and no more"
 
 
 @pytest.mark.parametrize("dimensions", [2, 3, 4])

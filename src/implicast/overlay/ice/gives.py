@@ -14,7 +14,7 @@ from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item, check_items
 from implicast.overlay.ice.estates import Legacy, Parcel, in_parts
 from implicast.overlay.ice.messages import Accepted, Declined, Done, HandOver, Neighbour, Taking, Title
-from implicast.overlay.ice.plot import GIVING, PROVISIONAL, Status
+from implicast.overlay.ice.plot import GIVING, PROVISIONAL, SEIZED, Status
 from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.asking import Question
 from implicast.peer.contract import Address, handles
@@ -187,6 +187,12 @@ class Taker(SurfacePart):
         # While the giver is silent the piece stays provisional, until it is known what became of it (`inquest.py`).
         surface.asker.topic("took", self.timers.patience(self.timers.tries_took), surface.circle.unanswered)
 
+    @property
+    def is_first(self) -> bool:
+        """Is what we are given all that is ours, so that its giver has all of it? What we seized it does not have."""
+        plot = self.surface.plot
+        return not (self.surface.heirs or plot.firm or plot.of_status(SEIZED))
+
     def held_from(self, giver: Address) -> Receipt | None:
         """The piece that has come from this peer, all of it, and is provisional."""
         return self.receipt if self.receipt is not None and self.receipt.held and self.receipt.giver == giver else None
@@ -248,10 +254,10 @@ class Taker(SurfacePart):
         for owner, estate in surface.estates.held.items():
             if owner != receipt.giver:
                 surface.tenant.accept(estate.within(tract), tract)
-        if surface.heirs or plot.firm:
-            surface.batch(surface.tenant.pack(tract), lambda: self.accept(receipt))
-        else:
+        if self.is_first:
             self.accept(receipt)
+        else:
+            surface.batch(surface.tenant.pack(tract), lambda: self.accept(receipt))
 
     def accept(self, receipt: Receipt) -> None:
         surface = self.surface
@@ -266,7 +272,7 @@ class Taker(SurfacePart):
         surface, receipt = self.surface, self._receipt(sender, done.number)
         surface.circle.heard(sender)
         if receipt is not None:
-            if not surface.heirs and surface.terms.assured:
+            if self.is_first and surface.terms.assured:
                 surface.succession.begin_with((sender,), receipt.taken_us)
             self.granted(receipt)
 
