@@ -26,6 +26,7 @@ from implicast.overlay.ice.messages import (
     HandOver,
     Inquire,
     More,
+    NoEstate,
     Taking,
     Tick,
     Title,
@@ -600,6 +601,20 @@ def test_who_gave_to_a_peer_that_has_taken_other_ground_since_is_not_its_heir():
 
     assert one.ground == (HALF, HALF + HALF // 2)
     assert not one.heirs, "it has what it gave, and no more"
+
+
+def test_a_copy_that_is_not_made_any_more_is_not_asked_for_either():
+    """Its silence ended the next copying, to another."""
+    one, ledger = surface()
+    one.settle_into(Title(0, 1, 0, 1), [Title(HALF, 2, 0, 2), Title(HALF + HALF // 2, 2, 0, 3)], ())
+    one.circle.concern(2)
+    one.circle.concern(3)
+    one.succession.choose_heirs()
+    [(first, copy)] = sent(ledger, CopyEstate)
+    one.succession.on_no_estate(first, NoEstate(copy.number))
+
+    assert one.succession.told == ()
+    assert not one.asker.open("copy", copy.number)
 
 
 @pytest.mark.parametrize("dimensions", [2, 3, 4])
