@@ -603,6 +603,16 @@ def test_who_gave_to_a_peer_that_has_taken_other_ground_since_is_not_its_heir():
     assert not one.heirs, "it has what it gave, and no more"
 
 
+def test_a_giver_that_becomes_an_heir_gets_what_the_taker_held_of_that_ground_itself():
+    """An estate of a dead owner: the giver took the place of that one, maybe without what was kept there last."""
+    one, ledger, _ = taker_of_the_dead()
+    one.taker.on_hand_over(2, HandOver(9, 0, 1, Title(0, 3, 2, 1), ((Title(HALF, 1, 1, 2), ()),), ()))
+    one.taker.on_done(2, Done(9))
+
+    assert one.heirs == (2,)
+    assert [(to, [each.key for each in backup.items]) for to, backup in sent(ledger, Backup)] == [(2, [b"k"])]
+
+
 def test_a_copy_that_is_not_made_any_more_is_not_asked_for_either():
     """Its silence ended the next copying, to another."""
     one, ledger = surface()

@@ -165,12 +165,18 @@ class Receipt:
     """All of it has come."""
     taken_us: int = -1
     """When we first said that we have it; -1: not yet."""
+    more: bool = False
+    """We held a copy of things there ourselves, which the giver may not have."""
 
     def put(self, give: HandOver, now_us: int) -> bool:
         """A part has come; is it all?"""
         self.items[give.part], self.last_us = give.items, now_us
         self.held = len(self.items) == give.parts
         return self.held
+
+    def unite(self, held: tuple[Item, ...]) -> None:
+        """We had these of it before."""
+        self.more = bool(held)
 
     def take(self, now_us: int) -> None:
         self.taken_us = now_us if self.taken_us < 0 else self.taken_us
@@ -251,9 +257,10 @@ class Taker(SurfacePart):
         surface.tenant.accept(tuple(item for part in sorted(receipt.items) for item in receipt.items[part]), tract)
         # Who gives us ground whose owner never told us, its heir, that it parted with it has taken it over, maybe with
         # an older copy than ours: an heir that was cut off and replaced does not know what was kept since.
-        for owner, estate in surface.estates.held.items():
-            if owner != receipt.giver:
-                surface.tenant.accept(estate.within(tract), tract)
+        others = (estate for owner, estate in surface.estates.held.items() if owner != receipt.giver)
+        held = tuple(item for estate in others for item in estate.within(tract))
+        surface.tenant.accept(held, tract)
+        receipt.unite(held)
         if self.is_first:
             self.accept(receipt)
         else:
@@ -274,6 +281,8 @@ class Taker(SurfacePart):
         if receipt is not None:
             if self.is_first and surface.terms.assured:
                 surface.succession.begin_with((sender,), receipt.taken_us)
+                if receipt.more:
+                    surface.batch(surface.tenant.pack((receipt.title.low, receipt.title.high)), lambda: None)
             self.granted(receipt)
 
     def granted(self, receipt: Receipt) -> None:
