@@ -101,7 +101,7 @@ class Inquest(SurfacePart):
         if receipt is not None and receipt.held and self._may_ask(receipt.giver):
             if circle.silence_us(receipt.giver) > self.timers.dead_us:  # dead givers cannot take back
                 self.inquire(receipt.giver, self.timers.heirs + 1, seizes=False)
-            elif receipt.taken_us >= 0 or not (surface.heirs or surface.plot.firm):
+            elif receipt.taken_us >= 0 or surface.taker.is_first:
                 surface.taker.accept(receipt)
         self._adopt(self.host.now_us)
 
@@ -368,5 +368,6 @@ class Inquest(SurfacePart):
 
     def firm_up(self, number: int, seizure: Seizure) -> None:
         del self.open[number]
+        own = intersect(seizure.tract, self.surface.plot.tract)  # once it is firm a newcomer that waits may get it
         if self.surface.firm_up(SEIZED, number, set()) and not seizure.whole:
-            self.surface.tenant.lost(intersect(seizure.tract, self.surface.plot.firm))
+            self.surface.tenant.lost(own)
