@@ -130,9 +130,12 @@ cdef class Lane:
         begin, stop = arc.start, arc.end
         if type(begin) is not int or type(stop) is not int:
             return False
+        low, high = <uint64_t><int64_t>begin, <uint64_t><int64_t>stop
+        if (low | high) >> 63:
+            return False  # there are no such keys
         at = self._rank[<int64_t>member.address]
         me = <uint64_t>self._keys[at]
-        start, end = <uint64_t><int64_t>begin - me, <uint64_t><int64_t>stop - me
+        start, end = low - me, high - me
         if not end:
             end = ROUND
         if start >= end:

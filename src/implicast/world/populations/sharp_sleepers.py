@@ -35,15 +35,15 @@ from implicast.world.plan import Plan
 from implicast.world.populations import weights
 from implicast.world.populations.population import Sleepers
 from implicast.world.populations.sleepers import Holders, Numbers
+from implicast.world.populations.surface_objections import OBJECTIONS_MAX
 
 Levels = npt.NDArray[np.uint8]
 NEVER = 255
 """No level lets it pass."""
 TOGETHER = 64
 """Bits of filters that are looked for at once."""
-COLUMNS_BYTES = 1 << 28
+COLUMNS_BYTES_MAX = 1 << 28
 """Of targets under way: 256 at a million peers; one that comes by again later is reckoned again."""
-OBJECTIONS_MAX = 100
 
 
 class LateTable(Table):
@@ -130,7 +130,7 @@ class SharpSleepers(Sleepers):
         self._rank[order] = np.arange(plan.peers, dtype=np.int32)
         holders = Holders([plan.descriptions[each] for each in order.tolist()])
         self._filters = Filters(holders, plan.peers, self._settings.bits, self._settings.hashes)
-        self._columns: Recent[object, Levels] = Recent(max(1, COLUMNS_BYTES // plan.peers))
+        self._columns: Recent[object, Levels] = Recent(max(1, COLUMNS_BYTES_MAX // plan.peers))
         self._steps = [1 << level for level in range((plan.peers - 1).bit_length())]
         self._lane = Lane(self._rank, self._address, self._keys, self._levels_for, self._furnish)
         self._furnished: list[Condcast] = []
