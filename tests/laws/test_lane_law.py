@@ -28,8 +28,9 @@ WORDS = [f"w{number}" for number in range(30)]
 def both_rings(number: int, chance: Random) -> tuple[list[Condcast], list[Condcast], list[Ledger], list[Ledger]]:
     """The same ring awake and asleep, and what their hosts are asked for."""
     count = chance.choice([1, 2, 3, chance.randint(4, 20), chance.randint(21, 70), 32, 64])
-    described = [Description(tuple(sorted(chance.sample(WORDS, chance.randint(0, 4))))) for _ in range(count)]
-    given = {"assurance": "none", "bits": chance.choice([64, 256]), "hashes": chance.choice([1, 3]),
+    words = [[*chance.sample(WORDS, chance.randint(0, 4)), f"only{address}"] for address in range(count)]
+    described = [Description(tuple(sorted(each))) for each in words]
+    given = {"assurance": "none", "bits": chance.choice([64, 256, 4096]), "hashes": chance.choice([1, 3]),
              "place": chance.choice(["random", "tags"])}  # fmt: skip
     found: list[tuple[list[Condcast], list[Ledger]]] = []
     for awake in (True, False):
@@ -51,12 +52,12 @@ def both_rings(number: int, chance: Random) -> tuple[list[Condcast], list[Condca
 
 
 def a_target(chance: Random) -> Target:
-    """Of one term or two, with tags that nobody has, without any wanted, now and then with a range."""
+    """Of one term or two, with tags that one has or nobody, without any wanted, now and then with a range."""
     return Target(tuple(a_term(chance) for _ in range(chance.choice([1, 1, 2]))))
 
 
 def a_term(chance: Random) -> Term:
-    words = [*WORDS, "nobody"]
+    words = [*WORDS, "nobody"] if chance.random() < 0.5 else [f"only{address}" for address in range(20)]
     has = tuple(sorted(chance.sample(words, chance.choice([0, 1, 1, 2]))))
     lacks = tuple(chance.sample(words, chance.randrange(2)))
     return Term(has, lacks, (Predicate("age", 1, 3),) if chance.random() < 0.1 else ())
