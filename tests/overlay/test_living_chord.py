@@ -185,6 +185,16 @@ def test_a_finger_that_is_known_to_have_gone_swallows_no_seeker() -> None:
     assert (right.address, Find(seeker, 19)) in ledger.sent()
 
 
+def test_a_finger_to_who_stood_at_the_address_of_a_seeker_before_swallows_no_seeker() -> None:
+    ledger, node, _, right = lone_node()
+    former, seeker = Ref(1 << 30, 20), Ref(1 << 35, 20)
+    node.chord.table.set_finger(29, former)
+    ledger.sent()
+    node.receive(7, Find(seeker, 20))
+
+    assert [(to, said) for to, said in ledger.sent() if isinstance(said, Find)] == [(right.address, Find(seeker, 19))]
+
+
 def test_a_newcomer_gets_in_though_every_way_leads_over_a_dead_finger(monkeypatch: pytest.MonkeyPatch) -> None:
     newcomer, right = newcomer_behind_a_dead_finger()
     assert newcomer.links.state == IN

@@ -108,13 +108,16 @@ class Seeking(Part):
 
     def _towards(self, seeker: Ref) -> Ref | None:
         """The next step to a seeker's place. A pointer to one that has gone, or to an earlier life of this node, is
-        taken away: else it would swallow all that a newcomer asks."""
+        taken away: else it would swallow all that a newcomer asks. So would one to whoever stood at its address before,
+        under another name: the way past that one is by the right neighbour."""
         links = self._links
         step = links.above.nearest_before(seeker.place) or links.right
         if self._is_stale(step):
             links.above.lost(step)
             step = links.above.nearest_before(seeker.place) or links.right
-        return None if self._is_stale(step) else step
+        if step.address == seeker.address:
+            step = links.right
+        return None if self._is_stale(step) or step.address == seeker.address else step
 
     def _is_stale(self, step: Ref) -> bool:
         links = self._links
