@@ -27,7 +27,7 @@ from implicast.peer.member import Member
 from implicast.peer.memory import HORIZON_US, HeardBlock, Recent, place_of
 from implicast.peer.policy import FREE
 from implicast.space.built import built
-from implicast.space.tract import EMPTY, Tract
+from implicast.space.tract import EMPTY, Tract, contains
 
 _BUILT = built("casting.spice._records")
 NOTIFY, NOTIFY_SILENT = "notify", "notify the silent"
@@ -192,7 +192,7 @@ class Casts(SpicePart):
             self.spice.levels.learn_depth(cast.level)
         while True:
             root = self._copy_here(cast.tag)
-            if root is None and not self.surface.answers(cast.root):
+            if root is None and not self._is_known(cast.root):
                 return cast, False
             if root is None and cast.level:
                 cast = self._aimed(cast, cast.tag, min(cast.level, self.settings.deepest + 1) - 1)
@@ -209,9 +209,13 @@ class Casts(SpicePart):
     def _copy_here(self, tag: str) -> int | None:
         """A root of ours at which a cast may stop."""
         for root in self.spice.shelf.copies.get(tag, ()):
-            if self.surface.answers(root) and (not self.settings.live or self.spice.levels.is_ready(tag, root)):
+            if self._is_known(root) and (not self.settings.live or self.spice.levels.is_ready(tag, root)):
                 return root
         return None
+
+    def _is_known(self, root: int) -> bool:
+        """Do we answer for this place, and is all that was registered there known?"""
+        return self.surface.answers(root) and not contains(self.spice.shelf.lacking, root)
 
     def _rarer(self, cast: CastTo, root: int) -> CastTo | None:
         """Where to look rather than in this large registry: the term's next tag, or the rarest when all were seen."""

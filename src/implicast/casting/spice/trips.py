@@ -4,12 +4,12 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
 from implicast.casting.inbox import Outcome
-from implicast.casting.spice.messages import NAMES_MAX, CastTo, CopyFrom, Covered, GatherTo
+from implicast.casting.spice.messages import NAMES_MAX, CastTo, CopyFrom, Covered, GatherTo, SayAgain
 from implicast.casting.spice.settings import HOP_TRIES, HOP_US, WAIT_LONGEST_US
 from implicast.peer.contract import Address, Name
 from implicast.space.tract import EMPTY, Tract
 
-Walk = CastTo | GatherTo | CopyFrom
+Walk = CastTo | GatherTo | CopyFrom | SayAgain
 Seen = tuple[Address, int]
 """A hop as its receiver knows it: who sent it, and the sender's number for it."""
 
