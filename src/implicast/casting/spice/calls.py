@@ -8,7 +8,7 @@ When what was kept on some ground is lost for good, a walk calls everybody, and 
 there are again. Casts wait for that: else they would be told that nobody is there.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.items import LACKING_KEY, cut, label_of, places
 from implicast.casting.spice.messages import AskVeto, Offer, ReadyAt, SayAgain, Taken
-from implicast.casting.spice.registry import NEVER_US, Held, Registry
+from implicast.casting.spice.registry import NEVER_US
 from implicast.casting.spice.settings import CAST_US
 from implicast.casting.spice.share import Repeated, Spice, SpicePart
 from implicast.casting.spice.trips import Work
@@ -151,9 +151,6 @@ class Calls(SpicePart):
         self.spice.later.put(CAST_US, RepeatCall(walk.walk))
         self.spice.walks.send_up(work, walk)
         self.spice.walks.close_one(work)
-
-    def show(self, work: Work, registry: Registry, held: Sequence[Held]) -> None:
-        """Our walks meet no records."""
 
     def ended(self, work: Work, is_covered: bool) -> None:
         """All of the lost registries that can be there again is; or somebody could not be asked, and is once more."""

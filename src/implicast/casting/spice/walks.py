@@ -17,7 +17,6 @@ from collections.abc import Hashable
 
 from msgspec.structs import replace
 
-from implicast.casting.spice.calls import Calls
 from implicast.casting.spice.casts import Casts
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.messages import ASKED, CastTo, CopyFrom, Covered, GatherTo, SayAgain, Working
@@ -70,12 +69,10 @@ class Walks(SpicePart):
         self._parked: list[Walk] = []
         """Casts without receipts that wait for ground to settle."""
 
-    def purpose(self, walk: Walk) -> Calls | Casts | Containers | Replicas:
-        """The part that walks of this kind serve."""
+    def purpose(self, walk: Walk) -> Casts | Containers | Replicas:
+        """The part that walks of this kind, which look at records, serve."""
         if isinstance(walk, CastTo):
             return self.spice.casts
-        if isinstance(walk, SayAgain):
-            return self.spice.calls
         return self.spice.containers if isinstance(walk, GatherTo) else self.spice.replicas
 
     # --- coming by
@@ -322,14 +319,19 @@ class Walks(SpicePart):
                 if counts:
                     trip.count(work.tally)
                 self._close_trip(trip)
-            self.purpose(work.walk).ended(work, True)
+            self._tell(work, True)
+
+    def _tell(self, work: Work, is_covered: bool) -> None:
+        """Whoever the walk serves hears how it ended."""
+        served = self.spice.calls if isinstance(work.walk, SayAgain) else self.purpose(work.walk)
+        served.ended(work, is_covered)
 
     def give_up(self, work: Work) -> None:
         """A walk of ours that cannot be finished; whoever waits for it has gone another way, or will."""
         for trip in list(work.up):
             self._drop_trip(trip)
         self._drop(work)
-        self.purpose(work.walk).ended(work, False)
+        self._tell(work, False)
 
     def _drop_trip(self, trip: Trip) -> None:
         for number in trip.hops:
