@@ -1,9 +1,15 @@
 """Ground whose registries died with their owner and all its heirs: nobody says that nobody is registered there."""
 
+from threading import Event
+
+import pytest
 from test_spice_receipts import Town
 
 from implicast.casting.spice.homes import address_of
+from implicast.casting.spice.messages import SayAgain
+from implicast.casting.spice.walks import Walks
 from implicast.peer.events import Settled
+from implicast.space.tract import contains
 from implicast.world.frozen import awake
 
 PEERS = 12
@@ -42,7 +48,21 @@ class Bereft(Town):
 
     def lacking(self):
         """Who knows that it lacks what was registered at the tag's address."""
-        return [each for each in map(awake, self.world.peers.values()) if each.shelf.lacking]
+        return [each for each in map(awake, self.world.peers.values()) if contains(each.shelf.lacking, ROOT)]
+
+
+@pytest.fixture
+def deaf(monkeypatch):
+    """While it is set, nobody hears the call for what was lost."""
+    come, is_deaf = Walks._come, Event()
+
+    def came(self, sender, walk):
+        if not (is_deaf.is_set() and isinstance(walk, SayAgain)):
+            come(self, sender, walk)
+
+    is_deaf.set()
+    monkeypatch.setattr(Walks, "_come", came)
+    return is_deaf
 
 
 def test_a_cast_waits_until_all_who_were_registered_have_said_so_again():
@@ -54,3 +74,39 @@ def test_a_cast_waits_until_all_who_were_registered_have_said_so_again():
         assert town.receipts == [(cast, 4, 4)], seed
         assert town.told(cast) == town.members
         assert not town.lacking()
+
+
+def test_who_is_given_such_ground_lets_casts_wait_too(deaf):
+    town = Bereft(3)
+    assert town.until(town.lacking)
+    (first,) = town.lacking()
+    cast = town.cast(town.publisher, "jazz")
+    piece = next(each for each in first.surface.pieces if each.low <= ROOT < each.high)
+    assert town.until(lambda: not first.surface.plot.status and first.surface.giver.gift is None)
+    taker = first.surface.plot.neighbours()[0]
+    first.surface.giver.give(piece, taker)
+    assert town.until(lambda: contains(town.peers[taker].surface.ground, ROOT))
+    assert town.lacking() == [town.peers[taker]]
+    assert not town.receipts
+    deaf.clear()
+    town.run(60)
+
+    assert town.receipts == [(cast, 4, 4)]
+    assert not town.lacking()
+
+
+def test_who_inherits_such_ground_lets_casts_wait_too(deaf):
+    town = Bereft(5)
+    assert town.until(town.lacking)
+    (first,) = town.lacking()
+    assert first.address not in (*town.members, town.publisher)
+    town.run(1)
+    town.world.crash(first.address)
+    cast = town.cast(town.publisher, "jazz")
+    assert town.until(town.lacking)
+    assert not town.receipts
+    deaf.clear()
+    town.run(60)
+
+    assert town.receipts == [(cast, 4, 4)]
+    assert not town.lacking()
