@@ -121,11 +121,12 @@ class CastTo(Message):
 
 
 class CastAgain(CastTo):
-    """A cast that its publisher carries on in the life `again`: its walk is another one, and everybody counts anew."""
+    """A cast that its publisher carries on, or counts anew: its walk is another one, and everybody counts for it."""
 
     wire = 0x0A1A
 
     again: Life = 0
+    """The publisher's life; more by one for each time that it has counted anew."""
 
 
 class GatherTo(Through):
@@ -174,6 +175,14 @@ class Covered(Message):
     """How many are registered there."""
     hops: Count = 0
     """Messages that it took."""
+
+
+class CoveredAgain(Covered):
+    """The same where members say that another peer told them before: it has counted them, if its answer was heard."""
+
+    wire = 0x0A1B
+
+    repeated: Count = 0
 
 
 class Working(Message):
@@ -303,7 +312,7 @@ class StoredLater(Message):
 ROUTED: tuple[type, ...] = (CopyTo, Offer, RateAt, AskRate, ReadyAt, AskVeto, DepthIs)
 """What is decided where its way ends, and nowhere before."""
 KINDS: tuple[type, ...] = (
-    *ROUTED, StoreAt, StoredAt, CastTo, CastAgain, GatherTo, CopyFrom, SayAgain, Covered, Working, Taken, RateIs,
-    StoredLater, SlowingAt, ComplainedOf,
+    *ROUTED, StoreAt, StoredAt, CastTo, CastAgain, GatherTo, CopyFrom, SayAgain, Covered, CoveredAgain, Working, Taken,
+    RateIs, StoredLater, SlowingAt, ComplainedOf,
 )  # fmt: skip
 """What travels; the others are alarms."""

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from implicast.casting.spice.casts import Casts
 from implicast.casting.spice.containers import Containers
-from implicast.casting.spice.messages import ASKED, CastTo, CopyFrom, Covered, GatherTo, SayAgain, Working
+from implicast.casting.spice.messages import ASKED, CastTo, CopyFrom, Covered, CoveredAgain, GatherTo, SayAgain, Working
 from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.settings import CAST_US, SLOW_US, WAIT_LONGEST_US
 from implicast.casting.spice.share import Spice, SpicePart
@@ -203,7 +203,7 @@ class Walks(SpicePart):
             self.surface.heard(sender)
             hop.be_patient()
 
-    @handles(Covered)
+    @handles(Covered, CoveredAgain)
     def on_covered(self, sender: Address, covered: Covered) -> None:
         hop = self._hops.get(covered.number)
         if hop is not None and hop.to == sender:

@@ -1,4 +1,5 @@
-"""Ground whose registries died with their owner and all its heirs: nobody says that nobody is registered there."""
+"""No receipt says that nobody was there: not of a cast to ground whose registries died with their owner and all its
+heirs, nor where the answers of whoever told the members are lost."""
 
 from threading import Event
 
@@ -16,21 +17,19 @@ PEERS = 12
 ROOT = address_of("jazz")
 
 
-class Bereft(Town):
-    """A town in which four are registered under a tag, and its owner has just died with all its heirs."""
+class Square(Town):
+    """A town in which four are registered under a tag; neither they nor the publisher keep anything of it."""
 
     def __init__(self, seed):
         super().__init__(PEERS, seed=seed)
-        owner = self.owner(ROOT)
-        dying = {owner.address, *owner.surface.heirs}
-        others = [each for each in range(PEERS) if each not in dying]
+        self.keeper = self.owner(ROOT)
+        self.keepers = {self.keeper.address, *self.keeper.surface.heirs}
+        others = [each for each in range(PEERS) if each not in self.keepers]
         self.members, self.publisher, self.receipts = others[:4], others[4], []
         for each in self.members:
             self.register(each, "jazz")
         self.run(5)
         assert all(map(self.complete, self.members))
-        for each in dying:
-            self.world.crash(each)
 
     def _hear(self, address, event):
         if isinstance(event, Settled):
@@ -46,9 +45,31 @@ class Bereft(Town):
             self.run(0.001)
         return False
 
+
+class Bereft(Square):
+    """The same when the tag's owner has just died with all its heirs."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        for each in self.keepers:
+            self.world.crash(each)
+
     def lacking(self):
         """Who knows that it lacks what was registered at the tag's address."""
         return [each for each in map(awake, self.world.peers.values()) if contains(each.shelf.lacking, ROOT)]
+
+
+def test_whoever_told_the_members_may_die_before_it_can_say_so():
+    for seed in range(3, 8):
+        town = Square(seed)
+        cast = town.cast(town.publisher, "jazz")
+        assert town.until(lambda town=town, cast=cast: town.told(cast) == town.members)
+        town.world.crash(town.keeper.address)
+        assert not town.receipts
+        town.run(60)
+
+        assert town.receipts == [(cast, 4, 4)], seed
+        assert town.told(cast) == town.members
 
 
 @pytest.fixture
