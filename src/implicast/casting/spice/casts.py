@@ -281,6 +281,8 @@ class Casts(SpicePart):
             outcome = self.spice.ears.inbox.take(walk.cast, walk.target, walk.payload)
             if isinstance(walk, CastAgain):
                 outcome = self.spice.ears.heard(self.address, walk.cast, walk.again, outcome)
+                if outcome == Outcome.TAKEN and not self._counted.once(_told_of(word, member.name), None):
+                    outcome = Outcome.REPEAT  # our own record has moved here from one notch to another
             self._count(work, outcome)
         elif member.address == self.address:
             pass  # a peer that was at this address before: it is gone
