@@ -7,7 +7,7 @@ try:
 except ImportError:
     modules = []
 else:
-    names = ("world._core", "space._kernels", "casting.spice._records")
+    names = ("world._core", "world._arenas", "world._lanes", "space._kernels", "casting.spice._records")
     exact = ["-ffp-contract=off"]  # the same digits as the readable functions, whatever the processor can do at once
     modules = cythonize(
         [

@@ -76,6 +76,57 @@ def test_nobody_confirms_for_another():
     assert not ended
 
 
+def two_at_one_address():
+    """A cast for two names of one address: whoever lives there now hears both words, and takes the first."""
+    teller, asker, ledger, ended = a_teller()
+    teller.tell(NOTIFY, [Contact(NAMES[1], 7), Contact(NAMES[2], 7), MEMBERS[3]])
+    teller.on_got(7, got(2, Outcome.TAKEN))
+    teller.on_got(7, got(2, Outcome.REPEAT))
+    teller.on_got(3, got(3, Outcome.TAKEN))
+    return teller, asker, ledger, ended
+
+
+def late(asker, ledger):
+    ledger.now_us += PATIENCE.first_us
+    asker.on_late(Late())
+
+
+def test_a_name_is_given_up_when_another_answers_at_its_address_the_second_time():
+    teller, asker, ledger, ended = two_at_one_address()
+    assert teller.casts[NOTIFY.cast].open == 1, "it may answer yet"
+
+    late(asker, ledger)
+    teller.on_got(7, got(2, Outcome.REPEAT))
+
+    (told,) = ended
+    assert (told.open, told.notified, told.declined, told.unreachable) == (0, 2, 0, 1)
+    assert told.silent == [NAMES[1]]
+    assert not len(asker)
+    assert not teller._together
+
+
+def test_a_name_at_a_shared_address_that_answers_late_counts():
+    teller, asker, ledger, ended = two_at_one_address()
+    late(asker, ledger)
+
+    teller.on_got(7, got(1, Outcome.TAKEN))
+    teller.on_got(7, got(2, Outcome.REPEAT))
+
+    assert [(told.notified, told.unreachable) for told in ended] == [(3, 0)]
+
+
+def test_nobody_is_given_up_for_the_word_of_one_that_is_not_listed_at_its_address():
+    teller, asker, ledger, ended = two_at_one_address()
+    late(asker, ledger)
+
+    for number, outcome in ((3, Outcome.REPEAT), (4, Outcome.UNFIT)):
+        teller.on_got(7, got(number, outcome))
+    teller.on_got(3, got(2, Outcome.REPEAT))
+
+    assert teller.casts[NOTIFY.cast].open == 1
+    assert not ended
+
+
 def test_a_group_of_nobody_ends_at_once():
     teller, _, _, ended = a_teller()
     teller.tell(NOTIFY, [])

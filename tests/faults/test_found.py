@@ -104,3 +104,38 @@ def test_a_broker_that_comes_back_finds_out_at_once_which_of_the_others_are_ther
 
     assert not found.reasons, (found.reasons, found.scenario.command())
     assert found.outcome.change.return_s_max < 40
+
+
+def test_what_lay_where_an_owner_and_both_its_heirs_fell_is_said_again_although_a_newcomer_gets_the_ground_at_once():
+    """It had waited there: when the last resort asked for what was lost the ground was on its way, and not named."""
+    churn = (
+        "drift=0.001,guests=11,deed=1.231..14.216:freeze:69,deed=2.031:crash:22,deed=2.453:leave:37,deed=3.14:join:91,"
+        "deed=4.825..16.112:return:2,deed=5.426:leave:66,deed=6.117:crash:53,deed=6.949..17.559:freeze:35,"
+        "deed=9.754..13.206:return:67:old,deed=10.94:crash:68,deed=12.747:join:92,deed=13.428..24.216:freeze:29,"
+        "deed=14.524:join:93,deed=14.74..28.919:return:51:old,deed=14.976:crash:43,deed=14.985:join:94,"
+        "deed=17.322..20.799:return:0:empty,deed=19.988:crash:31,deed=20.246:join:97,deed=26.548..40.946:split:"
+        "1+3+7+8+9+10+11+14+15+17+20+21+26+30+33+34+35+41+46+49+57+62+63+64+65+69+70+75+78+80+81+83+88+89+91,"
+        "deed=26.961..38.801:return:29:old"
+    )
+    faults = Faults.parse("loss=0.01,duplicate=0.05,reorder=0.2")
+    found = check(
+        Scenario("spice", 91, 144, 80882306, {}, "groups", network="national", faults=faults, churn=Churn.parse(churn))
+    )
+
+    assert not found.reasons, (found.reasons, found.scenario.command())
+
+
+def test_who_gives_a_place_to_one_that_has_taken_another_meanwhile_is_not_its_heir_with_half_of_what_it_keeps():
+    """It had stood still through a partition, entered anew, and was the heir of one that had come back empty."""
+    churn = (
+        "drift=0.001,guests=7,deed=0.621..11.399:return:5:empty,deed=6.795:describe:13,deed=12.124:join:43,"
+        "deed=14.325:join:44,deed=16.466:join:45,deed=16.876..41.235:freeze:42,deed=18.12..21.563:return:1,"
+        "deed=21.866:join:46,deed=22.236..37.997:split:0+3+7+9+12+13+14+17+22+23+25+26+27+28+29+36+39+41,"
+        "deed=22.494..25.985:return:38:empty"
+    )
+    faults = Faults.parse("loss=0.01,duplicate=0.02")
+    found = check(
+        Scenario("spice-unloaded", 43, 137, 1366546748, {}, "groups", faults=faults, churn=Churn.parse(churn))
+    )
+
+    assert not found.reasons, (found.reasons, found.scenario.command())

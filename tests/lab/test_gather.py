@@ -24,7 +24,15 @@ PEOPLE = [Someone("ann", "samba, football"), Someone("bob", "jazz, football"), S
 TARGETS = ["jazz & football", "samba | jazz", "chess & !jazz", "tango", "football"]
 
 
-def lived(directory, design="dht", meanwhile=lambda nodes: None):
+def has_upkeep(directory, nodes):
+    """Whether any node has written down a message of standing upkeep."""
+    for node in nodes:
+        node.driver.journal.flush()
+    paths = [path for who in PEOPLE for path in journal.segments(directory / "net" / who.name / journal.FOLDER)]
+    return any(getattr(row, "upkeep", False) for path in paths for row, _ in journal.rows(path))
+
+
+def lived(directory, design="dht", meanwhile=lambda nodes: None, until=lambda nodes: True):
     """A network that writes a journal; its receipts and what its nodes counted."""
 
     async def story():
@@ -36,6 +44,8 @@ def lived(directory, design="dht", meanwhile=lambda nodes: None):
             nodes = tasks.nodes
             receipts = [await nodes[who.name].cast(target, b"x") for who in PEOPLE for target in TARGETS]
             meanwhile(nodes.values())
+            while not until(nodes.values()):
+                await asyncio.sleep(0.1)
             boxes = {who.name: [note.cast async for note in nodes[who.name].inbox(follow=False)] for who in PEOPLE}
             return receipts, boxes, sum(each.driver._sent for each in nodes.values())
         finally:
@@ -69,7 +79,7 @@ def test_the_measures_of_a_deployment_are_those_of_its_nodes(tmp_path):
 
 
 def test_every_message_that_arrived_is_known_and_depths_follow_the_causes(tmp_path):
-    lived(tmp_path)
+    lived(tmp_path, until=lambda nodes: has_upkeep(tmp_path, nodes))
     gatherer = Gatherer(tmp_path / "net", tmp_path / "lake")
     gatherer.take()
     rows = gatherer.lake.gathered("sends").to_pylist()

@@ -1,14 +1,17 @@
 """Mutated frames for every node of a small network: no handler breaks down over one, and nothing grows.
 
-    python tests/live/mutants.py 1000000 [DESIGN ...]
+    python tests/live/mutants.py 1000000 [--small] [DESIGN ...]
     python tests/live/mutants.py 10000000 --read [DESIGN ...]
 
 feeds so many to each design, one after the other, and says of each what it cost and how memory grew, a line of JSON;
-exit code 1 when a handler broke down. `--read`: frames are cut and decoded, as they are before any handler, and so many
-in all.
+exit code 1 when a handler broke down. `--small`: tables of signatures that were found sound are small, and so full from
+the beginning; else they fill for two million frames. `--read`: frames are cut and decoded, as they are before any
+handler, and so many in all.
 """
 
 import asyncio
+import contextlib
+import functools
 import gc
 import json
 import logging
@@ -19,15 +22,41 @@ import time
 from pathlib import Path
 
 from implicast.casting.designs import design
-from implicast.net.carrier import Carrier
+from implicast.net import speech
+from implicast.net.carrier import DIAL_S, Carrier
 from implicast.net.frames import PROTOCOL, Frames, Hello, framed, hello_frame, read_hello
 from implicast.net.local import Local, Someone, Tasks
+from implicast.peer import identity, words
 from implicast.peer.errors import RemoteError
 
 PEOPLE = [Someone("ann", "samba, football"), Someone("bob", "jazz, football"), Someone("cy", "jazz, chess")]
 DESIGNS = ("centralised", "broker", "dht", "dht-naive", "spice", "spice-unloaded", "condcast", "bft", "chord-pubsub",
            "opchord-pubsub")  # fmt: skip
 QUARTERS = 4
+REST_S, DIALLED_S = 0.2, DIAL_S + 2.0
+"""How long nodes rest before their memory is looked at: for messages under way, and for addresses that nobody has."""
+TABLE_MAX = 128
+"""Signatures that a node of small tables remembers."""
+
+
+@contextlib.contextmanager
+def small_tables():
+    """Nodes that are made meanwhile remember few sound signatures: what grows then is no table that fills."""
+    sound = speech.SHARED._sound
+    before = words.CHECKED_MAX, identity.CHECKED_MAX, sound.bound
+    sound.clear()
+    words.CHECKED_MAX = identity.CHECKED_MAX = sound.bound = TABLE_MAX
+    try:
+        yield
+    finally:
+        words.CHECKED_MAX, identity.CHECKED_MAX, sound.bound = before
+
+
+def forget_decoded():
+    """Empty what remembers values as decoded or worked out: each has a bound, and fills with whatever comes."""
+    for each in gc.get_objects():
+        if isinstance(each, functools._lru_cache_wrapper) and each.__module__.startswith("implicast."):
+            each.cache_clear()
 
 
 def mutated(chance, frame):
@@ -91,6 +120,13 @@ class Network:
     async def __aexit__(self, *_):
         await self._tasks.stop()
 
+    async def rest(self, most_s):
+        """Until nobody is being dialled any more, or so long: what waits for an answer is no growth."""
+        until = time.monotonic() + most_s
+        await asyncio.sleep(REST_S)
+        while time.monotonic() < until and any(node.carrier._waiting for node in self.nodes):
+            await asyncio.sleep(REST_S)
+
     def count(self, name):
         return sum(node.counters[name] for node in self.nodes)
 
@@ -105,7 +141,6 @@ class Network:
                     node.services.receive(hello, body)
         except RemoteError:
             node.counters["refused_frames"] += 1
-
 
     def read(self, chance, node):
         """One mutated frame, read as far as its message."""
@@ -126,8 +161,9 @@ class Hellos:
 HELLOS = Hellos()
 
 
-async def attack(directory, name, count, chance, memory, reading=False):
-    """Feed mutated frames to every node; what was counted, and the memory at the end of every quarter."""
+async def attack(directory, name, count, chance, memory, reading=False, rest_s=REST_S):
+    """Feed mutated frames to every node; what was counted, and the memory at the end of every quarter, after a rest of
+    at most `rest_s`."""
     async with Network(directory, name) as network:
         sizes, feed = [], network.read if reading else network.feed
         if reading:
@@ -137,16 +173,18 @@ async def attack(directory, name, count, chance, memory, reading=False):
             if number % 200 == 0:
                 await asyncio.sleep(0)
             if number % (count // QUARTERS) == count // QUARTERS - 1:
-                await asyncio.sleep(0.2)
+                await network.rest(rest_s)
+                forget_decoded()
                 gc.collect()
                 sizes.append(memory())
         return network.count("broken"), network.count("refused_frames"), sizes
 
 
-def private_bytes():
-    """Memory of this process that it shares with nobody."""
+def written_bytes():
+    """Memory that this process has written to, and shares with nobody. Pages of libraries that it has only read do not
+    count: they are its own or shared as other processes come and go, 3 MiB up and down."""
     text = Path("/proc/self/smaps_rollup").read_text()
-    return sum(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("Private_"))
+    return sum(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("Private_Dirty"))
 
 
 def run(name, count, reading=False):
@@ -154,18 +192,20 @@ def run(name, count, reading=False):
     begun, wall = time.process_time(), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         chance = random.Random(name)
-        broken, refused, sizes = asyncio.run(attack(Path(folder), name, count, chance, private_bytes, reading))
+        attacked = attack(Path(folder), name, count, chance, written_bytes, reading, DIALLED_S)
+        broken, refused, sizes = asyncio.run(attacked)
     return {"design": name, "read" if reading else "frames": count, "broken": broken, "refused": refused,
             "cpu_s": round(time.process_time() - begun, 1), "seconds": round(time.monotonic() - wall, 1),
             "mib_after_each_quarter": [round(each / (1 << 20), 1) for each in sizes]}  # fmt: skip
 
 
-def main(words):
+def main(said):
     logging.disable(logging.WARNING)
-    broken, reading = 0, "--read" in words
-    names = [each for each in words[1:] if each != "--read"] or DESIGNS
+    broken, reading = 0, "--read" in said
+    names = [each for each in said[1:] if not each.startswith("--")] or DESIGNS
     for name in names:
-        row = run(name, int(words[0]) // (len(names) if reading else 1), reading)
+        with small_tables() if "--small" in said else contextlib.nullcontext():
+            row = run(name, int(said[0]) // (len(names) if reading else 1), reading)
         broken += row["broken"]
         print(json.dumps(row), flush=True)
     return 1 if broken else 0

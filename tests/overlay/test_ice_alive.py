@@ -14,16 +14,19 @@ from implicast.overlay.ice.messages import (
     Accepted,
     BackedUp,
     Backup,
+    Copied,
     CopyEstate,
     Declined,
     Done,
     Echo,
     Enter,
     EnterAgain,
+    Firm,
     Hail,
     HandOver,
     Inquire,
     More,
+    NoEstate,
     Taking,
     Tick,
     Title,
@@ -31,6 +34,7 @@ from implicast.overlay.ice.messages import (
     Who,
     Witness,
 )
+from implicast.overlay.ice.plot import SEIZED
 from implicast.overlay.ice.settings import Terms, Timers
 from implicast.overlay.ice.surface import Surface
 from implicast.peer.ledger import Ledger
@@ -517,6 +521,21 @@ def test_an_heir_offers_its_copy_to_a_stranger_who_took_the_place_of_the_dead(wi
     assert 2 not in one.estates.held
 
 
+def test_who_takes_ground_without_its_records_says_so_although_a_newcomer_gets_it_at_once():
+    """The newcomer had waited: the ground was on its way when the keeper was told that nothing of it was lost."""
+    one, ledger = halves()
+    one.inquest.declare_dead(2, Inquiry(True, {}, Inquire(2, (Title(HALF, 1, 0, 2),), 3, (), -2)))
+    assert one.plot.of_status(SEIZED), "nobody had a copy"
+    one.routes.carry(3, Enter(Way((HALF, HALF + 1), 1), 3, 0))
+    for verb, _, firm in ledger.take():
+        if verb == "after" and type(firm) is Firm:
+            one.inquest.on_firm(firm)
+    one.succession.drop_heir(2)
+
+    assert [to for to, _ in sent(ledger, HandOver)] == [3]
+    assert ("lost", (HALF, 2 * HALF)) in one.tenant.told
+
+
 def test_an_owner_doubts_itself_when_no_heir_echoes_and_trusts_itself_when_one_does():
     one, ledger = halves()
     assert one.answers(0)
@@ -546,6 +565,66 @@ def test_a_batch_without_any_heir_waits_for_one():
     assert not done
     one.succession.become_heir(2, 0)
     assert done == [1]
+
+
+def taker_of_the_dead():
+    """Peer 1 has taken the ground of 3, which has died, with all that was kept there; it has no heir yet."""
+    one, ledger = surface()
+    piece, item = Title(0, 2, 0, 3), Item(5, 6, b"k", b"v")
+    one.tenant.pack = lambda tract: (item,) if intersect(tract, (5, 6)) else ()
+    estate = one.estates.held[3] = Legacy(1, (piece,), (1,), ((Title(HALF, 1, 0, 2), ()),), 0)
+    estate.put(1, [item])
+    return one, ledger, Inquiry(True, {}, Inquire(3, (piece,), 0, (), 1), estate)
+
+
+def test_who_gives_to_a_peer_that_has_other_ground_is_not_its_heir_before_it_has_a_copy_of_all():
+    """A peer that had slept took the place of a dead one, and entered: the giver was its heir, and lacked the rest."""
+    one, ledger, inquiry = taker_of_the_dead()
+    one.inquest.declare_dead(3, inquiry)
+    one.taker.on_hand_over(2, HandOver(9, 0, 1, Title(HALF, 2, 2, 1), ((Title(HALF + HALF // 2, 2, 1, 2), ()),), ()))
+    assert not sent(ledger, Accepted), "it would name the giver, or nobody, as its heir"
+    one.circle.heard(2)
+    one.succession.choose_heirs()
+    [(to, copy)] = sent(ledger, CopyEstate)
+    assert (to, len(copy.items)) == (2, 1)
+    one.succession.on_copied(2, Copied(copy.number, 0, copy.stamp_us))
+
+    assert [message.heirs for _, message in sent(ledger, Accepted)] == [(2,)]
+
+
+def test_who_gave_to_a_peer_that_has_taken_other_ground_since_is_not_its_heir():
+    one, ledger, inquiry = taker_of_the_dead()
+    one.taker.on_hand_over(2, HandOver(9, 0, 1, Title(HALF, 2, 2, 1), ((Title(HALF + HALF // 2, 2, 1, 2), ()),), ()))
+    assert [message.heirs for _, message in sent(ledger, Accepted)] == [(2,)]
+    one.inquest.declare_dead(3, inquiry)
+    one.taker.on_done(2, Done(9))
+
+    assert one.ground == (HALF, HALF + HALF // 2)
+    assert not one.heirs, "it has what it gave, and no more"
+
+
+def test_a_giver_that_becomes_an_heir_gets_what_the_taker_held_of_that_ground_itself():
+    """An estate of a dead owner: the giver took the place of that one, maybe without what was kept there last."""
+    one, ledger, _ = taker_of_the_dead()
+    one.taker.on_hand_over(2, HandOver(9, 0, 1, Title(0, 3, 2, 1), ((Title(HALF, 1, 1, 2), ()),), ()))
+    one.taker.on_done(2, Done(9))
+
+    assert one.heirs == (2,)
+    assert [(to, [each.key for each in backup.items]) for to, backup in sent(ledger, Backup)] == [(2, [b"k"])]
+
+
+def test_a_copy_that_is_not_made_any_more_is_not_asked_for_either():
+    """Its silence ended the next copying, to another."""
+    one, ledger = surface()
+    one.settle_into(Title(0, 1, 0, 1), [Title(HALF, 2, 0, 2), Title(HALF + HALF // 2, 2, 0, 3)], ())
+    one.circle.concern(2)
+    one.circle.concern(3)
+    one.succession.choose_heirs()
+    [(first, copy)] = sent(ledger, CopyEstate)
+    one.succession.on_no_estate(first, NoEstate(copy.number))
+
+    assert one.succession.told == ()
+    assert not one.asker.open("copy", copy.number)
 
 
 @pytest.mark.parametrize("dimensions", [2, 3, 4])

@@ -39,6 +39,40 @@ def test_who_is_made_when_needed_writes_the_same_journal(design, peers, seed, wo
     assert later == at_once
 
 
+def test_those_who_can_sleep_are_these():
+    assert sorted(LATE) == ["broker", "centralised", "condcast", "dht", "dht-naive", "spice", "spice-unloaded"]
+
+
+@pytest.mark.parametrize(("peers", "options"), [
+    (70, {"place": "tags"}), (129, {"bits": 64, "hashes": 2}), (64, {"bits": 4096, "hashes": 16}), (63, {"bits": 128}),
+])  # fmt: skip
+def test_a_ring_of_any_make_sleeps(peers, options, tmp_path, monkeypatch):
+    scenario = Scenario(
+        "condcast", peers=peers, casts=60, seed=7, parameters={"assurance": "none", **options}, interval_ms=3,
+        workload_parameters={"tags": 40, "tags_per_peer": 4, "terms": 2, "negated": 1},
+    )  # fmt: skip
+
+    at_once, _ = journal_of(scenario, tmp_path / "awake")
+    monkeypatch.setattr(runs, "ASLEEP_FROM", 1)
+    later, asleep = journal_of(scenario, tmp_path / "asleep")
+
+    assert any("were made" in note for note in asleep.notes)
+    assert later == at_once
+
+
+@pytest.mark.parametrize("options", [
+    {"parameters": {"assurance": "none", "settle": "flows"}},
+    {"parameters": {"assurance": "none", "casts_per_s": 1.0}},
+    {"parameters": {"assurance": "none"}, "workload": "attributes"},
+])  # fmt: skip
+def test_a_ring_of_which_columns_cannot_tell_does_not_sleep(options, monkeypatch):
+    monkeypatch.setattr(runs, "ASLEEP_FROM", 1)
+
+    outcome = simulate(Scenario("condcast", peers=12, casts=4, **options))
+
+    assert not any("were made" in note for note in outcome.notes)
+
+
 @pytest.mark.parametrize("design", LATE)
 def test_nobody_sleeps_where_anything_is_confirmed_or_changes(design, monkeypatch):
     monkeypatch.setattr(runs, "ASLEEP_FROM", 1)
@@ -62,6 +96,29 @@ def test_a_surface_that_sleeps_is_judged_by_its_columns(monkeypatch):
         assert outcome.kept
         assert not outcome.objections
         assert any("judged by columns" in note for note in outcome.notes)
+
+
+def test_a_ring_that_sleeps_is_judged_by_its_columns(monkeypatch):
+    monkeypatch.setattr(runs, "ASLEEP_FROM", 1)
+    few = {"tags": 9, "tags_per_peer": 3}
+    for peers in (1, 2, 3, 50, 300):
+        outcome = simulate(
+            Scenario("condcast", peers=peers, casts=60, workload_parameters=few, parameters={"assurance": "none"})
+        )
+
+        assert outcome.kept
+        assert not outcome.objections
+        assert any("judged by columns" in note for note in outcome.notes)
+
+    run = a_run(Scenario("condcast", peers=50, casts=5, workload_parameters=few, parameters={"assurance": "none"}))
+    assert run.asleep.objections(run.world.peers) == []
+    publisher = next(peer for peer in run.world.peers.values() if peer.serial)
+    publisher.ring.table.nodes.pop()
+    assert "fingers" in run.asleep.objections(run.world.peers)[0]
+    publisher.links.take_right(publisher.links.left, (0, 1), True)
+    assert "changed its place" in run.asleep.objections(run.world.peers)[0]
+    run.asleep._keys[3] = run.asleep._keys[4]
+    assert "do not rise" in run.asleep.objections(run.world.peers)[0]
 
 
 def test_records_of_a_shelf_that_sleeps_are_made_as_they_were_told(monkeypatch):

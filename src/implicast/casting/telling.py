@@ -3,7 +3,9 @@
 Whoever has found out whom a target selects (a server, a broker, a publisher with lists in its hands, the keeper of a
 registry) hands the members to a `Teller`. With receipts each member confirms with what became of it; a member that
 says nothing is told again for 40 s, longer than the freezes and partitions that are to be outlived, then it counts as
-unreachable. Without receipts each is told once, and nothing is counted.
+unreachable; sooner where another member, listed at its address, answers when it is told the second time: one that lost
+its disk comes back under a new name, and the old one stays listed for a lease. Without receipts each is told once, and
+nothing is counted.
 
 The member's side is `Hearing`.
 """
@@ -101,7 +103,7 @@ Ended = Callable[[CastId, Told], None]
 class Teller(Part):
     """The notifications of one peer that are under way."""
 
-    __slots__ = ("_asker", "_asking", "_assured", "_ended", "_waiting", "_words", "casts")
+    __slots__ = ("_asker", "_asking", "_assured", "_ended", "_together", "_waiting", "_words", "casts")
 
     def __init__(
         self, address: Address, host: Host, asker: Asker, assured: bool, ended: Ended, words: Words = BELIEVED
@@ -113,6 +115,8 @@ class Teller(Part):
         self._waiting: deque[tuple[Contact, CastId, Message]] | None = None
         """Made when it is needed: most members never have so many to tell."""
         self.casts: dict[CastId, Told] = {}
+        self._together: dict[CastId, dict[Address, list[Name]]] = {}
+        """Of casts under way, those who are listed at one address: one lives there, at most."""
         asker.topic(TELLING, PATIENCE, self._lost)
 
     def tell(self, word: Word, members: Sequence[Contact], here: Outcome | None = None) -> None:
@@ -126,6 +130,8 @@ class Teller(Part):
                 self.host.send(member.address, message)
             return
         self.casts[cast] = told = Told(len(messages) + (here is not None))
+        if together := _together([member for member, _ in messages]):
+            self._together[cast] = together
         for member, message in messages:
             self._ask(member, cast, message)
         if here is not None:
@@ -146,10 +152,25 @@ class Teller(Part):
         """A member that is full is told again; a stranger at the address of a member does not speak for it."""
         key = (got.cast, got.by)
         question = self._asker.open(TELLING, key)
-        if question is None or question.to != sender or got.outcome == Outcome.FULL or not self._words.vouches(got):
+        if question is None:
+            self._displace(sender, got)
+            return
+        if question.to != sender or got.outcome == Outcome.FULL or not self._words.vouches(got):
             return
         self._asker.answered(TELLING, key)
         self._count(got.cast, got.by, got.outcome)
+
+    def _displace(self, sender: Address, got: Got) -> None:
+        """Who has confirmed before has heard a word once more. Was that for others at its address? Those who were told
+        there twice, and said nothing, are gone."""
+        listed = self._together[got.cast].get(sender, ()) if got.cast in self._together else ()
+        if got.by not in listed or not self._words.vouches(got):
+            return
+        for name in listed:
+            question = self._asker.open(TELLING, (got.cast, name))
+            if question is not None and question.asked > 1:
+                self._asker.drop(TELLING, (got.cast, name))
+                self._count(got.cast, name, None)
 
     def _lost(self, key: tuple[CastId, Name], question: Question) -> None:
         self._count(*key, None)
@@ -166,7 +187,18 @@ class Teller(Part):
 
     def _end(self, cast: CastId, told: Told) -> None:
         del self.casts[cast]
+        self._together.pop(cast, None)
         self._ended(cast, told)
+
+
+def _together(members: Sequence[Contact]) -> dict[Address, list[Name]]:
+    """Those who are listed at the address of another one."""
+    if len({member.address for member in members}) == len(members):
+        return {}
+    found: dict[Address, list[Name]] = {}
+    for member in members:
+        found.setdefault(member.address, []).append(member.name)
+    return {address: names for address, names in found.items() if len(names) > 1}
 
 
 class Hearing(Part):

@@ -10,6 +10,8 @@ from implicast.peer.errors import LocalError
 from implicast.world.world import World
 
 PYTHON, COMPILED = "python", "compiled"
+HUGE_PAGES_FROM = 32_768
+"""Peers. Fewer gain little, and whole huge pages would be the larger part of what they take."""
 
 
 class CoreError(LocalError):
@@ -36,6 +38,17 @@ def new_world(*given: Any) -> World:
         return World(*given)
     made: World = _compiled()(*given)
     return made
+
+
+def ready_for(peers: int) -> None:
+    """Python's memory made quick to reach where there will be much of it; for the rest of the process."""
+    if peers < HUGE_PAGES_FROM or core() == PYTHON:
+        return
+    try:
+        from implicast.world import _arenas  # type: ignore[attr-defined, unused-ignore]
+    except ImportError:  # built apart from the core, where the compiler could
+        return
+    _arenas.on_huge_pages()
 
 
 def _compiled() -> Any:

@@ -21,7 +21,7 @@ from implicast.workload.workload import Workload, workload
 from implicast.world.application import Application
 from implicast.world.arrays import numbers, runs
 from implicast.world.change import Course, course_tables
-from implicast.world.core import new_world
+from implicast.world.core import new_world, ready_for
 from implicast.world.faults import FaultStream
 from implicast.world.invariants import FLIGHT_US
 from implicast.world.journal import REGISTER, Journal
@@ -104,6 +104,7 @@ class Run:
         """Handlers that broke down on what liars sent."""
 
     def go(self, progress: Progress) -> None:
+        ready_for(self.scenario.peers)
         sleepers = self._sleepers()
         if sleepers is None:
             self.set_up(progress)

@@ -176,7 +176,6 @@ class Carrier(Part, parts={"asker": Asker}):
         else:
             self._spread((arc,), Task(cast, query, payload, None, self.host.now_us))
 
-    @handles(Carry)
     def on_carry(self, sender: Address, carry: Carry) -> None:
         if not self._is_sound(carry):
             return

@@ -58,6 +58,10 @@ class Promises(Part):
         """Whether all have to know the present value."""
         return self.is_given and self._changed_us + self._age_us() <= self.host.now_us
 
+    def stand(self) -> None:
+        """In an assembled population the present value was promised long ago."""
+        self._given = self._member.version
+
     def begin(self, known: bool) -> None:
         """The peer has a new value; `known`: every table has it already. Off the ring it is promised after the join."""
         if known and not self._is_out():

@@ -6,7 +6,7 @@ Of several measurements the shortest counts, for a longer one tells of a queue o
 could measure counts as far apart.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from implicast.overlay.backbone.messages import Gauge, Gauged, Survey, Surveyed
 from implicast.peer.contract import Address, Host, Part, handles
@@ -20,11 +20,13 @@ class Spans(Part):
 
     __slots__ = ("_asked", "_own_us", "_rank", "_surveyed", "_told")
 
-    def __init__(self, address: Address, host: Host, brokers: Sequence[Address], surveyed: Callable[[], None]) -> None:
-        """`brokers`: all there could be, in the order that all agree on."""
+    def __init__(
+        self, address: Address, host: Host, ranks: Mapping[Address, int], surveyed: Callable[[], None]
+    ) -> None:
+        """`ranks`: of all brokers there could be, in the order that all agree on."""
         super().__init__(address, host)
         self._surveyed = surveyed
-        self._rank = {broker: number for number, broker in enumerate(brokers)}
+        self._rank = ranks
         self._own_us: dict[Address, int] = {}
         self._told: dict[Address, tuple[int, ...]] = {}
         """What others have told, at a broker that was root."""

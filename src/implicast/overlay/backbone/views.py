@@ -13,7 +13,9 @@ Being lost is private and ends at any word (`detector.py`); the lost are asked a
 silence would otherwise last for ever between two who believe each other dead.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
 
 from implicast.overlay.backbone.messages import BROKERS_MAX, Beat, Beating, LookRound, View
 from implicast.overlay.backbone.spans import Spans
@@ -29,13 +31,22 @@ RANK_BITS = 17
 """Of a view's number: who made it. No two brokers make views of the same number."""
 FIRST = 1 << RANK_BITS
 """The number of the view in which an assembled backbone begins."""
+RANKS_KEPT = 4
+"""Backbones of one process whose order is remembered."""
+
+
+@lru_cache(maxsize=RANKS_KEPT)
+def ranks(brokers: tuple[Address, ...]) -> Mapping[Address, int]:
+    """All brokers there could be, in the order that all agree on, each with its number. Brokers of one process share
+    it: of ten thousand each would else have ten thousand others."""
+    return {broker: number for number, broker in enumerate(sorted(brokers))}
 
 
 class Views(Part, parts={"detector": Detector, "spans": Spans}):
     """A broker's share in agreeing; `follow` is told of each view that it follows."""
 
-    __slots__ = ("_asked_us", "_brokers", "_follow", "_lost", "_made", "_members", "_met", "_others", "_rank", "_room",
-                 "_stale", "_surveys", "_watch_us", "detector", "epoch", "followed", "highest", "spans")  # fmt: skip
+    __slots__ = ("_asked_us", "_follow", "_lost", "_made", "_members", "_ranks", "_room", "_stale", "_stood",
+                 "_surveys", "_unmet", "_watch_us", "detector", "epoch", "followed", "highest", "spans")  # fmt: skip
 
     def __init__(
         self, address: Address, host: Host, brokers: Sequence[Address], watch_us: int,
@@ -43,22 +54,22 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
     ) -> None:  # fmt: skip
         super().__init__(address, host)
         assert len(brokers) <= BROKERS_MAX, f"a backbone has at most {BROKERS_MAX} brokers"
-        self._brokers = sorted(brokers)
-        self._others = {broker: None for broker in self._brokers if broker != address}
-        self._rank = self._brokers.index(address)
+        self._ranks = ranks(tuple(brokers))
         self._watch_us, self._follow, self._room = watch_us, follow, room
         self.detector: Detector[Address] = Detector(address, host, patience, self._on_suspicion)
-        self.spans = Spans(address, host, self._brokers, self._on_survey)
+        self.spans = Spans(address, host, self._ranks, self._on_survey)
         self.epoch = 0
         self.highest = 0
         """No view that this broker has heard of has a higher number; the one thing to be written down."""
-        self._members: list[Address] = []
+        self._members: Collection[Address] = ()
         self._lost: dict[Address, None] = {}
         self._asked_us: dict[Address, int] = {}
         self.followed: dict[Address, int] = {}
         """At the root: the newest view that each broker said it follows."""
-        self._met: set[Address] = set()
-        """Who has been heard at all; of the others it is not known yet whether they are there."""
+        self._stood = 0
+        """What those follow who have not said so: the first view, where the backbone was assembled."""
+        self._unmet: set[Address] = set()
+        """Who has never been heard: it is not known yet whether they are there."""
         self._stale = False
         self._surveys = 0
         self._made: dict[Address, View] = {}
@@ -66,10 +77,8 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
 
     def stand(self, watched: bool = True) -> None:
         """All brokers are there and follow the first view; `watched`: that may change."""
-        self.epoch = self.highest = FIRST
-        self._members = list(self._brokers)
-        self.followed = dict.fromkeys(self._others, self.epoch)
-        self._met = set(self._others)
+        self.epoch = self.highest = self._stood = FIRST
+        self._members = self._ranks
         if watched:
             self._watch_later()
 
@@ -77,27 +86,34 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
         """This broker begins, alone and without memory but for the highest number it knew. It asks all at once who is
         there: should it have to lead, each that is not would cost a patience after the root's."""
         self.highest = highest
-        for other in self._others:
+        self._unmet.update(self._others())
+        for other in self._others():
             self.detector.probe(other, Beat(0))
         self._watch_later()
 
     def heard(self, broker: Address) -> None:
         """Any word from another broker."""
-        if broker in self._others:
-            self._met.add(broker)
+        if self._is_other(broker):
+            self._unmet.discard(broker)
             self._lost.pop(broker, None)
             self.detector.heard(broker)
 
+    def _others(self) -> Iterator[Address]:
+        return (broker for broker in self._ranks if broker != self.address)
+
+    def _is_other(self, address: Address) -> bool:
+        return address in self._ranks and address != self.address
+
     def root(self) -> Address:
         """The first broker that is not believed lost."""
-        return next(broker for broker in self._brokers if broker == self.address or broker not in self._lost)
+        return next(broker for broker in self._ranks if broker == self.address or broker not in self._lost)
 
     def _on_suspicion(self, broker: Address) -> None:
         """If it was the root, all that might follow it are asked together: else each would cost a patience."""
         was_root = broker == self.root()
         self._lost[broker] = None
         if was_root:
-            for other in self._brokers[: self._rank]:
+            for other in islice(self._ranks, self._ranks[self.address]):
                 if other not in self._lost:
                     self.detector.probe(other, Beat(self.epoch))
 
@@ -110,7 +126,7 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
     def on_watch(self, alarm: LookRound) -> None:
         self._watch_later()
         root = self.root()
-        for other in self._others:
+        for other in self._others():
             if other in self._lost:
                 self._ask_again(other)
             elif root in (self.address, other):
@@ -126,9 +142,9 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
     def _lead(self) -> None:
         """At the root: a new view if somebody has come or gone; the present one again to whoever missed it."""
         members = self._present()
-        if members == self._members and not self._stale:
+        if members == list(self._members) and not self._stale:
             self._tell()
-        elif self._met.issuperset(member for member in members if member != self.address):
+        elif self._unmet.isdisjoint(members):
             self._surveys += 1
             if self._surveys > SURVEYS_MAX or self.spans.know(members):
                 self._form(members)
@@ -136,7 +152,7 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
                 self.spans.survey(members)
 
     def _present(self) -> list[Address]:
-        return [broker for broker in self._brokers if broker not in self._lost]
+        return [broker for broker in self._ranks if broker not in self._lost]
 
     def _on_survey(self) -> None:
         """A broker has told how far it is from the others; perhaps that was all that a new view waited for."""
@@ -145,9 +161,9 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
 
     def _form(self, members: list[Address]) -> None:
         self._surveys, self._stale, self._members = 0, False, members
-        self.epoch = (((self.highest >> RANK_BITS) + 1) << RANK_BITS) + self._rank
+        self.epoch = (((self.highest >> RANK_BITS) + 1) << RANK_BITS) + self._ranks[self.address]
         self.highest = self.epoch
-        self.followed = {}
+        self.followed, self._stood = {}, 0
         tree, room = spanning_tree(members, self.spans.round_trip_us), self._room()
         self._made = {broker: View(self.epoch, self.address, beside, room) for broker, beside in tree.items()}
         self._tell()
@@ -163,7 +179,7 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
     @handles(Beat, Beating)
     def on_beat(self, sender: Address, beat: Beat | Beating) -> None:
         """The root must be above every view there is, and begin again for a broker that has lost its memory."""
-        if sender not in self._others:
+        if not self._is_other(sender):
             return
         if isinstance(beat, Beat):
             self.host.send(sender, Beating(self.epoch))
@@ -172,12 +188,12 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
         self.heard(sender)
         self.highest = max(self.highest, beat.epoch)
         if self.root() == self.address:
-            self._stale |= beat.epoch > self.epoch or beat.epoch < self.followed.get(sender, 0)
+            self._stale |= beat.epoch > self.epoch or beat.epoch < self.followed.get(sender, self._stood)
             self.followed[sender] = beat.epoch
 
     @handles(View)
     def on_view(self, sender: Address, view: View) -> None:
-        if sender not in self._others or not {view.root, *view.neighbours} <= set(self._brokers):
+        if not self._is_other(sender) or not {view.root, *view.neighbours} <= self._ranks.keys():
             return
         self.heard(sender)
         self.highest = max(self.highest, view.epoch)
@@ -185,6 +201,6 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
             self._stale |= view.epoch > self.epoch
         elif view.epoch > self.epoch:
             self.epoch = view.epoch
-            self._members = []  # of an own view of former times, that must not be taken for the present one
+            self._members = ()  # of an own view of former times, that must not be taken for the present one
             self._follow(view)
         self.host.send(sender, Beating(self.epoch))

@@ -14,7 +14,7 @@ from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item, check_items
 from implicast.overlay.ice.estates import Legacy, Parcel, in_parts
 from implicast.overlay.ice.messages import Accepted, Declined, Done, HandOver, Neighbour, Taking, Title
-from implicast.overlay.ice.plot import GIVING, PROVISIONAL, Status
+from implicast.overlay.ice.plot import GIVING, PROVISIONAL, SEIZED, Status
 from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.asking import Question
 from implicast.peer.contract import Address, handles
@@ -165,12 +165,18 @@ class Receipt:
     """All of it has come."""
     taken_us: int = -1
     """When we first said that we have it; -1: not yet."""
+    more: bool = False
+    """We held a copy of things there ourselves, which the giver may not have."""
 
     def put(self, give: HandOver, now_us: int) -> bool:
         """A part has come; is it all?"""
         self.items[give.part], self.last_us = give.items, now_us
         self.held = len(self.items) == give.parts
         return self.held
+
+    def unite(self, held: tuple[Item, ...]) -> None:
+        """We had these of it before."""
+        self.more = bool(held)
 
     def take(self, now_us: int) -> None:
         self.taken_us = now_us if self.taken_us < 0 else self.taken_us
@@ -186,6 +192,12 @@ class Taker(SurfacePart):
         self.receipt: Receipt | None = None
         # While the giver is silent the piece stays provisional, until it is known what became of it (`inquest.py`).
         surface.asker.topic("took", self.timers.patience(self.timers.tries_took), surface.circle.unanswered)
+
+    @property
+    def is_first(self) -> bool:
+        """Is what we are given all that is ours, so that its giver has all of it? What we seized it does not have."""
+        plot = self.surface.plot
+        return not (self.surface.heirs or plot.firm or plot.of_status(SEIZED))
 
     def held_from(self, giver: Address) -> Receipt | None:
         """The piece that has come from this peer, all of it, and is provisional."""
@@ -245,13 +257,14 @@ class Taker(SurfacePart):
         surface.tenant.accept(tuple(item for part in sorted(receipt.items) for item in receipt.items[part]), tract)
         # Who gives us ground whose owner never told us, its heir, that it parted with it has taken it over, maybe with
         # an older copy than ours: an heir that was cut off and replaced does not know what was kept since.
-        for owner, estate in surface.estates.held.items():
-            if owner != receipt.giver:
-                surface.tenant.accept(estate.within(tract), tract)
-        if surface.heirs or plot.firm:
-            surface.batch(surface.tenant.pack(tract), lambda: self.accept(receipt))
-        else:
+        others = (estate for owner, estate in surface.estates.held.items() if owner != receipt.giver)
+        held = tuple(item for estate in others for item in estate.within(tract))
+        surface.tenant.accept(held, tract)
+        receipt.unite(held)
+        if self.is_first:
             self.accept(receipt)
+        else:
+            surface.batch(surface.tenant.pack(tract), lambda: self.accept(receipt))
 
     def accept(self, receipt: Receipt) -> None:
         surface = self.surface
@@ -266,8 +279,10 @@ class Taker(SurfacePart):
         surface, receipt = self.surface, self._receipt(sender, done.number)
         surface.circle.heard(sender)
         if receipt is not None:
-            if not surface.heirs and surface.terms.assured:
+            if self.is_first and surface.terms.assured:
                 surface.succession.begin_with((sender,), receipt.taken_us)
+                if receipt.more:
+                    surface.batch(surface.tenant.pack((receipt.title.low, receipt.title.high)), lambda: None)
             self.granted(receipt)
 
     def granted(self, receipt: Receipt) -> None:

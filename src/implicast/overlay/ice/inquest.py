@@ -101,7 +101,7 @@ class Inquest(SurfacePart):
         if receipt is not None and receipt.held and self._may_ask(receipt.giver):
             if circle.silence_us(receipt.giver) > self.timers.dead_us:  # dead givers cannot take back
                 self.inquire(receipt.giver, self.timers.heirs + 1, seizes=False)
-            elif receipt.taken_us >= 0 or not (surface.heirs or surface.plot.firm):
+            elif receipt.taken_us >= 0 or surface.taker.is_first:
                 surface.taker.accept(receipt)
         self._adopt(self.host.now_us)
 

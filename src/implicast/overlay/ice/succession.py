@@ -161,6 +161,7 @@ class Succession(SurfacePart):
     def _end_copying(self) -> None:
         copying, self._copying = self._copying, None
         if copying is not None:
+            self.surface.asker.drop("copy", copying.number)
             self._excuse(copying.to)
             self._count_batches()
 

@@ -14,12 +14,16 @@ from implicast.language.portrait import portrait
 from implicast.language.target import Description
 from implicast.overlay.chord_sharp import ChordSharp
 from implicast.peer.contract import Name, Peer
+from implicast.peer.policy import FREE, policy_of
+from implicast.space.built import built
 from implicast.world.plan import Plan
 from implicast.world.populations.aggregates import sound_objections
 from implicast.world.populations.chord_sharp import assemble as assemble_sharp
 from implicast.world.populations.chord_sharp import objections as ring_objections
-from implicast.world.populations.population import Population, enrol_by_verb
+from implicast.world.populations.population import Population, Sleepers, enrol_by_verb
 
+ASLEEP_FROM = 4_000
+"""Peers from which on they sleep: half of the time of all that are made at once, and at 65,536 peers a quarter."""
 SAMPLE = 1024
 """So many descriptions tell which tags are common."""
 
@@ -63,6 +67,17 @@ def assemble(plan: Plan) -> list[Peer]:
     return list(peers)
 
 
+def sleepers(plan: Plan) -> Sleepers | None:
+    """The same network, asleep; None where aggregates are unknown, or of more than tags, or nothing was compiled."""
+    if plan.parameters["settle"] != "assembled" or built("world._lanes") is None:
+        return None
+    if policy_of(plan.parameters) is not FREE or any(each.values for each in plan.descriptions):
+        return None
+    from implicast.world.populations.sharp_sleepers import SharpSleepers  # only where the package was compiled
+
+    return SharpSleepers(plan, common_tags(plan, b"", "member"), distinct)
+
+
 def flows_needed(nodes: int, period: float, hold: float) -> int:
     """F_min (9): a flow takes at least n M to go round, and each node is to be reached every P."""
     return max(1, ceil(hold * nodes / period))
@@ -84,4 +99,4 @@ def objections(population: Sequence[Peer]) -> list[str]:
 
 
 def population(design: Design) -> Population:
-    return Population(assemble, objections, enrol_by_verb, credentials=common_tags)
+    return Population(assemble, objections, enrol_by_verb, sleepers, ASLEEP_FROM, credentials=common_tags)

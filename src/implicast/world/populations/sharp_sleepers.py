@@ -1,0 +1,224 @@
+"""Members of a condcast ring that are made when something happens to them: for networks of a million peers.
+
+A member is the very same engine as any other. As long as casts without receipts only pass it, or reach it, it has no
+place, no fingers and no aggregates, for where they would lead is read from columns (`_lanes.Lane`): keys along the
+ring, who has which tag, and for each target that is under way, by node, from which level on aggregates that begin there
+let it pass. The aggregate of 2^i nodes has a bit if the next node that has it is less than 2^i places ahead; so no
+filter is ever made. A member that is asked for something else is furnished, and its aggregates are put together when
+somebody looks at them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+
+from implicast.casting.condcast.condcast import Condcast
+from implicast.casting.condcast.place import key_of
+from implicast.casting.condcast.settings import settings_of
+from implicast.language.bloom import positions
+from implicast.language.portrait import Portrait, Sought
+from implicast.overlay.chord_sharp.messages import Freight
+from implicast.overlay.chord_sharp.table import Table
+from implicast.overlay.links.refs import Ref
+from implicast.overlay.links.state import IN
+from implicast.peer.contract import Peer
+from implicast.peer.memory import Recent
+from implicast.peer.name import name_of, next_life
+from implicast.peer.site import Site
+from implicast.peer.wire import size
+from implicast.space.digest import digest_bits
+from implicast.world._lanes import Lane, widen  # type: ignore[import-not-found, unused-ignore]
+from implicast.world.plan import Plan
+from implicast.world.populations import weights
+from implicast.world.populations.population import Sleepers
+from implicast.world.populations.sleepers import Holders, Numbers
+from implicast.world.populations.surface_objections import OBJECTIONS_MAX
+
+Levels = npt.NDArray[np.uint8]
+NEVER = 255
+"""No level lets it pass."""
+TOGETHER = 64
+"""Bits of filters that are looked for at once."""
+COLUMNS_BYTES_MAX = 1 << 28
+"""Of targets under way: 256 at a million peers; one that comes by again later is reckoned again."""
+
+
+class LateTable(Table):
+    """Settled, with aggregates that are put together when somebody looks at them."""
+
+    __slots__ = ("_sums_ahead",)
+
+    def settle_later(self, nodes: list[Ref], ends: list[int], values: Callable[[], list[Freight | None]]) -> None:
+        self.settle(nodes, list(ends), [], 0)
+        self._sums_ahead = values
+        del self.values
+
+    def __getattr__(self, name: str) -> list[Freight | None]:
+        if name != "values":
+            raise AttributeError(name)
+        self.values = self._sums_ahead()
+        return self.values
+
+
+class Filters:
+    """Who has which bit of the filters, along the ring."""
+
+    def __init__(self, holders: Holders, count: int, bits: int, hashes: int) -> None:
+        """`holders`: by rank on the ring."""
+        self._holders, self._count, self.bits, self.hashes = holders, count, bits, hashes
+        self._positions = np.array([positions(tag, bits, hashes) for tag in holders.tags], np.int64).reshape(-1, hashes)
+        order = np.argsort(self._positions, axis=None, kind="stable")
+        self._tags = (order // hashes).tolist()
+        self._ends = np.searchsorted(self._positions.ravel()[order], np.arange(bits + 1)).tolist()
+
+    def levels(self, query: object) -> Levels | None:
+        """By rank, from which level on aggregates that begin there let a query pass; None: it asks for more than tags,
+        or of other filters."""
+        if not isinstance(query, Sought) or (query.bits, query.hashes) != (self.bits, self.hashes):
+            return None
+        if any(term.where for term in query.target.terms):
+            return None
+        least = np.full(self._count, NEVER, np.uint8)
+        for term in query.target.terms:
+            np.minimum(least, self._levels_of(term.has), out=least)
+        return least
+
+    def _levels_of(self, tags: Sequence[str]) -> Levels:
+        wanted = sorted({each for tag in tags for each in positions(tag, self.bits, self.hashes)})
+        found = np.zeros(self._count, np.uint8)
+        for first in range(0, len(wanted), TOGETHER):
+            having = [self._having(each) for each in wanted[first : first + TOGETHER]]
+            if not all(map(len, having)):
+                return np.full(self._count, NEVER, np.uint8)
+            marks = np.zeros(self._count, np.uint64)
+            for bit, ranks in enumerate(having):
+                marks[ranks] |= np.uint64(1 << bit)
+            widen(marks, np.array([ranks.min() for ranks in having], np.int64), found)
+        return found
+
+    def _having(self, position: int) -> npt.NDArray[np.int32]:
+        """The ranks of those whose filters have a bit, some of them more than once."""
+        tags = self._tags[self._ends[position] : self._ends[position + 1]]
+        return np.concatenate([np.empty(0, np.int32), *map(self._holders.peers_of, tags)])
+
+    def summed(self, first: int, span: int) -> Portrait:
+        """The aggregate of so many nodes from a rank on."""
+        inside = ((np.arange(self._count) - first) % self._count < span).astype(np.int64)
+        field = np.zeros(self.bits, np.bool_)
+        field[self._positions[self._holders.sums(inside) > 0].ravel()] = True
+        return Portrait(np.packbits(field, bitorder="little").tobytes())
+
+
+class SharpSleepers(Sleepers):
+    """The members of a ring of which most have only passed casts on, or nothing at all."""
+
+    def __init__(self, plan: Plan, common: tuple[str, ...], distinct: Callable[[Sequence[int]], list[int]]) -> None:
+        """`common`: the landmarks, where peers stand by their tags; `distinct`: who steps aside for whom."""
+        self._plan, self._network, self._common = plan, plan.network, common
+        self._settings, self._chance = settings_of(plan.parameters, plan.resting), Random()
+        keys = [
+            key_of(self._network, name_of(self._network, address, 0), each, common)
+            for address, each in enumerate(plan.descriptions)
+        ]
+        by_address = np.array(distinct(keys), np.int64)
+        order = np.argsort(by_address)
+        self._address, self._keys = order.astype(np.int32), by_address[order]
+        self._rank = np.empty(plan.peers, np.int32)
+        self._rank[order] = np.arange(plan.peers, dtype=np.int32)
+        holders = Holders([plan.descriptions[each] for each in order.tolist()])
+        self._filters = Filters(holders, plan.peers, self._settings.bits, self._settings.hashes)
+        self._columns: Recent[object, Levels] = Recent(max(1, COLUMNS_BYTES_MAX // plan.peers))
+        self._steps = [1 << level for level in range((plan.peers - 1).bit_length())]
+        self._lane = Lane(self._rank, self._address, self._keys, self._levels_for, self._furnish)
+        self._furnished: list[Condcast] = []
+        self._stored: list[int] | None = None
+
+    def make(self, address: int) -> Peer:
+        member = Condcast(self._site(address), None, self._settings, self._lane)
+        member.describe(self._plan.descriptions[address])
+        return member
+
+    def _site(self, address: int) -> Site:
+        """`Plan.site` of a member: what all have in common is found once, and a generator is used again."""
+        plan, chance = self._plan, self._chance
+        chance.seed(digest_bits(64, plan.seed, "life", address, 0, 0, 0))
+        return Site(name_of(self._network, address, 0), next_life(0, chance), address, plan.host(address),
+                    plan.parameters, self._network, plan.roles, self._common, None, plan.resting)  # fmt: skip
+
+    def _levels_for(self, query: object) -> Levels | None:
+        """Remembered while targets are under way."""
+        known = self._columns.get(query)
+        if known is None:
+            known = self._filters.levels(query)
+            if known is None:
+                return None
+        self._columns.put(query, known)
+        return known
+
+    # --- what is made when it is needed
+
+    def _furnish(self, member: Condcast) -> None:
+        """Neighbours, fingers and a promise, as `assemble` and registering leave them."""
+        at, count = int(self._rank[member.address]), len(self._keys)  # type: ignore[index]
+        member.make_parts(int(self._keys[at]))
+        known = min(member.links.settings.lefts, count - 1)
+        lefts = tuple(self._ref(at - step) for step in range(1, known + 1))
+        member.links.stand(self._ref(at - 1), self._ref(at + 1), lefts)
+        table = LateTable(member.links.me, member.own)
+        ends = [self._ref(at + 2 * step).key for step in self._steps]
+        table.settle_later(self._fingers(at), ends, lambda: self._aggregates(at))
+        member.ring.settle(table)
+        member.promises.stand()
+        self._furnished.append(member)
+
+    def _ref(self, rank: int) -> Ref:
+        rank %= len(self._keys)
+        return Ref(int(self._keys[rank]), int(self._address[rank]))
+
+    def _fingers(self, at: int) -> list[Ref]:
+        return [self._ref(at + step) for step in self._steps]
+
+    def _aggregates(self, at: int) -> list[Freight | None]:
+        return [self._filters.summed(at + step, step) for step in self._steps]
+
+    # --- seen from outside
+
+    def objections(self, awake: Mapping[int, Peer]) -> list[str]:
+        """Of the columns; of those who have parts, that these are still where they were put."""
+        rising = np.flatnonzero(self._keys[1:] <= self._keys[:-1])
+        wrong = [f"after rank {each} keys do not rise" for each in islice(rising.tolist(), OBJECTIONS_MAX)]
+        if not np.array_equal(np.sort(self._address), np.arange(len(self._keys))):
+            wrong.append("some are on the ring twice, and some are not")
+        for member in self._furnished:
+            links, at = member.links, int(self._rank[member.address])  # type: ignore[index]
+            due = IN, self._ref(at), self._ref(at - 1), self._ref(at + 1)
+            if (links.state, links.me, links.left, links.right) != due:
+                wrong.append(f"{member.address} has changed its place")
+            if member.ring.table.nodes != self._fingers(at):
+                wrong.append(f"{member.address} has fingers that are not those 1, 2, 4, ... places ahead")
+        return wrong[:OBJECTIONS_MAX]
+
+    # --- what each stores
+
+    def stored_bytes(self, address: int) -> int:
+        if self._stored is None:
+            self._stored = self._weigh()[self._rank].tolist()
+        return self._stored[address]
+
+    def _weigh(self) -> Numbers:
+        """Bytes of the table with its aggregates, and of the neighbours, by rank (`Condcast.holdings`)."""
+        count, settings = len(self._keys), self._settings
+        keys = weights.of_numbers(self._keys)
+        refs = 2 + keys + weights.of_numbers(self._address.astype(np.int64))
+        known = min(settings.links.lefts, count - 1)
+        aggregate = size(Portrait(bytes(settings.bits // 8)))
+        heads = 1 + 3 * int(weights.of_heads(np.array(len(self._steps)))) + int(weights.of_heads(np.array(known)))
+        total = np.full(count, heads + len(self._steps) * aggregate, np.int64) + np.roll(refs, 1)
+        for step in self._steps:
+            total += np.roll(refs, -step) + np.roll(keys, -2 * step)
+        for step in range(1, known + 1):
+            total += np.roll(refs, step)
+        return total
