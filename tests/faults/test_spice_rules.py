@@ -3,9 +3,8 @@
 import pytest
 from spice_scenes import OVER_S, Scene, Spite, nothing, play, scenario
 
-from implicast.casting.spice.calls import Calls
 from implicast.casting.spice.containers import Containers
-from implicast.casting.spice.messages import CastTo
+from implicast.casting.spice.messages import CastTo, SayAgain
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.stores import Flush, Stores
 from implicast.casting.spice.walks import HopDue, Walks
@@ -135,18 +134,19 @@ def test_without_the_call_it_stays_lost_until_renewals(monkeypatch):
 
 def test_a_call_that_nobody_heard_is_repeated(monkeypatch):
     """Where a whole neighbourhood died, calls meet further holes."""
-    calls, call = [], Calls._call_all
+    unheard, come = [], Walks._come
 
-    def unheard_at_first(self, tract):
-        calls.append(tract)
-        if len(calls) > 1:
-            call(self, tract)
+    def deaf_at_first(self, sender, walk):
+        if isinstance(walk, SayAgain) and len(unheard) < 40:
+            unheard.append(walk)
+        else:
+            come(self, sender, walk)
 
-    monkeypatch.setattr(Calls, "_call_all", unheard_at_first)
+    monkeypatch.setattr(Walks, "_come", deaf_at_first)
     found = play(monkeypatch, scenario(9, QUIET), three_at_once)
 
     assert not found.reasons, found.reasons
-    assert len(calls) > 1
+    assert len(unheard) == 40
 
 
 def test_renewals_bring_it_back_too(monkeypatch):

@@ -7,7 +7,10 @@ import time
 import pytest
 
 from implicast.casting.designs import design
+from implicast.casting.telling import Got, GotAgain
+from implicast.net.driver import _confirms
 from implicast.net.local import Local, Someone, Tasks
+from implicast.peer.words import Said
 
 PEOPLE = [Someone("ann", "samba"), Someone("bob", "jazz"), Someone("cy", "jazz, chess")]
 
@@ -43,6 +46,13 @@ def test_a_member_whose_disk_is_full_confirms_nothing(tmp_path, name):
     during, inbox = asyncio.run(story(tmp_path, name))
     assert during.notified == 0
     assert inbox == 1
+
+
+@pytest.mark.parametrize("got", [Got(None, b"", 1), GotAgain(None, b"", 1, 1)])
+def test_every_word_that_a_notification_was_taken_waits_signed_or_not(got):
+    """Also that of a cast that its publisher carries on: a receipt counted members that had nothing on their disks."""
+    assert _confirms(got)
+    assert _confirms(Said(got.wire, ("127.0.0.1", 1), b"", None))
 
 
 async def to_oneself(directory):

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from implicast.casting.telling import Got
+from implicast.casting.telling import Got, GotAgain
 from implicast.net.carrier import Carrier
 from implicast.net.clock import Clock
 from implicast.net.counters import Counters
@@ -33,6 +33,8 @@ from implicast.peer.words import Said
 
 log = logging.getLogger("implicast")
 
+CONFIRMING = (Got.wire, GotAgain.wire)
+"""Kinds that say that a notification was taken, by their numbers on the wire."""
 Held = tuple[list[tuple[Address, Message]], Cause]
 """What one input sent, and what for."""
 Safe = Callable[[list[Message]], "asyncio.Future[None] | None"]
@@ -47,7 +49,7 @@ def _promises(message: Message) -> bool:
 
 def _confirms(message: Message) -> bool:
     """Does it say that a notification was taken, signed or not?"""
-    return isinstance(message, Got) or (isinstance(message, Said) and message.kind == Got.wire)
+    return isinstance(message, Got) or (isinstance(message, Said) and message.kind in CONFIRMING)
 
 
 class NetHost:

@@ -2,8 +2,10 @@
 
 The original root of a tag calls the others. And who lost ground to a better title offers what it kept there to the
 winner, until that has all of it. Offers leave the registries at once: a peer that got the place back would otherwise
-delete the live record when the old offer is confirmed. When what was kept on some ground is lost for good, everybody is
-called, some times over, and nothing is waited for.
+delete the live record when the old offer is confirmed.
+
+When what was kept on some ground is lost for good, a walk calls everybody, and is covered when all who were registered
+there are again. Casts wait for that: else they would be told that nobody is there.
 """
 
 from collections.abc import Iterable
@@ -13,10 +15,12 @@ from functools import partial
 from msgspec.structs import replace
 
 from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.items import cut, label_of, places
+from implicast.casting.spice.items import LACKING_KEY, cut, label_of, places
 from implicast.casting.spice.messages import AskVeto, Offer, ReadyAt, SayAgain, Taken
 from implicast.casting.spice.registry import NEVER_US
+from implicast.casting.spice.settings import CAST_US
 from implicast.casting.spice.share import Repeated, Spice, SpicePart
+from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, Message, handles
 from implicast.space.tract import WHOLE, Tract, intersect, subtract
@@ -26,21 +30,15 @@ CALLS_MAX = 2_048
 made: renewals bring those records back."""
 OFFER_ITEMS = 64
 """Items in one offer."""
-CALL_AGAIN_US = (6_000_000, 18_000_000, 36_000_000)
-"""When the call for what was lost is repeated, whoever has the ground by then: where a whole neighbourhood died the
-surface has other holes too, and a call that meets one does not reach those behind it."""
+LOST_TRIES = 3
+"""How often all who may have been registered on lost ground are called, for as long as a cast lives; then renewals must
+do."""
 
 
 class RepeatCall(Message):
     """Rings when a call should have been answered."""
 
     token: int
-
-
-class CallAgain(Message):
-    """Rings when the call for what was lost is repeated."""
-
-    lost: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -61,11 +59,13 @@ class Call(Repeated):
 class Calls(SpicePart):
     """What a peer tells, asks and offers the owners of places."""
 
-    __slots__ = ("_calls",)
+    __slots__ = ("_calls", "_lost")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         self._calls: dict[int, Call] = {}
+        self._lost: dict[int, tuple[Work, int]] = {}
+        """Walks for what was lost, and how often it may be called for after each."""
 
     def is_calling(self, tag: str) -> bool:
         """Are roots of this tag being called?"""
@@ -79,7 +79,9 @@ class Calls(SpicePart):
 
     @handles(RepeatCall)
     def on_repeat_call(self, alarm: RepeatCall) -> None:
-        call = self._calls.get(alarm.token)
+        call, (lost, _) = self._calls.get(alarm.token), self._lost.get(alarm.token, (None, 0))
+        if lost is not None:
+            self.spice.walks.give_up(lost)
         if call is None:
             return
         message, is_late = call.message, self.host.now_us > call.until_us
@@ -111,7 +113,7 @@ class Calls(SpicePart):
     # --- offers
 
     def yielded(self, tract: Tract) -> None:
-        items = tuple(cut(each, tract) for each in self.spice.pack(tract))
+        items = tuple(cut(each, tract) for each in self.spice.pack(tract) if each.key != LACKING_KEY)
         self.spice.drop(tract)
         for start in range(0, len(items), OFFER_ITEMS):
             offered = items[start : start + OFFER_ITEMS]
@@ -137,14 +139,30 @@ class Calls(SpicePart):
     # --- ground without its registries
 
     def lost(self, tract: Tract) -> None:
-        """Ground has become ours of whose registries there is no copy left: ask all who were registered there."""
-        self._call_all(tract)
-        for delay_us in CALL_AGAIN_US:
-            self.spice.later.put(delay_us, CallAgain(tract))
+        """Of the registries of this ground, ours, there is no copy left: ask all who were registered there."""
+        if tract := subtract(tract, self.spice.shelf.lacking):
+            self.surface.batch((self.spice.shelf.lack(tract),), lambda: None)
+            self._call_all(tract, LOST_TRIES)
 
-    @handles(CallAgain)
-    def on_call_again(self, alarm: CallAgain) -> None:
-        self._call_all(alarm.lost)
+    def _call_all(self, lost: Tract, tries: int) -> None:
+        walk = SayAgain(Way(WHOLE), "", address_of(""), 0, lost, self.address, self.spice.stores.token())
+        work = Work(self.host.now_us, walk)
+        self._lost[walk.walk] = work, tries - 1
+        self.spice.later.put(CAST_US, RepeatCall(walk.walk))
+        self.spice.walks.send_up(work, walk)
+        self.spice.walks.close_one(work)
 
-    def _call_all(self, lost: Tract) -> None:
-        self.surface.send(SayAgain(Way(WHOLE), lost))
+    def ended(self, work: Work, is_covered: bool) -> None:
+        """All of the lost registries that can be there again is; or somebody could not be asked, and is once more."""
+        walk = work.walk
+        assert isinstance(walk, SayAgain)
+        led, tries = self._lost.get(walk.walk, (None, 0))
+        if led is not work:
+            return
+        del self._lost[walk.walk]
+        left = intersect(walk.lost, self.spice.shelf.lacking)
+        if left and not is_covered and tries:
+            self._call_all(left, tries)
+        elif left:
+            self.surface.batch((self.spice.shelf.regain(left),), lambda: None)
+            self.spice.walks.reopened()

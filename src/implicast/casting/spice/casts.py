@@ -27,7 +27,7 @@ from implicast.peer.member import Member
 from implicast.peer.memory import HORIZON_US, HeardBlock, Recent, place_of
 from implicast.peer.policy import FREE
 from implicast.space.built import built
-from implicast.space.tract import EMPTY, Tract
+from implicast.space.tract import EMPTY, Tract, contains
 
 _BUILT = built("casting.spice._records")
 NOTIFY, NOTIFY_SILENT = "notify", "notify the silent"
@@ -41,6 +41,8 @@ SILENT_MAX = 4_096
 """Members that did not answer lately, remembered; the one noted first is forgiven first."""
 PATIENCE_US = 3_000_000
 """How often a publisher looks whether a cast has lived too long."""
+RECOUNTS = 3
+"""How often a cast is counted anew while things change so much that members are told by several peers."""
 PUBLISHING_MAX = 65_536
 """Casts of one publisher that have not ended; further ones are refused."""
 TOLD_MAX = 256
@@ -112,7 +114,7 @@ class Ears(Hearing):
 class Casts(SpicePart):
     """The verb `cast`, and a peer's part in the casts of others."""
 
-    __slots__ = ("_counted", "_silent", "publishing")
+    __slots__ = ("_counted", "_counts", "_silent", "publishing")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
@@ -121,6 +123,8 @@ class Casts(SpicePart):
         """Members that have been counted for a cast: one that is met again does not count again."""
         self.publishing: dict[CastId, Work] = {}
         """Our own casts that have not ended."""
+        self._counts: dict[CastId, list[Covered]] = {}
+        """What came out before of those that are counted anew: the most is true, since nobody counts twice."""
         if self.settings.assured:
             spice.asker.topic(NOTIFY, PATIENCE, self._lost)
             spice.asker.topic(NOTIFY_SILENT, SHORT_PATIENCE, self._lost)
@@ -137,11 +141,16 @@ class Casts(SpicePart):
         first = CastTo(Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, (), asks)
         if cast.life != self.spice.life and self.settings.assured:
             first = CastAgain(Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, again=self.spice.life)
-        work = None
         if self.settings.assured or asks:
-            work = self.publishing[cast] = Work(self.host.now_us, first)
             self.host.after(PATIENCE_US, CastWatch(cast))
-        for term, conjunction in enumerate(target.terms):
+        self._set_out(first)
+
+    def _set_out(self, first: CastTo) -> None:
+        """To a registry of each term; with receipts it is known when all of it has ended."""
+        work = None
+        if self.settings.assured or first.asks:
+            work = self.publishing[first.cast] = Work(self.host.now_us, first)
+        for term, conjunction in enumerate(first.target.terms):
             cast_term = replace(first, term=term)
             self.spice.walks.send_up(work, self._aimed(cast_term, conjunction.has[0], self.spice.levels.depth))
         if work is not None:
@@ -169,11 +178,22 @@ class Casts(SpicePart):
             if is_covered:
                 self.spice.containers.passed(work)
             return
+        before = self._counts.pop(walk.cast, [])
+        if is_covered and work.repeated and not walk.asks and len(before) < RECOUNTS:
+            self._counts[walk.cast] = [*before, tally]
+            self._count_anew(walk)
+            return
+        tally = max([tally, *before], key=lambda each: each.notified)
         del self.publishing[walk.cast]
         if walk.asks:
             self.host.deliver(Estimated(walk.cast.serial, tally.notified, 2 * (tally.hops + tally.notified)))
         else:
             self.host.deliver(Settled(walk.cast, tally.notified, tally.unreachable, tally.declined, 0, tally.silent))
+
+    def _count_anew(self, walk: CastTo) -> None:
+        """Some were told by peers whose answers may never have come: nobody hears it again, but all say so."""
+        again = getattr(walk, "again", self.spice.life) + 1
+        self._set_out(CastAgain(Way(EMPTY), walk.cast, walk.target, 0, "", 0, 0, 0, walk.payload, again=again))
 
     # --- finding a registry
 
@@ -192,7 +212,7 @@ class Casts(SpicePart):
             self.spice.levels.learn_depth(cast.level)
         while True:
             root = self._copy_here(cast.tag)
-            if root is None and not self.surface.answers(cast.root):
+            if root is None and not self._is_known(cast.root):
                 return cast, False
             if root is None and cast.level:
                 cast = self._aimed(cast, cast.tag, min(cast.level, self.settings.deepest + 1) - 1)
@@ -209,9 +229,13 @@ class Casts(SpicePart):
     def _copy_here(self, tag: str) -> int | None:
         """A root of ours at which a cast may stop."""
         for root in self.spice.shelf.copies.get(tag, ()):
-            if self.surface.answers(root) and (not self.settings.live or self.spice.levels.is_ready(tag, root)):
+            if self._is_known(root) and (not self.settings.live or self.spice.levels.is_ready(tag, root)):
                 return root
         return None
+
+    def _is_known(self, root: int) -> bool:
+        """Do we answer for this place, and is all that was registered there known?"""
+        return self.surface.answers(root) and not contains(self.spice.shelf.lacking, root)
 
     def _rarer(self, cast: CastTo, root: int) -> CastTo | None:
         """Where to look rather than in this large registry: the term's next tag, or the rarest when all were seen."""
@@ -257,6 +281,8 @@ class Casts(SpicePart):
             outcome = self.spice.ears.inbox.take(walk.cast, walk.target, walk.payload)
             if isinstance(walk, CastAgain):
                 outcome = self.spice.ears.heard(self.address, walk.cast, walk.again, outcome)
+                if outcome == Outcome.TAKEN and not self._counted.once(_told_of(word, member.name), None):
+                    outcome = Outcome.REPEAT  # our own record has moved here from one notch to another
             self._count(work, outcome)
         elif member.address == self.address:
             pass  # a peer that was at this address before: it is gone

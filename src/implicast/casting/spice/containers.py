@@ -222,7 +222,7 @@ class Containers(SpicePart):
         scaled = scale_within(closed, root, base, self.settings.dimensions, above - base)
         walk = GatherTo(Way(scaled), tag, root, above, base, self.address, self.spice.stores.token())
         work = self.gatherings[key] = Work(now_us, walk)
-        ours = intersect(scaled, self.surface.ground)
+        ours = intersect(scaled, self.spice.known)
         self.spice.walks.visit_all(work, walk, above, ours)
         if rest := subtract(scaled, ours):
             self.spice.walks.send_up(work, replace(walk, way=Way(rest)), base, closed)

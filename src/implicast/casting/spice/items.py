@@ -1,7 +1,7 @@
 """What is kept on the surface, as items that it moves about: their kinds, their names, and how they are encoded.
 
 A record lies at its home, the closed part of a registry in a tract, the header of a tag at its original root, the state
-of a replica root at that root.
+of a replica root at that root. And where registries were lost, that they were goes with the ground.
 
 In a signed network an entry carries its owner's proof, hidden in what it was before. One proof covers a version of the
 owner's description under all its tags; that the owner is not under a tag any more is proved for that tag alone. So each
@@ -23,7 +23,7 @@ from implicast.peer.contract import Name
 from implicast.peer.words import Words, hide, reveal
 from implicast.space.tract import Tract, intersect, intervals, union
 
-RECORD, CLOSED, HEADER, ROOT = KINDS = range(4)
+RECORD, CLOSED, HEADER, ROOT, LACKING = KINDS = range(5)
 """Kinds of items."""
 
 Key = tuple[str, int, int]
@@ -32,6 +32,8 @@ Label = tuple[int, Tag, Code, Notch, Name | None]
 """Of an item: kind, tag, root, notch, consumer."""
 _encode = msgspec.msgpack.Encoder().encode
 label_of = msgspec.msgpack.Decoder(Label).decode
+LACKING_KEY = _encode((LACKING, "", 0, 0, None))
+"""There is one such item at a peer: what is said later of it replaces what was said before."""
 entry_of = msgspec.msgpack.Decoder(Entry).decode
 tract_of: Callable[[bytes], tuple[int, ...]] = msgspec.msgpack.Decoder(Field).decode
 
@@ -73,6 +75,11 @@ def record_item(key: Key, entry: Entry, home: int, gone: bool = False) -> Item:
 def closed_item(key: Key, closed: Tract) -> Item:
     low, high = (closed[0], closed[-1]) if closed else (key[1], key[1] + 1)
     return Item(low, high, _encode((CLOSED, *key, None)), _encode(closed))
+
+
+def lacking_item(at: Tract, lacking: Tract) -> Item:
+    """The registries of this ground are lost; `at`: where something was said of that, now or before."""
+    return Item(at[0], at[-1], LACKING_KEY, _encode(lacking) if lacking else b"")
 
 
 def cut(item: Item, tract: Tract) -> Item:

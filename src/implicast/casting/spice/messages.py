@@ -121,11 +121,12 @@ class CastTo(Message):
 
 
 class CastAgain(CastTo):
-    """A cast that its publisher carries on in the life `again`: its walk is another one, and everybody counts anew."""
+    """A cast that its publisher carries on, or counts anew: its walk is another one, and everybody counts for it."""
 
     wire = 0x0A1A
 
     again: Life = 0
+    """The publisher's life; more by one for each time that it has counted anew."""
 
 
 class GatherTo(Through):
@@ -149,6 +150,17 @@ class CopyFrom(Through):
     walk: Token
 
 
+class SayAgain(Through):
+    """A walk to everybody, in the name of no tag: what was kept on some ground is lost. Whoever was registered there
+    registers again, and has done its part of the walk when that is confirmed."""
+
+    wire = 0x0A0B
+
+    lost: Tract
+    leader: Address
+    walk: Token
+
+
 class Covered(Message):
     """The hop of this number is finished, with all that lies beyond it: what became of the members met there."""
 
@@ -163,6 +175,14 @@ class Covered(Message):
     """How many are registered there."""
     hops: Count = 0
     """Messages that it took."""
+
+
+class CoveredAgain(Covered):
+    """The same where members say that another peer told them before: it has counted them, if its answer was heard."""
+
+    wire = 0x0A1B
+
+    repeated: Count = 0
 
 
 class Working(Message):
@@ -192,15 +212,6 @@ class Taken(Message):
     token: Token
     part: Tract
     veto: bool = False
-
-
-class SayAgain(Message):
-    """To everybody: what was kept on this ground is lost. Whoever was registered there registers again."""
-
-    wire = 0x0A0B
-
-    way: Way
-    lost: Tract
 
 
 class RateAt(Message):
@@ -298,10 +309,10 @@ class StoredLater(Message):
     entry: Entry
 
 
-ROUTED: tuple[type, ...] = (CopyTo, Offer, SayAgain, RateAt, AskRate, ReadyAt, AskVeto, DepthIs)
+ROUTED: tuple[type, ...] = (CopyTo, Offer, RateAt, AskRate, ReadyAt, AskVeto, DepthIs)
 """What is decided where its way ends, and nowhere before."""
 KINDS: tuple[type, ...] = (
-    *ROUTED, StoreAt, StoredAt, CastTo, CastAgain, GatherTo, CopyFrom, Covered, Working, Taken, RateIs, StoredLater,
-    SlowingAt, ComplainedOf,
+    *ROUTED, StoreAt, StoredAt, CastTo, CastAgain, GatherTo, CopyFrom, SayAgain, Covered, CoveredAgain, Working, Taken,
+    RateIs, StoredLater, SlowingAt, ComplainedOf,
 )  # fmt: skip
 """What travels; the others are alarms."""

@@ -14,6 +14,7 @@ from implicast.casting.spice.messages import Entry, StoreAt, StoredAt, StoredLat
 from implicast.casting.spice.settings import NO_LIMIT, WAIT_LONGEST_US
 from implicast.casting.spice.share import Repeated, Spice, SpicePart
 from implicast.casting.spice.stores import OWN
+from implicast.casting.spice.trips import Work
 from implicast.language.target import Description
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, Message, StandingAlarm, Version, handles
@@ -73,8 +74,8 @@ class Registrations(SpicePart):
         self._patience = Repeated()
         self._doors: dict[str, Address] = {}
         """Who confirmed a tag last."""
-        self._unsaid: dict[str, None] = {}
-        """Tags to be registered again because they may be lost."""
+        self._unsaid: dict[str, list[Work]] = {}
+        """Tags to be registered again because they may be lost, and whose calls for that are not covered before."""
         self._due: list[str] = []
         """Tags yet to be renewed in this round."""
         self._homeless = False
@@ -164,11 +165,13 @@ class Registrations(SpicePart):
                 self._say(self.spice.outlive(version))
             return
         self._doors[stored.tag] = sender
-        self._unsaid.pop(stored.tag, None)
+        calls = self._unsaid.pop(stored.tag, ())
         if entry.description is None:
             del self.told[stored.tag], self._doors[stored.tag]
         if self.awaited.pop(stored.tag, None) is not None:
             self._confirm_if_complete()
+        for work in calls:
+            self.spice.walks.close_one(work)
 
     @handles(StoredLater)
     def on_stored_later(self, sender: Address, later: StoredLater) -> None:
@@ -228,13 +231,17 @@ class Registrations(SpicePart):
         for number, tag in enumerate(sorted(self.told)):
             self.spice.later.put(REUNION_PAUSE_US * number, Unsaid(tag, self.spice.version, SAY_AGAIN_TRIES + 1))
 
-    def register_again(self, lost: Tract) -> None:
-        """Say again what may be lost: tags under which our record could have its home there, at any notch."""
+    def register_again(self, lost: Tract, work: Work | None = None) -> None:
+        """Say again what may be lost: tags under which our record could have its home there, at any notch. `work`: our
+        part in the call for it."""
         notches = self.settings.notches() if self.settings.storage_limit < NO_LIMIT else (0,)
         for tag, entry in list(self.told.items()):
             places = [home(address_of(tag), notch, entry.spot, self.settings.dimensions) for notch in notches]
             if any(contains(lost, each) for each in places):
-                self._unsaid[tag] = None
+                unsaid = self._unsaid.setdefault(tag, [])
+                if work is not None:
+                    work.wait()
+                    unsaid.append(work)
                 self.on_unsaid(Unsaid(tag, self.spice.version, SAY_AGAIN_TRIES))
 
     @handles(Unsaid)
@@ -244,7 +251,7 @@ class Registrations(SpicePart):
         if alarm.version != self.spice.version or tag not in self.told or (is_first and tag in self.awaited):
             return
         if is_first:
-            self._unsaid[tag] = None
+            self._unsaid.setdefault(tag, [])
         if alarm.tries and tag in self._unsaid:
             self._store(tag, self._doors.pop(tag, None) if is_first else None)
             self.spice.later.put(WAIT_LONGEST_US // 2, Unsaid(tag, alarm.version, alarm.tries - 1))

@@ -16,7 +16,7 @@ from implicast.casting.spice.settings import Settings
 from implicast.overlay.ice.estate import Item
 from implicast.peer.contract import Host, Name
 from implicast.peer.words import BELIEVED, Words
-from implicast.space.tract import Tract, contains, intersect, subtract, unite
+from implicast.space.tract import EMPTY, Tract, contains, intersect, subtract, unite
 
 FORGOTTEN_MAX = 1_024
 """Records that heirs should be told to forget; beyond it they are not told, which only costs them memory."""
@@ -25,7 +25,8 @@ FORGOTTEN_MAX = 1_024
 class Shelf:
     """Registries, and the parts of them that are about to close."""
 
-    __slots__ = ("_fill", "_host", "_settings", "_words", "closing", "copies", "forgotten", "registries", "stock")
+    __slots__ = ("_fill", "_host", "_settings", "_words", "closing", "copies", "forgotten", "lacking", "registries",
+                 "stock")  # fmt: skip
 
     def __init__(self, host: Host, settings: Settings, stock: Stock, words: Words = BELIEVED) -> None:
         self._host, self._settings, self.stock, self._words = host, settings, stock, words
@@ -36,6 +37,9 @@ class Shelf:
         """Parts about to close, and until when that is waited for: heirs know of them already."""
         self.forgotten: dict[tuple[Key, Name], Item] = {}
         """What heirs may forget with the next batch."""
+        self.lacking: Tract = EMPTY
+        """Ground whose registries are lost. Its records come again, but until all have been asked for them what is not
+        there may well be registered: walks wait."""
 
     def fill_later(self, fill: Callable[["Shelf"], None]) -> None:
         """Let the laboratory put in what is here from the start when it is first looked for."""
@@ -127,6 +131,20 @@ class Shelf:
             registry = self.registry(key)
             registry.shut(unite(registry.closed, tract))
 
+    # --- ground without its registries
+
+    def lack(self, lost: Tract) -> Item:
+        """What was kept on this ground is lost; what heirs are told of it."""
+        self.lacking = unite(self.lacking, lost)
+        self.stock.changed()
+        return items.lacking_item(lost, self.lacking)
+
+    def regain(self, found: Tract) -> Item:
+        """Who was registered on this ground is again."""
+        self.lacking = subtract(self.lacking, found)
+        self.stock.changed()
+        return items.lacking_item(unite(found, self.lacking), self.lacking)
+
     # --- as items
 
     def pack(self, tract: Tract) -> list[Item]:
@@ -137,6 +155,8 @@ class Shelf:
         found = [closed_item(key, part) for key, part in soon if intersect(part, tract)]
         for key, registry in self.registries.items():
             found += _records_within(key, registry, tract)
+        if self.lacking and intersect(self.lacking, tract):
+            found.append(items.lacking_item(self.lacking, self.lacking))
         return found
 
     def unite(self, label: Label, item: Item, tract: Tract, safe: bool) -> bool:
@@ -159,6 +179,7 @@ class Shelf:
             registry.gather(subtract(registry.gathering, tract))
             self.tidy(key)
         self.closing = {key: (until_us, subtract(each, tract)) for key, (until_us, each) in self.closing.items()}
+        self.lacking = subtract(self.lacking, tract)
         self.stock.changed()
 
     # --- seen from outside

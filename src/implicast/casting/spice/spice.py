@@ -13,7 +13,7 @@ from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.crossings import Crossings
 from implicast.casting.spice.homes import home, spot_of
-from implicast.casting.spice.items import KINDS, RECORD, entry_of, label_of
+from implicast.casting.spice.items import KINDS, LACKING, RECORD, entry_of, label_of, tract_of
 from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.registrations import Registrations
 from implicast.casting.spice.registry import Stock
@@ -21,6 +21,7 @@ from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.settings import Settings
 from implicast.casting.spice.shelf import Shelf
 from implicast.casting.spice.stores import RISING, Stores
+from implicast.casting.spice.trips import Work
 from implicast.casting.spice.walks import Walks
 from implicast.language.target import Description, Target
 from implicast.overlay.ice.estate import Item
@@ -32,7 +33,7 @@ from implicast.peer.later import Later
 from implicast.peer.member import Keepsake, Member
 from implicast.peer.site import Site
 from implicast.peer.wire import UNREADABLE
-from implicast.space.tract import Tract, intersect
+from implicast.space.tract import Tract, intersect, subtract
 
 PARTS = {
     "surface": Surface, "asker": Asker, "ears": Ears, "later": Later, "stores": Stores, "containers": Containers,
@@ -151,6 +152,12 @@ class Spice(Member, parts=PARTS):
 
     # --- as keeper of a surface
 
+    @property
+    def known(self) -> Tract:
+        """Our ground as far as we know who is registered there: walks look nowhere else."""
+        ground, lacking = self.surface.ground, self.shelf.lacking
+        return subtract(ground, lacking) if lacking else ground
+
     def pack(self, tract: Tract) -> tuple[Item, ...]:
         """The very same tuple while nothing changes: whoever looks from outside knows it by that."""
         version = self.stock.version
@@ -166,6 +173,8 @@ class Spice(Member, parts=PARTS):
             entry = entry_of(item.body) if kind == RECORD and item.body else None
         except UNREADABLE:
             return False
+        if kind == LACKING:
+            return consumer is None
         if kind not in KINDS or (kind == RECORD) == (consumer is None) or not self.settings.is_place(tag, root, notch):
             return False
         if consumer is None:
@@ -183,7 +192,9 @@ class Spice(Member, parts=PARTS):
         """Take in an item; one that cannot be read, or lies where nothing can be, is counted and dropped."""
         try:
             label = label_of(item.key)
-            if not self.settings.is_place(*label[1:4]):
+            if label[0] == LACKING:
+                self.calls.lost(intersect(tract_of(item.body), tract))
+            elif not self.settings.is_place(*label[1:4]):
                 self.drop_stray()
             elif not self.shelf.unite(label, item, tract, safe):
                 self.levels.unite(label, item)
@@ -216,10 +227,10 @@ class Spice(Member, parts=PARTS):
         """A partition seems to have ended."""
         self.registrations.reunited()
 
-    def register_again(self, lost: Tract) -> None:
+    def register_again(self, lost: Tract, work: Work | None = None) -> None:
         if self.settings.live:
             self.replicas.copy_again()
-        self.registrations.register_again(lost)
+        self.registrations.register_again(lost, work)
 
     def arrived(self, sender: Address, part: Tract, message: Message) -> None:
         """A routed message has come to ground that answers."""
@@ -230,8 +241,6 @@ class Spice(Member, parts=PARTS):
                 self.copies.arrived(part, message)
             case messages.Offer():
                 self.calls.offered(part, message)
-            case messages.SayAgain():
-                self.register_again(message.lost)
             case messages.RateAt():
                 self.replicas.hinted(message)
             case messages.AskRate():

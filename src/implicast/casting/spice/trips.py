@@ -4,14 +4,18 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
 from implicast.casting.inbox import Outcome
-from implicast.casting.spice.messages import NAMES_MAX, CastTo, CopyFrom, Covered, GatherTo
+from implicast.casting.spice.messages import NAMES_MAX, CastTo, CopyFrom, Covered, CoveredAgain, GatherTo, SayAgain
 from implicast.casting.spice.settings import HOP_TRIES, HOP_US, WAIT_LONGEST_US
 from implicast.peer.contract import Address, Name
 from implicast.space.tract import EMPTY, Tract
 
-Walk = CastTo | GatherTo | CopyFrom
+Walk = CastTo | GatherTo | CopyFrom | SayAgain
 Seen = tuple[Address, int]
 """A hop as its receiver knows it: who sent it, and the sender's number for it."""
+
+
+def repeated_of(covered: Covered) -> int:
+    return covered.repeated if isinstance(covered, CoveredAgain) else 0
 
 
 @dataclass(slots=True, eq=False)
@@ -27,9 +31,8 @@ class Open:
 
     def count(self, more: Covered) -> None:
         """What became of a part of it."""
-        so_far = self.tally
-        self.tally = Covered(
-            0,
+        so_far, repeated = self.tally, self.repeated + repeated_of(more)
+        counts = (
             so_far.notified + more.notified,
             so_far.declined + more.declined,
             so_far.unreachable + more.unreachable,
@@ -37,11 +40,19 @@ class Open:
             so_far.size + more.size,
             so_far.hops + more.hops,
         )
+        self.tally = CoveredAgain(0, *counts, repeated) if repeated else Covered(0, *counts)
 
     def hear(self, outcome: Outcome) -> None:
         """A member has answered. One that was told by another peer before is counted there."""
-        if outcome != Outcome.REPEAT:
+        if outcome == Outcome.REPEAT:
+            self.count(CoveredAgain(0, repeated=1))
+        else:
             self.count(Covered(0, notified=1) if outcome == Outcome.TAKEN else Covered(0, declined=1))
+
+    @property
+    def repeated(self) -> int:
+        """How many were told by others before."""
+        return repeated_of(self.tally)
 
     def wait(self) -> None:
         """One thing more to wait for."""

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from implicast.casting.spice.casts import Casts
 from implicast.casting.spice.containers import Containers
-from implicast.casting.spice.messages import ASKED, CastTo, CopyFrom, Covered, GatherTo, Working
+from implicast.casting.spice.messages import ASKED, CastTo, CopyFrom, Covered, CoveredAgain, GatherTo, SayAgain, Working
 from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.settings import CAST_US, SLOW_US, WAIT_LONGEST_US
 from implicast.casting.spice.share import Spice, SpicePart
@@ -70,7 +70,7 @@ class Walks(SpicePart):
         """Casts without receipts that wait for ground to settle."""
 
     def purpose(self, walk: Walk) -> Casts | Containers | Replicas:
-        """The part that walks of this kind serve."""
+        """The part that walks of this kind, which look at records, serve."""
         if isinstance(walk, CastTo):
             return self.spice.casts
         return self.spice.containers if isinstance(walk, GatherTo) else self.spice.replicas
@@ -89,8 +89,8 @@ class Walks(SpicePart):
         else:
             self._go_on(None, cast)
 
-    @handles(GatherTo, CopyFrom)
-    def on_walk(self, sender: Address, walk: GatherTo | CopyFrom) -> None:
+    @handles(GatherTo, CopyFrom, SayAgain)
+    def on_walk(self, sender: Address, walk: GatherTo | CopyFrom | SayAgain) -> None:
         if self.settings.live if isinstance(walk, CopyFrom) else self.settings.assured:
             self._come(sender, walk)
 
@@ -138,6 +138,8 @@ class Walks(SpicePart):
                 self._be_here(trip, walk, walk.way.tract)
                 return
         onward = self.surface.routes.onward(walk.way)
+        if (lacking := self.spice.shelf.lacking) and not isinstance(walk, SayAgain):
+            onward = onward._replace(own=subtract(onward.own, lacking))
         for to, way in onward.hops:
             self._send(trip, to, walk, way)
         waiting = onward.waiting if trip is None else onward.rest_of(walk.way.tract)
@@ -201,7 +203,7 @@ class Walks(SpicePart):
             self.surface.heard(sender)
             hop.be_patient()
 
-    @handles(Covered)
+    @handles(Covered, CoveredAgain)
     def on_covered(self, sender: Address, covered: Covered) -> None:
         hop = self._hops.get(covered.number)
         if hop is not None and hop.to == sender:
@@ -255,6 +257,9 @@ class Walks(SpicePart):
 
     def visit_all(self, work: Work | None, walk: Walk, notch: int, part: Tract) -> None:
         """Our records in the part and in all above it that is ours; further trips for the rest."""
+        if isinstance(walk, SayAgain):
+            self.spice.register_again(walk.lost, work)
+            return
         root, dimensions, heeded = walk.root, self.settings.dimensions, self.spice.heeded
         if heeded is not None and isinstance(walk, CastTo) and heeded.refuses(work, walk):
             return
@@ -272,7 +277,7 @@ class Walks(SpicePart):
             closed = intersect(part, registry.closed) if registry.closed else EMPTY
             above = self.settings.above(notch)
             scaled = scale_within(closed, root, notch, dimensions, above - notch) if closed else EMPTY
-            part = intersect(scaled, self.surface.ground)
+            part = intersect(scaled, self.spice.known)
             if rest := subtract(scaled, part) if part else scaled:
                 self.send_up(work, replace(walk, way=Way(rest), notch=above), notch, closed)
             notch = above
@@ -314,14 +319,19 @@ class Walks(SpicePart):
                 if counts:
                     trip.count(work.tally)
                 self._close_trip(trip)
-            self.purpose(work.walk).ended(work, True)
+            self._tell(work, True)
+
+    def _tell(self, work: Work, is_covered: bool) -> None:
+        """Whoever the walk serves hears how it ended."""
+        served = self.spice.calls if isinstance(work.walk, SayAgain) else self.purpose(work.walk)
+        served.ended(work, is_covered)
 
     def give_up(self, work: Work) -> None:
         """A walk of ours that cannot be finished; whoever waits for it has gone another way, or will."""
         for trip in list(work.up):
             self._drop_trip(trip)
         self._drop(work)
-        self.purpose(work.walk).ended(work, False)
+        self._tell(work, False)
 
     def _drop_trip(self, trip: Trip) -> None:
         for number in trip.hops:

@@ -103,8 +103,7 @@ class Tenant(Protocol):
         """The ground that answers has changed: pieces became firm, were merged, given or lost, or doubt has ended."""
 
     def lost(self, tract: Tract) -> None:
-        """Ground became ours, and may be on its way to another already, whose last owner's items nobody alive seems to
-        have had a whole copy of."""
+        """Ground of ours, about to answer, whose last owner's items nobody alive seems to have had a whole copy of."""
 
     def reopened(self) -> None:
         """Ground that did not answer may do so now, ours or others': look again at what waits for it."""

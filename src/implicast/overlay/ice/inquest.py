@@ -367,7 +367,9 @@ class Inquest(SurfacePart):
             self.firm_up(firm.number, seizure)
 
     def firm_up(self, number: int, seizure: Seizure) -> None:
+        """The tenant knows first what it lacks: what waits for the ground is looked at as soon as that answers."""
         del self.open[number]
-        own = intersect(seizure.tract, self.surface.plot.tract)  # once it is firm a newcomer that waits may get it
-        if self.surface.firm_up(SEIZED, number, set()) and not seizure.whole:
-            self.surface.tenant.lost(own)
+        left = intersect(seizure.tract, self.surface.plot.unsettled)
+        if left and not seizure.whole:
+            self.surface.tenant.lost(left)
+        self.surface.firm_up(SEIZED, number, set())

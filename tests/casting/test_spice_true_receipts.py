@@ -1,0 +1,133 @@
+"""No receipt says that nobody was there: not of a cast to ground whose registries died with their owner and all its
+heirs, nor where the answers of whoever told the members are lost."""
+
+from threading import Event
+
+import pytest
+from test_spice_receipts import Town
+
+from implicast.casting.spice.homes import address_of
+from implicast.casting.spice.messages import SayAgain
+from implicast.casting.spice.walks import Walks
+from implicast.peer.events import Settled
+from implicast.space.tract import contains
+from implicast.world.frozen import awake
+
+PEERS = 12
+ROOT = address_of("jazz")
+
+
+class Square(Town):
+    """A town in which four are registered under a tag; neither they nor the publisher keep anything of it."""
+
+    def __init__(self, seed):
+        super().__init__(PEERS, seed=seed)
+        self.keeper = self.owner(ROOT)
+        self.keepers = {self.keeper.address, *self.keeper.surface.heirs}
+        others = [each for each in range(PEERS) if each not in self.keepers]
+        self.members, self.publisher, self.receipts = others[:4], others[4], []
+        for each in self.members:
+            self.register(each, "jazz")
+        self.run(5)
+        assert all(map(self.complete, self.members))
+
+    def _hear(self, address, event):
+        if isinstance(event, Settled):
+            self.receipts.append((event.cast, event.expected, event.notified))
+        else:
+            super()._hear(address, event)
+
+    def until(self, is_so, seconds=60):
+        """Run until something is so; at most so long."""
+        for _ in range(seconds * 1000):
+            if is_so():
+                return True
+            self.run(0.001)
+        return False
+
+
+class Bereft(Square):
+    """The same when the tag's owner has just died with all its heirs."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        for each in self.keepers:
+            self.world.crash(each)
+
+    def lacking(self):
+        """Who knows that it lacks what was registered at the tag's address."""
+        return [each for each in map(awake, self.world.peers.values()) if contains(each.shelf.lacking, ROOT)]
+
+
+def test_whoever_told_the_members_may_die_before_it_can_say_so():
+    for seed in range(3, 8):
+        town = Square(seed)
+        cast = town.cast(town.publisher, "jazz")
+        assert town.until(lambda town=town, cast=cast: town.told(cast) == town.members)
+        town.world.crash(town.keeper.address)
+        assert not town.receipts
+        town.run(60)
+
+        assert town.receipts == [(cast, 4, 4)], seed
+        assert town.told(cast) == town.members
+
+
+@pytest.fixture
+def deaf(monkeypatch):
+    """While it is set, nobody hears the call for what was lost."""
+    come, is_deaf = Walks._come, Event()
+
+    def came(self, sender, walk):
+        if not (is_deaf.is_set() and isinstance(walk, SayAgain)):
+            come(self, sender, walk)
+
+    is_deaf.set()
+    monkeypatch.setattr(Walks, "_come", came)
+    return is_deaf
+
+
+def test_a_cast_waits_until_all_who_were_registered_have_said_so_again():
+    for seed in range(3, 8):
+        town = Bereft(seed)
+        cast = town.cast(town.publisher, "jazz")
+        town.run(60)
+
+        assert town.receipts == [(cast, 4, 4)], seed
+        assert town.told(cast) == town.members
+        assert not town.lacking()
+
+
+def test_who_is_given_such_ground_lets_casts_wait_too(deaf):
+    town = Bereft(3)
+    assert town.until(town.lacking)
+    (first,) = town.lacking()
+    cast = town.cast(town.publisher, "jazz")
+    piece = next(each for each in first.surface.pieces if each.low <= ROOT < each.high)
+    assert town.until(lambda: not first.surface.plot.status and first.surface.giver.gift is None)
+    taker = first.surface.plot.neighbours()[0]
+    first.surface.giver.give(piece, taker)
+    assert town.until(lambda: contains(town.peers[taker].surface.ground, ROOT))
+    assert town.lacking() == [town.peers[taker]]
+    assert not town.receipts
+    deaf.clear()
+    town.run(60)
+
+    assert town.receipts == [(cast, 4, 4)]
+    assert not town.lacking()
+
+
+def test_who_inherits_such_ground_lets_casts_wait_too(deaf):
+    town = Bereft(5)
+    assert town.until(town.lacking)
+    (first,) = town.lacking()
+    assert first.address not in (*town.members, town.publisher)
+    town.run(1)
+    town.world.crash(first.address)
+    cast = town.cast(town.publisher, "jazz")
+    assert town.until(town.lacking)
+    assert not town.receipts
+    deaf.clear()
+    town.run(60)
+
+    assert town.receipts == [(cast, 4, 4)]
+    assert not town.lacking()
