@@ -139,3 +139,18 @@ def test_who_gives_a_place_to_one_that_has_taken_another_meanwhile_is_not_its_he
     )
 
     assert not found.reasons, (found.reasons, found.scenario.command())
+
+
+def test_a_step_to_a_place_that_was_left_meanwhile_is_not_looked_up_there():
+    """One that left had all its places at rest, and which of them a range concerns was remembered."""
+    churn = (
+        "guests=4,deed=6.016..40:slow~748.881:8,deed=8.264:leave:13,"
+        "deed=9.158..26.411:split:10+12+14+17+18+20+22+23+24+26+27+28,deed=9.22:join:30,deed=12.482..17.079:freeze:22,"
+        "deed=15.618:leave:12,deed=20.785:join:31"
+    )
+    found = check(
+        Scenario("bft", 29, 140, 2022002568, {"signatures": "stand-in"}, "zipf", {"tags": 12, "tags_per_peer": 4},
+                 "national", faults=Faults.parse("loss=0.01,duplicate=0.02"), churn=Churn.parse(churn), strict=True)
+    )  # fmt: skip
+
+    assert not found.reasons, (found.reasons, found.scenario.command())

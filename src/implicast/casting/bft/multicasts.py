@@ -77,7 +77,7 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         self.seen: SeenTable[Met] = SeenTable(settings.window_us)
         self.grievances: Recent[Address, int] = Recent(GRIEVANCES_MAX)  # against whom, since when
         self._counted: Recent[CastId, tuple[Arc, int]] = Recent(COUNTED_MAX)
-        self._near: Recent[tuple[Arc, int], list[tuple[Place, bool]]] = Recent(NEAR_MAX)
+        self._near: Recent[tuple[Arc, int, int], list[tuple[Place, bool]]] = Recent(NEAR_MAX)
         self.echoes = Echoes(graph, gate, self._source_flaw, deliver, lacks)
         self.carriage = Carriage(
             asker, graph.absentees, assured, self._recast, lambda address: self.hold_against(address, "unconfirmed"),
@@ -231,10 +231,11 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         places = self._graph.places
         if not {3, 5} <= self.gate.checks:
             return list(places.held)
-        # At rest it is remembered: casts to the same range come again and again.
-        near = self._near.get((source.arc, source.start)) if places.are_at_rest else self._around(source)
+        # At rest it is remembered: casts to the same range come again and again. Places may be left meanwhile.
+        which = (source.arc, source.start, len(places.held))
+        near = self._near.get(which) if places.are_at_rest else self._around(source)
         if near is None:
-            near = self._near[source.arc, source.start] = self._around(source)
+            near = self._near[which] = self._around(source)
         return [place.key for place, is_in in near if is_in or self._is_beside(place, source)]
 
     def _around(self, source: Source) -> list[tuple[Place, bool]]:
