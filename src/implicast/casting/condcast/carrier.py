@@ -176,6 +176,7 @@ class Carrier(Part, parts={"asker": Asker}):
         else:
             self._spread((arc,), Task(cast, query, payload, None, self.host.now_us))
 
+    @handles(Carry)
     def on_carry(self, sender: Address, carry: Carry) -> None:
         if not self._is_sound(carry):
             return
@@ -296,10 +297,9 @@ class Carrier(Part, parts={"asker": Asker}):
 
     def _finish(self, task: Task) -> None:
         """Nothing is open any more: say so to whoever asked."""
-        if task.open or task.stuck or task.query is None:
-            return
-        task.end()
-        self._answer(task)
+        if not (task.open or task.stuck or task.query is None):
+            task.end()
+            self._answer(task)
 
     def _answer(self, task: Task) -> None:
         if task.asker is None:

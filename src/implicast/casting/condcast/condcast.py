@@ -9,11 +9,11 @@ Until a peer has said what it is, its value is *unknown*, not empty: aggregates 
 withdrawal is complete at once: the peer itself decides last, and a value that fell costs messages, never a notice.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
 from implicast.casting.condcast.carrier import Carrier
 from implicast.casting.condcast.flows import Flows
-from implicast.casting.condcast.messages import Carry, Query
+from implicast.casting.condcast.messages import Query
 from implicast.casting.condcast.place import key_of
 from implicast.casting.condcast.promises import Promises
 from implicast.casting.condcast.settings import CondcastSettings, settings_of
@@ -23,7 +23,7 @@ from implicast.language.target import Description, Target
 from implicast.overlay.chord_sharp import ChordSharp, Freight
 from implicast.overlay.chord_sharp.table import combine
 from implicast.overlay.links import Above, Links, Ref
-from implicast.peer.contract import Address, CastId, handles
+from implicast.peer.contract import Address, CastId
 from implicast.peer.events import Joined, Left, Refused, Withdrawn
 from implicast.peer.member import Keepsake, Member
 from implicast.peer.site import Site
@@ -36,57 +36,32 @@ class KeptCondcast(Keepsake):
     neighbours: tuple[Ref, ...] = ()
 
 
-class Lane(Protocol):
-    """Leads casts without receipts through members of a network in which nothing changes, by what is known of all:
-    `Carrier` is the law for it, and does what is not plain. Members on it have parts when they are needed."""
-
-    def lead(self, member: "Condcast", carry: Carry) -> bool:
-        """Take a cast on from a member; False: it is for its carrier."""
-
-    def furnish(self, member: "Condcast") -> None:
-        """Make a member's parts, and put them in their place."""
-
-
-_MADE_LATER = frozenset({"carrier", "links", "own", "promises", "ring"})
-
-
 class Condcast(
     Member, Above,
     parts={"links": Links, "ring": ChordSharp, "carrier": Carrier, "promises": Promises, "flows": Flows},
 ):  # fmt: skip
     """One peer, a value of its own, and casts to arcs."""
 
-    __slots__ = ("_flows", "_landmarks", "_lane", "_network", "carrier", "inbox", "joined", "links", "own", "promises",
-                 "ring", "settings")  # fmt: skip
-    own: Freight | None
+    __slots__ = ("_flows", "_landmarks", "_network", "carrier", "inbox", "joined", "links", "own", "promises", "ring",
+                 "settings")  # fmt: skip
 
-    def __init__(
-        self, site: Site, key: int | None = None, settings: CondcastSettings | None = None, lane: Lane | None = None
-    ) -> None:
+    def __init__(self, site: Site, key: int | None = None, settings: CondcastSettings | None = None) -> None:
         super().__init__(site)
         kept: KeptCondcast | None = site.kept
         self.settings = settings or settings_of(site.parameters, site.resting)
         self._landmarks: tuple[str, ...] = site.credentials or ()
-        self._network, self._lane = site.network, lane
+        self._network = site.network
         self.inbox = Inbox(self, kept.member.heard if kept else ())
         self._flows: Flows | None = None
         self.joined = False
-        if lane is None:
-            self.make_parts(self._key() if key is None else key, kept.neighbours if kept else ())
+        self.make_parts(self._key() if key is None else key, kept.neighbours if kept else ())
 
     def make_parts(self, key: int, neighbours: tuple[Ref, ...] = ()) -> None:
-        self.own = self._portrait(self.description) if self.description else None
+        self.own: Freight | None = self._portrait(self.description) if self.description else None
         self.links = Links(self.address, self.host, key, self.settings.links, self.life, neighbours)
         self.ring = ChordSharp(self.address, self.host, self.links, self.settings.sharp, self)
         self.carrier = Carrier(self)
         self.promises = Promises(self)
-
-    def __getattr__(self, name: str) -> Any:
-        """A part that was not needed until now."""
-        if name not in _MADE_LATER or self._lane is None:
-            raise AttributeError(name)
-        self._lane.furnish(self)
-        return getattr(self, name)
 
     def stand(self, value: Freight) -> None:
         """In an assembled population every table holds this value from the start."""
@@ -143,15 +118,8 @@ class Condcast(
     def condcast(self, arc: Arc, query: Query, payload: bytes) -> CastId:
         """Cast to whoever matches among the keys of an arc."""
         cast = self.next_cast()
-        sealed = self.words.seal(cast, query, payload)
-        if self._lane is None or not self._lane.lead(self, Carry(cast, 0, (arc,), query, sealed)):
-            self.carrier.cast(cast, arc, query, sealed)
+        self.carrier.cast(cast, arc, query, self.words.seal(cast, query, payload))
         return cast
-
-    @handles(Carry)
-    def on_carry(self, sender: Address, carry: Carry) -> None:
-        if self._lane is None or not self._lane.lead(self, carry):
-            self.carrier.on_carry(sender, carry)
 
     def estimate(self, target: Target) -> int:
         self.host.deliver(Refused("estimate", "aggregates tell where somebody may match, not how many do"))

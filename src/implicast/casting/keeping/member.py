@@ -5,7 +5,6 @@ that survive is in the rooms beside.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import replace
 from math import log2
 from typing import Any
@@ -75,9 +74,9 @@ class RingMember(
     """Ring, fingers, lists with copies; joining and leaving."""
 
     __slots__ = (
-        "_furnish", "_leave_by_us", "_owed", "_owed_version", "_said", "_site", "_token", "asker", "chord", "copies",
-        "detector", "doubts", "hearing", "keeper", "layings", "links", "questions", "rumours", "share", "teller",
-        "tenure", "upkeep_asker",
+        "_leave_by_us", "_owed", "_owed_version", "_said", "_site", "_token", "asker", "chord", "copies", "detector",
+        "doubts", "hearing", "keeper", "layings", "links", "questions", "rumours", "share", "teller", "tenure",
+        "upkeep_asker",
     )  # fmt: skip
 
     def __init__(self, site: Site) -> None:
@@ -90,9 +89,8 @@ class RingMember(
         self._said: Description | None = None
         """What the lists say of this peer, or will."""
         self._site: Site | None = site
-        self._furnish: Callable[[RingMember], None] | None = None
         if site.assured or not site.resting:
-            self._make_parts()
+            self.make_parts()
         if site.kept is not None:
             self._said = self.description
             self._owed = self.layings.restore(site.kept.laid)
@@ -103,17 +101,10 @@ class RingMember(
         anything but hear."""
         if name not in _MADE_LATER or self._site is None:
             raise AttributeError(name)
-        self._make_parts()
-        furnish, self._furnish = self._furnish, None
-        if furnish is not None:
-            furnish(self)
+        self.make_parts()
         return getattr(self, name)
 
-    def furnish_later(self, furnish: Callable[["RingMember"], None]) -> None:
-        """Let the laboratory put this member in its place when its parts are first needed."""
-        self._furnish = furnish
-
-    def _make_parts(self) -> None:
+    def make_parts(self) -> None:
         site, self._site = self._site, None
         assert site is not None, "parts are made once"
         address, host = self.address, self.host

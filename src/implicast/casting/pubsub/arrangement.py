@@ -81,10 +81,6 @@ class SubIdLayout:
     def numbers_max(self) -> int:
         return 1 << self.number_bits
 
-    @property
-    def attributes_max(self) -> int:
-        return (1 << self.attribute_bits) - 1
-
     def pack(self, node: int, number: int, attributes: int) -> int:
         assert node >> self.node_bits == 0, f"node {node} does not fit into {self.node_bits} bits"
         assert number >> self.number_bits == 0, f"number {number} does not fit into {self.number_bits} bits"
@@ -146,7 +142,7 @@ class Arrangement:
         """Why a node that keeps so many terms of its own cannot subscribe to this; None: it can."""
         spans = [self.spans(term) for term in target.terms]
         values = sum(len(span) for each in spans for span in each)
-        if any(not each or len(each) > self.layout.attributes_max for each in spans):
+        if any(not each or len(each) >> self.layout.attribute_bits for each in spans):
             return "every term needs a tag or a predicate, and not more than an id can count"
         if values > self.values_max:
             return f"it admits {values} values; at most {self.values_max} are stored one by one (values_max)"

@@ -16,7 +16,7 @@ from implicast.casting.spice.messages import CastAgain, CastTo, Covered
 from implicast.casting.spice.registry import Held, Registry, fits
 from implicast.casting.spice.settings import CAST_US
 from implicast.casting.spice.share import Spice, SpicePart
-from implicast.casting.spice.trips import Work
+from implicast.casting.spice.trips import Work, repeated_of
 from implicast.casting.telling import Got, GotAgain, Hearing, Notify, NotifyAgain, Word
 from implicast.language.target import Target
 from implicast.overlay.ice.estate import Way
@@ -179,7 +179,7 @@ class Casts(SpicePart):
                 self.spice.containers.passed(work)
             return
         before = self._counts.pop(walk.cast, [])
-        if is_covered and work.repeated and not walk.asks and len(before) < RECOUNTS:
+        if is_covered and repeated_of(tally) and not walk.asks and len(before) < RECOUNTS:
             self._counts[walk.cast] = [*before, tally]
             self._count_anew(walk)
             return

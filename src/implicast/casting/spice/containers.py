@@ -264,10 +264,8 @@ class Containers(SpicePart):
             del self.gatherings[key]
             registry.shut(subtract(registry.closed, registry.gathering))
             registry.gather(EMPTY)
-            if registry.idle:
-                self.spice.shelf.tidy(key)
-            else:
-                self._close_if_crowded(key, registry)
+            self.spice.shelf.tidy(key)
+            self._close_if_crowded(key, registry)
 
     def show(self, work: Work, registry: Registry, held: Sequence[Held]) -> None:
         """Records that the walk has met, or that came down past it, go to the base."""
@@ -289,8 +287,7 @@ class Containers(SpicePart):
             del self._moves[alarm.token]
         elif move is not None:
             self.spice.later.put(move.wait_longer(), alarm)
-            tag, root, _ = move.key
-            self.spice.stores.send_store((tag, root, move.base), tuple(move.entries.values()), alarm.token)
+            self.spice.stores.send_store((*move.key[:2], move.base), tuple(move.entries.values()), alarm.token)
 
     def moved(self, stored: StoredAt) -> bool:
         """Is this about a move of ours? Then what has arrived below may go."""
@@ -322,13 +319,12 @@ class Containers(SpicePart):
                     walks.purpose(work.walk).show(work, registry, [each])
 
     def _is_above(self, work: Work, notch: int, root: int, spot: int) -> bool:
-        if isinstance(work.walk, GatherTo) and work.walk.base >= notch:
-            return False
-        for trip in work.up:
-            passed = work.walk.notch <= notch <= trip.notch or isinstance(work.walk, GatherTo)
-            if passed and contains(trip.closed, home(root, trip.notch, spot, self.settings.dimensions)):
-                return True
-        return False
+        walk, dimensions = work.walk, self.settings.dimensions
+        if isinstance(walk, GatherTo):
+            passed = list(work.up) if walk.base < notch else []
+        else:
+            passed = [trip for trip in work.up if walk.notch <= notch <= trip.notch]
+        return any(contains(trip.closed, home(root, trip.notch, spot, dimensions)) for trip in passed)
 
     # --- forgetting
 

@@ -50,6 +50,13 @@ Kept = tuple[Name, Version, Notch]
 """A consumer, the version of its record that is kept, and the notch where it is."""
 
 
+class OfTag(Message):
+    """Something on its way to places of a tag."""
+
+    way: Way
+    tag: Tag
+
+
 class Through(Message):
     """Something on its way to, or through, one notch of a registry."""
 
@@ -87,13 +94,11 @@ class StoredAt(Message):
     """What the answerer has closed at that notch for good: records at home there need not come this way again."""
 
 
-class CopyTo(Message):
+class CopyTo(OfTag):
     """Entries on their way to several roots of a tag: every code of the way's tract is one."""
 
     wire = 0x0A03
 
-    way: Way
-    tag: Tag
     entries: Entries
     reply: Address
     token: Token
@@ -214,24 +219,20 @@ class Taken(Message):
     veto: bool = False
 
 
-class RateAt(Message):
+class RateAt(OfTag):
     """A root of a tag hints to the original root that it is too busy, or hardly needed. Anybody could say so: the
     original root asks it."""
 
     wire = 0x0A0C
 
-    way: Way
-    tag: Tag
     root: Code
 
 
-class AskRate(Message):
+class AskRate(OfTag):
     """The original root of a tag asks another root how it is; only the root's owner gets to know the token."""
 
     wire = 0x0A11
 
-    way: Way
-    tag: Tag
     reply: Address
     token: Token
 
@@ -248,13 +249,11 @@ class RateIs(Message):
     """What the root knows of the tag's level and the number of that news: an original root that lost its own learns."""
 
 
-class ReadyAt(Message):
+class ReadyAt(OfTag):
     """To roots of a tag: answer casts from now on, or do not."""
 
     wire = 0x0A0D
 
-    way: Way
-    tag: Tag
     number: NewsNumber
     level: Level
     ready: bool
@@ -262,13 +261,11 @@ class ReadyAt(Message):
     token: Token
 
 
-class AskVeto(Message):
+class AskVeto(OfTag):
     """To all roots of a level: may it be lowered?"""
 
     wire = 0x0A0E
 
-    way: Way
-    tag: Tag
     reply: Address
     token: Token
 

@@ -67,7 +67,7 @@ class Registrations(SpicePart):
     def __init__(self, spice: Spice, kept: KeptMember | None, tags: tuple[str, ...]) -> None:
         """`tags`: under which something of an earlier life may be stored."""
         super().__init__(spice)
-        self.told: dict[str, Entry] = {}
+        self.told = {tag: Entry(spice.contact, 0, spot_of(spice.name, tag), None) for tag in tags}
         """Tags under which something of ours may be stored, and what we said last."""
         self.awaited: dict[str, Entry] = {}
         self._before: Description | None = None
@@ -83,8 +83,6 @@ class Registrations(SpicePart):
         self._reunited_us = -REUNITED_US
         self._returning = kept is not None and kept.description is not None
         """Has the member a description from an earlier life, and no place yet to say it from?"""
-        for tag in tags:
-            self.told[tag] = Entry(spice.contact, 0, spot_of(spice.name, tag), None)
         self._going = False
         """Is the peer to leave the surface when it has withdrawn?"""
         self.token = 1 << SECRET_BITS | spice.host.rng.getrandbits(SECRET_BITS) if spice.words.signed else OWN
@@ -197,8 +195,7 @@ class Registrations(SpicePart):
     # --- the lease
 
     def _renew_later(self) -> None:
-        rounds_us = self.settings.lease_us // RENEWALS
-        pause_us = rounds_us / max(1, len(self.told))
+        pause_us = self.settings.lease_us // RENEWALS / max(1, len(self.told))
         self.host.after(int(pause_us * (0.8 + 0.4 * self.host.rng.random())), Renew(self.spice.version))
 
     @handles(Renew)

@@ -120,8 +120,7 @@ class Registry:
         held = self.records[entry.member.name] = Held(entry, at, now_us, until_us, safe)
         self._packed = self._rows = None
         self.stock.changed()
-        if until_us < self._due_us:
-            self._due_us = until_us
+        self._due_us = min(self._due_us, until_us)
         return held
 
     def has(self, entry: Entry) -> bool:
@@ -186,8 +185,11 @@ class Registry:
             return list(self.records.values()) if contains(tract, self.root) else []
         return [each for each in self.records.values() if contains(tract, each.home)]
 
-    def packed(self, key: Key) -> list[Item]:
-        """All records as they travel."""
+    def packed(self, key: Key, tract: Tract) -> list[Item]:
+        """Records at home in a tract as they travel. At notch 0 all are at home at the root itself: one look for all, a
+        third of the cost of packing."""
+        if self.notch or not contains(tract, self.root):
+            return [held.as_item(key) for held in self.within(tract)]
         if self._packed is None:
             self._packed = [held.as_item(key) for held in self.records.values()]
         return self._packed

@@ -287,8 +287,7 @@ class Replicas(SpicePart):
     def show(self, work: Work, registry: Registry, held: Sequence[Held]) -> None:
         walk = work.walk
         assert isinstance(walk, CopyFrom)
-        if held:
-            self.spice.copies.copy_out(work, walk, [each.entry for each in held])
+        self.spice.copies.copy_out(work, walk, [each.entry for each in held])
 
     def ended(self, work: Work, is_covered: bool) -> None:
         walk, tag = work.walk, work.walk.tag

@@ -16,7 +16,7 @@ from implicast.casting.spice.settings import Settings
 from implicast.overlay.ice.estate import Item
 from implicast.peer.contract import Host, Name
 from implicast.peer.words import BELIEVED, Words
-from implicast.space.tract import EMPTY, Tract, contains, intersect, subtract, unite
+from implicast.space.tract import EMPTY, Tract, intersect, subtract, unite
 
 FORGOTTEN_MAX = 1_024
 """Records that heirs should be told to forget; beyond it they are not told, which only costs them memory."""
@@ -83,12 +83,11 @@ class Shelf:
 
     def forget(self, key: Key, held: Held) -> None:
         """A record has moved on or run out."""
-        registry = self.registries.get(key)
-        if registry is None or registry.records.get(held.entry.member.name) is not held:
-            return
-        registry.remove(held)
-        self.tidy(key)
         name = held.entry.member.name
+        if self.held(key, name) is not held:
+            return
+        self.registries[key].remove(held)
+        self.tidy(key)
         if self._settings.assured and len(self.forgotten) < FORGOTTEN_MAX:
             self.forgotten[key, name] = items.record_item(key, held.entry, held.home, gone=True)
 
@@ -154,7 +153,7 @@ class Shelf:
         soon = ((key, self.closed_soon(key)) for key in dict.fromkeys([*closed, *self.closing]))
         found = [closed_item(key, part) for key, part in soon if intersect(part, tract)]
         for key, registry in self.registries.items():
-            found += _records_within(key, registry, tract)
+            found += registry.packed(key, tract)
         if self.lacking and intersect(self.lacking, tract):
             found.append(items.lacking_item(self.lacking, self.lacking))
         return found
@@ -186,10 +185,3 @@ class Shelf:
 
     def holdings(self) -> Any:
         return [(*key, each.closed, [held.entry for held in each.records.values()]) for key, each in self.all()]
-
-
-def _records_within(key: Key, registry: Registry, tract: Tract) -> list[Item]:
-    """At notch 0 all records are at home at the root itself: one look for all, a third of the cost of packing."""
-    if key[2]:
-        return [held.as_item(key) for held in registry.records.values() if contains(tract, held.home)]
-    return registry.packed(key) if contains(tract, key[1]) else []

@@ -15,6 +15,7 @@ Seen = tuple[Address, int]
 
 
 def repeated_of(covered: Covered) -> int:
+    """How many were told by others before."""
     return covered.repeated if isinstance(covered, CoveredAgain) else 0
 
 
@@ -31,7 +32,7 @@ class Open:
 
     def count(self, more: Covered) -> None:
         """What became of a part of it."""
-        so_far, repeated = self.tally, self.repeated + repeated_of(more)
+        so_far, repeated = self.tally, repeated_of(self.tally) + repeated_of(more)
         counts = (
             so_far.notified + more.notified,
             so_far.declined + more.declined,
@@ -48,11 +49,6 @@ class Open:
             self.count(CoveredAgain(0, repeated=1))
         else:
             self.count(Covered(0, notified=1) if outcome == Outcome.TAKEN else Covered(0, declined=1))
-
-    @property
-    def repeated(self) -> int:
-        """How many were told by others before."""
-        return repeated_of(self.tally)
 
     def wait(self) -> None:
         """One thing more to wait for."""

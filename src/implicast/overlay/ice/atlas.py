@@ -65,10 +65,6 @@ class Atlas:
         for each in titles:
             del self.titles[each.low]
 
-    def keep_only(self, lows: Iterable[int]) -> None:
-        """Forget all titles but those that begin at these codes."""
-        self.titles = {low: self.titles[low] for low in lows}
-
     def of(self, owner: Address) -> list[Title]:
         return [each for each in self.titles.values() if each.owner == owner]
 

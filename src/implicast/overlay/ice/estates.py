@@ -67,7 +67,8 @@ class Legacy:
         self.around = hail.around or self.around
         if self.titles != (*hail.pieces, *hail.provisional):
             self.titles = (*hail.pieces, *hail.provisional)
-            self.restrict(tract_of(self.titles))
+            ground, items = tract_of(self.titles), self.items.items()  # what lies elsewhere it has parted with
+            self.items = {key: said for key, said in items if intersect((said[1].low, said[1].high), ground)}
 
     def is_denied(self, now_us: int, late_us: int) -> bool:
         """The owner's greeting has a smaller mark. Marks only rise, and no word is late for so long: if it goes on like
@@ -94,10 +95,6 @@ class Legacy:
     def within(self, tract: Tract) -> tuple[Item, ...]:
         """The items that lie in a tract."""
         return tuple(item for _, item in self.items.values() if item.body and intersect((item.low, item.high), tract))
-
-    def restrict(self, tract: Tract) -> None:
-        """Forget what lies elsewhere: the owner parted with it."""
-        self.items = {key: said for key, said in self.items.items() if intersect((said[1].low, said[1].high), tract)}
 
 
 class Estates(SurfacePart):

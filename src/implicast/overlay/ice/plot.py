@@ -122,17 +122,18 @@ class Plot(SurfacePart):
 
     def survey(self) -> None:
         """The atlas has changed: forget what does not concern us, find out what answers and who is around."""
-        before = self.pieces
+        before, dimensions = self.pieces, self.surface.terms.dimensions
         self.version += 1
-        self.pieces = sorted(self.atlas.of(self.address), key=lambda title: title.low)
-        if self.pieces:
-            self._prune()
+        pieces = self.pieces = sorted(self.atlas.of(self.address), key=lambda title: title.low)
+        if pieces:
+            others = [each for each in self.atlas.titles.values() if each.owner != self.address]
+            self.atlas.drop([each for each in others if not any(touches(each, one, dimensions) for one in pieces)])
         self._inherit_status(before)
         self.unsettled = tract_of(each for each in self.pieces if each.low in self.status)
         self.tract = tract_of(self.pieces)
         self.firm = subtract(self.tract, self.unsettled)
         self._look_about()
-        self.gap = gap_beside(self.pieces, list(self.atlas.titles.values()), self.surface.terms.dimensions)
+        self.gap = gap_beside(self.pieces, list(self.atlas.titles.values()), dimensions)
         self.surface.routes.redraw()
 
     def _look_about(self) -> list[Title]:
@@ -140,14 +141,6 @@ class Plot(SurfacePart):
         self._others = sorted((each for each in titles if each.owner != address), key=lambda title: title.low)
         self._near = sorted({each.owner for each in self._others})
         return self._others
-
-    def _prune(self) -> None:
-        pieces, dimensions = self.pieces, self.surface.terms.dimensions
-        self.atlas.keep_only(
-            each.low
-            for each in self.atlas.titles.values()
-            if each.owner == self.address or any(touches(each, piece, dimensions) for piece in pieces)
-        )
 
     def _inherit_status(self, before: list[Title]) -> None:
         """What is left of a piece after a part of it was lost has the status of the whole."""

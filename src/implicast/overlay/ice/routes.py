@@ -137,7 +137,8 @@ class Paths(SurfacePart):
         onward = self.onward(message.way)
         for hop, way in onward.hops:
             if self.surface.terms.assured:
-                self._hop(hop, message, way)
+                number = self.surface.next_number()
+                self.surface.asker.ask("hop", (number, hop), hop, replace(message, way=replace(way, number=number)))
             else:
                 self.host.send(hop, message if way is message.way else replace(message, way=way))
         if onward.waiting and type(message) is Who:
@@ -287,10 +288,6 @@ class Paths(SurfacePart):
             hops.append((hop, self._step(way, part, stuck, visited)))
 
     # --- one hop
-
-    def _hop(self, to: Address, message: Routed, way: Way) -> None:
-        number = self.surface.next_number()
-        self.surface.asker.ask("hop", (number, to), to, replace(message, way=replace(way, number=number)))
 
     @handles(Passed)
     def on_passed(self, sender: Address, passed: Passed) -> None:

@@ -258,14 +258,12 @@ class Surface(Part, parts=PARTS):
         self.routes.unpark()
         self.start()
 
-    def firm_up(self, kind: str, number: int, before: set[Address]) -> bool:
-        """What was held for this reason answers now; false if nothing is left of it."""
+    def firm_up(self, kind: str, number: int, before: set[Address]) -> None:
+        """What was held for this reason answers now, if anything is left of it."""
         before = before.union(self.plot.neighbours())
-        if not self.plot.release(kind, number):
-            return False
-        self.announce(before)
-        self.entry.settled_in()
-        return True
+        if self.plot.release(kind, number):
+            self.announce(before)
+            self.entry.settled_in()
 
     def hear(self, titles: Iterable[Title], sender: Address | None = None) -> None:
         """Learn from others; what we lose by it we yield. What is said of third parties is checked with them."""

@@ -11,25 +11,28 @@ somebody looks at them.
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from random import Random
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from implicast.casting.condcast.condcast import Condcast
+from implicast.casting.condcast.messages import Carry, Query
 from implicast.casting.condcast.place import key_of
-from implicast.casting.condcast.settings import settings_of
+from implicast.casting.condcast.settings import CondcastSettings, settings_of
 from implicast.language.bloom import positions
 from implicast.language.portrait import Portrait, Sought
 from implicast.overlay.chord_sharp.messages import Freight
 from implicast.overlay.chord_sharp.table import Table
 from implicast.overlay.links.refs import Ref
 from implicast.overlay.links.state import IN
-from implicast.peer.contract import Peer
+from implicast.peer.contract import Address, CastId, Peer, handles
 from implicast.peer.memory import Recent
 from implicast.peer.name import name_of, next_life
 from implicast.peer.site import Site
 from implicast.peer.wire import size
 from implicast.space.digest import digest_bits
+from implicast.space.ring import Arc
 from implicast.world._lanes import Lane, widen  # type: ignore[import-not-found, unused-ignore]
 from implicast.world.plan import Plan
 from implicast.world.populations import weights
@@ -61,6 +64,46 @@ class LateTable(Table):
             raise AttributeError(name)
         self.values = self._sums_ahead()
         return self.values
+
+
+MADE_LATER = frozenset({"carrier", "links", "own", "promises", "ring"})
+"""What a member does not have as long as it only passes casts on, or hears them."""
+
+
+class SharpSleeper(Condcast):
+    """A member that has parts when they are needed. Casts without receipts are led on by what is known of all; its
+    carrier is the law for that, and does what is not plain."""
+
+    __slots__ = ("_lane",)
+
+    def __init__(self, site: Site, settings: CondcastSettings, lane: Lane) -> None:
+        self._lane = lane
+        super().__init__(site, 0, settings)
+
+    def make_parts(self, key: int, neighbours: tuple[Ref, ...] = ()) -> None:
+        """Not yet."""
+
+    def awake(self, key: int) -> None:
+        super().make_parts(key)
+
+    def __getattr__(self, name: str) -> Any:
+        """A part that was not needed until now."""
+        if name not in MADE_LATER:
+            raise AttributeError(name)
+        self._lane.furnish(self)
+        return getattr(self, name)
+
+    def condcast(self, arc: Arc, query: Query, payload: bytes) -> CastId:
+        cast = self.next_cast()
+        sealed = self.words.seal(cast, query, payload)
+        if not self._lane.lead(self, Carry(cast, 0, (arc,), query, sealed)):
+            self.carrier.cast(cast, arc, query, sealed)
+        return cast
+
+    @handles(Carry)
+    def on_carry(self, sender: Address, carry: Carry) -> None:
+        if not self._lane.lead(self, carry):
+            self.carrier.on_carry(sender, carry)
 
 
 class Filters:
@@ -133,11 +176,11 @@ class SharpSleepers(Sleepers):
         self._columns: Recent[object, Levels] = Recent(max(1, COLUMNS_BYTES_MAX // plan.peers))
         self._steps = [1 << level for level in range((plan.peers - 1).bit_length())]
         self._lane = Lane(self._rank, self._address, self._keys, self._levels_for, self._furnish)
-        self._furnished: list[Condcast] = []
+        self._furnished: list[SharpSleeper] = []
         self._stored: list[int] | None = None
 
     def make(self, address: int) -> Peer:
-        member = Condcast(self._site(address), None, self._settings, self._lane)
+        member = SharpSleeper(self._site(address), self._settings, self._lane)
         member.describe(self._plan.descriptions[address])
         return member
 
@@ -160,10 +203,10 @@ class SharpSleepers(Sleepers):
 
     # --- what is made when it is needed
 
-    def _furnish(self, member: Condcast) -> None:
+    def _furnish(self, member: SharpSleeper) -> None:
         """Neighbours, fingers and a promise, as `assemble` and registering leave them."""
         at, count = int(self._rank[member.address]), len(self._keys)  # type: ignore[index]
-        member.make_parts(int(self._keys[at]))
+        member.awake(int(self._keys[at]))
         known = min(member.links.settings.lefts, count - 1)
         lefts = tuple(self._ref(at - step) for step in range(1, known + 1))
         member.links.stand(self._ref(at - 1), self._ref(at + 1), lefts)

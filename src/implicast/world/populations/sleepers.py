@@ -6,19 +6,19 @@ that are hashed to it, found in the sorted columns of tags.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from implicast.casting.designs import Design
 from implicast.casting.dht.member import TAGS, Dht, packed_of
-from implicast.casting.keeping.member import RingMember
 from implicast.casting.keeping.messages import STAMP_BITS, Row
 from implicast.language.target import Description
 from implicast.overlay.links.refs import Ref
-from implicast.peer.contract import Contact, Peer
+from implicast.peer.contract import Contact
 from implicast.peer.name import name_of, next_life
+from implicast.peer.site import Site
 from implicast.peer.wire import size
 from implicast.space.digest import stream
 from implicast.space.ring import hashed
@@ -90,11 +90,25 @@ def _fingers(keys: Numbers, refs: Numbers, bits: int) -> tuple[Numbers, Numbers]
     return fingers, entries
 
 
+class RingSleeper(Dht):
+    """A member that is put in its place when its parts are first needed."""
+
+    __slots__ = ("_furnish",)
+
+    def __init__(self, site: Site, naive: bool, furnish: Callable[["RingSleeper"], None]) -> None:
+        self._furnish = furnish
+        super().__init__(site, naive)
+
+    def make_parts(self) -> None:
+        super().make_parts()
+        self._furnish(self)
+
+
 class RingSleepers(Sleepers):
     """The members of a `dht` of which most have only heard, or nothing at all."""
 
     def __init__(self, design: Design, plan: Plan) -> None:
-        self._design, self._plan = design, plan
+        self._plan = plan
         names = [name_of(plan.network, address, 0) for address in range(plan.peers)]
         self._contacts = [Contact(name, address) for address, name in enumerate(names)]
         self._lives = [next_life(0, stream(plan.seed, "life", each, 0, 0, 0)) for each in range(plan.peers)]
@@ -108,23 +122,20 @@ class RingSleepers(Sleepers):
         self._tags: dict[int, list[str]] = {}
         for tag in self._holders.tags:
             self._tags.setdefault(bisect_left(self._keys, hashed(tag)) % plan.peers, []).append(tag)
-        first = self.make(0)
+        first = plan.begin(design, 0)
         assert isinstance(first, Dht), "lists of tags are what is kept here"
-        self._packed = [packed_of(each, first.naive) for each in plan.descriptions]
+        self._naive = first.naive
+        self._packed = [packed_of(each, self._naive) for each in plan.descriptions]
         self._stored: list[int] | None = None
 
-    def make(self, address: int) -> Peer:
-        member = self._plan.begin(self._design, address)
-        assert isinstance(member, Dht), "lists of tags are what is kept here"
-        member.furnish_later(self._furnish)
+    def make(self, address: int) -> RingSleeper:
+        member = RingSleeper(self._plan.site(address), self._naive, self._furnish)
         member.stand_listed(self._plan.descriptions[address])
         return member
 
     def stored_bytes(self, address: int) -> int:
         if self._stored is None:
-            first = self.make(0)
-            assert isinstance(first, Dht), "lists of tags are what is kept here"
-            by_rank = self._weigh_neighbours(first) + self._weigh_lists()
+            by_rank = self._weigh_neighbours(self.make(0)) + self._weigh_lists()
             self._stored = by_rank[self._rank].tolist()
         return self._stored[address]
 
@@ -151,9 +162,8 @@ class RingSleepers(Sleepers):
         rows = np.bincount(at, self._holders.counts(), count).astype(np.int64)
         return weights.of_heads(rows) + np.bincount(at, lists, count).astype(np.int64)
 
-    def _furnish(self, member: RingMember) -> None:
+    def _furnish(self, member: RingSleeper) -> None:
         """Neighbours, fingers and lists, as `assemble` and `enrol` put them in."""
-        assert isinstance(member, Dht), "lists of tags are what is kept here"
         at, refs, count = int(self._rank[member.address]), self._refs, len(self._refs)  # type: ignore[index]
         known = min(member.links.settings.lefts, count - 1)
         lefts = tuple(refs[at - step] for step in range(1, known + 1))
