@@ -65,12 +65,15 @@ cdef extern from *:
     static int huge_arenas(void) {
         if (room)
             return 1;
-        char *at = mmap(NULL, ARENAS * ARENA + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (at == MAP_FAILED)
+        size_t size = ARENAS * ARENA + HUGE;
+        char *whole = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (whole == MAP_FAILED)
             return 0;
-        at = (char *)(((uintptr_t)at + HUGE - 1) & ~(uintptr_t)(HUGE - 1));
-        if (madvise(at, ARENAS * ARENA, MADV_HUGEPAGE))
+        char *at = (char *)(((uintptr_t)whole + HUGE - 1) & ~(uintptr_t)(HUGE - 1));
+        if (madvise(at, ARENAS * ARENA, MADV_HUGEPAGE)) {  /* the system has no huge pages */
+            munmap(whole, size);
             return 0;
+        }
         room = fresh = usable = at;
         PyObjectArenaAllocator mine = {NULL, take_arena, give_arena};
         PyObject_SetArenaAllocator(&mine);
