@@ -9,6 +9,7 @@ import pytest
 from implicast.casting.designs import designs
 from implicast.overlay.links import Above, Links, LinkSettings, Ref
 from implicast.overlay.links.messages import CheckLink, Found
+from implicast.overlay.links.walks import RetryCheck
 from implicast.peer.contract import Address, Host, Peer
 from implicast.peer.ledger import Ledger
 from implicast.peer.liveness import Detector, DetectorSettings
@@ -147,6 +148,58 @@ def test_in_the_same_time_seven_questions_suspect_the_living_far_more_rarely_tha
 
     assert five >= 5, "the trial is hard enough to tell"
     assert seven <= five / 5, (five, seven)
+
+
+def fallen_together(act: Callable[[dict[int, Links]], None]) -> Standing:
+    """Two next to each other, 20 and 30, died when something happened; so long as one is found silent has passed."""
+    ring = Standing(range(10, 70, 10), LIVING, Deaf(lost=0))
+
+    def happen() -> None:
+        for address in (20, 30):
+            ring.world.crash(address)
+        act({address: node.links for address, node in ring.nodes.items()})
+
+    ring.world.at(0, UPKEEP, happen)
+    ring.world.run(int(1.5 * 5.75 * S) + S // 2)
+    return ring
+
+
+def test_a_hint_at_one_that_died_since_costs_no_time_of_its_own() -> None:
+    ring = fallen_together(lambda nodes: nodes[40].walks.look_from(nodes[20].me))
+
+    assert ring.nodes[40].links.left.address == 10, "those on its left were asked meanwhile"
+    assert ring.nodes[10].links.right.address == 40
+
+
+def questions_in_vain(heard_after: tuple[int, ...]) -> int:
+    """How often one that answers nothing is asked before it is suspected; after so many of them a word of it came."""
+    ledger = Ledger()
+    nodes = [Links(each, ledger, each, LIVING) for each in range(10, 60, 10)]
+    assemble_ring(nodes)
+    node, silent = nodes[2], nodes[1].me
+    ledger.take()
+    node.walks.check()
+    asked = 0
+    while not node.company.is_lost(silent):
+        entries = ledger.take()
+        asked += sum(verb == "send" and to == SILENT for verb, to, _ in entries)
+        wait_us, alarm = next((to, alarm) for verb, to, alarm in entries if isinstance(alarm, RetryCheck))
+        ledger.now_us += wait_us // 2
+        if asked in heard_after:
+            node.company.heard(silent)
+        ledger.now_us += wait_us - wait_us // 2
+        node.walks.on_retry_check(alarm)
+    return asked
+
+
+def test_a_word_before_it_died_costs_the_questions_before_that_word() -> None:
+    assert questions_in_vain(()) == LIVING.tries
+    assert questions_in_vain((1,)) == LIVING.tries + 1
+    assert questions_in_vain((5,)) == LIVING.tries + 5
+
+
+def test_one_that_speaks_to_others_only_is_asked_twice_as_often_and_no_more() -> None:
+    assert questions_in_vain(tuple(range(1, 100))) == 2 * LIVING.tries
 
 
 class Far:

@@ -18,10 +18,11 @@ from implicast.world.faults import Faults
 from implicast.world.frozen import MAIL_MAX, freeze, thaw
 from implicast.world.journal import JOIN, UPKEEP
 from implicast.world.plan import Plan
+from implicast.world.run import Run
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
 from implicast.world.trouble import Trouble
-from implicast.world.upheaval import Upheaval
+from implicast.world.upheaval import LOOK_US, Upheaval
 from implicast.world.world import World
 
 
@@ -407,3 +408,28 @@ def test_a_leaver_in_peace_owes_its_casts_and_is_excused_in_hardship(monkeypatch
     assert outcome.kept == (loss > 0)
     expected = [f"{caster} left, and its cast 6 missed {lost}"] if not loss else []
     assert outcome.change.complaints == expected
+
+
+# --- the end
+
+
+@pytest.mark.parametrize(("wrong", "waits_us"), [([], 0), (["a copy is on its way"], LOOK_US)])
+def test_what_is_wrong_at_the_very_end_is_looked_at_once_more(monkeypatch, wrong, waits_us):
+    looked_us, look = [], Upheaval.look
+
+    def look_at_the_end(upheaval: Upheaval) -> list[str]:
+        found = look(upheaval)
+        if upheaval.world.now_us == upheaval._end_us:
+            found = wrong
+            upheaval.samples[-1] = (upheaval.world.now_us, wrong)
+        return found
+
+    def judged(run: Run) -> list[str]:
+        looked_us.append(run.world.now_us - run.course.end_us)
+        return []
+
+    monkeypatch.setattr(Upheaval, "look", look_at_the_end)
+    monkeypatch.setattr("implicast.world.simulate._objections", judged)
+    run("crashes=1")
+
+    assert looked_us == [waits_us]

@@ -33,7 +33,7 @@ from implicast.world.populations.population import Sleepers
 from implicast.world.scenario import ASSEMBLED, Scenario
 from implicast.world.tally import Ints
 from implicast.world.trouble import Trouble
-from implicast.world.upheaval import Upheaval, drift_rates, refuse_the_impossible
+from implicast.world.upheaval import LOOK_US, Upheaval, drift_rates, refuse_the_impossible
 from implicast.world.world import Fate
 
 REGISTER_SPACING_US = 1_000
@@ -188,6 +188,8 @@ class Run:
             self._let_lie(self.gang, start_us + span_us)
         self._change(start_us, span_us if self.upheaval is None else self.course.over_us - start_us)
         self._drive("casting", start_us, self.scenario.casts, interval_us, progress)
+        if self.upheaval is not None and self.upheaval.samples[-1][1]:
+            self._run(self.world.now_us + LOOK_US)  # looks are so far apart: what was sent last has arrived by then
         if self.scenario.changes and self.upheaval is None and self.design.survives:
             self.world.run(self.world.now_us + self.design.repair_us)  # what upkeep mends is mended by then
 

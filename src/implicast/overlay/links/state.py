@@ -32,11 +32,12 @@ class Grace(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Attempts:
-    """How often something was asked, when it should have been answered, how often the alarm itself rang late. Waits are
-    longer each time, and longer still where the node's own health is bad. `health` is the observer's when it began:
-    else a single death would make it slow to find that very death."""
+    """How often something was asked, how many of these do not count, when it should have been answered, how often the
+    alarm itself rang late. Waits are longer each time, and longer still where the node's own health is bad. `health` is
+    the observer's when it began: else a single death would make it slow to find that very death."""
 
     tried: int = 1
+    granted: int = 0
     health: int = 0
     late: int = 0
     since_us: int = 0
@@ -51,8 +52,8 @@ class Attempts:
 
     def goes_on(self, links: "Links", ref: Ref, alarm: Message) -> bool:
         """An attempt stayed unanswered: whether this node is asked once more, or patience is over with it. An alarm
-        that rings late says that this node slept, not the other: that attempt does not count. Nor is a node dead that
-        was heard meanwhile."""
+        that rings late says that this node slept, not the other: that attempt does not count. Nor do those before a
+        word of the other, which may be one to somebody else; but patience does not get longer than twice."""
         detector, now_us, settings = links.detector, links.host.now_us, links.settings
         is_late = detector is not None and now_us - self.due_us > settings.rto_us // 2
         if detector is not None and (self.tried == 1 or is_late):
@@ -61,8 +62,9 @@ class Attempts:
             self.late += 1
         else:
             silent_us = detector.silent_for_us(ref) if detector is not None else None
-            heard = silent_us is not None and now_us - silent_us > self.since_us
-            if detector is not None and self.tried >= settings.tries * (2 if heard else 1):
+            if silent_us is not None and now_us - silent_us > self.since_us:
+                self.since_us, self.granted = now_us - silent_us, min(self.tried, settings.tries)
+            if detector is not None and self.tried >= self.granted + settings.tries:
                 return False
             self.tried += 1
         self.due_us = now_us + links.later(settings.backoff_us(self.tried) * (1 + self.health), alarm)

@@ -57,9 +57,14 @@ class Looks(Part):
         if links.state == IN and links.membership.pend is None and self.walk is None:
             hint, self._hint = self._hint, None
             if hint is not None and hint not in (links.left, links.me) and not company.is_surely_lost(hint):
-                self.look([hint])
+                self._look_from_hint(hint)
             else:
                 self._look_from_first(dict.fromkeys((links.left, *links.lefts)))
+
+    def _look_from_hint(self, hint: Ref) -> None:
+        """Those on the left come next: whoever was hinted at may have died since."""
+        links = self._links
+        self.look([hint, *(ref for ref in dict.fromkeys((links.left, *links.lefts)) if ref not in (hint, links.me))])
 
     def _look_from_first(self, known: Iterable[Ref]) -> None:
         """Look to the left from the first of these that is not lost; else from as near as can be."""
@@ -77,7 +82,7 @@ class Looks(Part):
         is_wary = links.detector is not None
         is_nearer = walk is None or (is_wary and speaks and ref != walk.at and lies_between(walk.at, ref, links.me))
         if links.membership.pend is None and is_nearer:
-            self.look([ref])
+            self._look_from_hint(ref)
         elif is_wary:
             self._hint = ref
             links.membership.pause()
