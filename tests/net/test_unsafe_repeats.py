@@ -3,16 +3,29 @@
 import asyncio
 import sqlite3
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from implicast.casting.designs import design
 from implicast.casting.telling import Got, GotAgain
+from implicast.net.counters import Counters
+from implicast.net.deliveries import Deliveries
 from implicast.net.driver import _confirms
 from implicast.net.local import Local, Someone, Tasks
+from implicast.net.receipt import Awaited
+from implicast.peer.contract import CastId
+from implicast.peer.events import Notice, Settled
 from implicast.peer.words import Said
 
 PEOPLE = [Someone("ann", "samba"), Someone("bob", "jazz"), Someone("cy", "jazz, chess")]
+
+
+class Nobody:
+    """Hears everything and does nothing."""
+
+    def __getattr__(self, name):
+        return lambda *given: None
 
 
 def without_room(store):
@@ -55,16 +68,24 @@ def test_every_word_that_a_notification_was_taken_waits_signed_or_not(got):
     assert _confirms(Said(got.wire, ("127.0.0.1", 1), b"", None))
 
 
-async def to_oneself(directory):
+async def complete(node, cast):
+    """The receipt of a cast, as whoever looks at it again and again sees it first complete."""
+    async with asyncio.timeout(10):
+        while not (receipt := node.receipt(cast)).complete:
+            await asyncio.sleep(0.001)
+    return receipt
+
+
+async def to_oneself(directory, name, wait):
     """For each member, whether a cast to all is in its own inbox when its receipt is complete; its disk is slow."""
-    local = Local(directory / "net", "opchord-pubsub", PEOPLE, dict(design("opchord-pubsub").quick), True, limits=False)
+    local = Local(directory / "net", name, PEOPLE, dict(design(name).quick), True, limits=False)
     local.lay_out()
     tasks = Tasks(local)
     await tasks.start_all()
     found = []
-    for node in tasks.nodes.values():
+    for node in (tasks.nodes[each.name] for each in PEOPLE):
         node.store._seal = slowly(node.store._seal)
-        receipt = await node.cast("jazz | samba", b"x", wait=10.0)
+        receipt = await complete(node, (await node.cast("jazz | samba", b"x", wait=wait)).cast)
         found.append((receipt.notified, receipt.cast.serial in [row[2] for row in node.store.inbox()]))
         del node.store._seal
     await tasks.stop()
@@ -79,5 +100,46 @@ def slowly(seal):
     return sealed
 
 
-def test_a_receipt_counts_its_own_publisher_when_it_is_safe(tmp_path):
-    assert asyncio.run(to_oneself(tmp_path)) == [(3, True)] * 3
+@pytest.mark.parametrize("wait", [10.0, 0.0])
+@pytest.mark.parametrize("name", ["centralised", "opchord-pubsub", "spice-unloaded"])
+def test_a_receipt_counts_its_own_publisher_when_it_is_safe(tmp_path, name, wait):
+    """Also for those who do not wait for it but look."""
+    assert asyncio.run(to_oneself(tmp_path, name, wait)) == [(3, True)] * 3
+
+
+async def told_in_turn():
+    """What those who look see of a cast that counts its own publisher: while its notice waits for the disk, after two
+    words that settle it came meanwhile, after it is safe, and after a third word in the same moment."""
+    commit = asyncio.get_running_loop().create_future()
+    unsafe, seen = [commit], []
+    cast = CastId(b"a" * 16, 1, 1)
+    store = SimpleNamespace(arrival_us=lambda now_us: now_us, notice=lambda *row: None, settled=lambda *row: None,
+                            commit=lambda: commit)  # fmt: skip
+    driver = SimpleNamespace(careful=False, host=SimpleNamespace(now_us=1), unsafe=lambda: unsafe[0])
+    node = SimpleNamespace(driver=driver, store=store, awaited=Awaited(), subscriptions=Nobody(), payloads=Nobody(),
+                           counters=Counters())  # fmt: skip
+    deliveries = Deliveries(node)
+
+    def settle(notified):
+        deliveries.safe([Settled(cast, notified, open=3 - notified)])
+
+    def look():
+        found = node.awaited.receipts.get(cast)
+        seen.append(None if found is None else found.notified)
+
+    deliveries.safe([Notice(cast, b"x")])
+    look()
+    settle(1)
+    settle(2)
+    look()
+    commit.set_result(None)
+    unsafe[0] = None
+    settle(3)
+    look()
+    await asyncio.sleep(0)
+    look()
+    return seen
+
+
+def test_a_receipt_is_told_when_what_came_before_is_safe_and_the_last_word_stays_the_last():
+    assert asyncio.run(told_in_turn()) == [None, None, None, 3]

@@ -1,6 +1,10 @@
-"""What a node's peer delivers to its application: written down, and told to those who wait for it."""
+"""What a node's peer delivers to its application: written down, and told to those who wait for it.
+
+A receipt may count this very node: it is told when all that was delivered before it can be read.
+"""
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING
 
 from implicast.net.logs import log_event
@@ -16,6 +20,7 @@ class Deliveries:
 
     def __init__(self, node: "Node") -> None:
         self._node = node
+        self._told_later: deque[tuple[Settled, asyncio.Future[None]]] = deque()
 
     def safe(self, events: list[Message]) -> "asyncio.Future[None] | None":
         """What the peer delivered. Notices are committed before anything leaves that the same input sent."""
@@ -28,10 +33,17 @@ class Deliveries:
                 self._node.store.notice(event.cast, "", event.payload, arrived_us)
                 self._node.payloads.noticed(event.payload)
                 hold = True
+            elif isinstance(event, Settled):
+                self._node.store.settled(event, self._node.driver.host.now_us)
             else:
                 self._hear(event)
-        if not hold:
-            return None
+        safe = self._commit() if hold else None
+        for event in events:
+            if isinstance(event, Settled):
+                self._settle(event, safe or self._node.driver.unsafe())
+        return safe
+
+    def _commit(self) -> "asyncio.Future[None]":
         if self._node.driver.careful:
             self._node.store.touch()
         return self._node.store.commit()
@@ -39,7 +51,17 @@ class Deliveries:
     def _hear(self, event: Message) -> None:
         self._node.awaited.hear(event)
         self._node.subscriptions.hear(event)
-        if isinstance(event, Settled):
-            self._node.store.settled(event, self._node.driver.host.now_us)
-        elif isinstance(event, Outlived):
+        if isinstance(event, Outlived):
             self._node.live(event.life)
+
+    def _settle(self, settled: Settled, safe: "asyncio.Future[None] | None") -> None:
+        """Tell it, in turn, when what was delivered before is safe."""
+        if safe is None and not self._told_later:
+            self._hear(settled)
+        else:
+            self._told_later.append((settled, safe or self._told_later[-1][1]))
+            self._told_later[-1][1].add_done_callback(self._tell_in_turn)
+
+    def _tell_in_turn(self, safe: "asyncio.Future[None]") -> None:
+        while self._told_later and self._told_later[0][1].done():
+            self._hear(self._told_later.popleft()[0])

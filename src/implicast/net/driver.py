@@ -224,10 +224,9 @@ class Driver:
             safe.add_done_callback(partial(self._release, self._held))
         self._held.append((out, self._cause))
 
-    async def until_safe(self) -> None:
-        """Until what was delivered so far is safe."""
-        if self._awaited is not None and not self._awaited.done():
-            await asyncio.shield(self._awaited)
+    def unsafe(self) -> "asyncio.Future[None] | None":
+        """Done when what was delivered so far is safe; None: it is."""
+        return None if self._awaited is None or self._awaited.done() else self._awaited
 
     def _release(self, held: list[Held], safe: "asyncio.Future[None]") -> None:
         """What led to it is safe: it may leave."""

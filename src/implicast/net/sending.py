@@ -41,7 +41,6 @@ class Sending:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait):
                 await complete.wait()
-                await self._node.driver.until_safe()  # it may be among those that it counts
         self._node.awaited.forget(cast)
         self._node.payloads.cast(cast, payload)
         return self._node.receipt(cast)
