@@ -8,8 +8,8 @@ import pytest
 
 from implicast.casting.designs import designs
 from implicast.overlay.links import Above, Links, LinkSettings, Ref
-from implicast.overlay.links.messages import CheckLink, Found
-from implicast.overlay.links.walks import RetryCheck
+from implicast.overlay.links.messages import CheckLink, Found, Stat
+from implicast.overlay.links.walks import MISSED_TRIES, RetryCheck
 from implicast.peer.contract import Address, Host, Peer
 from implicast.peer.ledger import Ledger
 from implicast.peer.liveness import Detector, DetectorSettings
@@ -171,31 +171,76 @@ def test_a_hint_at_one_that_died_since_costs_no_time_of_its_own() -> None:
     assert ring.nodes[10].links.right.address == 40
 
 
+class Vain:
+    """A node whose left neighbour answers nothing."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        nodes = [Links(each, self.ledger, each, LIVING) for each in range(10, 60, 10)]
+        assemble_ring(nodes)
+        self.refs = {node.address: node.me for node in nodes}
+        self.node = nodes[2]
+        self.ledger.take()
+
+    def asks(self, heard_after: tuple[int, ...]) -> int:
+        """How often it asks before it suspects; after so many questions a word of the silent one came."""
+        asked = 0
+        while not self.node.company.is_lost(self.refs[SILENT]):
+            entries = self.ledger.take()
+            asked += sum(verb == "send" and to == SILENT for verb, to, _ in entries)
+            wait_us, alarm = [(to, alarm) for verb, to, alarm in entries if isinstance(alarm, RetryCheck)][-1]
+            self.ledger.now_us += wait_us // 2
+            if asked in heard_after:
+                self.node.company.heard(self.refs[SILENT])
+            self.ledger.now_us += wait_us - wait_us // 2
+            self.node.walks.on_retry_check(alarm)
+        return asked
+
+
 def questions_in_vain(heard_after: tuple[int, ...]) -> int:
-    """How often one that answers nothing is asked before it is suspected; after so many of them a word of it came."""
-    ledger = Ledger()
-    nodes = [Links(each, ledger, each, LIVING) for each in range(10, 60, 10)]
-    assemble_ring(nodes)
-    node, silent = nodes[2], nodes[1].me
-    ledger.take()
-    node.walks.check()
-    asked = 0
-    while not node.company.is_lost(silent):
-        entries = ledger.take()
-        asked += sum(verb == "send" and to == SILENT for verb, to, _ in entries)
-        wait_us, alarm = next((to, alarm) for verb, to, alarm in entries if isinstance(alarm, RetryCheck))
-        ledger.now_us += wait_us // 2
-        if asked in heard_after:
-            node.company.heard(silent)
-        ledger.now_us += wait_us - wait_us // 2
-        node.walks.on_retry_check(alarm)
-    return asked
+    """How often one that answers nothing is asked before it is suspected."""
+    walker = Vain()
+    walker.node.walks.check()
+    return walker.asks(heard_after)
 
 
 def test_a_word_before_it_died_costs_the_questions_before_that_word() -> None:
     assert questions_in_vain(()) == LIVING.tries
     assert questions_in_vain((1,)) == LIVING.tries + 1
     assert questions_in_vain((5,)) == LIVING.tries + 5
+
+
+def questions_to_one_that(misses: bool, heard_after: tuple[int, ...] = ()) -> int:
+    """How often one is asked in vain of whom its own left neighbour says this."""
+    walker = Vain()
+    walker.node.walks.look([walker.refs[10]])
+    token = walker.node.walks.walk.token
+    walker.node.hear(10, Stat(walker.node.me, walker.refs[10], token, walker.refs[SILENT], (0, 0), (), misses))
+    return walker.asks(heard_after)
+
+
+def test_one_whom_its_left_neighbour_misses_too_is_asked_less_often() -> None:
+    assert questions_to_one_that(misses=False) == LIVING.tries
+    assert questions_to_one_that(misses=True) == MISSED_TRIES
+
+
+def test_any_word_of_one_who_is_missed_counts_for_more() -> None:
+    assert questions_to_one_that(misses=True, heard_after=(1,)) == LIVING.tries + 1
+
+
+def test_a_node_says_whether_it_misses_its_right_neighbour() -> None:
+    ledger = Ledger()
+    nodes = [Links(each, ledger, each, LIVING) for each in range(10, 60, 10)]
+    assemble_ring(nodes)
+    ledger.take()
+
+    def said() -> list[bool]:
+        nodes[1].hear(50, CheckLink(nodes[1].me, nodes[4].me, 1, nodes[3].me, (0, 0)))
+        return [message.misses for _, message in ledger.sent() if isinstance(message, Stat)]
+
+    assert said() == [False]
+    nodes[1].company.suspect(nodes[2].me)
+    assert said() == [True]
 
 
 def test_one_that_speaks_to_others_only_is_asked_twice_as_often_and_no_more() -> None:

@@ -327,7 +327,8 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
         if is_about_us and check.num == self.rnum:
             self._confirm(check.num)
         num = None if self.state == INS else self.rnum
-        self.say(check.by, Stat(check.by, self.me, check.token, self.right, num, self._list_for(check.by)))
+        misses = self.company.is_lost(self.right)
+        self.say(check.by, Stat(check.by, self.me, check.token, self.right, num, self._list_for(check.by), misses))
 
     def _confirm(self, num: Number) -> None:
         """The right neighbour has this very link, under this number."""

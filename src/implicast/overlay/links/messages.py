@@ -86,13 +86,15 @@ class CheckLink(Between):
 
 
 class Stat(Between):
-    """My right, its number (None while I am being inserted), and myself with those to my left."""
+    """My right, its number (None while I am being inserted), myself with those to my left, and whether I miss my right,
+    too."""
 
     wire = 0x0407
     token: Token
     right: Ref
     num: Number | None
     lefts: Lefts
+    misses: bool = False
 
 
 class Gone(Between):

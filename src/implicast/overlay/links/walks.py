@@ -21,6 +21,9 @@ from implicast.space.ring import clockwise
 if TYPE_CHECKING:
     from implicast.overlay.links.links import Links
 
+MISSED_TRIES = 3
+"""Attempts before one is suspected that another has found silent."""
+
 
 class RetryCheck(Message):
     """Rings when the node that is looked at should have answered."""
@@ -95,10 +98,11 @@ class Looks(Part):
         known = (ref for ref in others if not links.company.is_lost(ref))
         return nlargest(links.settings.lefts, known, key=lambda ref: clockwise(links.me.place, ref.place))
 
-    def look(self, rest: list[Ref], reached_from: tuple[Ref, Number] | None = None) -> None:
-        """Ask the first of these who is on its right; the others come next."""
+    def look(self, rest: list[Ref], reached_from: tuple[Ref, Number] | None = None, missed: bool = False) -> None:
+        """Ask the first of these who is on its right; the others come next. `missed`: by its left neighbour, too."""
         self._token += 1
-        self.walk = Walk(self._token, rest[0], reached_from, rest[1:], [])
+        granted = min(0, MISSED_TRIES - self._links.settings.tries) if missed else 0
+        self.walk = Walk(self._token, rest[0], reached_from, rest[1:], [], granted=granted)
         self.walk.begin(self._links, RetryCheck(self._token))
         self._ask_who_is_right_of(rest[0])
 
@@ -163,7 +167,7 @@ class Looks(Part):
         if stat.right == links.me:
             self._arrived(stat, num)
         elif lies_between(stat.by, stat.right, links.me) and not links.company.is_surely_lost(stat.right):
-            self.look([stat.right], (stat.by, num))
+            self.look([stat.right], (stat.by, num), stat.misses)
         elif self._left_is_nearer(stat):
             links.say(links.left, Found(links.left, stat.by, stat.right, num))
         else:
