@@ -11,7 +11,9 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject
 from libc.stdint cimport int16_t, int32_t, int64_t
 from libc.stdlib cimport free, malloc, realloc
 
-from implicast.peer.contract import Peer
+from gc import get_referents
+
+from implicast.peer.contract import Part, Peer
 from implicast.peer.events import Notice
 from implicast.peer.wire import KIND_BYTES, pack
 from implicast.space.digest import stream
@@ -20,10 +22,14 @@ from implicast.world.journal import UPKEEP as _UPKEEP
 
 cdef enum:
     PEER_LINES = 5  # of 64 bytes: the slots of a peer
+    SWIFT_LINES = 4
 
 cdef extern from "Python.h":
     ctypedef struct PyListObject:
         PyObject **ob_item
+    ctypedef struct PyTypeObject:
+        int (*tp_clear)(PyObject *) except -1
+    PyTypeObject *Py_TYPE(PyObject *) noexcept
 
 cdef int UPKEEP = _UPKEEP
 cdef int CHUNK_ROWS = _CHUNK_ROWS
@@ -33,6 +39,7 @@ cdef int64_t NEVER_US = <int64_t>1 << 62
 cdef object _pack = pack
 cdef object _Notice = Notice
 cdef object _Peer = Peer
+cdef object _Part = Part
 
 cdef extern from *:
     """
@@ -103,7 +110,11 @@ cdef class World:
     cdef int _number
     cdef bint _bulk
     cdef object _halved
-    cdef list _from_us, _to_us, _seats
+    cdef list _from_us, _to_us, _seats, _swifts
+    cdef int64_t *_out_us
+    cdef int64_t *_in_us
+    cdef int64_t _halves
+    cdef int _swift_kind
 
     def __cinit__(self):
         self._room = 1024
@@ -111,6 +122,8 @@ cdef class World:
         self._heap = <Entry *>malloc(self._room * sizeof(Entry))
         self._rows = <Row *>malloc(CHUNK_ROWS * sizeof(Row))
         self._told = <Told *>malloc(CHUNK_ROWS * sizeof(Told))
+        self._out_us = self._in_us = NULL
+        self._halves = 0
         if self._heap == NULL or self._rows == NULL or self._told == NULL:
             raise MemoryError()
 
@@ -122,7 +135,7 @@ cdef class World:
         self.rng = stream(seed, "protocol")
         self.peers, self.hosts, self.rates, self.casts, self.numbers = {}, {}, {}, {}, {}
         self.payload_of = _nothing
-        self.asleep, self._seats = None, []
+        self.asleep, self._seats, self._swifts, self._swift_kind = None, [], [], -1
         self.events = []
         self.heard = self._note_event
         self.now_us = self.cause = self.busy = self.carried = 0
@@ -139,11 +152,13 @@ cdef class World:
             free(self._heap)
         free(self._rows)
         free(self._told)
+        free(self._out_us)
+        free(self._in_us)
 
     def close(self):
         """Nothing more will happen. What waits is let go: it refers to the world, and no collector sees it here."""
         self._empty()
-        self._seats = []
+        self._unseat()
 
     cdef _empty(self):
         cdef Entry entry
@@ -173,8 +188,7 @@ cdef class World:
     def place(self, address, peer):
         """From now on this peer receives what is sent to the address."""
         self.peers[address] = peer
-        if self._seats:
-            self._seats = []  # those who slept are found among all from now on
+        self._unseat()  # those who slept are found among all from now on
 
     def peer(self, address):
         """Whoever is at an address."""
@@ -187,16 +201,52 @@ cdef class World:
     cdef _seat(self, int address, peer):
         """Those who slept can be found by their number: among a million, a table is three misses of the cache."""
         if address >= len(self._seats):
-            self._seats += [None] * max(address + 1 - len(self._seats), len(self._seats))
+            if not self._seats:
+                self._lay_out_halves()
+            more = max(address + 1 - len(self._seats), len(self._seats))
+            self._seats += [None] * more
+            self._swifts += [None] * more
         self._seats[address] = peer
+        self._swifts[address] = None
+
+    cdef _unseat(self):
+        self._seats, self._swifts = [], []
+
+    cdef _lay_out_halves(self):
+        """Latencies as they lie now: among a million, numbers of Python are two misses more."""
+        cdef int64_t each, count = min(len(self._from_us), len(self._to_us))
+        free(self._out_us)
+        free(self._in_us)
+        self._halves = 0
+        self._out_us = <int64_t *>malloc((count + 1) * sizeof(int64_t))
+        self._in_us = <int64_t *>malloc((count + 1) * sizeof(int64_t))
+        if self._out_us == NULL or self._in_us == NULL:
+            raise MemoryError()
+        for each in range(count):
+            self._out_us[each], self._in_us[each] = self._from_us[each], self._to_us[each]
+        self._halves = count
 
     def crash(self, address):
         """The peer stops in the middle of life: its mail vanishes, its alarms ring no more."""
         self.peers.pop(address, None)
-        self._seats = []
+        self._unseat()
         host = self.hosts.pop(address, None)
         if host is not None:
             host.silence()
+
+    def let_go(self):
+        """Nobody is there any more. Peers and their parts refer to each other and would have to be looked for among all
+        that there is: they are taken apart instead."""
+        peers = list(self.peers.values())
+        self.peers.clear()
+        self.hosts.clear()
+        self._unseat()
+        while peers:
+            peer = peers.pop()
+            for part in get_referents(peer):
+                if isinstance(part, _Part) and part is not peer:
+                    _take_apart(part)
+            _take_apart(peer)
 
     # --- what is to happen
 
@@ -255,6 +305,10 @@ cdef class World:
         if entry.sender != NOBODY:
             self._last = thing
             self._facts_purpose, self._facts_length, self._facts_kind = entry.purpose, entry.length, entry.kind
+            if entry.kind == self._swift_kind and entry.to < len(self._swifts):
+                swift = self._swifts[entry.to]
+                if swift is not None and swift.go(thing):
+                    return
             peer = self._seats[entry.to] if entry.to < len(self._seats) else (<dict>self.peers).get(entry.to)
             if peer is None:
                 peer = self.peer(entry.to)
@@ -269,12 +323,14 @@ cdef class World:
             if decision is None:
                 peer.receive(entry.sender, thing)
                 return
-            path, handler = <tuple>decision  # what `Peer.receive` does, without a call of it
+            path, handler, is_swift = <tuple>decision  # what `Peer.receive` does, without a call of it
             part = peer if path is None else getattr(peer, path)
             if part is None:
                 peer.drop_stray()
             else:
                 handler(part, entry.sender, thing)
+                if is_swift and entry.to < len(self._swifts) and self.codec is None:
+                    self._swifts[entry.to], self._swift_kind = part.swift, entry.kind
             return
         self._last = None
         if entry.to == NOBODY:
@@ -283,39 +339,59 @@ cdef class World:
             self.peers[entry.to].wake(thing)
 
     cdef void _fetch_next(self) noexcept:
-        """Among a million peers nothing of the next thing to happen is in the cache: let it be fetched meanwhile, and
-        of the four that may come after it where their peers are."""
+        """Among a million peers nothing of the next things to happen is in the cache: let the next two be fetched
+        meanwhile, and of the four of which the second is one where their peers are."""
         cdef PyObject **seats = (<PyListObject *>self._seats).ob_item
-        cdef int64_t count = len(self._seats), each
-        cdef char *there
+        cdef PyObject **swifts = (<PyListObject *>self._swifts).ob_item
+        cdef int64_t count = len(self._seats), each, second = 1
         if not self._count:
             return
         SOON(self._heap[0].thing)
-        if 0 <= self._heap[0].to < count:
-            there = <char *>seats[self._heap[0].to]
-            for each in range(PEER_LINES):
-                SOON(there + 64 * each)
+        self._fetch(seats, swifts, count, &self._heap[0])
         for each in range(1, min(5, self._count)):
+            if _before(&self._heap[each], &self._heap[second]):
+                second = each
             SOON(self._heap[each].thing)
             if 0 <= self._heap[each].to < count:
-                SOON(seats + self._heap[each].to)
+                SOON((swifts if self._heap[each].kind == self._swift_kind else seats) + self._heap[each].to)
+        if second < self._count:
+            self._fetch(seats, swifts, count, &self._heap[second])
+
+    cdef void _fetch(self, PyObject **seats, PyObject **swifts, int64_t count, Entry *entry) noexcept:
+        """Who it is for."""
+        cdef char *there
+        cdef int each
+        if not 0 <= entry.to < count:
+            return
+        if entry.kind == self._swift_kind:
+            there = <char *>swifts[entry.to]
+            for each in range(SWIFT_LINES):
+                SOON(there + 64 * each)
+        else:
+            there = <char *>seats[entry.to]
+            for each in range(PEER_LINES):
+                SOON(there + 64 * each)
 
     # --- what peers ask for
 
     cpdef carry(self, int sender, int to, message):
         """Every message comes this way."""
-        cdef int64_t serial, arrived_us
+        cdef int64_t serial, arrived_us, delay_us
         cdef int purpose, depth = self.depth + 1
         if message is not self._last:
             self._look_at(message)
         purpose = self._facts_purpose
         what = message if self.codec is None else self._packed(sender, to, message)
-        if self.latency_us is self._halved and 0 <= sender < len(self._from_us) and 0 <= to < len(self._to_us):
+        if self.latency_us is not self._halved or sender < 0 or to < 0:
+            delay_us = self.latency_us(sender, to)
+        elif sender < self._halves and to < self._halves:
+            delay_us = self._out_us[sender] + self._in_us[to]
+        elif sender < len(self._from_us) and to < len(self._to_us):
             delay_us = self._from_us[sender] + self._to_us[to]  # what it would say, without a call of it
         else:
             delay_us = self.latency_us(sender, to)
         if self.faults is None:
-            arrived_us = self.now_us + <int64_t>delay_us
+            arrived_us = self.now_us + delay_us
             if purpose != UPKEEP:
                 self.busy += 1
             serial = self._put(arrived_us, to, sender, what, purpose, depth, self._facts_length, self._facts_kind, None)
@@ -465,7 +541,7 @@ cdef class World:
         """By kind of message, who decides on it at a peer of this role; nothing where it receives in its own way."""
         plain = getattr(role, "receive", None) is _Peer.receive
         known = role._messages if plain else {}
-        found = self._decisions[role] = {kind: _led(handler) for kind, handler in known.items()}
+        found = self._decisions[role] = {kind: _led(role, handler) for kind, handler in known.items()}
         return found
 
     cdef _learn(self, kind):
@@ -487,14 +563,23 @@ cdef class World:
         return received
 
 
+cdef _take_apart(object owner):
+    cdef PyTypeObject *kind = Py_TYPE(<PyObject *>owner)
+    if kind.tp_clear != NULL:
+        kind.tp_clear(<PyObject *>owner)
+
+
 def _nothing(number):
     return b""
 
 
-cdef tuple _led(handler):
-    """The name of the part that decides, None for the peer itself, and the method that does."""
+cdef tuple _led(role, handler):
+    """The name of the part that decides, None for the peer itself, the method that does, and whether the part has
+    compiled code that may be asked first (`swift`)."""
     path, method = getattr(handler, "leads_to", (None, handler))
-    return (None, handler) if path is None or "." in path else (path, method)
+    if path is None or "." in path:
+        return None, handler, False
+    return path, method, hasattr(role.parts.get(path), "swift")
 
 
 cdef class WorldHost:

@@ -139,8 +139,7 @@ class Run:
         if self.asleep is not None:
             self.asleep = self.world.asleep = None
             self.application.rouse = lambda address: None
-            self.world.peers.clear()
-            self.world.hosts.clear()
+            self.world.let_go()
             gc.collect()
 
     def set_up(self, progress: Progress) -> None:

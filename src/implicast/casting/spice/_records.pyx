@@ -35,11 +35,22 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(PyObject *word)
     int PyUnicode_KIND(PyObject *word)
 
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #define SOON(at) __builtin_prefetch(at)
+    #else
+    #define SOON(at) ((void)(at))
+    #endif
+    """
+    void SOON(const void *at) noexcept nogil
+
 cdef struct Row:
     int64_t home
     uint64_t marks
 
 cdef enum:
+    SOME_MAX = 16  # members looked at together
     ENDS_MAX = 60  # of a tract that is taken apart here; those with more are for `Walks`
 
 cdef object _CastTo = None, _Way = None, _Notify = None, _address_of = None
@@ -173,11 +184,11 @@ cdef class Column:
 
     cdef const int64_t[:, ::1] _rows
     cdef const int32_t[::1] _members
-    cdef list _descriptions, _contacts
+    cdef list _tags, _contacts
 
     def __init__(self, rows, members, list descriptions, list contacts):
         self._rows, self._members = rows, members
-        self._descriptions, self._contacts = descriptions, contacts
+        self._tags, self._contacts = [each.tags for each in descriptions], contacts
 
     cdef list selected(self, Py_ssize_t first, Py_ssize_t past, object term, tuple part, bint everywhere):
         """`selected` of the records from `first` to before `past`."""
@@ -188,7 +199,8 @@ cdef class Column:
         cdef int64_t low = part[0] if single else 0, high = part[1] if single else 0
         cdef const Row *row
         cdef Py_ssize_t each
-        cdef int32_t member
+        cdef int32_t some[SOME_MAX]
+        cdef int count = 0
         if first >= past:
             return found
         row = <const Row *>&self._rows[first, 0] - 1
@@ -197,10 +209,22 @@ cdef class Column:
             if row.marks & wanted != wanted:
                 continue
             if everywhere or (low <= row.home < high if single else bisect_right(part, row.home) & 1):
-                member = self._members[each]
-                if _selects(has, lacks, <tuple>self._descriptions[member].tags):
-                    found.append(self._contacts[member])
+                some[count] = self._members[each]
+                SOON(<PyObject *>self._tags[some[count]])
+                SOON(<PyObject *>self._contacts[some[count]])
+                count += 1
+                if count == SOME_MAX:
+                    self._choose(some, count, has, lacks, found)
+                    count = 0
+        self._choose(some, count, has, lacks, found)
         return found
+
+    cdef _choose(self, const int32_t *some, int count, tuple has, tuple lacks, list found):
+        """Those of some members that a term selects; what they said is being fetched."""
+        cdef int each
+        for each in range(count):
+            if _selects(has, lacks, <tuple>self._tags[some[each]]):
+                found.append(self._contacts[some[each]])
 
 
 cdef int _ends_of(tuple tract, int64_t *ends) except -2:
@@ -264,7 +288,7 @@ cdef class Walker:
     cdef int64_t _low, _high, _mask, _rows
     cdef const int32_t *_drawn
     cdef double _cosine
-    cdef bint _merge
+    cdef bint _merge, _stopped
     cdef int _width
     cdef int _dimensions, _first_notch, _last_notch
 
@@ -276,6 +300,7 @@ cdef class Walker:
         self._send, self._address = spice.host.send, spice.address
         self._routes, self._registries = spice.surface.routes, spice.shelf.registries
         self._table = self._sheet = None
+        self._stopped = False
         self._cosine, self._merge = settings.terms.cosine, settings.terms.merge
         self._dimensions, self._first_notch, self._last_notch = (
             settings.dimensions, settings.first_notch, settings.last_notch
@@ -295,8 +320,19 @@ cdef class Walker:
         self._table = table
         return True
 
+    def stop(self):
+        """All casts are for `Walks` from now on."""
+        self._stopped = True
+
     cpdef bint go(self, cast) except -1:
         """Take a cast that is above its tag's own address on from here; False: it is for `Walks`."""
+        if self._stopped:
+            return False
+        SOON(<PyObject *>self._routes)
+        SOON(<PyObject *>self._registries)
+        if self._table is not None:
+            SOON(self._drawn)
+            SOON(<const char *>self._drawn + 64)
         if type(cast) is not _CastTo or not cast.notch or cast.asks:
             return False
         terms = cast.target.terms
@@ -409,9 +445,10 @@ cdef class Walker:
             return
         notify = _Notify(cast.cast, target, cast.payload)
         send = self._send
+        alone = lot is not None  # in a column nobody stands twice: by its address each is told from this peer
         for member in found:
             address = member.address
-            if address == self._address or member.name == self._name:
+            if address == self._address or (not alone and member.name == self._name):
                 self._spice.casts.tell_plainly(cast, member, notify)
             else:
                 send(address, notify)

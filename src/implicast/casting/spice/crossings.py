@@ -19,22 +19,23 @@ _BUILT = built("casting.spice._records")
 
 
 class Crossings(SpicePart):
-    """Casts of others that come by."""
+    """Casts of others that come by. `swift` takes those that are plain: a world that knows it may go there first."""
 
-    __slots__ = ("_walker",)
+    __slots__ = ("swift",)
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         plain = not (self.settings.assured or spice.words.signed) and spice.policy is FREE
-        self._walker: Any = None
+        self.swift: Any = None
         if plain and _BUILT is not None:
-            self._walker = _BUILT.Walker(spice, CastTo, Way, Notify, address_of)
+            self.swift = _BUILT.Walker(spice, CastTo, Way, Notify, address_of)
 
     @handles(CastTo, CastAgain)
     def on_cast(self, sender: Address, cast: CastTo) -> None:
-        if self._walker is None or not self._walker.go(cast):
+        if self.swift is None or not self.swift.go(cast):
             self.spice.walks.on_cast(sender, cast)
 
     def heed(self) -> None:
         """Complaints are heeded from now on."""
-        self._walker = None
+        if self.swift is not None:
+            self.swift.stop()

@@ -7,6 +7,7 @@ that are hashed to it, found in the sorted columns of tags.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -30,28 +31,31 @@ from implicast.world.populations.population import Sleepers
 Numbers = npt.NDArray[np.int64]
 
 
+class _Numbered(dict[str, int]):
+    """Tags, numbered as they come."""
+
+    def __missing__(self, tag: str) -> int:
+        number = self[tag] = len(self)
+        return number
+
+
 class Holders:
     """By tag, who has it, in order of address, and the so-manieth of its tags it is."""
 
     __slots__ = ("_ends", "_number", "_peer", "_rank", "tags")
 
     def __init__(self, descriptions: Sequence[Description]) -> None:
-        self._number: dict[str, int] = {}
-        count = sum(len(each.tags) for each in descriptions)
-        tag = np.fromiter(self._numbered(descriptions), np.int32, count)
-        peer = np.repeat(np.arange(len(descriptions), dtype=np.int32), [len(each.tags) for each in descriptions])
+        self._number = _Numbered()
+        counts = [len(each.tags) for each in descriptions]
+        every = chain.from_iterable(each.tags for each in descriptions)
+        tag = np.fromiter(map(self._number.__getitem__, every), np.int32, sum(counts))
+        peer = np.repeat(np.arange(len(descriptions), dtype=np.int32), counts)
         order = np.argsort(tag, kind="stable")
         self.tags = list(self._number)
         self._peer = peer[order]
-        starts = np.concatenate([[0], np.cumsum([len(each.tags) for each in descriptions])])
+        starts = np.concatenate([[0], np.cumsum(counts)])
         self._rank = (order - starts[self._peer]).astype(np.int16)
         self._ends = np.searchsorted(tag[order], np.arange(len(self.tags) + 1))
-
-    def _numbered(self, descriptions: Sequence[Description]) -> Iterator[int]:
-        number = self._number
-        for each in descriptions:
-            for tag in each.tags:
-                yield number.setdefault(tag, len(number))
 
     def of(self, tag: str) -> tuple[list[int], list[int]]:
         """Addresses, and which of its tags it is to each, from 0."""
