@@ -20,9 +20,14 @@ S = 1_000_000
 class Node(Peer, parts={"views": Views}):
     """A broker that is nothing but its share in agreeing."""
 
-    def __init__(self, address: int, host: Host, brokers: list[int], standing: bool, highest: int = 0) -> None:
+    def __init__(
+        self, address: int, host: Host, brokers: list[int], standing: bool, highest: int = 0,
+        past: set[int] | None = None,
+    ) -> None:  # fmt: skip
+        """`past`: the numbers of the views that it has followed, in all its lives."""
         super().__init__(address, host)
         self.view: View | None = None
+        self.past = set() if past is None else past
         patient = DetectorSettings(tries=4)
         self.views = Views(address, host, brokers, 2 * S, self.follow, lambda: 64, patient)
         if standing:
@@ -32,6 +37,8 @@ class Node(Peer, parts={"views": Views}):
 
     def follow(self, view: View) -> None:
         assert self.view is None or view.epoch > self.view.epoch
+        assert view.epoch not in self.past, "its neighbours take what it says in a second life for repeats"
+        self.past.add(view.epoch)
         self.view = view
 
 
@@ -52,12 +59,13 @@ class Brokers:
         self.world = World(Line(), seed, faults=self.trouble)
         self.all = list(range(count))
         self.written: dict[int, int] = {}
+        self.past: dict[int, set[int]] = {}
         for address in self.all:
             self.rise(address, standing)
 
     def rise(self, address: int, standing: bool = False) -> None:
-        highest = self.written.get(address, 0)
-        self.world.place(address, Node(address, self.world.host(address), self.all, standing, highest))
+        highest, past = self.written.get(address, 0), self.past.setdefault(address, set())
+        self.world.place(address, Node(address, self.world.host(address), self.all, standing, highest, past))
 
     def fall(self, address: int) -> None:
         self.written[address] = self.world.peers[address].views.highest
@@ -115,6 +123,26 @@ def test_a_broker_that_comes_back_without_memory_is_counted_in_again(address):
         brokers.go(60)
 
         assert brokers.agreed(), away_s
+
+
+def test_a_view_is_not_followed_in_two_lives_when_the_root_heard_of_neither():
+    """What the broker said between following it and falling was lost, and so it is told the same view again."""
+    brokers = Brokers(3)
+    brokers.fall(2)
+    while brokers.views()[0] is None:
+        brokers.go(0.005)
+    brokers.trouble.cut((1, 0))
+    brokers.go(0.1)
+    first = brokers.views()[1]
+    brokers.fall(1)
+    brokers.trouble.mend((1, 0))
+    assert first == View(brokers.views()[0].epoch, 0, (0,), 64)
+    assert 1 not in brokers.world.peers[0].views.followed
+    brokers.rise(1)
+    brokers.go(60)
+
+    assert brokers.agreed()
+    assert brokers.views()[1].epoch > first.epoch
 
 
 def split_and_heal(brokers: Brokers, side: frozenset[int], lasts_s: float) -> None:
@@ -200,6 +228,20 @@ def test_an_older_view_is_not_followed():
 
     assert node.view == newer
     assert [message for _, message in ledger.sent() if isinstance(message, Beating)] == [Beating(newer.epoch)] * 2
+
+
+def test_to_a_view_of_an_earlier_life_a_broker_answers_with_a_number_above():
+    ledger = Ledger()
+    node = Node(3, ledger, [0, 1, 2, 3], standing=False, highest=5 << RANK_BITS)
+    past, new = (View(number << RANK_BITS, 0, (1,), 64) for number in (5, 6))
+
+    node.receive(0, past)
+    assert node.view is None
+    node.receive(0, new)
+
+    assert node.view == new
+    answers = [message.epoch for _, message in ledger.sent() if isinstance(message, Beating)]
+    assert past.epoch < answers[0] < answers[1] == new.epoch
 
 
 @pytest.mark.parametrize("forgets", [False, True])

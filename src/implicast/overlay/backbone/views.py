@@ -5,9 +5,10 @@ lost. Everybody watches the root; the root watches everybody, and whoever it fin
 a new *view*: a tree over those that are there, with a number above all that were heard of. A broker follows the newest
 view. Two roots, in a partition, lead two trees; when they hear each other the later one steps back and the other
 counts all in again. A broker that begins, or comes back, says so by its number 0, and gets a new view; all that it must
-have written down is the highest number it knew (`highest`), lest it uses one twice. So a set of brokers that begin
-together makes its first tree as it makes every other: once the root has heard of each whether it is there, and how far
-it is from the others (`spans.py`).
+have written down is the highest number it knew (`highest`), lest it uses one twice, or follows a view in two lives: its
+neighbours would take what it says in the second for repeats. So a set of brokers that begin together makes its first
+tree as it makes every other: once the root has heard of each whether it is there, and how far it is from the others
+(`spans.py`).
 
 Being lost is private and ends at any word (`detector.py`); the lost are asked again from time to time, because
 silence would otherwise last for ever between two who believe each other dead.
@@ -45,7 +46,7 @@ def ranks(brokers: tuple[Address, ...]) -> Mapping[Address, int]:
 class Views(Part, parts={"detector": Detector, "spans": Spans}):
     """A broker's share in agreeing; `follow` is told of each view that it follows."""
 
-    __slots__ = ("_asked_us", "_follow", "_lost", "_made", "_members", "_ranks", "_room", "_stale", "_stood",
+    __slots__ = ("_asked_us", "_follow", "_lost", "_made", "_members", "_past", "_ranks", "_room", "_stale", "_stood",
                  "_surveys", "_unmet", "_watch_us", "detector", "epoch", "followed", "highest", "spans")  # fmt: skip
 
     def __init__(
@@ -61,6 +62,8 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
         self.epoch = 0
         self.highest = 0
         """No view that this broker has heard of has a higher number; the one thing to be written down."""
+        self._past = 0
+        """No view that it may have followed in an earlier life has a higher number."""
         self._members: Collection[Address] = ()
         self._lost: dict[Address, None] = {}
         self._asked_us: dict[Address, int] = {}
@@ -85,7 +88,7 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
     def arrive(self, highest: int) -> None:
         """This broker begins, alone and without memory but for the highest number it knew. It asks all at once who is
         there: should it have to lead, each that is not would cost a patience after the root's."""
-        self.highest = highest
+        self.highest = self._past = highest
         self._unmet.update(self._others())
         for other in self._others():
             self.detector.probe(other, Beat(0))
@@ -193,14 +196,16 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
 
     @handles(View)
     def on_view(self, sender: Address, view: View) -> None:
+        """One that may have been followed in an earlier life is not followed again, and the root need not have heard
+        of that life's end: the answer is a number above it, so that the root makes another view."""
         if not self._is_other(sender) or not {view.root, *view.neighbours} <= self._ranks.keys():
             return
         self.heard(sender)
         self.highest = max(self.highest, view.epoch)
         if self.root() == self.address:
             self._stale |= view.epoch > self.epoch
-        elif view.epoch > self.epoch:
+        elif view.epoch > max(self.epoch, self._past):
             self.epoch = view.epoch
             self._members = ()  # of an own view of former times, that must not be taken for the present one
             self._follow(view)
-        self.host.send(sender, Beating(self.epoch))
+        self.host.send(sender, Beating(self.epoch or self._past + 1))
