@@ -115,6 +115,11 @@ class World:
         if host is not None:
             host.silence()
 
+    def let_go(self) -> None:
+        """Nobody is there any more."""
+        self.peers.clear()
+        self.hosts.clear()
+
     # --- what is to happen
 
     def at(self, time_us: int, purpose: int, verb: Callable[[], object]) -> None:
