@@ -15,7 +15,7 @@ from implicast.casting.bft.settler import GRACE_US, JOINING
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.peer.authority import Authority
 from implicast.peer.events import Estimated, Notice, Registered, Withdrawn
-from implicast.peer.identity import Enrolment, Revocation
+from implicast.peer.identity import Certificate, Enrolment, Revocation
 from implicast.peer.wire import size
 from implicast.space.digest import stream
 from implicast.trials.bft import Overlay, Spot, spread
@@ -26,6 +26,12 @@ from implicast.world.simulate import Outcome, simulate
 
 def run(**options: object) -> Outcome:
     return simulate(Scenario("bft", **{"peers": 64, "casts": 24, "seed": 5, "strict": True, **options}))  # type: ignore[arg-type]
+
+
+def publish_revoked(office: Office, *certificates: Certificate) -> None:
+    """Tell every peer present which certificates count no more."""
+    office.authority.revoke(office.host.now_us, *certificates)
+    office._publish(office._holders)
 
 
 @pytest.mark.parametrize("k", [2, 3, 6])
@@ -364,7 +370,7 @@ def test_a_strangers_certificate_is_not_accepted() -> None:
 
 def test_a_newcomer_is_told_what_was_revoked_before_its_time() -> None:
     network = Network(20)
-    network.office.publish_revoked(network.place(7))
+    publish_revoked(network.office, network.place(7))
     assert len(network.sent(20)) == 20
 
     network.office.receive(3, an_application(network, 3, (tag_realm("samba"),)))
@@ -441,13 +447,13 @@ def test_an_authority_that_comes_back_knows_what_it_gave() -> None:
 def test_an_authority_with_an_old_copy_is_shown_what_it_has_forgotten() -> None:
     network = Network(20)
     copy = network.office.kept()
-    network.office.publish_revoked(network.place(7))
+    publish_revoked(network.office, network.place(7))
     published = next(each for _, each in network.sent(20) if isinstance(each, Revocation))
     member = network.members[3]
     member.receive(20, published)
     network.take()
     again = Office(network.plan.site(20, "authority", 0, 0, copy, starts=1))
-    again.publish_revoked(network.place(9))
+    publish_revoked(again, network.place(9))
     older = next(each for _, each in network.sent(20) if isinstance(each, Revocation))
     assert older.number != published.number
     member.receive(20, older)

@@ -199,11 +199,6 @@ class Office(Peer):
 
     # --- revoking
 
-    def publish_revoked(self, *certificates: Certificate) -> None:
-        """Tell every peer present which certificates count no more."""
-        self.authority.revoke(self.host.now_us, *certificates)
-        self._publish(self._holders)
-
     def expel(self, name: Name) -> None:
         """A name counts no more, for good; everybody present is told, once."""
         if self.authority.has_expelled(name):

@@ -243,7 +243,9 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
         ack = SetRAck(request.by, self.me, request.op, num, self._list_for(new))
         if request.kind in (INSERT, REPLACE):
             self.take_right(new, request.new_num, confirmed=True)
-            if num is not None:
+            if num is None:
+                self.seeking.part_with(old)
+            else:
                 lefts = cut_list([new, self.me, *self.lefts], old, self.settings.lefts)
                 self.say(old, SetL(old, new, num, lefts))
         elif new == self.me:
@@ -292,6 +294,7 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
             self.say(news.left, Gone(news.left, news.to, 0))
             return
         if news.num > self.lnum:
+            self.company.heard(news.left)  # whoever tells it has just done what that one asked for
             self.take_left(news.left, news.num, news.lefts)
         self.say(news.left, SetLAck(news.left, self.me, self.left, self.lnum))
 
@@ -326,8 +329,7 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
             self.membership.proven(check.num)
         if is_about_us and check.num == self.rnum:
             self._confirm(check.num)
-        num = None if self.state == INS else self.rnum
-        misses = self.company.is_lost(self.right)
+        num, misses = None if self.state == INS else self.rnum, self.company.is_lost(self.right)
         self.say(check.by, Stat(check.by, self.me, check.token, self.right, num, self._list_for(check.by), misses))
 
     def _confirm(self, num: Number) -> None:

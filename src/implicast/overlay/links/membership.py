@@ -214,7 +214,7 @@ class Membership(Part):
             links.say(pend.request.to, pend.request)
         else:
             links.company.suspect(pend.request.to)
-            self._target_dead()
+            self._target_dead(pend.request.kind)
 
     def _settled_by(self, answer: SetRAck | SetRNak) -> SetR | None:
         """The own request that this answers, which then is pending no more."""
@@ -242,7 +242,9 @@ class Membership(Part):
             links.take_left(ack.by, request.new_num, ack.lefts)
         if request.kind == INSERT and ack.num is not None:
             self.host.after(links.settings.rto_us, Confirm(request.cur, ack.num, 1))
+            former = links.right
             links.take_right(request.cur, ack.num, confirmed=False)
+            links.seeking.part_with(former)
             if was_ins:
                 self._enter()
 
@@ -266,10 +268,8 @@ class Membership(Part):
             links.walks.check()
         self.pause(leaving=request.kind == DELETE)
 
-    def _target_dead(self) -> None:
-        assert self.pend is not None, "an operation was pending"
-        links, kind = self._links, self.pend.request.kind
-        self.pend = None
+    def _target_dead(self, kind: int) -> None:
+        links, self.pend = self._links, None
         if links.state == INS:
             self._abandon_life()
             return
@@ -288,6 +288,6 @@ class Membership(Part):
         links.company.note_gone(gone.by)
         if self.pend is not None and self.pend.request.to == gone.by:
             if gone.op == self.pend.request.op:
-                self._target_dead()
+                self._target_dead(self.pend.request.kind)
         elif not links.walks.walks_into(gone.by) and gone.by == links.left:
             links.walks.check()

@@ -86,8 +86,7 @@ class CheckLink(Between):
 
 
 class Stat(Between):
-    """My right, its number (None while I am being inserted), myself with those to my left, and whether I miss my right,
-    too."""
+    """My right, its number (None while I am being inserted), me with those to my left; whether I miss my right too."""
 
     wire = 0x0407
     token: Token

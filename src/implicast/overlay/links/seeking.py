@@ -91,6 +91,12 @@ class Seeking(Part):
         nearer, other = (left, former) if lies_between(former, left, links.me) else (former, left)
         links.say(nearer, Found(nearer, other, links.me, links.lnum))
 
+    def part_with(self, former: Ref) -> None:
+        """Who stood on the right until now may live after all: then it looks at its place at once."""
+        links = self._links
+        if links.detector is not None and former not in (links.me, links.right, *links.company.gone):
+            links.say(former, Found(former, links.me, links.right, links.lnum))
+
     # --- the places of others
 
     @handles(Find)

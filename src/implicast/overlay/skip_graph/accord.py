@@ -143,9 +143,7 @@ def agrees(wide: LevelTable[Certificate], span: ListSpan) -> bool:
     return bool(common) and common == theirs[theirs.index(begin) : theirs.index(end) + 1]
 
 
-def contrast(
-    wide: LevelTable[Certificate], vectors: Vectors, span: ListSpan
-) -> tuple[list[Certificate], list[bytes]]:
+def contrast(wide: LevelTable[Certificate], vectors: Vectors, span: ListSpan) -> tuple[list[Certificate], list[bytes]]:
     """Whom another's list lacks, and whom it has too many by ours, where both reach."""
     levels, limit, vector = wide.levels, vectors.limits[span.level], wide.owner.vector
     level = levels[min(span.level, len(levels) - 1)]
