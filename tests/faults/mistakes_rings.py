@@ -134,7 +134,7 @@ MISTAKES = (
             (Detector, "suspected_within", ever_suspected),
         ),
         says="the ring is open",
-        churn="deed=5..22:split:0+1+7+8+11+14+16+17+19+20",
+        churn="deed=5..25:split:0+8+11+14+16+20",
         changes=SMALL,
     ),
     Mistake(
