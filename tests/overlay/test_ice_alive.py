@@ -536,6 +536,41 @@ def test_who_takes_ground_without_its_records_says_so_although_a_newcomer_gets_i
     assert ("lost", (HALF, 2 * HALF)) in one.tenant.told
 
 
+NEAR, FAR = Title(HALF, 2, 0, 2), Title(HALF + HALF // 2, 2, 1, 2)
+"""Pieces of peer 2: one that it had for long, one that it has taken over."""
+
+
+@pytest.mark.parametrize(
+    ("copied", "lost"),
+    [((NEAR, FAR), []), ((NEAR,), [("lost", (FAR.low, FAR.high))]), ((), [("lost", (NEAR.low, FAR.high))])],
+    ids=["all", "what it had for long", "nothing"],
+)
+def test_who_takes_more_ground_of_the_dead_than_it_has_a_copy_of_says_so_of_the_rest(copied, lost):
+    """An heir that was cut off hears from others what the owner has taken over meanwhile, and has no copy of that."""
+    one, ledger = halves()
+    one.estates.held[2] = Legacy(1, copied, (1,), (), 0)
+    one.inquest.declare_dead(2, Inquiry(True, {}, Inquire(2, (NEAR, FAR), 0, (), 1)))
+    assert one.tract == WHOLE
+    for verb, _, firm in ledger.take():
+        if verb == "after" and type(firm) is Firm:
+            one.inquest.on_firm(firm)
+    one.succession.drop_heir(2)
+    one.succession.become_heir(7, ledger.now_us)
+
+    assert one.ground == WHOLE
+    assert [each for each in one.tenant.told if each[0] == "lost"] == lost
+
+
+@pytest.mark.parametrize(("copied", "whole"), [((NEAR, FAR), True), ((NEAR,), False)], ids=["all of it", "a part"])
+def test_a_witness_says_that_its_copy_is_whole_only_of_all_the_ground_that_it_is_asked_about(copied, whole):
+    one, ledger = halves()
+    one.estates.held[2] = Legacy(1, copied, (1,), (), 0)
+    one.estates.held[2].put(4, [Item(HALF + 5, HALF + 6, b"k", b"v")])
+    one.inquest.on_inquire(3, Inquire(2, (NEAR, FAR), 3, (), -2))
+
+    assert [(len(each.items), each.whole) for _, each in sent(ledger, Witness)] == [(1, whole)]
+
+
 def test_an_owner_doubts_itself_when_no_heir_echoes_and_trusts_itself_when_one_does():
     one, ledger = halves()
     assert one.answers(0)

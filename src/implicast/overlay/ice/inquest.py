@@ -21,7 +21,7 @@ from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.peer.memory import Recent
 from implicast.space.digest import digest_bits
-from implicast.space.tract import Tract, intersect
+from implicast.space.tract import EMPTY, Tract, intersect, subtract
 
 NO_ESTATE = -2
 WITNESSES_MAX = 64
@@ -63,8 +63,8 @@ class Seizure:
     """Ground that we have taken and do not answer for yet."""
 
     tract: Tract
-    whole: bool
-    """We had a complete copy of what was kept there."""
+    lacking: Tract
+    """Where we had no copy of what was kept: the dead may have got ground since it last spoke to its heirs."""
     awaits: int = 2
     """It is to be backed up, and rivals are to have time to meet us."""
 
@@ -207,8 +207,9 @@ class Inquest(SurfacePart):
         estate = self.surface.estates.held.get(inquire.suspect) if orphan is None else orphan.estate
         if estate is None or estate.awaited or estate.serial <= inquire.serial:
             return (), False
-        parts = in_parts(estate.within(tract_of(inquire.pieces)), self.timers.part_bytes)
-        return parts[0], len(parts) == 1
+        ground = tract_of(inquire.pieces)
+        parts = in_parts(estate.within(ground), self.timers.part_bytes)
+        return parts[0], len(parts) == 1 and not subtract(ground, tract_of(estate.titles))
 
     @handles(Witness)
     def on_witness(self, sender: Address, witness: Witness) -> None:
@@ -269,16 +270,15 @@ class Inquest(SurfacePart):
     def seize(self, suspect: Address, inquiry: Inquiry) -> None:
         """Take every piece of the dead whose best title is still the dead's."""
         surface, plot, held = self.surface, self.surface.plot, self.surface.estates.held
-        before, certain = {*plot.neighbours(), suspect}, inquiry.message.certain
+        before, certain, old = {*plot.neighbours(), suspect}, inquiry.message.certain, inquiry.message.pieces
         estate = inquiry.estate if certain else held.get(suspect)
         given = [title for each in inquiry.witnesses for title in each.held]  # in transit: not the dead's to lose
         best = Atlas()
-        for each in (*inquiry.message.pieces, *inquiry.titles, *given, *plot.atlas.titles.values()):
+        for each in (*old, *inquiry.titles, *given, *plot.atlas.titles.values()):
             best.learn(each)
-        spans = tract_of(inquiry.message.pieces)
+        spans = tract_of(old)
         titles = [each for each in best.of(suspect) if intersect((each.low, each.high), spans)]
         if certain:  # the life that is there now may have got ground of the old one already
-            old = inquiry.message.pieces
             titles = [each for each in titles if any(each.epoch == one.epoch and overlap(each, one) for one in old)]
         if estate is not None:
             self._hand_on(suspect, estate, best, spans)
@@ -298,8 +298,9 @@ class Inquest(SurfacePart):
             surface.learn_around(estate.around)
             surface.tenant.accept(estate.within(tract), tract)
         surface.tenant.accept(tuple(item for each in inquiry.witnesses for item in each.items), tract)
-        whole = any(each.whole for each in inquiry.witnesses) or (estate is not None and not estate.awaited)
-        self.settle(number, Seizure(tract, whole), before)
+        known = tract_of(estate.titles) if estate is not None and not estate.awaited else EMPTY
+        lacking = EMPTY if any(each.whole for each in inquiry.witnesses) else subtract(tract, known)
+        self.settle(number, Seizure(tract, lacking), before)
 
     def _hand_on(self, suspect: Address, estate: Legacy, best: Atlas, spans: Tract) -> None:
         """When a cut heals while an owner is dead, one who was no heir may have ground of it: what we hold of that is
@@ -348,7 +349,7 @@ class Inquest(SurfacePart):
         for each in taken:
             plot.status[each.low] = Status(SEIZED, self.address, number)
         if taken:
-            self.settle(number, Seizure(tract_of(taken), whole=False), before)
+            self.settle(number, Seizure(tract_of(taken), tract_of(taken)), before)
 
     def settle(self, number: int, seizure: Seizure, before: set[Address]) -> None:
         """Tell everybody, back it up, and let rivals meet us before it answers."""
@@ -369,7 +370,6 @@ class Inquest(SurfacePart):
     def firm_up(self, number: int, seizure: Seizure) -> None:
         """The tenant knows first what it lacks: what waits for the ground is looked at as soon as that answers."""
         del self.open[number]
-        left = intersect(seizure.tract, self.surface.plot.unsettled)
-        if left and not seizure.whole:
+        if left := intersect(seizure.lacking, self.surface.plot.unsettled):
             self.surface.tenant.lost(left)
         self.surface.firm_up(SEIZED, number, set())

@@ -246,7 +246,7 @@ class Witness(Message):
     titles: Several
     items: Items
     whole: bool
-    """The items are all of the estate, by a newer copy than the asker's."""
+    """The items are all that is kept on the pieces that are asked about, by a newer copy than the asker's."""
     held: Several
     """What the witness is giving to the suspect, as it will be if it is taken back, or is given by it, as it will be
     when the suspect is known to be dead; not yet, so nobody learns it."""
