@@ -626,6 +626,39 @@ def test_after_a_partition_the_replicas_of_one_side_get_the_records_of_the_other
     assert not list(record_objections(town.peers))
 
 
+@pytest.mark.parametrize("goes", ["gives", "dies"])
+def test_whoever_takes_over_from_an_original_root_copies_what_replicas_may_lack(goes):
+    town = with_six_for_jazz(peers=16, frequency_limit=0.01, rate_s=1000.0, deepest_level=1, storage_limit=32)
+    leader, address = town.owner(address_of("jazz")), address_of("jazz")
+    ready_on_the_other_side(town, "jazz")
+    item, others = header_item("jazz", Header(5, 1, 1, True)), leader.surface.plot.neighbours()
+    leader.arrived(others[0], (address, address + 1), Offer(Way((address, address + 1)), (item,), others[0], 1))
+    town.run(0.2)
+    if goes == "gives":
+        leader.surface.giver.give(leader.surface.pieces[0], others[0])
+    else:
+        town.world.crash(leader.address)
+    town.run(40)
+
+    assert town.owner(address) is not leader
+    assert town.owner(address).levels.header("jazz")[1:] == (1, 1, True)
+    assert not list(record_objections([awake(each) for each in town.world.peers.values()]))
+
+
+def test_replicas_that_came_into_doubt_while_roots_were_told_are_copied_to_before_all_is_well():
+    town = with_six_for_jazz(peers=16, frequency_limit=0.01, rate_s=1000.0, deepest_level=1, storage_limit=32)
+    leader = town.owner(address_of("jazz"))
+    ready_on_the_other_side(town, "jazz")
+    leader.levels.set_header("jazz", Header(5, 1, 1, False))
+    leader.replicas._aim("jazz", Header(6, 1, 1, True))
+    leader.replicas.came_otherwise(["jazz"])
+    assert leader.levels.header("jazz") == Header(7, 1, 1, False)
+    town.run(6)
+
+    assert leader.levels.header("jazz")[1:] == (1, 1, True)
+    assert not list(record_objections(town.peers))
+
+
 def test_all_levels_of_replicas_are_copied_to_again():
     town = Town(peers=24, frequency_limit=0.01, rate_s=1000.0, deepest_level=2, storage_limit=32)
     for address in range(6):

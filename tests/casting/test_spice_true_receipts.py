@@ -7,6 +7,7 @@ import pytest
 from test_spice_receipts import Town
 
 from implicast.casting.spice.homes import address_of
+from implicast.casting.spice.items import LACKING_KEY
 from implicast.casting.spice.messages import SayAgain
 from implicast.casting.spice.walks import Walks
 from implicast.peer.events import Settled
@@ -131,3 +132,21 @@ def test_who_inherits_such_ground_lets_casts_wait_too(deaf):
 
     assert town.receipts == [(cast, 4, 4)]
     assert not town.lacking()
+
+
+def test_an_heir_knows_of_lost_ground_when_other_such_ground_is_given_away(deaf):
+    town = Town(PEERS)
+    owner = town.peers[0]
+    low, high = owner.surface.ground
+    middle = (low + high) // 2
+    for lost in (low, middle), (middle, high):
+        owner.calls.lost(lost)
+        town.run(0.5)
+    surface = owner.surface
+    surface.giver.give(surface.plot.split(surface.pieces[0], middle), surface.plot.neighbours()[0])
+    town.run(1)
+
+    assert owner.shelf.lacking == surface.ground == (low, middle)
+    assert len(surface.heirs) == 2
+    for heir in surface.heirs:
+        assert LACKING_KEY in town.peers[heir].surface.estates.held[0].items

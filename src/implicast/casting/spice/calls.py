@@ -141,7 +141,7 @@ class Calls(SpicePart):
     def lost(self, tract: Tract) -> None:
         """Of the registries of this ground, ours, there is no copy left: ask all who were registered there."""
         if tract := subtract(tract, self.spice.shelf.lacking):
-            self.surface.batch((self.spice.shelf.lack(tract),), lambda: None)
+            self.surface.batch((self.spice.shelf.lack(tract, True),), lambda: None)
             self._call_all(tract, LOST_TRIES)
 
     def _call_all(self, lost: Tract, tries: int) -> None:
@@ -164,5 +164,5 @@ class Calls(SpicePart):
         if left and not is_covered and tries:
             self._call_all(left, tries)
         elif left:
-            self.surface.batch((self.spice.shelf.regain(left),), lambda: None)
+            self.surface.batch((self.spice.shelf.lack(left, False),), lambda: None)
             self.spice.walks.reopened()

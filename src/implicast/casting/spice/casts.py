@@ -159,11 +159,9 @@ class Casts(SpicePart):
     @handles(CastWatch)
     def on_cast_watch(self, alarm: CastWatch) -> None:
         work = self.publishing.get(alarm.cast)
-        if work is None:
-            return
-        if self.host.now_us - work.begun_us >= CAST_US:
+        if work is not None and self.host.now_us - work.begun_us >= CAST_US:
             self.spice.walks.give_up(work)
-        else:
+        elif work is not None:
             self.host.after(PATIENCE_US, alarm)
 
     def ended(self, work: Work, is_covered: bool) -> None:

@@ -47,7 +47,7 @@ class Header(NamedTuple):
     target: Level = 0
     """... the one that is aimed at, ..."""
     ready: bool = True
-    """... and whether all roots concerned have been told."""
+    """... and whether all roots concerned have been told, and have all."""
 
     @property
     def goal(self) -> int:
@@ -78,7 +78,7 @@ def closed_item(key: Key, closed: Tract) -> Item:
 
 
 def lacking_item(at: Tract, lacking: Tract) -> Item:
-    """The registries of this ground are lost; `at`: where something was said of that, now or before."""
+    """The registries of this ground are lost; `at`: all of it, and where that is said no more."""
     return Item(at[0], at[-1], LACKING_KEY, _encode(lacking) if lacking else b"")
 
 

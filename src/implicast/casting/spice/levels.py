@@ -21,13 +21,15 @@ UNTOLD = RootState(0, 0, False)
 class Levels:
     """Headers of tags and states of roots at one peer."""
 
-    __slots__ = ("_resting", "_settings", "_stock", "aims", "depth", "headers", "roots")
+    __slots__ = ("_resting", "_settings", "_stock", "aims", "depth", "doubted", "headers", "roots")
 
     def __init__(self, settings: Settings, stock: Stock) -> None:
         self._settings, self._stock = settings, stock
         self.headers: dict[str, Header] = {}
         self.aims: dict[str, Header] = {}
         """Headers about to hold: heirs know of them already."""
+        self.doubted: dict[str, None] = {}
+        """Tags of ours whose replicas may lack some of what their original root has: they are copied to again."""
         self.depth = settings.deepest if settings.levels is not None else 0
         """The deepest level that any tag has copies of, as far as is known here: where casts begin to look."""
         self.roots: dict[tuple[str, int], RootState] = {}
@@ -98,13 +100,16 @@ class Levels:
     def unite(self, label: Label, item: Item) -> None:
         kind, tag, root, _, _ = label
         if kind == items.HEADER:
-            self.set_header(tag, max(self.header(tag), items.header_of(item.body)))
+            self.set_header(tag, header := max(self.header(tag), items.header_of(item.body)))
+            if header.level and not header.ready:  # how far whoever led before us had come is not known
+                self.doubted[tag] = None
         else:
             self.learn_root(tag, root, items.state_of(item.body))
 
     def drop(self, tract: Tract) -> None:
         self.headers = {tag: each for tag, each in self.headers.items() if not contains(tract, address_of(tag))}
         self.aims = {tag: each for tag, each in self.aims.items() if not contains(tract, address_of(tag))}
+        self.doubted = {tag: None for tag in self.doubted if not contains(tract, address_of(tag))}
         self.roots = {key: each for key, each in self.roots.items() if not contains(tract, key[1])}
         self._stock.changed()
 

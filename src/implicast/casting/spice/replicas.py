@@ -18,7 +18,7 @@ from functools import partial
 
 from implicast.casting.spice.copies import roots_in
 from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.items import Header, RootState, root_item
+from implicast.casting.spice.items import Header, RootState, header_item, root_item
 from implicast.casting.spice.messages import AskRate, AskVeto, CopyFrom, DepthIs, RateAt, RateIs, ReadyAt
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US
@@ -105,7 +105,7 @@ class Rate:
 class Replicas(SpicePart):
     """A peer's part in raising and lowering levels."""
 
-    __slots__ = ("_asked", "_doubted", "_lowered_us", "_rates", "_reports", "raising")
+    __slots__ = ("_asked", "_lowered_us", "_rates", "_reports", "raising")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
@@ -117,8 +117,6 @@ class Replicas(SpicePart):
         self._lowered_us: Repeats[str] = Repeats(RATES_MAX)
         """Tags of which roots were asked whether their level may be lowered, and when."""
         self.raising: dict[str, Work] = {}
-        self._doubted: dict[str, None] = {}
-        """Tags whose replicas may lack some of what their original root has: they are copied to again."""
 
     # --- measuring
 
@@ -228,13 +226,12 @@ class Replicas(SpicePart):
 
     def settled(self) -> None:
         """Whoever takes over the place of an original root goes on where its predecessor stopped."""
-        for tag, header in list(self.spice.levels.headers.items()):
-            if not header.ready or header.level != header.target:
-                self._go_on(tag)
-        if self.spice.levels.roots:
-            for tag, root in self.spice.levels.roots:
-                if self.spice.levels.is_ready(tag, root):
-                    self._rate(tag, root)
+        levels = self.spice.levels
+        for tag in [tag for tag, each in levels.headers.items() if not each.ready or each.level != each.target]:
+            self._go_on(tag)
+        for tag, root in levels.roots:
+            if levels.is_ready(tag, root):
+                self._rate(tag, root)
             self._tick_later()
 
     def copy_again(self) -> None:
@@ -247,17 +244,23 @@ class Replicas(SpicePart):
         """Records or headers of these tags came to their original root by an offer: one side of a partition may have
         had replicas that the other side knew nothing of. What comes within a moment is copied together."""
         for tag in tags:
-            if tag not in self._doubted:
-                self._doubt(tag)
-                self.spice.later.put(STORE_US, GoOn(tag))
+            self._doubt(tag)
+            self.spice.later.put(STORE_US, GoOn(tag))
 
     def _doubt(self, tag: str) -> None:
-        """A raise under way is put off: roots that answer casts come before roots that do not yet."""
-        header, raising = self.spice.levels.header(tag), self.raising.get(tag)
+        """A raise under way is put off: roots that answer casts come before roots that do not yet. The header says so:
+        whoever is given the place meanwhile, or inherits it, copies."""
+        levels, raising = self.spice.levels, self.raising.get(tag)
+        header = levels.header(tag)
         if header.goal and self.surface.answers(address_of(tag)):
-            self._doubted[tag] = None
+            levels.doubted[tag] = None
             if raising is not None and isinstance(raising.walk, CopyFrom) and raising.walk.level > header.level:
                 self.spice.walks.give_up(raising)
+            header = levels.aims.get(tag, header)
+            if header.level and header.ready:
+                levels.end_aim(tag)
+                levels.set_header(tag, header._replace(number=header.number + 1, ready=False))
+                self.surface.batch((header_item(tag, levels.header(tag)),), lambda: None)
 
     def _go_on(self, tag: str) -> None:
         """The next step of a raise or a lowering, unless it is under way."""
@@ -266,8 +269,8 @@ class Replicas(SpicePart):
             return
         if header.target < header.level:
             self._call_roots(tag, header, False)
-        elif tag in self._doubted and header.level:
-            del self._doubted[tag]
+        elif tag in self.spice.levels.doubted and header.level:
+            del self.spice.levels.doubted[tag]
             self._copy(tag, 1)
         elif header.target > header.level:
             self._copy(tag, header.target)
@@ -311,6 +314,8 @@ class Replicas(SpicePart):
     @handles(GoOn)
     def on_go_on(self, alarm: GoOn) -> None:
         self._go_on(alarm.tag)
+        if self.spice.calls.is_calling(alarm.tag) and alarm.tag in self.spice.levels.doubted:
+            self.spice.later.put(STORE_US, alarm)
 
     # --- telling roots
 
@@ -350,6 +355,7 @@ class Replicas(SpicePart):
                 self._aim(message.tag, header._replace(number=header.number + 1, target=header.level - 1, ready=False))
         elif message.number == header.number:
             level = header.target
-            self._aim(message.tag, Header(header.number + 1, level, level, True))
+            is_doubted = bool(level) and message.tag in self.spice.levels.doubted
+            self._aim(message.tag, Header(header.number + 1, level, level, not is_doubted))
             if level > self.spice.levels.depth:
                 self.surface.send(DepthIs(Way(WHOLE), level))

@@ -132,17 +132,11 @@ class Shelf:
 
     # --- ground without its registries
 
-    def lack(self, lost: Tract) -> Item:
-        """What was kept on this ground is lost; what heirs are told of it."""
-        self.lacking = unite(self.lacking, lost)
+    def lack(self, ground: Tract, is_lost: bool) -> Item:
+        """What was kept on this ground is lost, or who was registered there is again; what heirs are told of it."""
+        self.lacking = (unite if is_lost else subtract)(self.lacking, ground)
         self.stock.changed()
-        return items.lacking_item(lost, self.lacking)
-
-    def regain(self, found: Tract) -> Item:
-        """Who was registered on this ground is again."""
-        self.lacking = subtract(self.lacking, found)
-        self.stock.changed()
-        return items.lacking_item(unite(found, self.lacking), self.lacking)
+        return items.lacking_item(unite(ground, self.lacking), self.lacking)
 
     # --- as items
 

@@ -358,10 +358,7 @@ class Walks(SpicePart):
         """Trips and works are remembered for a cast's life after they end, and given up when they never do."""
         since_us = self.host.now_us - CAST_US
         for work in [work for works in self._works.values() for work in works if work.last_us < since_us]:
-            if work.done_us is not None:
-                self._drop(work)
-            else:
-                self.give_up(work)
+            (self.give_up if work.done_us is None else self._drop)(work)
         for trip in [trip for trip in self._trips.values() if trip.last_us < since_us]:
             self._drop_trip(trip)
         if self._works or self._trips:
