@@ -232,6 +232,7 @@ class Replicas(SpicePart):
         for tag, root in levels.roots:
             if levels.is_ready(tag, root):
                 self._rate(tag, root)
+        if levels.roots:
             self._tick_later()
 
     def copy_again(self) -> None:

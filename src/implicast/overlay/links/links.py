@@ -294,7 +294,7 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
             self.say(news.left, Gone(news.left, news.to, 0))
             return
         if news.num > self.lnum:
-            self.company.heard(news.left)  # whoever tells it has just done what that one asked for
+            self.company.heard(news.left)  # the holder has just done what that node asked for: it lives
             self.take_left(news.left, news.num, news.lefts)
         self.say(news.left, SetLAck(news.left, self.me, self.left, self.lnum))
 
