@@ -68,7 +68,7 @@ def designs_command(name: str | None, as_json: bool) -> None:
               help="The converged overlay at once, or grown by joining through messages.")  # fmt: skip
 @click.option("--register", type=click.Choice(["assembled", "messages"]),
               help="What registrations leave behind put in place at once, or registering by messages. Default: "
-              "assembled in an assembled world where nothing fails or changes, else messages.")  # fmt: skip
+              "as the network starts: assembled where it is assembled, messages where peers join.")  # fmt: skip
 @click.option("--changes", default=0, show_default=True, help="Re-registrations and withdrawals while casts go on.")
 @click.option("--faults", default="", metavar="TEXT", help="Hardship, such as loss=0.01,duplicate=0.01,reorder=0.1.")
 @click.option("--churn", default="", metavar="TEXT",

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from drawn import as_found
 
 from implicast.casting.designs import design
 from implicast.trials.campaign import scenario_of
@@ -34,7 +35,7 @@ class Mistake:
 
     def candidates(self) -> list[Scenario]:
         """Where it is looked for."""
-        drawn = [scenario_of(design(self.design), self.seed, number) for number in range(self.scenarios)]
+        drawn = [as_found(scenario_of(design(self.design), self.seed, number)) for number in range(self.scenarios)]
         if self.churn:
             drawn = [replace(drawn[0], **self.changes)]
             drawn = [replace(each, churn=Churn.parse(self._script(each.peers))) for each in drawn]

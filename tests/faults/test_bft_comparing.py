@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from drawn import as_found
 from test_bft_life import Club
 
 from implicast.casting.bft.member import Bft
@@ -202,14 +203,14 @@ def test_only_what_both_lists_reach_is_compared() -> None:
 @pytest.mark.parametrize("number", [6, 8])
 def test_campaign_scenarios_that_found_faults_are_clean(number: int) -> None:
     """6: a farewell and a partition. 8: one that left while others were cut off was listed again for ever."""
-    found = check(scenario_of(BFT, 7001, number))
+    found = check(as_found(scenario_of(BFT, 7001, number)))
 
     assert not found.reasons, found.scenario.command()
 
 
 def test_places_of_one_peer_that_stand_side_by_side_know_what_the_nearest_of_them_is_told() -> None:
     """With tags of their own peers have whole stretches; others show their lists to the nearest of a stretch only."""
-    drawn = scenario_of(BFT, 20001, 4)
+    drawn = as_found(scenario_of(BFT, 20001, 4))
     found = check(replace(drawn, workload="groups", workload_parameters={}, peers=min(48, drawn.peers)))
 
     assert not found.reasons, found.reasons

@@ -4,12 +4,13 @@ What each of them showed is tested by itself elsewhere; here it meets everything
 """
 
 import pytest
+from drawn import as_found
 
 from implicast.casting.designs import designs
 from implicast.trials.campaign import check, scenario_of
 from implicast.world.churn import Churn
 from implicast.world.faults import Faults
-from implicast.world.scenario import Scenario
+from implicast.world.scenario import MESSAGES, Scenario
 
 FOUND = {
     ("dht", 2026, 6): "a dead finger swallowed its arc of a word to all",
@@ -31,14 +32,14 @@ FOUND = {
 
 @pytest.mark.parametrize(("name", "seed", "number"), FOUND)
 def test_a_scenario_in_which_a_fault_was_found_is_clean(name, seed, number):
-    found = check(scenario_of(designs()[name], seed, number))
+    found = check(as_found(scenario_of(designs()[name], seed, number)))
 
     assert not found.reasons, (FOUND[name, seed, number], found.reasons, found.scenario.command())
 
 
 def test_a_place_given_up_does_not_come_back_by_the_word_of_those_who_did_not_hear_it():
     """They named it to the other places of the very peer that had left it."""
-    found = check(scenario_of(designs()["bft"], 31001, 104, changing=True))
+    found = check(as_found(scenario_of(designs()["bft"], 31001, 104, changing=True)))
 
     assert not found.reasons, (found.reasons, found.scenario.command())
 
@@ -48,7 +49,8 @@ def test_one_that_returns_under_a_new_name_survives_its_former_life_as_its_only_
     churn = "deed=27.175..36.979:return:13:empty,deed=27.276..43.64:cut:11>7,deed=30.339:leave:4,deed=35.039:register:2"
     found = check(
         Scenario("chord-pubsub", 17, 138, 1350428552, {}, "groups", network="national",
-                 faults=Faults.parse("loss=0.05,duplicate=0.02"), churn=Churn.parse(f"drift=0.001,{churn}"))
+                 faults=Faults.parse("loss=0.05,duplicate=0.02"), churn=Churn.parse(f"drift=0.001,{churn}"),
+                 register=MESSAGES)
     )  # fmt: skip
 
     assert not found.reasons, (found.reasons, found.scenario.command())
@@ -58,7 +60,11 @@ def test_a_tag_given_up_and_taken_again_during_a_partition_is_kept():
     """Its removal was still under way, was repeated above the newer word, and took that out."""
     apart = "1+3+4+8+10+15+21+23+24+26+29+33+38+41"
     churn = f"guests=7,deed=3.649..17.902:split:{apart},deed=5.053:describe:6,deed=11.515:describe:6"
-    found = check(Scenario("dht", 42, 115, 629335574, {}, "groups", network="national", churn=Churn.parse(churn)))
+    found = check(
+        Scenario(
+            "dht", 42, 115, 629335574, {}, "groups", network="national", churn=Churn.parse(churn), register=MESSAGES
+        )
+    )
 
     assert not found.reasons, (found.reasons, found.scenario.command())
 
@@ -73,7 +79,7 @@ def test_a_newcomer_that_claimed_in_vain_tells_all_that_it_has_nothing():
     faults = Faults.parse("loss=0.05,duplicate=0.02,reorder=0.2")
     found = check(
         Scenario("opchord-pubsub", 74, 127, 523737734, {}, "groups", network="national", faults=faults,
-                 churn=Churn.parse(churn))
+                 churn=Churn.parse(churn), register=MESSAGES)
     )  # fmt: skip
 
     assert not found.reasons, (found.reasons, found.scenario.command())
@@ -88,7 +94,7 @@ def test_a_raise_that_waits_for_the_dead_does_not_keep_replicas_from_being_mende
     )
     found = check(
         Scenario("spice-unloaded", 104, 139, 1686367153, {}, "groups", payload_bytes=300, changes=52,
-                 faults=Faults.parse("loss=0.01"), churn=Churn.parse(churn))
+                 faults=Faults.parse("loss=0.01"), churn=Churn.parse(churn), register=MESSAGES)
     )  # fmt: skip
 
     assert not found.reasons, (found.reasons, found.scenario.command())
@@ -99,7 +105,7 @@ def test_a_broker_that_comes_back_finds_out_at_once_which_of_the_others_are_ther
     churn = "joins=20,group=2,restarts=2,fails=2,returns=10,disk=any,anew=3,freezes=2,cuts=1,splits=1,over_s=15.0"
     found = check(
         Scenario("broker", 87, 115, 975340898, {"brokers": 6, "expected_tags": 64}, "attributes", network="national",
-                 faults=Faults.parse("loss=0.05,reorder=0.2"), churn=Churn.parse(churn))
+                 faults=Faults.parse("loss=0.05,reorder=0.2"), churn=Churn.parse(churn), register=MESSAGES)
     )  # fmt: skip
 
     assert not found.reasons, (found.reasons, found.scenario.command())
@@ -119,7 +125,18 @@ def test_what_lay_where_an_owner_and_both_its_heirs_fell_is_said_again_although_
     )
     faults = Faults.parse("loss=0.01,duplicate=0.05,reorder=0.2")
     found = check(
-        Scenario("spice", 91, 144, 80882306, {}, "groups", network="national", faults=faults, churn=Churn.parse(churn))
+        Scenario(
+            "spice",
+            91,
+            144,
+            80882306,
+            {},
+            "groups",
+            network="national",
+            faults=faults,
+            churn=Churn.parse(churn),
+            register=MESSAGES,
+        )
     )
 
     assert not found.reasons, (found.reasons, found.scenario.command())
@@ -135,7 +152,17 @@ def test_who_gives_a_place_to_one_that_has_taken_another_meanwhile_is_not_its_he
     )
     faults = Faults.parse("loss=0.01,duplicate=0.02")
     found = check(
-        Scenario("spice-unloaded", 43, 137, 1366546748, {}, "groups", faults=faults, churn=Churn.parse(churn))
+        Scenario(
+            "spice-unloaded",
+            43,
+            137,
+            1366546748,
+            {},
+            "groups",
+            faults=faults,
+            churn=Churn.parse(churn),
+            register=MESSAGES,
+        )
     )
 
     assert not found.reasons, (found.reasons, found.scenario.command())
@@ -150,7 +177,8 @@ def test_a_step_to_a_place_that_was_left_meanwhile_is_not_looked_up_there():
     )
     found = check(
         Scenario("bft", 29, 140, 2022002568, {"signatures": "stand-in"}, "zipf", {"tags": 12, "tags_per_peer": 4},
-                 "national", faults=Faults.parse("loss=0.01,duplicate=0.02"), churn=Churn.parse(churn), strict=True)
+                 "national", faults=Faults.parse("loss=0.01,duplicate=0.02"), churn=Churn.parse(churn), strict=True,
+                 register=MESSAGES)
     )  # fmt: skip
 
     assert not found.reasons, (found.reasons, found.scenario.command())

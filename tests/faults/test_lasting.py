@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from drawn import as_found
 
 from implicast.casting.designs import design, designs
 from implicast.trials.campaign import CUT_S, FREEZE_S, SPLIT_S, Bent, campaign, check, scenario_of
@@ -43,7 +44,7 @@ def test_partitions_are_drawn_from_half_a_minute_to_minutes():
     [pytest.param(*each, marks=[pytest.mark.long] if each[0] == "spice-unloaded" else []) for each in FOUND],
 )
 def test_a_lasting_scenario_in_which_a_fault_was_found_is_clean(name, seed, number):
-    found = check(scenario_of(design(name), seed, number, lasting=True))
+    found = check(as_found(scenario_of(design(name), seed, number, lasting=True)))
 
     assert not found.reasons, (FOUND[name, seed, number], found.reasons, found.scenario.command())
 

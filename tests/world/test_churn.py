@@ -15,7 +15,7 @@ from implicast.world.deeds import KINDS, Deed
 
 MUCH = Churn.parse(
     "joins=20,leaves=10,crashes=9,group=3,restarts=2,freezes=5,slow=3,cuts=4,flaps=4,splits=2,drift=0.01,over_s=300,"
-    "returns=4,disk=any,bursts=2,anew=12"
+    "returns=4,disk=any,bursts=2,falls=3,anew=12"
 )
 COUNTS = st.integers(0, 9)
 
@@ -47,7 +47,7 @@ def test_whoever_is_drawn_is_there_by_the_script(seed):
             assert set(deed.who) <= {40, 41}
         else:
             assert set(deed.who) <= (here | {40, 41}) - gone, deed
-        if deed.kind in ("leave", "crash"):
+        if deed.kind in ("leave", "crash", "fall"):
             gone |= set(deed.who)
     assert len(here - gone) >= 10
 
@@ -58,7 +58,7 @@ def test_as_many_deeds_as_asked_for():
     said = {kind: found.pop(kind) for kind in ("register", "describe", "withdraw")}
     assert sum(said.values()) == 12
     assert all(said.values())
-    once = {"return": 4, "burst": 2, "restart": 2, "split": 2}
+    once = {"return": 4, "burst": 2, "fall": 3, "restart": 2, "split": 2}
     assert found == Counter(join=20, leave=10, crash=3, freeze=5, slow=3, cut=4, flap=4, **once)
     assert all(len(deed.who) == 3 for deed in MUCH.script(1, 40, 2) if deed.kind == "crash")
 
@@ -89,6 +89,7 @@ def test_one_kind_does_not_move_the_moments_of_another():
         "4..9:return:3:old",
         "4..9:return:3+4:empty",
         "5..6:burst~300:2",
+        "5..6:fall~300:2",
         "5:register:3",
         "5:describe:3",
         "5:describe:3:jazz+samba",

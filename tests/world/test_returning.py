@@ -104,3 +104,14 @@ def test_a_burst_is_cast_and_judged():
 
     assert found.kept
     assert found.contract.expected > 400
+
+
+def test_one_that_falls_casts_until_it_crashes(tmp_path):
+    found = run("deed=5..7:fall~200:3", journal=tmp_path / "run")
+
+    assert found.kept
+    crashed = [row for row in read(tmp_path / "run", "lives").to_pylist() if row["end"] == "crashed"]
+    assert [row["peer"] for row in crashed] == [3]
+    said = [row["time_us"] for row in read(tmp_path / "run", "casts").to_pylist() if row["publisher"] == 3]
+    assert len(said) > 350
+    assert crashed[0]["to_us"] - 10_000 < max(said) < crashed[0]["to_us"]

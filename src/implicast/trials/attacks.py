@@ -16,7 +16,7 @@ from implicast.peer.errors import ImplicastError
 from implicast.workload.workload import workload
 from implicast.world.churn import Churn
 from implicast.world.liars.liars import STRATEGIES, Liars
-from implicast.world.scenario import Scenario
+from implicast.world.scenario import MESSAGES, Scenario
 from implicast.world.simulate import DesignCrash, simulate
 
 Row = dict[str, float | int | str]
@@ -34,6 +34,7 @@ def scenario(
     return Scenario(
         name, peers=peers, casts=casts, seed=seed, parameters=settings, workload="groups",
         workload_parameters=dict(GROUPS), interval_ms=interval_ms, liars=liars, churn=Churn.parse(churn),
+        register=MESSAGES,
     )  # fmt: skip
 
 

@@ -3,8 +3,9 @@
 A scenario of a campaign is a function of design, seed and number alone. It draws what the design says it survives
 (`Design.survives`) and nothing else: newcomers, leavers, crashes, members that come back with their disk, an old copy
 of it or none, freezes, partitions, cut and flapping links, slow peers, drifting clocks, loss, repeats, reordering.
-Members describe themselves anew and withdraw, publishers cast hundreds a second for a while, and payloads travel; casts
-are to tags or to ranges of values, where the design speaks both. Casts go on all the time. Afterwards
+Members describe themselves anew and withdraw, publishers cast hundreds a second for a while, or until they crash, and
+payloads travel; all register by messages or are enrolled at once; casts are to tags or to ranges of values, where the
+design speaks both. Casts go on all the time. Afterwards
 
 - nobody may have been notified twice, wrongly, of something else than was cast or of what nobody cast, at any time;
 - no publisher may have been told in the end what is not so;
@@ -31,7 +32,7 @@ from implicast.world.deeds import Deed
 from implicast.world.faults import Faults
 from implicast.world.liars.liars import Liars
 from implicast.world.liars.trust import Trust
-from implicast.world.scenario import Scenario
+from implicast.world.scenario import ASSEMBLED, MESSAGES, Scenario
 from implicast.world.simulate import DesignCrash, Outcome, simulate
 
 PEERS = (16, 128)
@@ -48,7 +49,7 @@ RETURN_S = 40.0
 Where another falls meanwhile, or the network is parted, or somebody stands still, it may begin anew when that is over:
 a promise that all know of a member is not given while some cannot be told.
 """
-DISTURBING = ("crash", "return", "fail", "restart", "split", "cut", "flap", "freeze")
+DISTURBING = ("crash", "fall", "return", "fail", "restart", "split", "cut", "flap", "freeze")
 """Deeds after which it may."""
 PAYLOADS = (0, 16, 300)
 """Bytes that casts carry."""
@@ -93,6 +94,8 @@ def scenario_of(design: Design, seed: int, number: int, bent: Bent | None = None
     churn = _churn(chance, design.survives, peers)
     wider = stream(seed, "wider campaign", design.name, number)
     churn = _wider(churn, wider, design.survives, peers, bent.returning)
+    newer = stream(seed, "newer campaign", design.name, number)
+    churn = replace(churn, falls=newer.choice((0, 0, 1, 2)) if "crashes" in design.survives else 0)
     if bent.lasting:
         churn = _lasting(churn, stream(seed, "lasting", design.name, number))
     few = design.few_tags and language == "tags"
@@ -105,6 +108,7 @@ def scenario_of(design: Design, seed: int, number: int, bent: Bent | None = None
         parameters=dict(design.trial),
         workload="zipf" if few else WORKLOADS[language],
         workload_parameters=dict(FEW_TAGS) if few else {},
+        register=newer.choice((MESSAGES, MESSAGES, ASSEMBLED)),
         changes=peers // 2 if bent.changing else 0,
         network=chance.choice(("flat", "national")),
         faults=_faults(chance) if "loss" in design.survives else Faults(),

@@ -54,6 +54,8 @@ class Churn:
     burst_s: Range = (0.5, 2.0)
     burst_rate: Range = (100.0, 400.0)
     """Casts a second."""
+    falls: int = 0
+    """Publishers that cast as in a burst and crash in the midst of it."""
     anew: int = 0
     """Members that register again, describe themselves anew, or withdraw."""
     freezes: int = 0
@@ -181,14 +183,14 @@ def _refuse_strangers(deed: Deed, first: int, guests: int, came: dict[int, Deed]
         if who >= first + guests and who not in came:
             raise ScenarioError(f"churn: {deed.text()}: there is no {who}; addresses are 0 to {first - 1}, and those "
                                 "of newcomers that join by a deed")  # fmt: skip
-        if deed.kind in ("leave", "crash", "freeze", "return") and who in came and deed < came[who]:
+        if deed.kind in ("leave", "crash", "freeze", "return", "fall") and who in came and deed < came[who]:
             raise ScenarioError(f"churn: {deed.text()}: {who} comes only by {came[who].text()}; it takes a later time")
 
 
 _NAMES = (*(each.name for each in fields(Churn) if each.name != "deeds"), "deed")
 _COUNTS = (
     "joins", "leaves", "crashes", "returns", "restarts", "fails", "freezes", "slow", "cuts", "flaps", "splits",
-    "bursts", "anew",
+    "bursts", "falls", "anew",
 )  # fmt: skip
 _RANGES = ("down_s", "away_s", "freeze_s", "slow_ms", "cut_s", "flap_s", "split_s", "burst_s", "burst_rate")
 

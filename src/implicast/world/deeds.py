@@ -6,6 +6,7 @@
     fail                        a server or broker that never comes back
     register describe withdraw  says again what it said last; says something else, or tags that follow; says nothing
     burst                       casts ~ times a second for a while
+    fall                        casts ~ times a second until it crashes, at the end of that while
     cut flap                    of the link from the first to the second: dead, or dead and alive in turns of ~seconds
     slow                        everything to and from these takes ~milliseconds longer
 """
@@ -21,11 +22,11 @@ Range = tuple[float, float]
 
 KINDS = (
     "join", "leave", "crash", "return", "restart", "fail", "freeze", "slow", "cut", "flap", "split", "burst",
-    "register", "describe", "withdraw",
+    "fall", "register", "describe", "withdraw",
 )  # fmt: skip
-LASTING = ("return", "restart", "freeze", "slow", "cut", "flap", "split", "burst")
+LASTING = ("return", "restart", "freeze", "slow", "cut", "flap", "split", "burst", "fall")
 PAIRED = ("cut", "flap")
-AMOUNTED = ("slow", "flap", "burst")
+AMOUNTED = ("slow", "flap", "burst", "fall")
 DETAILED = ("return", "describe")
 DISKS = ("kept", "old", "empty")
 """With what a member comes back: all that it had written down; what it had when it was first registered; nothing."""
@@ -40,7 +41,7 @@ class Deed:
     kind: str
     who: tuple[int, ...]
     amount: float = 0.0
-    """Milliseconds of `slow`, seconds of `flap`, casts per second of `burst`."""
+    """Milliseconds of `slow`, seconds of `flap`, casts per second of `burst` and `fall`."""
     detail: str = ""
     """The disk of `return`, empty for `kept`; the tags of `describe` as `jazz+samba`, empty for any."""
 

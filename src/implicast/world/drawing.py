@@ -121,6 +121,11 @@ class Drawing:
         rate = _uniform(self.chance, self.churn.burst_rate)
         return self._lasting(time_s, self.churn.burst_s, "burst", self._some(time_s), rate)
 
+    def fall(self, time_s: float) -> Deed | None:
+        who = self._end(time_s, "crash", 1)
+        rate = _uniform(self.chance, self.churn.burst_rate)
+        return self._lasting(time_s, self.churn.burst_s, "fall", who.who, rate) if who else None
+
     def say(self, time_s: float) -> Deed:
         return Deed(time_s, time_s, self.chance.choice(_SAYINGS), self._some(time_s))
 
@@ -162,6 +167,7 @@ _DRAW: dict[str, Callable[[Drawing, float], Deed | None]] = {
     "crashes": Drawing.crash,
     "returns": Drawing.come_back,
     "bursts": Drawing.burst,
+    "falls": Drawing.fall,
     "anew": Drawing.say,
     "restarts": Drawing.restart,
     "fails": Drawing.fail,
@@ -178,6 +184,7 @@ _STAY = f"{STAYING:g} of the first number of peers, and at least two, are always
 _WHY = {
     "leaves": _STAY,
     "crashes": _STAY,
+    "falls": _STAY,
     "returns": _STAY,
     "restarts": "there are no servers or brokers",
     "fails": "the last server or broker stays",

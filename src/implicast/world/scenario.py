@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass, field, replace
 from shlex import quote
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from implicast.casting.designs import Design, design
 from implicast.language.parameters import Parameters, Setting
@@ -12,7 +12,8 @@ from implicast.world.churn import Churn
 from implicast.world.faults import Faults
 from implicast.world.liars.liars import Liars
 
-ASSEMBLED, MESSAGES = "assembled", "messages"
+ASSEMBLED: Final = "assembled"
+MESSAGES: Final = "messages"
 """How a network comes to be, and how registrations come into it."""
 PEERS_MAX = 4_000_000
 CASTS_MAX = 10_000_000
@@ -45,8 +46,8 @@ class Scenario:
     start: Literal["assembled", "joined"] = "assembled"
     """The converged overlay at once, or grown peer by peer through messages."""
     register: Literal["", "assembled", "messages"] = ""
-    """What registrations leave behind put in place at once, or registering by messages. Empty: at once in an assembled
-    world where nothing fails or changes, else by messages (`registers`)."""
+    """What registrations leave behind put in place at once, or registering by messages. Empty: as the network starts
+    (`registers`)."""
     changes: int = 0
     """How many peers re-register or withdraw at random moments while casts are under way; where there is churn, while
     its deeds go on, so that all is quiet after them."""
@@ -125,12 +126,9 @@ class Scenario:
 
     @property
     def registers(self) -> str:
-        """How members register: `assembled` or `messages`. Where messages are lost, or peers come and go, registering
-        is a part of what is tried, unless the scenario says otherwise."""
-        if self.register:
-            return self.register
-        kind = not (self.faults.text() or self.churn or self.changes or self.liars is not None)
-        return ASSEMBLED if self.start == ASSEMBLED and kind else MESSAGES
+        """How members register, unless the scenario says it: at once in an assembled network, by messages in one that
+        grows. Who comes or describes itself anew later registers by messages in either."""
+        return self.register or (ASSEMBLED if self.start == ASSEMBLED else MESSAGES)
 
     def with_seed(self, seed: int) -> "Scenario":
         return replace(self, seed=seed)

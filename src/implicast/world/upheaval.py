@@ -347,6 +347,7 @@ _DEEDS: dict[str, tuple[Act, Act | None]] = {
     "describe": (Upheaval._describe, None),
     "withdraw": (Upheaval._withdraw, None),
     "burst": (Upheaval._burst, None),
+    "fall": (Upheaval._burst, Upheaval._crash),
     "restart": (Upheaval._go_down, Upheaval._come_back),
     "freeze": (Upheaval._freeze, Upheaval._thaw),
     "slow": (Upheaval._slow, Upheaval._hurry),
@@ -379,7 +380,7 @@ def _only(deed: Deed, address: int) -> Deed:
     return replace(deed, who=(address,))
 
 
-_OF_MEMBERS = ("join", "leave", "crash", "return", "register", "describe", "withdraw", "burst")
+_OF_MEMBERS = ("join", "leave", "crash", "return", "register", "describe", "withdraw", "burst", "fall")
 
 
 def refuse_the_impossible(script: tuple[Deed, ...], design: Design, peers: int, infrastructure: int) -> None:
