@@ -182,3 +182,14 @@ def test_a_step_to_a_place_that_was_left_meanwhile_is_not_looked_up_there():
     )  # fmt: skip
 
     assert not found.reasons, (found.reasons, found.scenario.command())
+
+
+def test_replicas_are_known_again_where_the_header_of_their_tag_fell_with_its_owner_and_both_heirs():
+    """Its roots answered casts, and the new owner of the original root, who knew of none, told them of nobody."""
+    churn = "guests=4,deed=4.09..5.287:fall~325.949:2,deed=7.458..15.924:return:3,deed=7.501:crash:0+11"
+    found = check(
+        Scenario("spice-unloaded", 18, 144, 236140534, {}, "groups", network="national", churn=Churn.parse(churn),
+                 strict=True, register=MESSAGES)
+    )  # fmt: skip
+
+    assert not found.reasons, (found.reasons, found.scenario.command())

@@ -27,7 +27,7 @@ from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, Message, StandingAlarm, handles
 from implicast.peer.memory import Recent, Repeats
-from implicast.space.tract import WHOLE, Tract, union
+from implicast.space.tract import WHOLE, Tract, contains, union
 
 REPORTS = 4
 """A level is raised when one in so many of its roots is busy within a window: some are nearer to publishers."""
@@ -160,7 +160,7 @@ class Replicas(SpicePart):
         """To the original root, which may be ours too."""
         address = address_of(tag)
         if self.surface.answers(address):
-            self._weigh(tag, root, busy)
+            self._weigh(tag, root, busy, self.spice.levels.state(tag, root))
         else:
             self.surface.send(RateAt(Way((address, address + 1)), tag, root))
 
@@ -181,15 +181,15 @@ class Replicas(SpicePart):
     @handles(RateIs)
     def on_rate_is(self, sender: Address, rate: RateIs) -> None:
         tag, root = self._asked.pop(rate.token, (None, 0))
-        if tag is None or not self.surface.answers(address_of(tag)):
-            return
-        if rate.number > self.spice.levels.header(tag).number:  # ours was lost with its heirs: the roots remember
-            level = min(rate.level, self.settings.deepest)
-            self.spice.levels.set_header(tag, Header(rate.number, level, level, True))
-        self._weigh(tag, root, rate.busy)
+        if tag is not None and self.surface.answers(address_of(tag)):
+            self._weigh(tag, root, rate.busy, RootState(rate.number, rate.level, True))
 
-    def _weigh(self, tag: str, root: int, busy: bool | None) -> None:
+    def _weigh(self, tag: str, root: int, busy: bool | None, state: RootState) -> None:
         """Decide what a root's load means for the level of its tag."""
+        if state.number > self.spice.levels.header(tag).number:  # ours was lost with its heirs: the roots remember
+            level = min(state.level, self.settings.deepest)
+            self.spice.levels.set_header(tag, Header(state.number, level, level, True))
+            self._doubt(tag)  # what was registered meanwhile went to none of them
         header = self.spice.levels.header(tag)
         if not header.ready or header.level != header.target:
             self._go_on(tag)
@@ -235,11 +235,14 @@ class Replicas(SpicePart):
         if levels.roots:
             self._tick_later()
 
-    def copy_again(self) -> None:
-        """Replicas may have been lost with that ground: copy to them again."""
+    def copy_again(self, lost: Tract) -> None:
+        """Replicas may have been lost with that ground: copy to them again. If it was headers, their roots say so."""
         for tag in list(self.spice.levels.headers):
             self._doubt(tag)
             self._go_on(tag)
+        for tag, root in [each for each in self.spice.levels.roots if contains(lost, address_of(each[0]))]:
+            if self.spice.levels.is_ready(tag, root):
+                self._report(tag, root, busy=False)
 
     def came_otherwise(self, tags: Iterable[str]) -> None:
         """Records or headers of these tags came to their original root by an offer: one side of a partition may have

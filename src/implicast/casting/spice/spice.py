@@ -229,7 +229,7 @@ class Spice(Member, parts=PARTS):
 
     def register_again(self, lost: Tract, work: Work | None = None) -> None:
         if self.settings.live:
-            self.replicas.copy_again()
+            self.replicas.copy_again(lost)
         self.registrations.register_again(lost, work)
 
     def arrived(self, sender: Address, part: Tract, message: Message) -> None:
