@@ -24,8 +24,7 @@ QUIET_US = 2_000_000
 """Who was heard so lately is not looked for, whoever misses it."""
 CALL_US = 5_000_000
 CALL_CAP_US = 10_000_000
-"""The lost are called after this time, or sooner where one watches more often, then at doubling intervals up to that.
-"""
+"""The lost are called after this time, sooner where one watches more often, then at doubling intervals up to that."""
 CALLS_GROW = 4
 """Later the pauses are the silence divided by this."""
 LOST_US = 180_000_000
@@ -35,7 +34,8 @@ REMEMBERED_US = 3_600_000_000
 they ask them for another reason. They are called all the while, at pauses that grow with their silence: of two sides of
 a long partition one word is enough."""
 NAMED_US = 30_000_000
-"""Somebody lost whom others name is called at once, unless that was done so lately."""
+"""Somebody lost whom others name is called at once, unless that was done so lately; as long as it is called often
+anyway, `CALL_US`: after a partition the one call, or its answer, may have got lost."""
 PASSED_US = 60_000_000
 """Who asked and was heard within this time is taken for present until a probe says otherwise."""
 LIFE_US = 15_000_000
@@ -149,7 +149,7 @@ class Absentees(Part, parts={"detector": Detector}):
             return belief.sound(node)
         if len(lost.nodes) < LOST_PLACES_MAX and belief.sound(node):
             lost.nodes[node.key] = node  # for when it speaks again
-            if not self.may_return(lost) and lost.called_us + NAMED_US <= self.host.now_us:
+            if lost.called_us + (CALL_US if self.may_return(lost) else NAMED_US) <= self.host.now_us:
                 self._call(node.address, lost)
         return False
 
