@@ -8,7 +8,7 @@ from test_bft_life import Club
 
 from implicast.casting.bft.member import Bft
 from implicast.casting.designs import design
-from implicast.overlay.skip_graph.absentees import CALL_CAP_US, CALL_US
+from implicast.overlay.skip_graph.absentees import CALL_CAP_US, CALL_US, LOST_US
 from implicast.overlay.skip_graph.accord import contrast, covers
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import Agree, Compared, CompareLists, Difference, Farewell, Leaving, ListSpan
@@ -70,12 +70,16 @@ def test_whoever_is_missing_for_no_reason_is_named_by_a_neighbour(monkeypatch: p
     assert club.objections() == []
 
 
-def test_somebody_lost_whom_a_neighbour_names_is_called_before_its_time() -> None:
-    """When a partition ended, a call or its answer got lost four times in a row; each time 17 s passed to the next."""
+@pytest.mark.parametrize(("silent_us", "pause_us"), [(0, CALL_CAP_US), (2 * LOST_US, LOST_US // 2)])
+def test_somebody_lost_whom_a_neighbour_names_is_called_before_its_time(silent_us: int, pause_us: int) -> None:
+    """When a partition ended, a call or its answer got lost four times in a row; each time 17 s passed to the next, or
+    half a minute where the partition had lasted for minutes."""
     club = Club(n=40, turn_s=3600.0)
     graph = club.member(5).graph
     graph._lose(0)
-    graph.absentees.lost[0].call(club.world.now_us, CALL_CAP_US)  # and no answer comes
+    lost = graph.absentees.lost[0]
+    lost.since_us -= silent_us
+    lost.call(club.world.now_us, pause_us)  # and no answer comes
 
     club.run(9)
 
