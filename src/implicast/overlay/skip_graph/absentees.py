@@ -23,7 +23,7 @@ from implicast.peer.memory import Recent
 QUIET_US = 2_000_000
 """Who was heard so lately is not looked for, whoever misses it."""
 CALL_US = 5_000_000
-CALL_CAP_US = 10_000_000
+CALL_CAP_US = 20_000_000
 """The lost are called after the first, sooner where one watches more often, then at intervals that double up to the
 second; out of turn, the first apart, when others name them or one of them speaks: a call or its answer may get lost."""
 CALLS_GROW = 4
