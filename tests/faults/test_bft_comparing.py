@@ -9,6 +9,7 @@ from test_bft_life import Club
 
 from implicast.casting.bft.member import Bft
 from implicast.casting.designs import design
+from implicast.overlay.skip_graph.absentees import CALL_CAP_US, CALL_US, LOST_US
 from implicast.overlay.skip_graph.accord import contrast, covers
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.messages import Agree, Compared, CompareLists, Difference, Farewell, Leaving, ListSpan
@@ -68,6 +69,38 @@ def test_whoever_is_missing_for_no_reason_is_named_by_a_neighbour(monkeypatch: p
     club.run(15)
 
     assert club.objections() == []
+
+
+@pytest.mark.parametrize(("silent_us", "pause_us"), [(0, CALL_CAP_US), (2 * LOST_US, LOST_US // 2)])
+def test_somebody_lost_whom_a_neighbour_names_is_called_before_its_time(silent_us: int, pause_us: int) -> None:
+    """When a partition ended, a call or its answer got lost four times in a row; each time 17 s passed to the next, or
+    half a minute where the partition had lasted for minutes."""
+    club = Club(n=40, turn_s=3600.0)
+    graph = club.member(5).graph
+    graph._lose(0)
+    lost = graph.absentees.lost[0]
+    lost.since_us -= silent_us
+    lost.call(club.world.now_us, pause_us)  # and no answer comes
+
+    club.run(9)
+
+    assert 0 not in graph.absentees.lost
+    assert club.objections() == []
+
+
+def test_somebody_dead_whom_others_name_all_the_time_is_called_now_and_then() -> None:
+    club = Club(n=40)
+    ghost = place_of(club, 0).certificate
+    club.world.crash(0)
+    club.run(40)
+    observer = club.member(5).graph
+    lost, calls = observer.absentees.lost[0], set[int]()
+    for _ in range(40):
+        observer.search.take_in(place_of(club, 5), (ghost,))
+        calls.add(lost.called_us)
+        club.run(0.5)
+
+    assert 3 <= len(calls) <= 20 * 1_000_000 // CALL_US + 1
 
 
 def test_a_ghost_that_only_one_lists_is_looked_for() -> None:

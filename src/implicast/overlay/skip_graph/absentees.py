@@ -23,9 +23,9 @@ from implicast.peer.memory import Recent
 QUIET_US = 2_000_000
 """Who was heard so lately is not looked for, whoever misses it."""
 CALL_US = 5_000_000
-CALL_CAP_US = 10_000_000
-"""The lost are called after this time, or sooner where one watches more often, then at doubling intervals up to that.
-"""
+CALL_CAP_US = 20_000_000
+"""The lost are called after the first, sooner where one watches more often, then at intervals that double up to the
+second; out of turn, the first apart, when others name them or one of them speaks: a call or its answer may get lost."""
 CALLS_GROW = 4
 """Later the pauses are the silence divided by this."""
 LOST_US = 180_000_000
@@ -34,8 +34,6 @@ REMEMBERED_US = 3_600_000_000
 """For so long nobody lists them on the word of others: some who heard them alive may list and name them for long, until
 they ask them for another reason. They are called all the while, at pauses that grow with their silence: of two sides of
 a long partition one word is enough."""
-NAMED_US = 30_000_000
-"""Somebody lost whom others name is called at once, unless that was done so lately."""
 PASSED_US = 60_000_000
 """Who asked and was heard within this time is taken for present until a probe says otherwise."""
 LIFE_US = 15_000_000
@@ -149,8 +147,7 @@ class Absentees(Part, parts={"detector": Detector}):
             return belief.sound(node)
         if len(lost.nodes) < LOST_PLACES_MAX and belief.sound(node):
             lost.nodes[node.key] = node  # for when it speaks again
-            if not self.may_return(lost) and lost.called_us + NAMED_US <= self.host.now_us:
-                self._call(node.address, lost)
+            self._call_out_of_turn(node.address, lost)
         return False
 
     def believed(self, place: Place, named: Sequence[Certificate]) -> Sequence[Certificate]:
@@ -181,8 +178,7 @@ class Absentees(Part, parts={"detector": Detector}):
         self.host.send(address, Accuse((address,)))
         found = self.lost.pop(address)
         for other, lost in list(self.lost.items()):
-            if lost.called_us + CALL_US <= self.host.now_us:
-                self._call(other, lost)
+            self._call_out_of_turn(other, lost)
         return found
 
     def drop(self, place: Place, gone: Collection[bytes]) -> None:
@@ -210,6 +206,10 @@ class Absentees(Part, parts={"detector": Detector}):
         """Places of those who fell silent so lately that it may have been for us alone, or for a moment."""
         since_us = self.host.now_us - within_us
         return [node for lost in self.lost.values() if lost.since_us >= since_us for node in lost.nodes.values()]
+
+    def _call_out_of_turn(self, address: Address, lost: Lost) -> None:
+        if lost.called_us + CALL_US <= self.host.now_us:
+            self._call(address, lost)
 
     def _call(self, address: Address, lost: Lost) -> None:
         now_us = self.host.now_us
