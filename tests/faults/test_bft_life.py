@@ -357,6 +357,16 @@ def test_a_flood_of_casts_and_new_descriptions_leaves_memory_flat(monkeypatch: p
     assert weights[1] < 1.2 * weights[0]
 
 
+def test_a_publisher_that_nobody_answers_is_not_told_that_nobody_matched() -> None:
+    club = Club(n=60)
+    for address in range(1, 60):
+        club.world.crash(address)
+    club.at(0, 0, lambda: club.member(0).cast(Target((Term(has=("blues",)),)), b"hello"))
+    club.run(90)
+
+    assert [(event.notified, event.unreachable, event.open) for _, event in club.heard(Settled)] == [(0, 1, 0)]
+
+
 @pytest.mark.parametrize("number", [9, 2])
 def test_scenarios_that_found_faults_are_clean(number: int) -> None:
     """9: all places of a peer in a row crash at once. 2: newcomers while a peer sleeps."""

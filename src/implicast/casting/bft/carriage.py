@@ -70,6 +70,8 @@ class Duty:
     counts: bool = True
     """Whether reports from below are passed on."""
     open: int = 0
+    lost: int = 0
+    """Steps to members out of range that were never confirmed: what those did with them is not known."""
     tally: CastReport = field(default_factory=CastReport)
 
     def step(self, more: int) -> None:
@@ -176,14 +178,14 @@ class Carriage(Part):
     def _lost(self, step: Step, question: Question) -> None:
         if self._absentees.is_there(step[0], THERE_US):
             self._unconfirmed_by(step[0])
-        self._close(*question.about)
+        self._give_up(*question.about)
 
     def _doubtless(self, step: Step, question: Question) -> None:
         """Who was silent towards us still is; or it speaks again, and is sent the step like any other."""
         if self._absentees.is_there(step[0], THERE_US):
             self._asker.ask(INSISTED, step, question.to, question.message, question.about)
         else:
-            self._close(*question.about)
+            self._give_up(*question.about)
 
     def _cast_anew(self, source: Source) -> None:
         """What is still open of a cast of our own is made anew; what the first attempt counted, the next counts too."""
@@ -214,6 +216,10 @@ class Carriage(Part):
             taken, declined, missed = (min(each, COUNT_MAX) for each in (taken, declined, missed))
         return HopHeld(duty.cast, duty.query, level, place, bool(duty.open), taken, declined, missed, tally.silent)
 
+    def _give_up(self, duty: Duty, missed: Name | None) -> None:
+        duty.lost += missed is None
+        self._close(duty, missed)
+
     def _close(self, duty: Duty, missed: Name | None) -> None:
         """One step of a duty has ended; the last one ends the duty."""
         duty.step(-1)
@@ -235,5 +241,6 @@ class Carriage(Part):
         total = CastReport()
         for duty in duties.values():
             total.add(duty.tally)
-        unreachable = total.missed + len(total.silent)
+        is_lost = not duties or any(duty.lost for duty in duties.values())
+        unreachable = total.missed + len(total.silent) + is_lost
         self.host.deliver(Settled(cast, total.taken, unreachable, total.declined, 0, total.silent))
