@@ -33,7 +33,7 @@ class Tls:
             return b""
         said: list[bytes] = []
         try:
-            while self._in.pending or self.object.pending():
+            while self._in.pending:  # nothing of a whole record is left inside: it was read in one go
                 part = self.object.read(RECORD_BYTES)
                 if not part:
                     self.over = True
