@@ -124,6 +124,29 @@ def test_of_handshakes_that_nobody_finishes_the_oldest_is_closed(tmp_path, monke
     assert asyncio.run(story()) == ([b""] * 5, 3)
 
 
+def test_a_connection_is_closed_when_the_certificate_of_the_other_side_expires(tmp_path, monkeypatch):
+    async def story():
+        tls = made(tmp_path)
+        says = [Hello(PROTOCOL, b"n", b"d", b"x" * 16, ("127.0.0.1", port), 1, 1) for port in (1, 2)]
+        server, other = (Carrier(lambda each=each: each, lambda *told: None, Counters(), *tls) for each in says)
+        port = await server.listen("127.0.0.1", 0)
+        other.send(("127.0.0.1", port), b"x", 0)
+        while not server.links():
+            await asyncio.sleep(0.001)
+        server._close_expired()
+        before = server.counters["refused_strangers"]
+        monkeypatch.setattr(carriers.time, "time", lambda: 1e11)
+        server._close_expired()
+        monkeypatch.undo()
+        async with asyncio.timeout(5):
+            while server.links():
+                await asyncio.sleep(0.001)
+        await asyncio.gather(server.close(), other.close())
+        return before, server.counters["refused_strangers"]
+
+    assert asyncio.run(story()) == (0, 1)
+
+
 async def _end(line):
     try:
         return await asyncio.get_running_loop().sock_recv(line, 1)

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from implicast.net.counters import Counters
 from implicast.net.errors import NodeError
 from implicast.net.frames import HEADER, MESSAGE, PROTOCOL, Hello
-from implicast.net.identity import expires_s, key_in
+from implicast.net.identity import key_in
 from implicast.net.link import Link, Queue
 from implicast.net.tls import Tls
 from implicast.peer.contract import Address, Name
@@ -303,7 +303,6 @@ class Carrier:
     def _close_expired(self) -> None:
         now_s = time.time()
         for link in list(self._open):
-            until_s = expires_s(link.tls())
-            if until_s is not None and until_s < now_s:
+            if link.until_s is not None and link.until_s < now_s:
                 self.counters["refused_strangers"] += 1
                 link.abort()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from typing import cast as typed
 
 from implicast.net.frames import HELLO, MESSAGE, Frame, Frames, Hello, hello_frame, read_hello
+from implicast.net.identity import expires_s
 from implicast.net.tls import Tls
 from implicast.peer.bucket import Bucket
 from implicast.peer.contract import Address
@@ -59,6 +60,8 @@ class Link(asyncio.BufferedProtocol):
         self.carrier, self.dialled = carrier, dialled
         self.hello: Hello | None = None
         self.used = 0.0
+        self.until_s: float | None = None
+        """When the certificate of the other side expires, in seconds since 1970; None without one."""
         self._frames = Frames()
         self._out: list[bytes] = []
         self._transport: asyncio.Transport | None = None
@@ -117,6 +120,7 @@ class Link(asyncio.BufferedProtocol):
         if not self.carrier.admit(self):
             self.abort()
             return
+        self.until_s = expires_s(self.tls())
         self._write(hello_frame(self.carrier.says()))
         self.carrier.loop.call_later(HELLO_S, self._hello_late)
 
