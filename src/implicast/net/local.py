@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import json
 import multiprocessing
 import os
@@ -34,9 +33,6 @@ CA = "ca"
 READY_S = 120.0
 ORPHANED_S = 1.0
 """How often a node looks whether the process that started it is still there."""
-GARBAGE = (20_000, 20, 20)
-"""Objects more than before, and how often, until Python looks for garbage that refers to itself. By itself it does so
-every 700, through all that is under way: 7 % of the CPU of fifty nodes."""
 TOGETHER = 4
 """Nodes that join at the same time: those who meet while a neighbourhood changes ask again, and that takes longer."""
 
@@ -160,7 +156,6 @@ async def attend(
     record: Path | None = None, page: Page = no_page,
 ) -> None:  # fmt: skip
     """Run one node until it is cancelled: join (then it is ready), describe itself, answer at its control socket."""
-    gc.set_threshold(*GARBAGE)
     async with Node.open(folder, record=record) as node:
         servers = [await control.serve(node), *await _measured(node)]
         try:
