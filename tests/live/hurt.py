@@ -10,12 +10,12 @@ import random
 import signal
 import subprocess
 import time
-from asyncio import sslproto
 from dataclasses import dataclass
 from pathlib import Path
 
 from implicast.net import carrier, clock
 from implicast.net.config import address_of, read_config
+from implicast.net.link import Link
 from implicast.net.local import Processes, run_node
 from implicast.net.store import Store
 
@@ -85,23 +85,23 @@ def _lossy(hurt):
 
 def _slowly():
     """After SIGUSR1 the process reads one byte a second from each connection, for a while."""
-    until, get_buffer, updated = [0.0], sslproto.SSLProtocol.get_buffer, sslproto.SSLProtocol.buffer_updated
+    until, get_buffer, updated = [0.0], Link.get_buffer, Link.buffer_updated
 
     def slow_buffer(self, hint):
         buffer = get_buffer(self, hint)
-        return memoryview(buffer)[:1] if time.monotonic() < until[0] else buffer
+        return buffer[:1] if time.monotonic() < until[0] else buffer
 
     def slow_updated(self, count):
         updated(self, count)
         if time.monotonic() < until[0] and self._transport is not None:
             self._transport.pause_reading()
-            self._loop.call_later(1.0, _resume, self._transport)
+            self.carrier.loop.call_later(1.0, _resume, self._transport)
 
     def _resume(transport):
         if not transport.is_closing():
             transport.resume_reading()
 
-    sslproto.SSLProtocol.get_buffer, sslproto.SSLProtocol.buffer_updated = slow_buffer, slow_updated
+    Link.get_buffer, Link.buffer_updated = slow_buffer, slow_updated
     signal.signal(signal.SIGUSR1, lambda number, frame: until.__setitem__(0, time.monotonic() + SLOW_S))
 
 

@@ -5,11 +5,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from implicast.casting.inbox import Outcome
+from implicast.casting.telling import Got
 from implicast.cli import main
 from implicast.language.parse import description
 from implicast.net.authority import CertificateAuthority
 from implicast.net.identity import IdentityError, node_certificate, own_key, pem, read_key
-from implicast.net.speech import SharedChecks, words_of
+from implicast.net.speech import SharedChecks, Unsigned, words_of
+from implicast.peer.contract import CastId
 from implicast.peer.ledger import Ledger
 from implicast.peer.signatures import Ed25519
 from implicast.peer.words import SignedWords
@@ -37,6 +40,31 @@ def speaker(folder: Path) -> SignedWords:
     words = words_of(folder, SIGNED, Ledger(), ("127.0.0.1", 1), b"lab")
     assert isinstance(words, SignedWords)
     return words
+
+
+def test_a_confirmation_that_is_signed_when_it_leaves_is_the_same(authority):
+    folder = node(authority, "ann")
+    at_once, late = speaker(folder), words_of(folder, SIGNED, Ledger(), ("127.0.0.1", 1), b"lab", late=True)
+    got = Got(CastId(b"p" * 16, 1, 1), at_once.name, Outcome.TAKEN)
+    signed = []
+    late._signer = Counting(late._signer, signed)
+    unsigned = late.say(got)
+
+    assert isinstance(unsigned, Unsigned)
+    assert not signed
+    assert unsigned.said() == at_once.say(got)
+    assert len(signed) == 1
+
+
+class Counting:
+    """Signs, and notes what."""
+
+    def __init__(self, signer, signed):
+        self._signer, self._signed, self.public = signer, signed, signer.public
+
+    def sign(self, data):
+        self._signed.append(data)
+        return self._signer.sign(data)
 
 
 def test_only_whom_the_authority_allows_says_what_is_protected(authority):

@@ -14,6 +14,7 @@ from implicast.net.deliveries import Deliveries
 from implicast.net.driver import _confirms
 from implicast.net.local import Local, Someone, Tasks
 from implicast.net.receipt import Awaited
+from implicast.net.speech import Unsigned
 from implicast.peer.contract import CastId
 from implicast.peer.events import Notice, Settled
 from implicast.peer.words import Said
@@ -66,6 +67,7 @@ def test_every_word_that_a_notification_was_taken_waits_signed_or_not(got):
     """Also that of a cast that its publisher carries on: a receipt counted members that had nothing on their disks."""
     assert _confirms(got)
     assert _confirms(Said(got.wire, ("127.0.0.1", 1), b"", None))
+    assert _confirms(Unsigned(None, got))
 
 
 async def complete(node, cast):

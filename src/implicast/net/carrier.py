@@ -11,7 +11,6 @@ import asyncio
 import errno
 import ssl
 import time
-from asyncio import sslproto
 from collections.abc import Callable
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -19,8 +18,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from implicast.net.counters import Counters
 from implicast.net.errors import NodeError
 from implicast.net.frames import HEADER, MESSAGE, PROTOCOL, Hello
-from implicast.net.identity import expires_s, key_in
+from implicast.net.identity import key_in
 from implicast.net.link import Link, Queue
+from implicast.net.tls import Tls
 from implicast.peer.contract import Address, Name
 from implicast.peer.errors import RemoteError
 
@@ -32,15 +32,13 @@ LINKS_MAX = 256
 """Connections kept; beyond, the one used least recently is closed."""
 HANDSHAKES_MAX = 64
 """Connections of others that have not said hello yet; more are closed at once."""
+SHAKING_MAX = 1_024
+"""Connections whose handshake is not done; beyond, the oldest is closed."""
 READ_BYTES = 64 << 10
 """Bytes read at a time."""
 BACK_OFF_S = (0.1, 10.0)
 RATE_PER_S = 2_000
 """Messages that one connection may send in a second, over a burst of as many; what exceeds it is dropped."""
-
-TLS_BUFFER = 8 << 10
-"""Bytes of a TLS connection's own buffer. asyncio takes 256 KiB for each, most of what a connection costs."""
-sslproto.SSLProtocol.max_size = TLS_BUFFER
 
 Arrived = Callable[[Hello, bytes, int], None]
 """Told who sent a message, the message, and what caused it."""
@@ -81,6 +79,8 @@ class Carrier:
         """By address, the one over which messages go."""
         self._open: dict[Link, None] = {}
         """All that there are: two nodes that dial each other at once have two."""
+        self._shaking: dict[Link, None] = {}
+        """Those whose handshake is not done, oldest first."""
         self._young: dict[Link, None] = {}
         """Accepted, and have not said hello yet."""
         self._waiting: dict[Address, Queue] = {}
@@ -99,7 +99,7 @@ class Carrier:
         for attempt in range(40):
             try:
                 self._server = await self.loop.create_server(
-                    lambda: Link(self, None), host, port, ssl=self._server_tls, backlog=256
+                    lambda: Link(self, None, self._tls(accepts=True)), host, port, backlog=256
                 )
                 break
             except OSError as error:
@@ -133,7 +133,7 @@ class Carrier:
         self._closing = True
         if self._server is not None:
             self._server.close()
-        for link in list(self._open):
+        for link in [*self._open, *self._shaking]:
             link.close()
         for task in list(self._tasks):
             task.cancel()
@@ -144,7 +144,7 @@ class Carrier:
         self._closing = True
         if self._server is not None:
             self._server.close()
-        for link in list(self._open):
+        for link in [*self._open, *self._shaking]:
             link.abort()
 
     def ban(self, names: set[Name]) -> None:
@@ -183,8 +183,17 @@ class Carrier:
         for link in links:
             link.flush()
 
+    def shaking(self, link: Link) -> None:
+        """A handshake begins."""
+        self._shaking[link] = None
+        if len(self._shaking) > SHAKING_MAX:
+            oldest = next(iter(self._shaking))
+            del self._shaking[oldest]
+            oldest.abort()
+
     def admit(self, link: Link) -> bool:
         """May this connection begin?"""
+        self._shaking.pop(link, None)
         if link.dialled is None:
             self.counters["accepted"] += 1
             if len(self._young) >= HANDSHAKES_MAX or self._closing:
@@ -243,6 +252,7 @@ class Carrier:
         link.abort()
 
     def lost(self, link: Link) -> None:
+        self._shaking.pop(link, None)
         self._young.pop(link, None)
         self._open.pop(link, None)
         if link.hello is not None and self._links.get(link.hello.address) is link:
@@ -252,6 +262,10 @@ class Carrier:
 
     # --- inside
 
+    def _tls(self, accepts: bool) -> Tls | None:
+        context = self._server_tls if accepts else self._client_tls
+        return None if context is None else Tls(context, accepts)
+
     async def _dial(self, to: Address) -> None:
         if not isinstance(to, tuple):
             self._unreachable(to)
@@ -259,10 +273,7 @@ class Carrier:
         self.counters["dials"] += 1
         try:
             async with asyncio.timeout(DIAL_S):
-                await self.loop.create_connection(
-                    lambda: Link(self, to), to[0], to[1], ssl=self._client_tls,
-                    server_hostname="" if self._client_tls is not None else None,
-                )  # fmt: skip
+                await self.loop.create_connection(lambda: Link(self, to, self._tls(accepts=False)), *to)
         except (OSError, ValueError):  # nobody there, not in time, not of this network; or no name of a host
             self._unreachable(to)
 
@@ -292,7 +303,6 @@ class Carrier:
     def _close_expired(self) -> None:
         now_s = time.time()
         for link in list(self._open):
-            until_s = expires_s(link.tls())
-            if until_s is not None and until_s < now_s:
+            if link.until_s is not None and link.until_s < now_s:
                 self.counters["refused_strangers"] += 1
                 link.abort()

@@ -24,6 +24,7 @@ from implicast.net.counters import Counters
 from implicast.net.frames import Hello
 from implicast.net.journal import Came, Cause, JournalWriter
 from implicast.net.record import LOOKS, VERBS, Input, Recorder, digest_of
+from implicast.net.speech import Unsigned
 from implicast.peer.changes import Changes
 from implicast.peer.contract import Address, Message, Peer
 from implicast.peer.errors import RemoteError
@@ -49,7 +50,11 @@ def _promises(message: Message) -> bool:
 
 def _confirms(message: Message) -> bool:
     """Does it say that a notification was taken, signed or not?"""
-    return isinstance(message, Got) or (isinstance(message, Said) and message.kind in CONFIRMING)
+    return isinstance(message, Got | Unsigned) or (isinstance(message, Said) and message.kind in CONFIRMING)
+
+
+def _signed(message: Message) -> Message:
+    return message.said() if isinstance(message, Unsigned) else message
 
 
 class NetHost:
@@ -200,7 +205,7 @@ class Driver:
 
     def sent_digest(self) -> bytes:
         """Of what the present input has sent so far."""
-        return digest_of([(to, self._codec.encode(message)) for to, message in self.out])
+        return digest_of([(to, self._codec.encode(_signed(message))) for to, message in self.out])
 
     def _outputs(self) -> None:
         out, events = self.out, self.events
@@ -241,7 +246,8 @@ class Driver:
             return
         last: Message | None = None
         body = b""
-        for to, message in out:
+        for to, unsigned in out:
+            message = _signed(unsigned)
             if message is not last:
                 last, body = message, self._codec.encode(message)
             self._sent += 1

@@ -1,4 +1,5 @@
-"""One connection to another node: frames in and out, within bounds, once both have said hello.
+"""One connection to another node: frames in and out, within bounds, once both have said hello; over TLS, once its
+handshake is done.
 
 Frames are written once per turn of the loop, not one by one, and what came is read into one buffer that all connections
 of a node share: nothing is left in it when the next one reads.
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 from typing import cast as typed
 
 from implicast.net.frames import HELLO, MESSAGE, Frame, Frames, Hello, hello_frame, read_hello
+from implicast.net.identity import expires_s
+from implicast.net.tls import Tls
 from implicast.peer.bucket import Bucket
 from implicast.peer.contract import Address
 from implicast.peer.errors import RemoteError
@@ -20,8 +23,16 @@ if TYPE_CHECKING:
 QUEUE_BYTES = 4 << 20
 QUEUE_FRAMES = 4_096
 """What may wait for one receiver; more is dropped."""
+SHAKE_S = 10.0
+"""Within this time the handshake of a connection is done, ..."""
 HELLO_S = 3.0
-"""Within this time a connection has said hello, or is closed."""
+"""... and within this time after it the other side has said hello, or it is closed."""
+
+
+class Traffic:
+    """How often the connections of a process were read from: whoever can wait lets those go first who are spoken to."""
+
+    reads = 0
 
 
 class Queue:
@@ -45,13 +56,16 @@ class Queue:
 class Link(asyncio.BufferedProtocol):
     """One connection."""
 
-    def __init__(self, carrier: "Carrier", dialled: Address | None) -> None:
+    def __init__(self, carrier: "Carrier", dialled: Address | None, tls: Tls | None = None) -> None:
         self.carrier, self.dialled = carrier, dialled
         self.hello: Hello | None = None
         self.used = 0.0
+        self.until_s: float | None = None
+        """When the certificate of the other side expires, in seconds since 1970; None without one."""
         self._frames = Frames()
         self._out: list[bytes] = []
         self._transport: asyncio.Transport | None = None
+        self._tls = tls
         self._writable = True
         self._bytes = 0
         self._bucket = Bucket(carrier.rate_per_s, carrier.rate_per_s, carrier.loop.time())
@@ -62,17 +76,53 @@ class Link(asyncio.BufferedProtocol):
         self._transport = typed(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=256 << 10)
         self.used = self.carrier.loop.time()
-        if not self.carrier.admit(self):
-            self.abort()
-            return
-        self._transport.write(hello_frame(self.carrier.says()))
-        self.carrier.loop.call_later(HELLO_S, self._hello_late)
+        if self._tls is None:
+            self._begin()
+        else:
+            self.carrier.shaking(self)
+            self.carrier.loop.call_later(SHAKE_S, self._shake_late, self._tls)
+            self._tls.shake()
+            self._transport.write(self._tls.unsent())
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.carrier.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.came(bytes(self.carrier.buffer[:nbytes]))
+        Traffic.reads += 1
+        data = self.carrier.buffer[:nbytes]
+        if self._tls is None:
+            self.came(bytes(data))
+        else:
+            self._unseal(self._tls, data)
+
+    def _unseal(self, tls: Tls, data: memoryview) -> None:
+        """Read what came over TLS; whoever is refused by it, or ends it, is parted from."""
+        shaken = tls.shaken
+        try:
+            said = tls.feed(data)
+        except ssl.SSLError:
+            self.close()
+            return
+        if tls.shaken and not shaken:
+            self._begin()
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if unsent := tls.unsent():
+            transport.write(unsent)
+        if said:
+            self.came(said)
+        if tls.over:
+            self.close()
+
+    def _begin(self) -> None:
+        """The connection is there: say hello, if there is room for it."""
+        if not self.carrier.admit(self):
+            self.abort()
+            return
+        self.until_s = expires_s(self.tls())
+        self._write(hello_frame(self.carrier.says()))
+        self.carrier.loop.call_later(HELLO_S, self._hello_late)
 
     def came(self, data: bytes) -> None:
         """Read what came."""
@@ -140,6 +190,8 @@ class Link(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         if self._transport is not None:
+            if self._tls is not None and not self._transport.is_closing():
+                self._transport.write(self._tls.farewell())
             self._transport.close()
 
     def abort(self) -> None:
@@ -151,7 +203,7 @@ class Link(asyncio.BufferedProtocol):
         return not self._out
 
     def tls(self) -> ssl.SSLObject | None:
-        return None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        return None if self._transport is None or self._tls is None else self._tls.object
 
     def flush(self) -> None:
         """Write what waits."""
@@ -161,7 +213,11 @@ class Link(asyncio.BufferedProtocol):
             self._out.clear()
             self._bytes = 0
             self.carrier.counters["bytes_sent"] += len(data)
-            self._transport.write(data)
+            self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        assert self._transport is not None, "there is a connection"
+        self._transport.write(data if self._tls is None else self._tls.sealed(data))
 
     def _greet(self, flags: int, body: bytes) -> None:
         if flags != HELLO:
@@ -170,6 +226,10 @@ class Link(asyncio.BufferedProtocol):
         self.carrier.check(self, hello)
         self.hello = hello
         self.carrier.opened(self, hello)
+
+    def _shake_late(self, tls: Tls) -> None:
+        if not tls.shaken:
+            self.abort()
 
     def _hello_late(self) -> None:
         if self.hello is None:

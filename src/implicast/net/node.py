@@ -155,7 +155,7 @@ class Node:
         self.driver.carrier, self.carrier.arrived = self.carrier, self.driver.receive
         kept: Any = self.keep.read()
         self.said = kept.member.description if kept is not None and self.config.role == "member" else None
-        self.words = words_of(self.directory, self.parameters, self.driver.host, self.address, self.network)
+        self.words = words_of(self.directory, self.parameters, self.driver.host, self.address, self.network, late=True)
         expel(self.words, self.carrier.banned)
         self.peer = peer_of(self, kept)
         if self.record is not None:

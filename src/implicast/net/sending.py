@@ -6,14 +6,20 @@ import time
 from typing import TYPE_CHECKING
 
 from implicast.language.parse import parse
+from implicast.language.target import Target
 from implicast.net.errors import NodeError
 from implicast.net.receipt import Receipt
 from implicast.peer.bucket import Bucket
 from implicast.peer.contract import CastId
 from implicast.peer.events import Estimated
+from implicast.peer.memory import Recent
 
 if TYPE_CHECKING:
     from implicast.net.node import Node
+
+
+TARGETS_MAX = 64
+"""Texts of targets that a node remembers as read: most are cast to more than once."""
 
 
 class Sending:
@@ -22,10 +28,11 @@ class Sending:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._bucket = Bucket(node.config.casts_per_s, node.config.casts_burst, time.monotonic())
+        self._targets: Recent[str, Target] = Recent(TARGETS_MAX)
 
     async def cast(self, target: str, payload: bytes, wait: float, name: str, verified: bool) -> Receipt:
         """Send to all that the target describes (`Node.cast`)."""
-        wanted = parse(target, self._node.schema)
+        wanted = self._read(target)
         member = self._node.member()
         self.spend()
         payload = self._node.payloads.carried(payload, name)
@@ -53,8 +60,14 @@ class Sending:
     async def estimate(self, target: str, wait: float) -> Estimated | None:
         """About how many a target selects; None where the design cannot tell."""
         self._node.member()
-        token = self._node.driver.ask("estimate", parse(target, self._node.schema))
+        token = self._node.driver.ask("estimate", self._read(target))
         return await self._node.awaited.estimate(token, wait) if token else None
+
+    def _read(self, text: str) -> Target:
+        found = self._targets.get(text)
+        if found is None:
+            found = self._targets[text] = parse(text, self._node.schema)
+        return found
 
     def spend(self) -> None:
         """A cast from the bucket, or a `NodeError`."""

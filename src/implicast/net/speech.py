@@ -13,11 +13,13 @@ import tomllib
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from implicast.casting.telling import Got
 from implicast.language.parameters import Parameters
 from implicast.language.target import Description
 from implicast.net.identity import IdentityError, own_key, root_key
@@ -114,14 +116,37 @@ class SharedChecks:
 SHARED = SharedChecks()
 
 
-def words_of(folder: Path, parameters: Parameters, host: Host, address: Address, network: bytes) -> Words:
-    """How the node of a folder speaks."""
+class Unsigned(Message):
+    """A message that this node signs when it leaves."""
+
+    words: Any
+    message: Message
+
+    def said(self) -> Message:
+        said: Message = SignedWords.say(self.words, self.message)
+        return said
+
+
+class LateWords(SignedWords):
+    """Signs confirmations when they leave: they wait for the disk, and what has come in the meantime need not wait for
+    their signatures."""
+
+    __slots__ = ()
+
+    def say(self, message: Message) -> Message:
+        return Unsigned(self, message) if isinstance(message, Got) else super().say(message)
+
+
+def words_of(
+    folder: Path, parameters: Parameters, host: Host, address: Address, network: bytes, late: bool = False
+) -> Words:
+    """How the node of a folder speaks; `late`: whoever sends what it says has it signed then (`Unsigned`)."""
     if not parameters.get("signed"):
         return BELIEVED
     if parameters.get("signatures") != "ed25519":
         raise IdentityError("on a network signatures are real: leave signatures=ed25519")
     signer = Ed25519().signer(own_key(folder / "node.key").private_bytes_raw())
-    words = SignedWords(host, address, network, SHARED, signer)
+    words = (LateWords if late else SignedWords)(host, address, network, SHARED, signer)
     renew(words, folder, parameters)
     return words
 

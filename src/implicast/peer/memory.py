@@ -30,6 +30,10 @@ class HeardBlock(Message):
     bits: int
 
 
+_set = dict.__setitem__
+"""Half the price of asking `super()` for it."""
+
+
 class Recent(dict[Key, Kept], Generic[Key, Kept]):
     """A table of at most `bound` entries: the one that was put in first goes when there is one too many.
 
@@ -43,7 +47,7 @@ class Recent(dict[Key, Kept], Generic[Key, Kept]):
         self.bound = bound
 
     def __setitem__(self, key: Key, value: Kept) -> None:
-        super().__setitem__(key, value)
+        _set(self, key, value)
         if len(self) > self.bound:
             del self[next(iter(self))]
 

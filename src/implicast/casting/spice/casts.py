@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from implicast.casting.inbox import Outcome
 from implicast.casting.spice.homes import address_of, nearest_root
-from implicast.casting.spice.messages import CastAgain, CastTo, Covered
+from implicast.casting.spice.messages import CastAgain, CastTo, Covered, CoveredAgain
 from implicast.casting.spice.registry import Held, Registry, fits
 from implicast.casting.spice.settings import CAST_US
 from implicast.casting.spice.share import Spice, SpicePart
-from implicast.casting.spice.trips import Work, repeated_of
+from implicast.casting.spice.trips import Work
 from implicast.casting.telling import Got, GotAgain, Hearing, Notify, NotifyAgain, Word
 from implicast.language.target import Target
 from implicast.overlay.ice.estate import Way
@@ -89,7 +89,8 @@ class Ears(Hearing):
             return
         if outcome == Outcome.TAKEN:
             self._tellers()[cast, None] = sender
-        outcome = self.heard(sender, cast, again, outcome)
+        if outcome != Outcome.TAKEN or again is not None:
+            outcome = self.heard(sender, cast, again, outcome)
         got = Got(cast, by, outcome) if again is None else GotAgain(cast, by, outcome, again)
         self.host.send(sender, self.member.words.say(got))
 
@@ -177,7 +178,7 @@ class Casts(SpicePart):
                 self.spice.containers.passed(work)
             return
         before = self._counts.pop(walk.cast, [])
-        if is_covered and repeated_of(tally) and not walk.asks and len(before) < RECOUNTS:
+        if is_covered and isinstance(tally, CoveredAgain) and not walk.asks and len(before) < RECOUNTS:
             self._counts[walk.cast] = [*before, tally]
             self._count_anew(walk)
             return
@@ -306,7 +307,7 @@ class Casts(SpicePart):
         if self.spice.asker.ask(topic, key, member.address, word, [work]):
             work.wait()
         else:
-            work.count(_silent(member.name))
+            work.count(Covered(0, unreachable=1, silent=(member.name,)))
 
     def _count(self, work: Work | None, outcome: Outcome) -> None:
         if work is not None:
@@ -317,8 +318,8 @@ class Casts(SpicePart):
         """A member that is full is told again; a stranger at the address of a member does not speak for it."""
         key = _told_of(got, got.by)
         asker, words = self.spice.asker, self.spice.words
-        topic = NOTIFY if asker.open(NOTIFY, key) is not None else NOTIFY_SILENT
-        question = asker.open(topic, key)
+        topic = NOTIFY if (question := asker.open(NOTIFY, key)) is not None else NOTIFY_SILENT
+        question = question or asker.open(topic, key)
         if question is None or question.to != sender or got.outcome == Outcome.FULL or not words.vouches(got):
             return
         asker.answered(topic, key)
@@ -331,7 +332,7 @@ class Casts(SpicePart):
 
     def _lost(self, key: ToldOf, question: Question) -> None:
         self._silent.put(key[1], None)
-        question.about[0].count(_silent(key[1]))
+        question.about[0].count(Covered(0, unreachable=1, silent=(key[1],)))
         for work in question.about:
             self.spice.walks.close_one(work)
 
@@ -345,7 +346,3 @@ def _word(work: Work | None, walk: CastTo) -> Word:
 
 def _told_of(word: Word | Got, name: Name) -> ToldOf:
     return word.cast, name, getattr(word, "again", None)
-
-
-def _silent(name: Name) -> Covered:
-    return Covered(0, unreachable=1, silent=(name,))

@@ -3,6 +3,8 @@
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from implicast.casting.inbox import Outcome
 from implicast.casting.spice.messages import NAMES_MAX, CastTo, CopyFrom, Covered, CoveredAgain, GatherTo, SayAgain
 from implicast.casting.spice.settings import HOP_TRIES, HOP_US, WAIT_LONGEST_US
@@ -12,11 +14,6 @@ from implicast.space.tract import EMPTY, Tract
 Walk = CastTo | GatherTo | CopyFrom | SayAgain
 Seen = tuple[Address, int]
 """A hop as its receiver knows it: who sent it, and the sender's number for it."""
-
-
-def repeated_of(covered: Covered) -> int:
-    """How many were told by others before."""
-    return covered.repeated if isinstance(covered, CoveredAgain) else 0
 
 
 @dataclass(slots=True, eq=False)
@@ -32,7 +29,8 @@ class Open:
 
     def count(self, more: Covered) -> None:
         """What became of a part of it."""
-        so_far, repeated = self.tally, repeated_of(self.tally) + repeated_of(more)
+        so_far = self.tally
+        repeated = sum(each.repeated for each in (so_far, more) if isinstance(each, CoveredAgain))
         counts = (
             so_far.notified + more.notified,
             so_far.declined + more.declined,
@@ -45,10 +43,12 @@ class Open:
 
     def hear(self, outcome: Outcome) -> None:
         """A member has answered. One that was told by another peer before is counted there."""
-        if outcome == Outcome.REPEAT:
+        if outcome == Outcome.TAKEN:
+            self.tally = replace(self.tally, notified=self.tally.notified + 1)
+        elif outcome == Outcome.REPEAT:
             self.count(CoveredAgain(0, repeated=1))
         else:
-            self.count(Covered(0, notified=1) if outcome == Outcome.TAKEN else Covered(0, declined=1))
+            self.tally = replace(self.tally, declined=self.tally.declined + 1)
 
     def wait(self) -> None:
         """One thing more to wait for."""

@@ -1,0 +1,154 @@
+"""TLS between two ends in memory, and handshakes that nobody finishes."""
+
+import asyncio
+import socket
+import ssl
+
+import pytest
+
+from implicast.net import carrier as carriers
+from implicast.net.authority import CertificateAuthority
+from implicast.net.carrier import Carrier
+from implicast.net.counters import Counters
+from implicast.net.frames import PROTOCOL, Hello
+from implicast.net.identity import contexts, own_key, pem
+from implicast.net.tls import RECORD_BYTES, Tls
+
+
+def made(folder, authority="ca"):
+    """The contexts of a node, for accepting and dialling; `authority` issues its certificate, ca is trusted."""
+    for name in {"ca", authority}:
+        if not (folder / name).exists():
+            CertificateAuthority.init(folder / name, name).close()
+    issuer = CertificateAuthority(folder / authority)
+    own = folder / f"of-{authority}"
+    own.mkdir(exist_ok=True)
+    (own / "node.pem").write_bytes(pem(issuer.issue("one", own_key(own / "node.key").public_key())))
+    issuer.close()
+    return contexts(own / "node.key", own / "node.pem", folder / "ca" / "authority.pem")
+
+
+def shake(one, other):
+    """Carry the handshake of two ends to its end."""
+    one.shake()
+    other.feed(one.unsent())
+    one.feed(other.unsent())
+    other.feed(one.unsent())
+
+
+@pytest.fixture
+def ends(tmp_path):
+    accepting, dialling = made(tmp_path)
+    one, other = Tls(dialling, accepts=False), Tls(accepting, accepts=True)
+    shake(one, other)
+    assert one.shaken
+    assert other.shaken
+    return one, other
+
+
+@pytest.mark.parametrize("size", [1, RECORD_BYTES - 1, RECORD_BYTES, RECORD_BYTES + 1, 1_000_000])
+def test_what_was_said_comes_out_at_the_other_end(ends, size):
+    one, other = ends
+    said = bytes(number % 251 for number in range(size))
+
+    assert other.feed(one.sealed(said)) == said
+
+
+@pytest.mark.parametrize("step", [1, 7, RECORD_BYTES + 5])
+def test_records_may_come_in_pieces(ends, step):
+    one, other = ends
+    said = bytes(40_000)
+    sealed = one.sealed(said)
+
+    assert b"".join(other.feed(sealed[at : at + step]) for at in range(0, len(sealed), step)) == said
+
+
+def test_what_comes_with_the_end_of_the_handshake_is_read(tmp_path):
+    accepting, dialling = made(tmp_path)
+    one, other = Tls(dialling, accepts=False), Tls(accepting, accepts=True)
+    one.shake()
+    other.feed(one.unsent())
+    one.feed(other.unsent())
+
+    assert other.feed(one.sealed(b"hello")) == b"hello"
+
+
+def test_a_farewell_ends_it(ends):
+    one, other = ends
+
+    assert other.feed(one.sealed(b"last") + one.farewell()) == b"last"
+    assert other.over
+
+
+def test_a_stranger_is_refused_and_told_so(tmp_path):
+    (accepting, _), (_, dialling) = made(tmp_path), made(tmp_path, "other")
+    dialling.verify_mode = ssl.CERT_NONE
+    one, other = Tls(dialling, accepts=False), Tls(accepting, accepts=True)
+    one.shake()
+    other.feed(one.unsent())
+    one.feed(other.unsent())
+    with pytest.raises(ssl.SSLCertVerificationError):
+        other.feed(one.sealed(b"let me in"))
+    with pytest.raises(ssl.SSLError, match="alert"):
+        one.feed(other.unsent())
+
+
+def test_what_is_no_tls_is_refused(tmp_path):
+    other = Tls(made(tmp_path)[0], accepts=True)
+    with pytest.raises(ssl.SSLError):
+        other.feed(b"GET / HTTP/1.0\r\n\r\n")
+
+
+def test_of_handshakes_that_nobody_finishes_the_oldest_is_closed(tmp_path, monkeypatch):
+    monkeypatch.setattr(carriers, "SHAKING_MAX", 3)
+
+    async def story():
+        hello = Hello(PROTOCOL, b"n", b"d", b"x" * 16, ("127.0.0.1", 1), 1, 1)
+        server = Carrier(lambda: hello, lambda *told: None, Counters(), *made(tmp_path))
+        port = await server.listen("127.0.0.1", 0)
+        lines = []
+        for _ in range(5):
+            line = socket.create_connection(("127.0.0.1", port))
+            line.setblocking(False)
+            lines.append(line)
+            while len(server._shaking) < min(len(lines), 3):
+                await asyncio.sleep(0)
+        ended = [await asyncio.wait_for(_end(line), 5) for line in lines[:2]]
+        left = len(server._shaking)
+        await server.close()
+        ended += [await asyncio.wait_for(_end(line), 5) for line in lines[2:]]
+        for line in lines:
+            line.close()
+        return ended, left
+
+    assert asyncio.run(story()) == ([b""] * 5, 3)
+
+
+def test_a_connection_is_closed_when_the_certificate_of_the_other_side_expires(tmp_path, monkeypatch):
+    async def story():
+        tls = made(tmp_path)
+        says = [Hello(PROTOCOL, b"n", b"d", b"x" * 16, ("127.0.0.1", port), 1, 1) for port in (1, 2)]
+        server, other = (Carrier(lambda each=each: each, lambda *told: None, Counters(), *tls) for each in says)
+        port = await server.listen("127.0.0.1", 0)
+        other.send(("127.0.0.1", port), b"x", 0)
+        while not server.links():
+            await asyncio.sleep(0.001)
+        server._close_expired()
+        before = server.counters["refused_strangers"]
+        monkeypatch.setattr(carriers.time, "time", lambda: 1e11)
+        server._close_expired()
+        monkeypatch.undo()
+        async with asyncio.timeout(5):
+            while server.links():
+                await asyncio.sleep(0.001)
+        await asyncio.gather(server.close(), other.close())
+        return before, server.counters["refused_strangers"]
+
+    assert asyncio.run(story()) == (0, 1)
+
+
+async def _end(line):
+    try:
+        return await asyncio.get_running_loop().sock_recv(line, 1)
+    except ConnectionResetError:
+        return b""
