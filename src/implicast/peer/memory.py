@@ -30,6 +30,9 @@ class HeardBlock(Message):
     bits: int
 
 
+_put = dict.__setitem__
+
+
 class Recent(dict[Key, Kept], Generic[Key, Kept]):
     """A table of at most `bound` entries: the one that was put in first goes when there is one too many.
 
@@ -43,7 +46,7 @@ class Recent(dict[Key, Kept], Generic[Key, Kept]):
         self.bound = bound
 
     def __setitem__(self, key: Key, value: Kept) -> None:
-        super().__setitem__(key, value)
+        _put(self, key, value)
         if len(self) > self.bound:
             del self[next(iter(self))]
 
