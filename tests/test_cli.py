@@ -162,12 +162,15 @@ def test_a_picture_of_an_unknown_kind_is_refused(tmp_path):
     assert ".svg, .png, .pdf" in ran.stderr
 
 
-def test_a_run_loads_only_what_it_uses():
+@pytest.mark.parametrize(("design", "churn"), [("dht", ""), ("spice", ""), ("spice", "joins=1,returns=1,over_s=4")])
+def test_a_run_loads_only_what_it_uses(design, churn):
     """Pandas, SciPy and NetworkX take a second to load, and a run on the flat network uses none of them."""
+    unused = ("pandas", "scipy", "networkx", "numba", "pyspark", "pyarrow.compute")
     code = (
-        "import sys; from implicast.world.scenario import Scenario; from implicast.world.simulate import simulate; "
-        "simulate(Scenario('dht', peers=8, casts=4)); "
-        "print([each for each in ('pandas', 'scipy', 'networkx', 'numba', 'pyspark') if each in sys.modules])"
+        "import sys; from implicast.world.churn import Churn; from implicast.world.scenario import Scenario; "
+        "from implicast.world.simulate import simulate; "
+        f"simulate(Scenario({design!r}, peers=8, casts=4, churn=Churn.parse({churn!r}))); "
+        f"print([each for each in {unused} if each in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

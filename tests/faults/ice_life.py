@@ -142,7 +142,7 @@ class Lodger(Peer, parts={"surface": Surface}):
 
     @handles(Put)
     def on_put(self, sender, put):
-        self.surface.carry(sender, put)
+        self.surface.routes.carry(sender, put)
 
     @handles(Stored)
     def on_stored(self, sender, stored):

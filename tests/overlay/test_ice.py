@@ -42,7 +42,7 @@ class Walker(BasePeer, parts={"surface": Surface}):
 
     @handles(Parcel)
     def on_parcel(self, sender: Address, parcel: Parcel) -> None:
-        self.surface.carry(sender, parcel)
+        self.surface.routes.carry(sender, parcel)
 
     def arrived(self, sender: Address, part: Tract, message: Message) -> None:
         assert isinstance(message, Parcel)

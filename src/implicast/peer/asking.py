@@ -99,7 +99,8 @@ class Asking(Part):
         self.bound = bound
         self.round_trip_us: RoundTrip = round_trip_us or _no_matter
         """Told how long an answer took that came after one question (liveness learns from it)."""
-        self._topics: dict[str, tuple[Patience, Lost]] = {}
+        self._topics: dict[str, tuple[int, Patience, Lost]] = {}
+        """With the first wait, which nearly all questions end with."""
         self._open: dict[Asked, Question] = {}
         self._due: list[tuple[int, int, Asked]] = []
         self._serial = 0
@@ -110,7 +111,7 @@ class Asking(Part):
 
     def topic(self, topic: str, patience: Patience, lost: Lost = _nothing) -> None:
         """Declare what is asked about: how patiently, and who is told when nobody answers."""
-        self._topics[topic] = patience, lost
+        self._topics[topic] = patience.wait_us(1), patience, lost
 
     def ask(self, topic: str, key: Hashable, to: Address, message: Message, about: Any = None) -> bool:
         """Ask until it is answered, in the place of what was asked under this key. False when too much is open."""
@@ -118,9 +119,12 @@ class Asking(Part):
         if len(self._open) >= self.bound and asked not in self._open:
             return False
         now_us = self.host.now_us
-        due_us = now_us + self._topics[topic][0].wait_us(1)
+        due_us = now_us + self._topics[topic][0]
         self._open[asked] = Question(to, message, about, 1, due_us, now_us)
-        self._note(due_us, asked)
+        self._serial += 1
+        heappush(self._due, (due_us, self._serial, asked))
+        if not 0 <= self._alarm_us <= due_us:
+            self._arm()
         self.host.send(to, message)
         return True
 
@@ -169,7 +173,7 @@ class Asking(Part):
         self._arm()
 
     def _again(self, asked: Asked, question: Question) -> None:
-        patience, lost = self._topics[asked[0]]
+        _, patience, lost = self._topics[asked[0]]
         if question.asked >= patience.times:
             del self._open[asked]
             lost(asked[1], question)
@@ -185,16 +189,16 @@ class Asking(Part):
             self._arm()
 
     def _arm(self) -> None:
-        due = self._due
-        while due and self._is_stale(*due[0]):
-            heappop(due)
-        if due and (self._alarm_us < 0 or due[0][0] < self._alarm_us):
-            self._alarm_us = due[0][0]
-            self.host.after(max(0, self._alarm_us - self.host.now_us), self.alarm)
-
-    def _is_stale(self, due_us: int, serial: int, asked: Asked) -> bool:
-        question = self._open.get(asked)
-        return question is None or question.due_us != due_us
+        due, is_open = self._due, self._open.get
+        while due:
+            due_us, _, asked = due[0]
+            question = is_open(asked)
+            if question is not None and question.due_us == due_us:
+                if self._alarm_us < 0 or due_us < self._alarm_us:
+                    self._alarm_us = due_us
+                    self.host.after(max(0, due_us - self.host.now_us), self.alarm)
+                return
+            heappop(due)  # answered, or put off, meanwhile
 
 
 class Asker(Asking):

@@ -21,9 +21,9 @@ def column(values: Any, kind: pa.DataType, present: npt.NDArray[np.bool_] | None
     """An Arrow array of numbers, booleans or words; null where not `present`."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
-    if pa.types.is_string(kind):
-        return words(values)
     nulls = None if present is None or present.all() else _bits(present)
+    if pa.types.is_string(kind):
+        return words(values, nulls)
     if pa.types.is_boolean(kind):
         return pa.Array.from_buffers(kind, len(values), [nulls, _bits(np.asarray(values, bool))])
     data = np.ascontiguousarray(values, _DTYPES[kind])
@@ -36,10 +36,19 @@ def optional(values: Sequence[int | None], kind: pa.DataType) -> pa.Array:
     return column(np.fromiter((each or 0 for each in values), np.int64, len(values)), kind, present)
 
 
-def words(texts: Sequence[str]) -> pa.Array:
+def of_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Plain values, some of which may be None; or lists of whole numbers."""
+    if pa.types.is_list(kind):
+        return lists(values, lambda content: column(content, kind.value_type))
+    present = np.fromiter((each is not None for each in values), bool, len(values))
+    nothing = "" if pa.types.is_string(kind) else 0
+    return column([nothing if each is None else each for each in values], kind, present)
+
+
+def words(texts: Sequence[str], nulls: pa.Buffer | None = None) -> pa.Array:
     encoded = [each.encode() for each in texts]
     offsets = np.fromiter(accumulate(map(len, encoded), initial=0), np.int32, len(encoded) + 1)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    buffers = [nulls, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
 
 

@@ -115,7 +115,7 @@ def _simulate(
     told, lives = notices(directory), () if upheaval is None else upheaval.lives.all()
     away, forgotten = _away(lives, _in_peace(run)), _forgotten(lives)
     judge = Judge(application.casts, application.registrations, told, away, upheaval is None, forgotten)
-    return Outcome(
+    outcome = Outcome(
         scenario,
         dict(parameters),  # a plain value, so that an outcome can be sent to another process
         measures,
@@ -127,6 +127,8 @@ def _simulate(
         _trust(run, judge),
         notes,
     )
+    run.disband()
+    return outcome
 
 
 def _trust(run: Run, judge: Judge) -> Trust | None:

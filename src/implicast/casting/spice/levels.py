@@ -14,6 +14,7 @@ from implicast.casting.spice.settings import Settings
 from implicast.overlay.ice.estate import Item
 from implicast.space.tract import Tract, contains
 
+NO_HEADER = Header()
 UNTOLD = RootState(0, 0, False)
 """Of a root that was told nothing."""
 
@@ -37,7 +38,7 @@ class Levels:
         """Roots that are not ready, and for how many sweeps."""
 
     def header(self, tag: str) -> Header:
-        return self.headers.get(tag, Header())
+        return self.headers.get(tag, NO_HEADER)
 
     def goal(self, tag: str) -> int:
         """Registrations of this tag go to all roots of this level."""

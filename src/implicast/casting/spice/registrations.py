@@ -6,7 +6,6 @@ not the owner any more); so renewing costs two messages, and also mends what was
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from implicast.casting.spice.homes import address_of, home, spot_of
 from implicast.casting.spice.items import is_proved, proved
@@ -60,15 +59,15 @@ class Registrations(SpicePart):
     """A consumer's part."""
 
     __slots__ = (
-        "_before", "_doors", "_due", "_going", "_homeless", "_patience", "_returning", "_reunited_us", "_unsaid",
-        "awaited", "token", "told",
+        "_before", "_doors", "_due", "_going", "_homeless", "_patience", "_returning", "_reunited_us", "_told",
+        "_unsaid", "awaited", "token",
     )  # fmt: skip
 
     def __init__(self, spice: Spice, kept: KeptMember | None, tags: tuple[str, ...]) -> None:
         """`tags`: under which something of an earlier life may be stored."""
         super().__init__(spice)
-        self.told = {tag: Entry(spice.contact, 0, spot_of(spice.name, tag), None) for tag in tags}
-        """Tags under which something of ours may be stored, and what we said last."""
+        kept_under = [(tag, Entry(spice.contact, 0, spot_of(spice.name, tag), None)) for tag in tags]
+        self._told: dict[str, Entry] | None = dict(kept_under)
         self.awaited: dict[str, Entry] = {}
         self._before: Description | None = None
         self._patience = Repeated()
@@ -106,15 +105,16 @@ class Registrations(SpicePart):
     def stand_quietly(self, description: Description) -> None:
         """The same, and the application knows; what was told is made when it is asked for."""
         self.spice.describe(description)
-        del self.told
+        self._told = None
 
-    def __getattr__(self, name: str) -> Any:
-        """What was told, where the member stands since the beginning."""
-        what = self.spice.description if name == "told" else None
-        if what is None:
-            raise AttributeError(name)
-        self.told = {tag: self._entry(tag, self.spice.version, what) for tag in sorted(set(what.tags))}
-        return self.told
+    @property
+    def told(self) -> dict[str, Entry]:
+        """Tags under which something of ours may be stored, and what we said last."""
+        if self._told is None:
+            what = self.spice.description
+            assert what is not None, "one who stands is described"
+            self._told = {tag: self._entry(tag, self.spice.version, what) for tag in sorted(set(what.tags))}
+        return self._told
 
     def _entry(self, tag: str, version: Version, what: Description | None) -> Entry:
         entry = Entry(self.spice.contact, version, spot_of(self.spice.name, tag), what, self._before)

@@ -5,6 +5,7 @@ in the closed part are on their way up and answered from meanwhile. In `gatherin
 kept here although casts still go up: it is being drawn together (`containers.py`).
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from implicast.casting.spice.messages import Entry
 from implicast.language.target import Description, Target
 from implicast.overlay.ice.estate import Item
 from implicast.peer.contract import Contact, Name
+from implicast.peer.late import unmade
 from implicast.space.built import built
 from implicast.space.tract import EMPTY, Tract, contains, subtract
 
@@ -98,16 +100,13 @@ class Registry:
 
     def lie(self, lot: Any) -> None:
         """The records are those of a lot in columns that all share (`_records.Lot`)."""
-        self._lot = lot
+        self._lot, self.__class__ = lot, unmade(Registry, ("records",), Registry.take_up)
         del self.records
 
-    def __getattr__(self, name: str) -> Any:
+    def take_up(self) -> None:
         """Records that have only been looked through until now."""
-        if name != "records" or self._lot is None:
-            raise AttributeError(name)
-        lot, self._lot, self.records = self._lot, None, {}
+        lot, self._lot, self.records, self.__class__ = self._lot, None, {}, Registry
         self.stand(lot.entries(), 0, NEVER_US)
-        return self.records
 
     def keep(self, entry: Entry, now_us: int, until_us: int, safe: bool = False) -> Held:
         """Keep the newer version; a renewal begins its lease anew. `safe`: the heirs have it."""
@@ -172,18 +171,18 @@ class Registry:
 
     def living(self) -> int:
         """How many are registered in the open part."""
-        held = self.records.values()
-        return sum(each.entry.description is not None and not contains(self.closed, each.home) for each in held)
+        closed, alive = self.closed, [each for each in self.records.values() if each.entry.description is not None]
+        return sum([not bisect_right(closed, each.home) & 1 for each in alive]) if closed else len(alive)
 
     def rising(self) -> list[Held]:
         """What lies in the closed part and has to go up."""
         passing = self.passing
-        return [each for each in self.records.values() if contains(passing, each.home)] if passing else []
+        return [each for each in self.records.values() if bisect_right(passing, each.home) & 1] if passing else []
 
     def within(self, tract: Tract) -> list[Held]:
         if not self.notch:  # all are at home at the root itself
             return list(self.records.values()) if contains(tract, self.root) else []
-        return [each for each in self.records.values() if contains(tract, each.home)]
+        return [each for each in self.records.values() if bisect_right(tract, each.home) & 1]
 
     def packed(self, key: Key, tract: Tract) -> list[Item]:
         """Records at home in a tract as they travel. At notch 0 all are at home at the root itself: one look for all, a

@@ -15,6 +15,7 @@ from implicast.casting.spice.registry import NEVER_US, Held, Registry, Stock
 from implicast.casting.spice.settings import Settings
 from implicast.overlay.ice.estate import Item
 from implicast.peer.contract import Host, Name
+from implicast.peer.late import unmade
 from implicast.peer.words import BELIEVED, Words
 from implicast.space.tract import EMPTY, Tract, intersect, subtract, unite
 
@@ -43,15 +44,12 @@ class Shelf:
 
     def fill_later(self, fill: Callable[["Shelf"], None]) -> None:
         """Let the laboratory put in what is here from the start when it is first looked for."""
-        self._fill = fill
+        self._fill, self.__class__ = fill, unmade(Shelf, ("registries", "copies"), Shelf.fill)
         del self.registries, self.copies
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in ("registries", "copies"):
-            raise AttributeError(name)
-        self.registries, self.copies = {}, {}
+    def fill(self) -> None:
+        self.registries, self.copies, self.__class__ = {}, {}, Shelf
         self._fill(self)
-        return getattr(self, name)
 
     def registry(self, key: Key) -> Registry:
         """The registry of this name, made when it is first needed."""

@@ -1,5 +1,6 @@
 """A peer of SPICE: the surface below, registries and casts on it, and the verbs of the application."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -29,6 +30,7 @@ from implicast.overlay.ice.messages import KeptSurface
 from implicast.overlay.ice.surface import Surface
 from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, CastId, Message, handles
+from implicast.peer.late import piecemeal
 from implicast.peer.later import Later
 from implicast.peer.member import Keepsake, Member
 from implicast.peer.site import Site
@@ -38,11 +40,25 @@ from implicast.space.tract import Tract, intersect, subtract
 PARTS = {
     "surface": Surface, "asker": Asker, "ears": Ears, "later": Later, "stores": Stores, "containers": Containers,
     "walks": Walks, "crossings": Crossings, "casts": Casts, "copies": Copies, "calls": Calls,
-    "replicas": Replicas, "registrations": Registrations,
-    "complaints": Complaints,
+    "replicas": Replicas, "registrations": Registrations, "complaints": Complaints,
 }  # fmt: skip
+LATER = [name for name in PARTS if name not in ("surface", "ears", "registrations", "complaints")]
+"""Parts that a peer of a network without receipts may never need."""
 TAGS_MAX = 4_096
 """Tags of one member that are written down."""
+
+
+ARRIVALS: dict[type, Callable[[Any, Tract, Any], None]] = {
+    messages.StoreAt: lambda spice, part, store: spice.stores.arrived(part, store),
+    messages.CopyTo: lambda spice, part, copy: spice.copies.arrived(part, copy),
+    messages.Offer: lambda spice, part, offer: spice.calls.offered(part, offer),
+    messages.RateAt: lambda spice, part, rate: spice.replicas.hinted(rate),
+    messages.AskRate: lambda spice, part, ask: spice.replicas.asked(part, ask),
+    messages.ReadyAt: lambda spice, part, ready: spice.replicas.ready_arrived(part, ready),
+    messages.DepthIs: lambda spice, part, depth: spice.levels.learn_depth(depth.level),
+    messages.AskVeto: lambda spice, part, ask: spice.replicas.veto_arrived(part, ask),
+}
+"""Who decides on a routed message that has come to ground that answers."""
 
 
 class KeptSpice(Keepsake):
@@ -57,7 +73,7 @@ class KeptSpice(Keepsake):
 class Spice(Member, parts=PARTS):
     """One participant; all are alike."""
 
-    __slots__ = ("_packed", "heeded", "levels", "settings", "shelf", "stock", *PARTS)
+    __slots__ = ("_packed", "heeded", "levels", "settings", "shelf", "stock", *sorted(PARTS.keys() - {"complaints"}))
     asker: Asker
     later: Later
     stores: Stores
@@ -68,7 +84,6 @@ class Spice(Member, parts=PARTS):
     copies: Copies
     calls: Calls
     replicas: Replicas
-    complaints: Complaints
 
     def __init__(self, site: Site, settings: Settings) -> None:
         super().__init__(site)
@@ -80,19 +95,28 @@ class Spice(Member, parts=PARTS):
         self._packed: tuple[int, Tract, tuple[Item, ...]] = (-1, (), ())
         self.surface = Surface(site.address, site.host, self, settings.terms, kept.surface if kept else None)
         self.shelf, self.levels = Shelf(site.host, settings, self.stock, self.words), Levels(settings, self.stock)
+        if not settings.assured:
+            self.__class__ = piecemeal(Spice, Spice.make)
+        for name in LATER if settings.assured else ():
+            self.make(name)
         self.ears = Ears(self, before.heard if before is not None else ())
         self.registrations = Registrations(self, before, tags)
         if kept is not None and kept.docket:
-            self.complaints = Complaints(self, kept.docket)
+            Complaints(self, kept.docket)
 
-    def __getattr__(self, name: str) -> Any:
-        """A part that has not been needed until now: without receipts many never are."""
-        kind: Any = PARTS.get(name)
-        if kind is None:
+    def make(self, name: str) -> Any:
+        """A part that has not been needed until now."""
+        if name not in LATER:
             raise AttributeError(name)
+        kind: Any = PARTS[name]
         part = kind(self.address, self.host) if kind is Asker else kind(self)
         setattr(self, name, part)
         return part
+
+    @property
+    def complaints(self) -> Complaints:
+        """Made by the first of them."""
+        return self.heeded or Complaints(self)
 
     def kept(self) -> KeptSpice:
         heard, tags = self.ears.inbox.seen.heard(), tuple(self.registrations.told)[:TAGS_MAX]
@@ -148,7 +172,7 @@ class Spice(Member, parts=PARTS):
 
     @handles(*messages.ROUTED)
     def on_routed(self, sender: Address, message: Message) -> None:
-        self.surface.carry(sender, message)
+        self.surface.routes.carry(sender, message)
 
     # --- as keeper of a surface
 
@@ -234,23 +258,7 @@ class Spice(Member, parts=PARTS):
 
     def arrived(self, sender: Address, part: Tract, message: Message) -> None:
         """A routed message has come to ground that answers."""
-        match message:
-            case messages.StoreAt():
-                self.stores.arrived(part, message)
-            case messages.CopyTo():
-                self.copies.arrived(part, message)
-            case messages.Offer():
-                self.calls.offered(part, message)
-            case messages.RateAt():
-                self.replicas.hinted(message)
-            case messages.AskRate():
-                self.replicas.asked(part, message)
-            case messages.ReadyAt():
-                self.replicas.ready_arrived(part, message)
-            case messages.DepthIs():
-                self.levels.learn_depth(message.level)
-            case messages.AskVeto():
-                self.replicas.veto_arrived(part, message)
+        ARRIVALS[type(message)](self, part, message)
 
     def holdings(self) -> Any:
         return self.surface.holdings(), self.shelf.holdings(), *self.levels.holdings()

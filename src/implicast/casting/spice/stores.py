@@ -9,6 +9,7 @@ Inside one peer an entry climbs at once through all notches whose homes are ours
 from one peer are collected for a moment and travel together (section 8.3.1).
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -101,7 +102,7 @@ class Stores(SpicePart):
         if len(store.entries) > 1 and not self.settings.assured:
             self._sort(store)
         elif store.way.number or not self.settings.assured:
-            self.surface.carry(sender, store)
+            self.surface.routes.carry(sender, store)
         elif not store.notch and self.surface.answers(store.root):
             self._accept(store, store.entries)  # straight from a consumer that knows us as the owner
         else:
@@ -111,7 +112,7 @@ class Stores(SpicePart):
         root, notch, entries = store.root, store.notch, store.entries
         if notch or len(entries) > 1:
             places = homes(root, notch, [each.spot for each in entries], self.settings.dimensions)
-            entries = tuple(each for each, at in zip(entries, places, strict=True) if contains(part, at))
+            entries = tuple([each for each, at in zip(entries, places, strict=True) if bisect_right(part, at) & 1])
         self._accept(store, entries)
 
     def _accept(self, store: StoreAt, entries: Sequence[Entry]) -> None:
@@ -139,7 +140,7 @@ class Stores(SpicePart):
 
     def _way(self, root: int, notch: int, entries: Sequence[Entry]) -> Way:
         places = homes(root, notch, [each.spot for each in entries], self.settings.dimensions)
-        return Way(union((each, each + 1) for each in places))
+        return Way(union([(each, each + 1) for each in places]) if len(places) != 1 else (places[0], places[0] + 1))
 
     def take(self, tag: str, root: int, notch: int, entries: Sequence[Entry], answer: Answer) -> None:
         """Keep entries here, or pass them up, from this notch on."""
@@ -158,17 +159,17 @@ class Stores(SpicePart):
 
     def climb(self, tag: str, root: int, notch: int, spot: int) -> tuple[int, bool]:
         """Where an entry belongs, from a notch on: kept here at that notch, or passed to it because it is not ours."""
-        settings, registries, shut = self.settings, self.spice.shelf.registries, self._shut
-        dimensions, ground = settings.dimensions, self.surface.ground if not self.surface.is_doubtful else EMPTY
+        registries, shut, dimensions = self.spice.shelf.registries, self._shut, self.settings.dimensions
+        ground = self.surface.ground if not self.surface.is_doubtful else EMPTY
         while True:
             at = home(root, notch, spot, dimensions)
-            if contains(ground, at):
+            if bisect_right(ground, at) & 1:
                 registry = registries.get((tag, root, notch))
-                if registry is None or not contains(registry.closed, at) or contains(registry.gathering, at):
+                if registry is None or not bisect_right(registry.closed, at) & 1 or contains(registry.gathering, at):
                     return notch, True
             elif not shut or not contains(shut.get((tag, root, notch), EMPTY), at):
                 return notch, False
-            notch = notch + 1 if notch else settings.first_notch
+            notch = notch + 1 if notch else self.settings.first_notch
 
     # --- going up
 

@@ -359,7 +359,7 @@ class Walks(SpicePart):
         since_us = self.host.now_us - CAST_US
         for work in [work for works in self._works.values() for work in works if work.last_us < since_us]:
             (self.give_up if work.done_us is None else self._drop)(work)
-        for trip in [trip for trip in self._trips.values() if trip.last_us < since_us]:
+        for trip in [trip for trip in self._trips.values() if trip.begun_us < since_us and trip.last_us < since_us]:
             self._drop_trip(trip)
         if self._works or self._trips:
             self.spice.later.put_one(TIDY_US, alarm)

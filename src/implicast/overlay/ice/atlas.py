@@ -5,11 +5,12 @@ commutative, associative and idempotent, and neither loss nor repeats nor the or
 What is left of a prefix after another was taken out of it is again a few prefixes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from implicast.overlay.ice.messages import Title
 from implicast.peer.contract import Address
+from implicast.peer.late import unmade
 from implicast.space.morton import BITS, box, code, side
 from implicast.space.surface import Rank, Surface
 from implicast.space.tract import Tract, prefixes, subtract, union
@@ -40,10 +41,18 @@ def remainder(title: Title, without: Iterable[Title]) -> list[Title]:
 class Atlas:
     """Disjoint titles, by the first code of each."""
 
-    __slots__ = ("titles",)
+    __slots__ = ("_draw", "titles")
 
     def __init__(self, titles: Iterable[Title] = ()) -> None:
         self.titles: dict[int, Title] = {each.low: each for each in titles}
+
+    def draw_later(self, titles: Callable[[], Iterable[Title]]) -> None:
+        """Have these titles, which are asked for when they are needed."""
+        self._draw, self.__class__ = titles, unmade(Atlas, ("titles",), Atlas.draw)
+        del self.titles
+
+    def draw(self) -> None:
+        self.titles, self.__class__ = {each.low: each for each in self._draw()}, Atlas
 
     def learn(self, title: Title) -> bool:
         """Take in a title; False if it said nothing new."""

@@ -214,18 +214,19 @@ class Circle(SurfacePart):
     def tend(self) -> bool:
         """At each tick: greet neighbours whose turn it is, and heirs that have not echoed. If any neighbour is silent,
         suspect, or its greeting awaited, look closer, and say so."""
-        surface, timers, now_us = self.surface, self.timers, self.host.now_us
+        surface, timers, now_us, known = self.surface, self.timers, self.host.now_us, self.news
         due, troubled, silent_us = dict[Address, None](), False, now_us - timers.self_us
         for peer in surface.plot.neighbours():
-            news = self.news.get(peer) or self.concern(peer)
+            news = known.get(peer) or self.concern(peer)
             if news.unsure:
                 surface.greetings.ask_more(peer)
             if news.unsure or news.suspect_us >= 0 or (news.heard_us < silent_us and news.since_us < silent_us):
                 troubled = True
             if news.next_us <= now_us:
                 due[peer] = None
-        due.update((each, None) for each in surface.heirs if self.concern(each).echo_us + timers.hello_us <= now_us)
-        self._greet(due)
+        due.update([(each, None) for each in surface.heirs if self.concern(each).echo_us + timers.hello_us <= now_us])
+        if due:
+            self._greet(due)
         if troubled:
             self._face_silence()
         return troubled
@@ -249,7 +250,7 @@ class Circle(SurfacePart):
     def greet_missed(self) -> None:
         """Those that fell silent may be back, or a cut healed: ask at pauses that grow with the silence."""
         timers, now_us = self.timers, self.host.now_us
-        for peer, (since_us, due_us) in list(self.missed.items()):
+        for peer, (since_us, due_us) in list(self.missed.items()) if self.missed else ():
             if now_us - since_us > timers.long_us:
                 del self.missed[peer]
             elif now_us >= due_us:

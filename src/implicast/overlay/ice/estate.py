@@ -70,7 +70,7 @@ def check_tract(tract: Tract) -> None:
 
 def check_items(items: Iterable[Item]) -> None:
     """Each item lies somewhere."""
-    if any(each.low >= each.high for each in items):
+    if [each for each in items if each.low >= each.high]:
         raise RemoteError("an item that lies nowhere")
 
 

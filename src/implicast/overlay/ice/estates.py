@@ -79,12 +79,12 @@ class Legacy:
     def put(self, serial: int, items: Iterable[Item]) -> None:
         """The owner's word on these items; what lies elsewhere than its ground is not kept for it."""
         self.serial = max(self.serial, serial)
-        spans = [(each.low, each.high) for each in self.titles]
+        spans, known = [(each.low, each.high) for each in self.titles], self.items
         for item in items:
-            held = self.items.get(item.key)
+            held = known.get(item.key)
             later = held is None or held[0] <= serial
-            if later and any(item.low < high and low < item.high for low, high in spans):
-                self.items[item.key] = (serial, item)
+            if later and [low for low, high in spans if item.low < high and low < item.high]:
+                known[item.key] = (serial, item)
 
     def join(self, title: Title, items: Iterable[Item]) -> None:
         """The owner was given this; it has not spoken of the items yet."""
@@ -161,8 +161,9 @@ class Estates(SurfacePart):
         estate = self.held.get(owner)
         if estate is None:
             return stamp_us
-        better = [each for title in estate.titles for each in self.surface.plot.atlas.better_than(title)]
-        contradicted = estate.mark != mark or any(each.owner != owner for each in better)
+        atlas = self.surface.plot.atlas
+        better = [each for title in estate.titles for each in atlas.better_than(title) if each.owner != owner]
+        contradicted = better or estate.mark != mark
         return 0 if contradicted or self.surface.circle.concern(owner).mute_us > self.host.now_us else stamp_us
 
     def hailed(self, owner: Address, hail: Hail) -> None:

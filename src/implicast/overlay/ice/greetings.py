@@ -75,15 +75,15 @@ class Hails(SurfacePart):
     def on_hail(self, sender: Address, hail: Hail) -> None:
         if sender == self.address:
             return  # nobody tells us what is ours
-        surface, now_us = self.surface, self.host.now_us
+        surface, circle, now_us, mark = self.surface, self.surface.circle, self.host.now_us, hail.mark
         surface.met(sender, hail.born_us)
-        news = surface.circle.concern(sender)
-        denied = self._is_denied(sender, news, hail)
+        news = circle.news.get(sender) or circle.concern(sender)
+        denied = (mark < news.mark or hail.born_us < news.born_us) and self._is_denied(sender, news)
         if hail.born_us < news.born_us and not denied:
             return  # said in a life that is over
-        surface.circle.heard(sender)
+        circle.heard(sender)
         news.greet_at(now_us + self.timers.turn_us)
-        own_us, mark = now_us if sender in surface.succession.heirs else 0, hail.mark
+        own_us = now_us if sender in surface.succession.heirs else 0
         if mark >= news.mark or denied:
             news.take_hail(hail, now_us)
             surface.estates.hailed(sender, hail)
@@ -95,11 +95,10 @@ class Hails(SurfacePart):
         stamp_us = surface.estates.vouched(sender, hail.stamp_us, mark)
         self.host.send(sender, Echo(stamp_us, self.mark, own_us, surface.estates.holds(sender)))
 
-    def _is_denied(self, sender: Address, news: News, hail: Hail) -> bool:
-        """Does a peer say of itself less than we know of it, while no word of it has confirmed that for long? Marks and
-        lives only rise, and a word is not late for so long: what we know was never so, and what rests on it goes."""
-        older = hail.mark < news.mark or hail.born_us < news.born_us
-        if not older or self.host.now_us - news.marked_us <= self.timers.self_us:
+    def _is_denied(self, sender: Address, news: News) -> bool:
+        """A peer says of itself less than we know of it: has no word of it confirmed that for long? Marks and lives
+        only rise, and a word is not late for so long: what we know was never so, and what rests on it goes."""
+        if self.host.now_us - news.marked_us <= self.timers.self_us:
             return False
         self.surface.estates.held.pop(sender, None)
         self.surface.plot.atlas.drop(self.surface.plot.atlas.of(sender))

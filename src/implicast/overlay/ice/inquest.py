@@ -92,8 +92,10 @@ class Inquest(SurfacePart):
         """At each tick: has anybody whose place we would have to take been silent for too long? Without trouble only
         owners whose estates we hold from afar may have been."""
         surface, circle = self.surface, self.surface.circle
+        known, dead_us = circle.news, self.host.now_us - self.timers.dead_us
         for owner in (*(surface.plot.neighbours() if troubled else ()), *surface.estates.held):
-            if circle.silence_us(owner) > self.timers.dead_us and self._may_ask(owner):
+            news = known.get(owner) or circle.concern(owner)
+            if news.heard_us < dead_us and news.since_us < dead_us and self._may_ask(owner):
                 rank, wait_us = self._rank_of(owner)
                 if circle.silence_us(owner) > wait_us and (surface.plot.pieces or owner in surface.estates.held):
                     self.inquire(owner, rank, seizes=True)

@@ -6,7 +6,7 @@ only be out of date), and the title of the peer to which we are giving a piece (
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from implicast.overlay.ice.atlas import Atlas, gap_beside, overlap, sibling, touches, tract_of
 from implicast.overlay.ice.messages import Title
@@ -29,7 +29,7 @@ class Status(NamedTuple):
 class Plot(SurfacePart):
     """Pieces and atlas. What changes them is in the other parts, which end every change with `survey`."""
 
-    __slots__ = ("_atlas", "_near", "_others", "atlas", "firm", "gap", "pieces", "status", "tract", "unsettled",
+    __slots__ = ("_near", "_others", "atlas", "firm", "gap", "pieces", "status", "tract", "unsettled",
                  "version")  # fmt: skip
 
     def __init__(self, surface: Surface) -> None:
@@ -58,7 +58,9 @@ class Plot(SurfacePart):
 
     def neighbours(self) -> list[Address]:
         """Owners of ground next to ours, in order."""
-        return self._near if self.others else []
+        if self._others is None:
+            self._look_about()
+        return self._near
 
     def firm_pieces(self) -> list[Title]:
         return [each for each in self.pieces if each.low not in self.status]
@@ -99,17 +101,11 @@ class Plot(SurfacePart):
         self.atlas, self.pieces = atlas, atlas.of(self.address)
         self.tract = self.firm = tract_of(self.pieces)
 
-    def settle_alone(self, title: Title, atlas: Callable[[], Atlas]) -> None:
+    def settle_alone(self, title: Title, titles: Callable[[], list[Title]]) -> None:
         """The same with one piece; what is around it is asked for when it is needed."""
-        self._atlas, self.pieces = atlas, [title]
-        self.tract = self.firm = (title.low, title.high)
-        del self.atlas
-
-    def __getattr__(self, name: str) -> Any:
-        if name != "atlas":
-            raise AttributeError(name)
-        self.atlas = self._atlas()
-        return self.atlas
+        self.atlas.draw_later(titles)
+        self.pieces, self.tract = [title], (title.low, title.high)
+        self.firm = self.tract
 
     def release(self, kind: str, number: int) -> bool:
         """The pieces that were held for this reason are firm; halves of one piece are joined. Were there any?"""

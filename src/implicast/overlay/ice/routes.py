@@ -9,6 +9,7 @@ Dropping is safe: whoever asked asks again.
 Where nothing is assured only the two listings are left: what goes on is sent once and carries nothing but its tract.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -121,10 +122,10 @@ class Paths(SurfacePart):
         self.route(sender, message)
 
     def _is_repeat(self, sender: Address, number: int) -> bool:
-        seen = self.seen.get(sender)
+        seen, before = self.seen.get(sender), self._seen_before.get(sender)
         if seen is None:
             seen = self.seen[sender] = Recent(self.timers.seen_max)
-        return number in self._seen_before.get(sender, ()) or not seen.once(number, None)
+        return (before is not None and number in before) or not seen.once(number, None)
 
     def forget_hops(self) -> None:
         """Another time begins."""
@@ -134,20 +135,21 @@ class Paths(SurfacePart):
 
     def route(self, sender: Address, message: Routed) -> None:
         """Our part is delivered, or parked while we do not answer for it; the rest goes on."""
-        onward = self.onward(message.way)
-        for hop, way in onward.hops:
-            if self.surface.terms.assured:
-                number = self.surface.next_number()
-                self.surface.asker.ask("hop", (number, hop), hop, replace(message, way=replace(way, number=number)))
+        surface, (own, hops, waiting) = self.surface, self.onward(message.way)
+        for hop, way in hops:
+            if surface.terms.assured:
+                number = surface.next_number()
+                numbered = Way(way.tract, number, way.mark, way.hops, way.stuck, way.visited)
+                surface.asker.ask("hop", (number, hop), hop, replace(message, way=numbered))
             else:
                 self.host.send(hop, message if way is message.way else replace(message, way=way))
-        if onward.waiting and type(message) is Who:
-            others = self.surface.plot.others
-            self._tell(message.asker, [each for each in others if intersect((each.low, each.high), onward.waiting)])
-        elif onward.waiting:
-            self.park(message, onward.waiting)
-        if onward.own:
-            self.deliver(sender, onward.own, message)
+        if waiting and type(message) is Who:
+            others = surface.plot.others
+            self._tell(message.asker, [each for each in others if intersect((each.low, each.high), waiting)])
+        elif waiting:
+            self.park(message, waiting)
+        if own:
+            self.deliver(sender, own, message)
 
     def deliver(self, sender: Address, part: Tract, message: Routed) -> None:
         """What has arrived; our own kinds are decided here, all others above."""
@@ -168,7 +170,7 @@ class Paths(SurfacePart):
         """What of a destination is ours to answer for, what goes on and where, and what has to wait."""
         surface, plot, tract = self.surface, self.surface.plot, way.tract
         if len(tract) == 2 and tract[1] - tract[0] == 1 and not (plot.unsettled or way.stuck):
-            found = self._to_code(way)
+            found = self._to_code(surface, way, tract)
             if found is not None:
                 return found
         if not surface.terms.assured:
@@ -192,34 +194,28 @@ class Paths(SurfacePart):
         return own, subtract(rest, waiting) if waiting else rest, waiting
 
     def _plainly(self, tract: Tract) -> Onward:
-        """The listings alone. The casts of one tag come by with the same tracts: nine of ten are known."""
-        table, plot = self._table or self.table, self.surface.plot
-        asked = (tract, plot.firm, plot.unsettled)
-        known: Onward | None = table.known.get(asked)
-        if known is None:
-            own, rest, waiting = self._divided(tract)
-            terms, hops = self.surface.terms, list[Hop]()
-            for hop, part in table.branches(rest, terms.cosine, terms.merge) if rest else ():
-                if hop is None:
-                    waiting = unite(waiting, part)
-                else:
-                    hops.append((hop, Way(part)))
-            known = table.known[asked] = Onward(own, hops, waiting)
-        return known
+        """The listings alone."""
+        own, rest, waiting = self._divided(tract)
+        terms, hops = self.surface.terms, list[Hop]()
+        for hop, part in self.table.branches(rest, terms.cosine, terms.merge) if rest else ():
+            if hop is None:
+                waiting = unite(waiting, part)
+            else:
+                hops.append((hop, Way(part)))
+        return Onward(own, hops, waiting)
 
-    def _to_code(self, way: Way) -> Onward | None:
+    def _to_code(self, surface: Surface, way: Way, tract: Tract) -> Onward | None:
         """The plain case, a quarter of the cost: one code, nobody in doubt; None if it is not so plain."""
-        surface, code = self.surface, way.tract[0]
-        assured = surface.terms.assured
-        if contains(surface.plot.firm, code):
-            return None if assured and surface.is_doubtful else Onward(way.tract, NO_HOPS, EMPTY)
+        code, assured = tract[0], surface.terms.assured
+        if bisect_right(surface.plot.firm, code) & 1:
+            return None if assured and surface.succession.is_doubtful else Onward(tract, NO_HOPS, EMPTY)
         table = self._table or self.table
         if assured and (way.hops > self.timers.hops_max or not self._is_whole(table)):
             return None
         hop = table.next_hop(code)
         if hop is None:
-            return None if assured else Onward(EMPTY, NO_HOPS, way.tract)
-        return Onward(EMPTY, [(hop, self._step(way, way.tract) if assured else way)], EMPTY)
+            return None if assured else Onward(EMPTY, NO_HOPS, tract)
+        return Onward(EMPTY, [(hop, self._step(way, tract) if assured else way)], EMPTY)
 
     def _is_whole(self, table: SurfaceTable) -> bool:
         """Is no neighbour suspect?"""

@@ -6,7 +6,6 @@ One rule for every question: send, wait, twice as long each time up to a bound, 
 
 from typing import TYPE_CHECKING
 
-from implicast.overlay.ice.settings import Timers
 from implicast.peer.asking import Asking
 from implicast.peer.contract import Message, Part, handles
 
@@ -19,15 +18,11 @@ else:
 class SurfacePart(Part):
     """A part of a surface: it owns some of the state, and asks other parts for what they own."""
 
-    __slots__ = ("surface",)
+    __slots__ = ("surface", "timers")
 
     def __init__(self, surface: Surface) -> None:
         super().__init__(surface.address, surface.host)
-        self.surface = surface
-
-    @property
-    def timers(self) -> Timers:
-        return self.surface.terms.timers
+        self.surface, self.timers = surface, surface.terms.timers
 
 
 class StillOpen(Message):

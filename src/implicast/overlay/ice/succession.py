@@ -233,8 +233,7 @@ class Succession(SurfacePart):
 
     def _count(self, number: int) -> None:
         """Does this batch count by now?"""
-        waiting, then = self.batches.get(number, (None, None))
-        answerable = (self.heirs or not self.surface.plot.others) and not self.is_doubtful
-        if then is not None and not waiting and answerable:
+        batch, alone = self.batches.get(number), not self.surface.plot.others
+        if batch is not None and not batch[0] and (self.heirs or alone) and not self.is_doubtful:
             del self.batches[number]
-            then()
+            batch[1]()

@@ -27,11 +27,12 @@ from implicast.overlay.ice.succession import Succession
 from implicast.overlay.ice.table import SurfaceTable
 from implicast.peer.asking import Asking, UpkeepAsker
 from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.late import piecemeal
 from implicast.space.morton import CODES
 from implicast.space.tract import Tract, contains, subtract
 
 PARTS: dict[str, type[Part]] = {
-    "asker": Correspondence, "greeter": UpkeepAsker, "plot": Plot, "circle": Circle, "greetings": Hails,
+    "circle": Circle, "asker": Correspondence, "greeter": UpkeepAsker, "plot": Plot, "greetings": Hails,
     "routes": Paths, "estates": Estates, "succession": Succession, "giver": Giver, "taker": Taker, "entry": Admission,
     "parting": Parting, "inquest": Inquest,
 }  # fmt: skip
@@ -73,12 +74,14 @@ class Surface(Part, parts=PARTS):
         self._rest: Callable[[Surface], None] | None = None
         if terms.assured:
             self._number = host.rng.getrandbits(40)
-            for name in self.parts:
-                getattr(self, name)
+            for name in PARTS:
+                self.make(name)
+        else:
+            self.__class__ = piecemeal(Surface, Surface.make)
 
-    def __getattr__(self, name: str) -> Any:
+    def make(self, name: str) -> Any:
         """A part that has not been needed until now."""
-        kind: Any = self.parts.get(name)
+        kind: Any = PARTS.get(name)
         if kind is None:
             raise AttributeError(name)
         asks = issubclass(kind, Asking)
@@ -118,10 +121,6 @@ class Surface(Part, parts=PARTS):
     def leave(self) -> None:
         """Give every piece away, stay a while for strays, go."""
         self.parting.leave()
-
-    def carry(self, sender: Address, message: Routed) -> None:
-        """A routed message has come by."""
-        self.routes.carry(sender, message)
 
     def send(self, message: Routed) -> None:
         """Route a message of our own."""
@@ -206,12 +205,12 @@ class Surface(Part, parts=PARTS):
     @handles(Tick)
     def on_tick(self, tick: Tick) -> None:
         """Greet, look after the silent, and see to what does not settle by itself."""
-        timers, now_us = self.terms.timers, self.host.now_us
+        timers, now_us, assured = self.terms.timers, self.host.now_us, self.terms.assured
         if now_us - self._ticked_us > LATE * timers.tick_us + timers.rto_us // 2:
             self.circle.wake_late()
         self._ticked_us = now_us
-        troubled = self.terms.assured and self.circle.tend()
-        if self.terms.assured:
+        troubled = assured and self.circle.tend()
+        if assured:
             self.succession.choose_heirs()
             self.inquest.watch(troubled)
             self.circle.greet_missed()
@@ -220,7 +219,7 @@ class Surface(Part, parts=PARTS):
         if now_us > self._forget_us:
             self._forget_us = now_us + FORGET_TICKS * timers.tick_us
             self._forget()
-        if self.parting.left or (calm and not self.terms.assured):
+        if self.parting.left or (calm and not assured):
             self._ticked_us = -1
         else:
             self.host.after(timers.tick_us * CALM_TICKS if calm else timers.tick_us, tick)
@@ -228,15 +227,15 @@ class Surface(Part, parts=PARTS):
     def _is_unsettled(self) -> bool:
         """Is there anything that should not wait?"""
         moving = self.giver.gift or self.taker.receipt or self.routes.parked or self.plot.status
-        lacking = self.terms.assured and len(self.heirs) < self.terms.timers.heirs
-        return bool(moving or lacking or self.leaving or self.plot.gap is not None or len(self.pieces) != 1)
+        lacking = self.terms.assured and len(self.succession.heirs) < self.terms.timers.heirs
+        return bool(moving or lacking or self.parting.leaving or self.plot.gap or len(self.plot.pieces) != 1)
 
     def _attend(self) -> None:
         """What only some peers have to see to."""
         self.inquest.mend_gap()
-        if self.leaving:
+        if self.parting.leaving:
             self.parting.step()
-        elif len(self.pieces) > 1:
+        elif len(self.plot.pieces) > 1:
             self.parting.tidy()
         self.giver.rescue()
         if self.routes.parked:
@@ -338,5 +337,5 @@ class Surface(Part, parts=PARTS):
     def rest_on(self, title: Title, others: Callable[[], list[Title]], table: SurfaceTable) -> None:
         """Take a place on a surface that is assembled at once, and on which nothing is assured: its table is known, and
         the titles around it are asked for when they are needed."""
-        self.plot.settle_alone(title, lambda: Atlas([title, *others()]))
+        self.plot.settle_alone(title, lambda: [title, *others()])
         self.routes.redraw(table)

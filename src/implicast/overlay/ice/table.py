@@ -5,13 +5,12 @@ dimensions only, whatever the number of peers (thesis section 7.2).
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from implicast.peer.contract import Address
-from implicast.peer.memory import Recent
+from implicast.peer.late import unmade
 from implicast.space import kernels
 from implicast.space.morton import Box
 from implicast.space.surface import Rank, Surface
@@ -22,8 +21,6 @@ NAMES = 1 << 31
 """Addresses below it can be written on a sheet."""
 HANDFUL = 4
 """So many codes are worth an array."""
-KNOWN_MAX = 32
-"""Destinations whose ways are remembered while a table lasts."""
 FARTHEST: Rank = (1 << 62, 0)
 """Of a peer that has no ground."""
 Drawn = tuple[Rows, Rows, npt.NDArray[np.float64]]
@@ -33,8 +30,7 @@ Drawn = tuple[Rows, Rows, npt.NDArray[np.float64]]
 class SurfaceTable:
     """One peer's view: `own` and `rows` are boxes, row i belongs to `owners[i]` at `latencies[i]` microseconds."""
 
-    __slots__ = ("_draw", "centre", "dimensions", "known", "latencies", "named", "own", "owners", "owns", "rows",
-                 "sheet")  # fmt: skip
+    __slots__ = ("_draw", "centre", "dimensions", "latencies", "named", "own", "owners", "owns", "rows", "sheet")
 
     def __init__(
         self, dimensions: int, owners: list[Address], drawn: Drawn | None, sheet: npt.NDArray[np.int32] | None = None,
@@ -50,17 +46,14 @@ class SurfaceTable:
             self.own, self.rows, self.latencies = drawn
             self.centre, self.owns = _centre(self.own, dimensions), len(self.own)
             self.named = all(type(each) is int and each < NAMES for each in owners)
-
-    def __getattr__(self, name: str) -> Any:
-        """What the sheet was made of; and `known`, what was found out by this table for some destinations."""
-        if name == "known":
-            self.known: Recent[Any, Any] = Recent(KNOWN_MAX)
-        elif name in ("own", "rows", "latencies", "centre") and self._draw is not None:
-            self.own, self.rows, self.latencies = self._draw()
-            self.centre = _centre(self.own, self.dimensions)
         else:
-            raise AttributeError(name)
-        return getattr(self, name)
+            self.__class__ = unmade(SurfaceTable, ("own", "rows", "latencies", "centre"), SurfaceTable.draw)
+
+    def draw(self) -> None:
+        """What the sheet was made of, which nobody has asked for until now."""
+        assert self._draw is not None, "a table is drawn, or can be"
+        self.own, self.rows, self.latencies = self._draw()
+        self.centre, self.__class__ = _centre(self.own, self.dimensions), SurfaceTable
 
     def next_hop(self, code: int) -> Address | None:
         """The neighbour to which a message for this code goes (Listing 6)."""
