@@ -162,11 +162,12 @@ def test_a_picture_of_an_unknown_kind_is_refused(tmp_path):
     assert ".svg, .png, .pdf" in ran.stderr
 
 
-def test_a_run_loads_only_what_it_uses():
+@pytest.mark.parametrize("churn", ["", "joins=2,leaves=1,returns=1,over_s=4"])
+def test_a_run_loads_only_what_it_uses(churn):
     """Pandas, SciPy and NetworkX take a second to load, and a run on the flat network uses none of them."""
     code = (
         "import sys; from implicast.world.scenario import Scenario; from implicast.world.simulate import simulate; "
-        "simulate(Scenario('dht', peers=8, casts=4)); "
+        f"from implicast.world.churn import Churn; simulate(Scenario('dht', peers=8, casts=4, churn=Churn.parse('{churn}'))); "
         "print([each for each in ('pandas', 'scipy', 'networkx', 'numba', 'pyspark') if each in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -17,6 +17,8 @@ from implicast.peer.contract import Part, Peer
 from implicast.peer.events import Notice
 from implicast.peer.wire import KIND_BYTES, pack
 from implicast.space.digest import stream
+from implicast.world.faults import Losing as _Losing
+from implicast.world.faults import unharmed as _unharmed
 from implicast.world.journal import CHUNK_ROWS as _CHUNK_ROWS
 from implicast.world.journal import UPKEEP as _UPKEEP
 
@@ -110,7 +112,10 @@ cdef class World:
     cdef int _number
     cdef bint _bulk
     cdef object _halved
-    cdef list _from_us, _to_us, _seats, _swifts
+    cdef list _from_us, _to_us, _between_us, _seats, _swifts
+    cdef object _fate, _random
+    cdef double _loss
+    cdef bint _calls_fate
     cdef int64_t *_out_us
     cdef int64_t *_in_us
     cdef int64_t _halves
@@ -131,6 +136,8 @@ cdef class World:
         self.latency_us = self._halved = network.latency_us
         halves_us = getattr(network, "halves_us", None)
         self._from_us, self._to_us = ([], []) if halves_us is None else halves_us
+        self._between_us = getattr(network, "between_us", [])
+        self._fate = self._random = None
         self.journal, self.faults, self.codec = journal, faults, codec
         self.rng = stream(seed, "protocol")
         self.peers, self.hosts, self.rates, self.casts, self.numbers = {}, {}, {}, {}, {}
@@ -388,15 +395,21 @@ cdef class World:
             delay_us = self._out_us[sender] + self._in_us[to]
         elif sender < len(self._from_us) and to < len(self._to_us):
             delay_us = self._from_us[sender] + self._to_us[to]  # what it would say, without a call of it
+        elif sender < len(self._between_us) and to < len(self._between_us):
+            delay_us = (<list>self._between_us[sender])[to]
         else:
             delay_us = self.latency_us(sender, to)
-        if self.faults is None:
+        if self.faults is not None:
+            fate = self.faults.fate
+            if fate is not self._fate:
+                self._learn_fate(fate)
+        if self.faults is None or (not self._calls_fate and not self._loses()):
             arrived_us = self.now_us + delay_us
             if purpose != UPKEEP:
                 self.busy += 1
             serial = self._put(arrived_us, to, sender, what, purpose, depth, self._facts_length, self._facts_kind, None)
         else:
-            delays_us = self.faults.fate(self.now_us, sender, to, delay_us)
+            delays_us = fate(self.now_us, sender, to, delay_us) if self._calls_fate else ()
             if not delays_us:
                 self._serial += 1
                 serial, arrived_us = self._serial, -1
@@ -413,6 +426,16 @@ cdef class World:
         self.carried += 1
         if self.journal is not None:
             self._write(serial, arrived_us, sender, to, purpose, depth)
+
+    cdef _learn_fate(self, fate):
+        """What befalls messages from now on. The two that are usual are judged here, without a call of them."""
+        losing = type(fate) is _Losing
+        self._fate, self._calls_fate = fate, not losing and fate is not _unharmed
+        self._random, self._loss = (fate.random, fate.loss) if losing else (None, 0)
+
+    cdef bint _loses(self) except -1:
+        """Whether a message is lost, where nothing else befalls any."""
+        return self._random is not None and <double>self._random() < self._loss
 
     cdef _write(self, int64_t serial, int64_t arrived_us, int sender, int to, int purpose, int depth):
         cdef Row *row = &self._rows[self._filled]

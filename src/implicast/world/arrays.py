@@ -1,6 +1,6 @@
 """Between NumPy and Arrow without pandas: Arrow would load it to ask whether an array is pandas' (a third of a second).
 
-Only what journals need: numbers and booleans, some of them null, words, and lists of words.
+Only what journals need: numbers and booleans, some of them null, words, and lists of these.
 """
 
 from collections.abc import Sequence
@@ -30,16 +30,24 @@ def column(values: Any, kind: pa.DataType, present: npt.NDArray[np.bool_] | None
     return pa.Array.from_buffers(kind, len(data), [nulls, pa.py_buffer(data)])
 
 
-def optional(values: Sequence[int | None], kind: pa.DataType) -> pa.Array:
-    """Numbers, some of which may be None."""
+def optional(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Numbers, booleans or words, some of which may be None; lists of such, all there; records in Arrow's own way."""
+    if pa.types.is_list(kind):
+        return lists(values, lambda inside: optional(inside, kind.value_type))
+    if pa.types.is_string(kind):
+        return words(values)
+    if pa.types.is_struct(kind):
+        return pa.array(values, kind)
     present = np.fromiter((each is not None for each in values), bool, len(values))
-    return column(np.fromiter((each or 0 for each in values), np.int64, len(values)), kind, present)
+    return column([each or 0 for each in values], kind, present)
 
 
-def words(texts: Sequence[str]) -> pa.Array:
-    encoded = [each.encode() for each in texts]
+def words(texts: Sequence[str | None]) -> pa.Array:
+    """Some may be None."""
+    encoded = [(each or "").encode() for each in texts]
     offsets = np.fromiter(accumulate(map(len, encoded), initial=0), np.int32, len(encoded) + 1)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    nulls = _bits(np.array([each is not None for each in texts], bool)) if None in texts else None
+    buffers = [nulls, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
 
 

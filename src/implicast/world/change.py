@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from implicast.world.arrays import numbers
 from implicast.world.deeds import Deed
 from implicast.world.invariants import Judge, Verdict
 from implicast.world.journal import Journal, batches, read
@@ -135,7 +136,7 @@ def course_tables(
 def change(journal: Path, course: Course, judge: Judge, complaints: list[str]) -> Change:
     """All measures of change."""
     deeds = read(journal, "deeds", ["to_us", "kind"])
-    times_s, unrepaired = repair_times_s(journal, deeds["to_us"].to_numpy(), course.end_us)
+    times_s, unrepaired = repair_times_s(journal, numbers(deeds["to_us"]), course.end_us)
     announced = [kind in ANNOUNCED for kind in deeds["kind"].to_pylist()]
     settled_s = list(compress(times_s, announced))
     sudden_s = list(compress(times_s, map(not_, announced)))
@@ -162,10 +163,9 @@ def change(journal: Path, course: Course, judge: Judge, complaints: list[str]) -
 def returns(journal: Path) -> dict[str, Any]:
     """How many came back, and how long it took at most until they were registered again."""
     lives = read(journal, "lives", ["from_us", "returned", "back_us"])
-    came = lives.filter(lives["returned"])
-    times_us = zip(came["from_us"].to_pylist(), came["back_us"].to_pylist(), strict=True)
-    waited_us = [back_us - from_us for from_us, back_us in times_us if back_us is not None]
-    return {"returns": len(came), "return_s_max": max(waited_us, default=0) / _S}
+    came, back_us = numbers(lives["returned"]), numbers(lives["back_us"], -1)
+    waited_us = (back_us - numbers(lives["from_us"]))[came & (back_us >= 0)]
+    return {"returns": int(came.sum()), "return_s_max": int(waited_us.max(initial=0)) / _S}
 
 
 def repair_times_s(journal: Path, ends_us: Ints, over_us: int) -> tuple[list[float], int]:
@@ -174,7 +174,7 @@ def repair_times_s(journal: Path, ends_us: Ints, over_us: int) -> tuple[list[flo
     Those last until the end, at least: that is what is said of them.
     """
     health = read(journal, "health")
-    clean_us = np.sort(health["time_us"].to_numpy()[health["wrong"].to_numpy() == 0])
+    clean_us = np.sort(numbers(health["time_us"])[numbers(health["wrong"]) == 0])
     where = np.searchsorted(clean_us, ends_us)
     waited_us = np.append(clean_us, over_us)[where] - ends_us
     return (waited_us / _S).tolist(), int((where == len(clean_us)).sum())
@@ -190,14 +190,14 @@ def upkeep_at_rest(journal: Path, course: Course) -> float:
 def upkeep_per_peer_minute(journal: Path, begin_us: int, end_us: int) -> float:
     """Upkeep messages between two moments, over the minutes that peers were there meanwhile."""
     lives = read(journal, "lives")
-    from_us = np.maximum(lives["from_us"].to_numpy(), begin_us)
-    to_us = np.minimum(lives["to_us"].fill_null(end_us).to_numpy(), end_us)
+    from_us = np.maximum(numbers(lives["from_us"]), begin_us)
+    to_us = np.minimum(numbers(lives["to_us"], end_us), end_us)
     minutes = float(np.maximum(0, to_us - from_us).sum()) / _MINUTE_US
     sent = 0
     for batch in batches(journal, "sends", ["sent_us", "phase"]):
-        at_us = np.asarray(batch["sent_us"])
-        upkeep = np.asarray(batch["phase"].cast("string")) == "upkeep"
-        sent += int((upkeep & (at_us >= begin_us) & (at_us < end_us)).sum())
+        at_us, phases = numbers(batch["sent_us"]), batch["phase"]
+        upkeep = np.array(phases.dictionary.to_pylist()) == "upkeep"
+        sent += int((upkeep[numbers(phases.indices)] & (at_us >= begin_us) & (at_us < end_us)).sum())
     return sent / minutes if minutes else 0.0
 
 
@@ -206,6 +206,6 @@ def storm(journal: Path, course: Course) -> float:
     seconds = max(1, -(-(course.end_us - course.from_us) // _S))
     counts = np.zeros(seconds, np.int64)
     for batch in batches(journal, "sends", ["sent_us"]):
-        at = (np.asarray(batch["sent_us"]) - course.from_us) // _S
+        at = (numbers(batch["sent_us"]) - course.from_us) // _S
         counts += np.bincount(at[(at >= 0) & (at < seconds)], minlength=seconds)
     return float(counts.max() / counts.mean()) if counts.any() else 0.0
