@@ -100,6 +100,7 @@ cdef class World:
     cdef public int purpose, depth
     cdef dict _kinds
     cdef dict _decisions
+    cdef dict _alarms
     cdef object _last
     cdef int _facts_purpose, _facts_length, _facts_kind
     cdef Entry *_heap
@@ -148,7 +149,7 @@ cdef class World:
         self.now_us = self.cause = self.busy = self.carried = 0
         self.purpose, self.depth = UPKEEP, 0
         self._bulk = hasattr(journal, "flush_told")
-        self._kinds, self._decisions = {}, {}
+        self._kinds, self._decisions, self._alarms = {}, {}, {}
         self._last = self._cast = None
         self._tellings, self._number, self._payload = 0, -1, b""
         self._facts_purpose, self._facts_length, self._facts_kind = UPKEEP, 0, 0
@@ -331,7 +332,9 @@ cdef class World:
                 peer.receive(entry.sender, thing)
                 return
             path, handler, is_swift = <tuple>decision  # what `Peer.receive` does, without a call of it
-            part = peer if path is None else getattr(peer, path)
+            part = peer
+            for name in <tuple>path:
+                part = getattr(part, name)
             if part is None:
                 peer.drop_stray()
             else:
@@ -343,7 +346,20 @@ cdef class World:
         if entry.to == NOBODY:
             thing()
         elif host.alive:
-            self.peers[entry.to].wake(thing)
+            self._wake(self.peers[entry.to], thing)
+
+    cdef _wake(self, peer, alarm):
+        alarms = self._alarms.get(type(peer))
+        if alarms is None:
+            alarms = self._learn_alarms(type(peer))
+        decision = (<dict>alarms).get(type(alarm))
+        if decision is None:
+            peer.wake(alarm)
+            return
+        path, handler, _ = <tuple>decision  # what `Peer.wake` does, without a call of it
+        for name in <tuple>path:
+            peer = getattr(peer, name)
+        handler(peer, alarm)
 
     cdef void _fetch_next(self) noexcept:
         """Among a million peers nothing of the next things to happen is in the cache: let the next two be fetched
@@ -567,6 +583,13 @@ cdef class World:
         found = self._decisions[role] = {kind: _led(role, handler) for kind, handler in known.items()}
         return found
 
+    cdef _learn_alarms(self, role):
+        """Likewise by kind of alarm."""
+        plain = getattr(role, "wake", None) is _Peer.wake
+        known = role._alarms if plain else {}
+        found = self._alarms[role] = {kind: _led(role, handler) for kind, handler in known.items()}
+        return found
+
     cdef _learn(self, kind):
         names_cast = "cast" in getattr(kind, "__struct_fields__", ())
         found = self._kinds[kind] = (len(self._kinds), names_cast)
@@ -597,12 +620,11 @@ def _nothing(number):
 
 
 cdef tuple _led(role, handler):
-    """The name of the part that decides, None for the peer itself, the method that does, and whether the part has
-    compiled code that may be asked first (`swift`)."""
-    path, method = getattr(handler, "leads_to", (None, handler))
-    if path is None or "." in path:
-        return None, handler, False
-    return path, method, hasattr(role.parts.get(path), "swift")
+    """The names that lead to the part that decides, none for the peer itself, the method that does, and whether the
+    part has compiled code that may be asked first (`swift`)."""
+    path, method = getattr(handler, "leads_to", ("", handler))
+    names = tuple(path.split(".")) if path else ()
+    return names, method, len(names) == 1 and hasattr(role.parts.get(path), "swift")
 
 
 cdef class WorldHost:

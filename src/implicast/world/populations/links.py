@@ -37,9 +37,10 @@ def members(nodes: Iterable[Node]) -> list[Node]:
     return sorted((node for node in nodes if node.state == IN), key=lambda node: node.me.place)
 
 
-def opening(nodes: Sequence[Linked]) -> str | None:
-    """The first place where the right pointers of the members fail to be one cycle in key order; None if closed."""
-    inside = members(nodes)
+def opening(nodes: Sequence[Linked], inside: Sequence[Linked] | None = None) -> str | None:
+    """The first place where the right pointers of the members fail to be one cycle in key order; None if closed. The
+    members, where they are known already, are `inside`."""
+    inside = members(nodes) if inside is None else list(inside)
     if all(node.right == after.me for node, after in zip(inside, inside[1:] + inside[:1], strict=True)):
         return None  # nearly always: a fifth of the price of finding out where
     here = {node.me: node for node in nodes if node.state != OUT}
@@ -59,15 +60,16 @@ def opening(nodes: Sequence[Linked]) -> str | None:
 
 def ring_objections(nodes: Sequence[Links]) -> list[str]:
     """What is wrong with a ring at rest: not closed, not paired, lists not exact, operations unsettled."""
-    open_at = opening(nodes)
+    inside = members(nodes)
+    open_at = opening(nodes, inside)
     if open_at is not None:
         return [f"the ring is open: {open_at}"]
-    return pair_objections(nodes)
+    return pair_objections(nodes, inside)
 
 
-def pair_objections(nodes: Sequence[Links]) -> list[str]:
-    """What is wrong with a closed ring at rest: neighbours that do not know each other, operations unsettled."""
-    inside = members(nodes)
+def pair_objections(nodes: Sequence[Links], inside: Sequence[Links]) -> list[str]:
+    """What is wrong with a closed ring of these members at rest: neighbours that do not know each other, operations
+    unsettled."""
     wrong = [f"{_name(node.me)} is still {node.state}" for node in nodes if node.state not in (IN, OUT)]
     for index, node in enumerate(inside):
         right = inside[(index + 1) % len(inside)]

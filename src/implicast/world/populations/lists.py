@@ -2,7 +2,9 @@
 
 One looks every second while anything is wrong, and each time there are as many entries as peers have tags. So all marks
 of a place are looked for at once, and entries one by one only where some are missing (a tenth of the price of looking
-for each); and a place that was in order stays so until an entry, a keeper or the ring has changed (half of that).
+for each); a place that was in order stays so until an entry, a keeper or the ring has changed (half of that); and what
+a member has laid is looked at again only when it has laid something else, whatever becomes of the ring (a third of
+that).
 """
 
 from bisect import bisect_left
@@ -17,6 +19,9 @@ from implicast.world.populations.chord import chord_objections
 
 OBJECTIONS_ENOUGH = 3
 """Misplaced entries named at one look: one looks often while some are."""
+Laid = tuple[tuple[int, ...], dict[int, int]]
+"""How far a member had come, and what it had laid then: keys by marks."""
+NOTHING: Laid = (), {}
 
 
 def ring_trouble(population: Sequence[Peer]) -> list[str]:
@@ -44,7 +49,7 @@ class Watcher:
     def _misplaced(self, ring: Sequence[RingMember]) -> list[str]:
         """Entries that are confirmed and not where they belong."""
         former = self._sight
-        sight = former if former is not None and former.shows(ring) else Sight(ring)
+        sight = former if former is not None and former.shows(ring) else Sight(ring, former)
         if not ring[0].share.settings.copies:
             return sight.described(None, ring)
         sight.update(ring)
@@ -60,38 +65,34 @@ class Sight:
 
     __slots__ = ("_laid", "expected", "in_order", "keepers", "keys")
 
-    def __init__(self, ring: Sequence[RingMember]) -> None:
+    def __init__(self, ring: Sequence[RingMember], former: "Sight | None") -> None:
         self.keys = [member.chord.table.own for member in ring]
         count = min(ring[0].share.settings.copies + 1, len(ring))
         self.keepers = [[ring[(at + step) % len(ring)] for step in range(count)] for at in range(len(ring) + 1)]
-        self._laid: list[tuple[tuple[int, ...], list[tuple[int, int]]]] = [((), []) for _ in ring]
+        known = {} if former is None else former._laid
+        self._laid: dict[RingMember, Laid] = {member: known.get(member, NOTHING) for member in ring}
         self.expected: list[list[int]] = [[] for _ in self.keepers]
+        for _, laid in self._laid.values():
+            for mark, key in laid.items():
+                self.expected[bisect_left(self.keys, key)].append(mark)
         self.in_order: dict[int, list[int]] = {}
 
     def shows(self, ring: Sequence[RingMember]) -> bool:
         """Whether it is a sight of this ring."""
-        return len(ring) == len(self._laid) and all(
-            member is keepers[0] for member, keepers in zip(ring, self.keepers, strict=False)
-        )
+        return list(self._laid) == ring
 
     def update(self, ring: Sequence[RingMember]) -> None:
         """Look again at what those have laid who have laid something else since."""
-        for index, member in enumerate(ring):
-            (progress, before), reached = self._laid[index], member.layings.progress()
+        for member in ring:
+            (progress, before), reached = self._laid[member], member.layings.progress()
             if reached != progress:
                 now = _laid_by(member)
-                self._laid[index] = reached, now
-                if not before:
-                    for key, mark in now:
-                        self.expected[bisect_left(self.keys, key)].append(mark)
-                    self.in_order = {}
-                    continue
-                known, wanted = set(before), set(now)
-                for key, mark in before:
-                    if (key, mark) not in wanted:
+                self._laid[member] = reached, now
+                for mark, key in before.items():
+                    if mark not in now:
                         self._at(key).remove(mark)
-                for key, mark in now:
-                    if (key, mark) not in known:
+                for mark, key in now.items():
+                    if mark not in before:
                         self._at(key).append(mark)
 
     def resemble(self, former: "Sight") -> None:
@@ -130,6 +131,8 @@ class Sight:
         """Of entries with these marks (or all), those that are not kept in a newer wording either."""
         wrong: list[str] = []
         for member in ring:
+            if missing is not None and missing.isdisjoint(self._laid[member][1]):
+                continue
             for piece in member.layings.pieces.values():
                 if piece.packed and not piece.missing and (missing is None or _mark(piece, member) in missing):
                     wrong += _not_kept(piece, member, self.keepers[bisect_left(self.keys, piece.key)])
@@ -138,10 +141,10 @@ class Sight:
         return wrong
 
 
-def _laid_by(member: RingMember) -> list[tuple[int, int]]:
-    """Key and mark of every entry that is confirmed to a member."""
+def _laid_by(member: RingMember) -> dict[int, int]:
+    """Mark and key of every entry that is confirmed to a member."""
     pieces = member.layings.pieces.values()
-    return [(piece.key, _mark(piece, member)) for piece in pieces if piece.packed and not piece.missing]
+    return {_mark(piece, member): piece.key for piece in pieces if piece.packed and not piece.missing}
 
 
 def _mark(piece: Piece, owner: RingMember) -> int:
@@ -152,7 +155,10 @@ def _mark(piece: Piece, owner: RingMember) -> int:
 
 def _lowest_stamp(piece: Piece) -> int:
     """With which the entry of the lowest value is kept."""
-    return next((stamp for (low, _), (_, stamp) in piece.held.items() if low == piece.low), piece.stamp)
+    for (low, _), (_, stamp) in piece.held.items():
+        if low == piece.low:
+            return stamp
+    return piece.stamp
 
 
 def _not_in(kept: set[int] | frozenset[int], marks: list[int]) -> list[int]:
