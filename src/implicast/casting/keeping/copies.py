@@ -137,9 +137,9 @@ class Comparisons(Shareholder):
         """What is kept of (low, high] is what its owner keeps: it vouches for it. Noted a few times per lease."""
         now_us, share = self.host.now_us, self._share
         if self._vouched_us.get((low, high), 0) + share.settings.lease_us // 10 <= now_us:
-            self._vouched_us[low, high] = now_us
+            self._vouched_us[low, high], owns = now_us, self._chord.table.owns
             for entry in share.rows.within(low, high):
-                if not self._chord.owns(entry.row.key):
+                if not owns(entry.row.key):
                     entry.vouch(now_us)
         is_more = share.is_ready and share.is_further(low, share.floor_key)
         if is_more and (high == share.floor_key or up_to(share.floor_key, high, share.own)):

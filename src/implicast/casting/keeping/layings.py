@@ -265,7 +265,8 @@ class Layings(Shareholder):
 
     def mourn(self, keeper: Address) -> None:
         """A keeper is said to be dead. Its heir should have all; but only the owner of an entry can know that it is."""
-        self.lay_again([(piece, stretch) for piece, stretch, who in self._held() if who == keeper])
+        pieces = self.pieces.values()
+        self.lay_again([(each, part) for each in pieces for part, (who, _) in each.held.items() if who == keeper])
 
     def heed(self, low: int, high: int) -> None:
         """The lists of these keys are lost: lay again what was there."""

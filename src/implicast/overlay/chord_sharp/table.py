@@ -80,7 +80,8 @@ class Table:
         node = ent.node
         if node is not None and node.address == self.me.address:
             node = None  # the walk has gone round; or an earlier life of this peer, at another place, is still named
-        circulated = node is None or self.mark(node.key) <= self.mark(self.nodes[level].key) or level + 1 == LEVELS_MAX
+        own, key = self.me.key, self.nodes[level].key
+        circulated = node is None or (node.key < own, node.key) <= (key < own, key) or level + 1 == LEVELS_MAX
         if node is None or circulated:
             self.cut(level + 1)
         else:
@@ -89,7 +90,8 @@ class Table:
         end, value = (ent.end, ent.value) if known else (None, None)
         if (end, value) != (self.ends[level], self.values[level]):
             # Nearly always nothing is new: what was worked out from it stays (a quarter less work for each answer).
-            self.ends[level], self.values[level], self._tidy = end, value, None
+            self._tidy = self._tidy if end == self.ends[level] else None
+            self.ends[level], self.values[level] = end, value
             del self._sums[level + 1 :]
         return circulated
 
@@ -145,15 +147,11 @@ class Table:
 
     def _touching(self, levels: int) -> bool:
         """Whether the arcs of the lowest levels leave no gap: each begins where the one before ends, or sooner."""
-        if self._tidy:
+        if levels < 2 or self.tidy():
             return True
-        for level in range(levels - 1):
-            end = self.ends[level]
-            if end is None:
-                return False
-            reach = self.mark(end)
-            past_me = reach <= self.mark(self.nodes[level].key)
-            if not past_me and self.mark(self.nodes[level + 1].key) > reach:
+        bounds = self.bounds()
+        for level, end in enumerate(self.ends[: levels - 1], 1):
+            if end is None or bounds[level] < self.mark(end) < bounds[level + 1]:
                 return False
         return True
 

@@ -170,6 +170,6 @@ def _not_kept(piece: Piece, owner: RingMember, keepers: Sequence[RingMember]) ->
     slot, wrong = (piece.shelf, piece.attribute, piece.low), []
     for keeper in keepers:
         entry = keeper.share.rows.get(slot, piece.number or owner.name)
-        if entry is None or entry.row.stamp < _lowest_stamp(piece) or not entry.row.in_force:
+        if entry is None or entry.row.stamp < _lowest_stamp(piece) or not entry.in_force:
             wrong.append(f"{keeper.address} does not keep what {owner.address} has laid under {slot}")
     return wrong
