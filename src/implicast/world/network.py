@@ -61,7 +61,7 @@ class Network:
         self.links = Links(routes.source, routes.target, routes.latency_us)
         routes.prepare(router)
         self._rows = [routes.row(each) for each in router]
-        few = range(self.hosts if 1 < routes.routers and self.hosts <= LAID_OPEN else 0)
+        few = range(self.hosts if routes.routers > 1 and self.hosts <= LAID_OPEN else 0)
         self.between_us = [[self._sum_us(a, b) for b in few] for a in few]
         """All latencies, where they are worked out beforehand."""
         self._near_us = [self._rows[host][0] + own_us for host, own_us in enumerate(access_us)]

@@ -18,7 +18,7 @@ Parts are put together only where they touch. Two levels learnt at different tim
 a node stands that neither knows: then the whole is unknown.
 """
 
-from itertools import pairwise
+from operator import lt
 
 from implicast.overlay.chord_sharp.messages import LEVELS_MAX, Ent, Freight
 from implicast.overlay.links.refs import Ref
@@ -135,12 +135,14 @@ class Table:
         hold; and how old the oldest part of that is. The level above the top one has no node, yet all that is known has
         a sum. An unknown part makes the whole unknown (the paper is silent).
         """
-        self.expire(now_us)
-        if not 0 <= level <= len(self.nodes) or not self.nodes:
+        if now_us > self._fresh_until_us:
+            self.expire(now_us)
+        nodes = self.nodes
+        if not 0 <= level <= len(nodes) or not nodes:
             return UNKNOWN, 0
-        node = self.nodes[level] if level < len(self.nodes) else None
-        value = self._sum(level) if self._touching(level) else None
-        end = self.ends[level - 1] if level else self.nodes[0].key
+        node = nodes[level] if level < len(nodes) else None
+        value = self._sum(level) if self._tidy or self._touching(level) else None
+        end = self.ends[level - 1] if level else nodes[0].key
         if value is None or end is None:
             return Ent(node, None, None), 0
         return Ent(node, end, value), now_us - min(self.since_us[:level], default=now_us)  # type: ignore[arg-type]
@@ -195,8 +197,8 @@ class Table:
     def bounds(self) -> list[Mark]:
         """The marks of the node itself, of all fingers from level 0, and of the node again, a full turn on."""
         if self._bounds is None:
-            key = self.me.key
-            self._bounds = [(False, key), *(self.mark(node.key) for node in self.nodes), (True, key)]
+            own = self.me.key
+            self._bounds = [(False, own), *[(node.key < own, node.key) for node in self.nodes], (True, own)]
         return self._bounds
 
     def range(self, level: int) -> Arc | None:
@@ -207,10 +209,11 @@ class Table:
     def tidy(self) -> bool:
         """Whether each level lies beyond the one before and speaks of the arc up to the next: so it is at rest."""
         if self._tidy is None:
-            ups = all(low < high for low, high in pairwise(self.bounds()))
-            full = all(end is None or end == node.key for end, node in zip(self.ends, self.nodes[1:], strict=False))
+            bounds = self.bounds()
+            ups = all(map(lt, bounds, bounds[1:]))
+            full = False not in [end in (None, key) for end, (_, key) in zip(self.ends, bounds[2:-1], strict=False)]
             end = self.ends[-1] if self.ends else None  # the top level goes up to the node itself, or beyond
-            self._tidy = ups and full and (end is None or end == self.me.key or self.mark(end) <= self.bounds()[-2])
+            self._tidy = ups and full and (end is None or end == self.me.key or self.mark(end) <= bounds[-2])
         return self._tidy
 
     # --- inside

@@ -83,6 +83,6 @@ class Company:
         if self.detector is None or ref.address == self._address:
             return
         self.detector.heard(ref)
-        if ref in self.missed:
+        if self.missed and ref in self.missed:
             del self.missed[ref]
             self._links.seeking.reunite(ref)

@@ -61,4 +61,4 @@ def chord_objections(nodes: Sequence[Chord], exact: bool = True) -> list[str]:
 def _is_early(table: FingerTable) -> bool:
     """Whether some finger lies before its start. Asked of every finger at every look: without a call for each."""
     own, mask = table.own, table.mask
-    return any([(ref.key - own) & mask < 1 << level for level, ref in table.levels.items()])
+    return True in [(ref.key - own) & mask < 1 << level for level, ref in table.levels.items()]
