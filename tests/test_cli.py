@@ -167,7 +167,8 @@ def test_a_run_loads_only_what_it_uses(churn):
     """Pandas, SciPy and NetworkX take a second to load, and a run on the flat network uses none of them."""
     code = (
         "import sys; from implicast.world.scenario import Scenario; from implicast.world.simulate import simulate; "
-        f"from implicast.world.churn import Churn; simulate(Scenario('dht', peers=8, casts=4, churn=Churn.parse('{churn}'))); "
+        f"from implicast.world.churn import Churn; churn = Churn.parse('{churn}'); "
+        "simulate(Scenario('dht', peers=8, casts=4, churn=churn)); "
         "print([each for each in ('pandas', 'scipy', 'networkx', 'numba', 'pyspark') if each in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
