@@ -32,12 +32,17 @@ def true_fingers(node: Chord, keys: Sequence[int], refs: Sequence[Ref]) -> dict[
     return found
 
 
-def chord_objections(nodes: Sequence[Chord], exact: bool = True) -> list[str]:
+Sound = dict[FingerTable, list[int]]
+"""Tables without a finger before its start, with their distances at that time: another list when fingers change."""
+
+
+def chord_objections(nodes: Sequence[Chord], exact: bool = True, sound: Sound | None = None) -> list[str]:
     """What is wrong with a Chord at rest: the ring, or the fingers.
 
     Exact fingers are the successors of their starts. After changes at one moment they need not be (until refreshed),
-    but none may lie before its start.
+    but none may lie before its start. Whoever looks again and again remembers what is `sound`.
     """
+    sound = {} if sound is None else sound
     rings = [node.ring for node in nodes]
     among = members(rings)
     open_at = opening(rings, among)
@@ -53,8 +58,11 @@ def chord_objections(nodes: Sequence[Chord], exact: bool = True) -> list[str]:
             wrong.append(f"{node.address} routes by another right neighbour than its ring's")
         if exact and table.levels != true_fingers(node, keys, refs):
             wrong.append(f"{node.address} has fingers that are not the successors of their starts")
-        if _is_early(table):
-            wrong.append(f"{node.address} has a finger before its start")
+        if sound.get(table) is not table.distances:
+            if _is_early(table):
+                wrong.append(f"{node.address} has a finger before its start")
+            else:
+                sound[table] = table.distances
     return wrong
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import Protocol, TypeVar
 
 from implicast.overlay.links.links import Links
@@ -31,10 +32,16 @@ class Linked(Protocol):
 
 
 Node = TypeVar("Node", bound=Linked)
+_KEY = attrgetter("me.key")
 
 
 def members(nodes: Iterable[Node]) -> list[Node]:
-    return sorted((node for node in nodes if node.state == IN), key=lambda node: node.me.place)
+    """Those on the ring, in its order."""
+    inside = sorted([node for node in nodes if node.state == IN], key=_KEY)
+    keys = list(map(_KEY, inside))
+    if len(set(keys)) < len(keys):  # only then names matter: half the price
+        inside.sort(key=lambda node: node.me.place)
+    return inside
 
 
 def opening(nodes: Sequence[Linked], inside: Sequence[Linked] | None = None) -> str | None:

@@ -13,9 +13,9 @@ from typing import TypeVar
 from implicast.casting.keeping.member import RingMember
 from implicast.casting.keeping.pieces import Piece
 from implicast.casting.keeping.rows import mark_of
-from implicast.overlay.links.state import IN
 from implicast.peer.contract import Peer
-from implicast.world.populations.chord import chord_objections
+from implicast.world.populations.chord import Sound, chord_objections
+from implicast.world.populations.links import members
 
 Item = TypeVar("Item")
 OBJECTIONS_ENOUGH = 3
@@ -35,7 +35,7 @@ def ring_trouble(population: Sequence[Peer]) -> list[str]:
 class Watcher:
     """Looks again and again, and remembers what need not be looked at again."""
 
-    __slots__ = ("_entries", "_in_order", "_laid")
+    __slots__ = ("_entries", "_in_order", "_laid", "_sound")
 
     def __init__(self) -> None:
         self._laid: dict[RingMember, Laid] = {}
@@ -44,13 +44,15 @@ class Watcher:
         """Key and mark of all that is laid, in order."""
         self._in_order: dict[RingMember, Place] = {}
         """Places that were in order, as they were then."""
+        self._sound: Sound = {}
 
     def __call__(self, population: Sequence[Peer]) -> list[str]:
         here = [member for member in population if isinstance(member, RingMember)]
-        wrong = chord_objections([member.chord for member in here], exact=False) if here else []
+        wrong = chord_objections([member.chord for member in here], exact=False, sound=self._sound) if here else []
         if wrong:
             return wrong
-        ring = sorted((member for member in here if member.links.state == IN), key=lambda member: member.links.me.place)
+        by_links = {member.links: member for member in here}
+        ring = [by_links[links] for links in members(by_links)]
         unready = [f"{member.address} is not ready" for member in ring if not member.share.is_ready]
         return unready or (self._misplaced(ring) if ring else [])
 
