@@ -41,7 +41,7 @@ class Portrait(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="port
         return isinstance(other, Portrait) and len(self.bits) == len(other.bits)
 
     def reduce(self, other: "Portrait") -> "Portrait":
-        if not self.alike(other):
+        if type(other) is not Portrait or len(self.bits) != len(other.bits):  # `alike`, without a call
             raise LanguageError(f"portraits of {len(self.bits)} and {len(other.bits)} bytes cannot be combined")
         return Portrait(bits_or(self.bits, other.bits), hulls(self.spans, other.spans))
 

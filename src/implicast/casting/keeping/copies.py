@@ -60,17 +60,13 @@ class Comparisons(Shareholder):
     def begin(self, least: float = 0.5) -> None:
         """Compare regularly from now on; `least`: the first time after so much of a period at least."""
         if self._share.settings.sync_us:
-            wait_us = int(self._share.settings.sync_us * (least + self.host.rng.random()))
-            self.host.after(wait_us, SyncRound(self._ring.me.life))
+            self._ring.later(self._share.settings.sync_us, SyncRound(self._ring.me.life), least)
 
     def soon(self) -> None:
         """Compare in a moment, and twice more."""
         if not self._soon:
             self._soon, self._news = True, self._news + 1
-            self._compare_in(SOON_US, SyncSoon(self._news, 1))
-
-    def _compare_in(self, wait_us: int, alarm: SyncSoon) -> None:
-        self.host.after(int(wait_us * (0.5 + self.host.rng.random())), alarm)
+            self._ring.later(SOON_US, SyncSoon(self._news, 1))
 
     @handles(SyncSoon)
     def on_sync_soon(self, alarm: SyncSoon) -> None:
@@ -78,7 +74,7 @@ class Comparisons(Shareholder):
             return  # there are newer ones, with comparisons of their own
         self._soon = False
         if alarm.time < SOON_TIMES and self._ring.state == IN:
-            self._compare_in(SOON_US << 2 * alarm.time, SyncSoon(alarm.news, alarm.time + 1))
+            self._ring.later(SOON_US << 2 * alarm.time, SyncSoon(alarm.news, alarm.time + 1))
         self._compare()
 
     @handles(SyncRound)

@@ -174,18 +174,15 @@ class KeptRows:
         """Entries that nobody renewed for a lease become removals; removals are forgotten in the end."""
         if now_us < self._due_us:
             return
-        due_us = now_us + lease_us
+        self._due_us = now_us + lease_us  # what is taken later is over later; but for removals, see `take`
         for entry in list(self.entries()):
             row, lasts_us = entry.row, lease_us if entry.in_force else REMEMBERED_US
             if entry.heard_us >= now_us - lasts_us:
-                due_us = min(due_us, entry.heard_us + lasts_us)
+                self._due_us = min(self._due_us, entry.heard_us + lasts_us)
             elif entry.in_force:
                 self.take(Row(row.key, row.slot, row.owner, row.number, row.stamp, b""), now_us)
-                due_us = min(due_us, now_us + REMEMBERED_US)
             else:
                 self.drop([row])
-        # What is taken later is over later; but for removals, see `take`.
-        self._due_us = due_us
 
     def clear(self) -> None:
         self.drop([entry.row for entry in self.entries()])

@@ -126,9 +126,11 @@ class Rounds(Part):
         if self._is_now(alarm):
             self.begin(self.number + 1)
 
-    def _catch(self, number: int) -> None:
-        """Another node is in this later round: it begins here too."""
-        if (number - self.number < AHEAD_MAX or not self.number) and self.ring.settings.rounds:
+    def _hear(self, by: Ref, number: int) -> None:
+        """A word of another node. If it is in a later round, that begins here too."""
+        self.ring.links.company.heard(by)
+        ahead = number - self.number
+        if ahead > 0 and (ahead < AHEAD_MAX or not self.number) and self.ring.settings.rounds:
             self.begin(number)
 
     def begin(self, number: int) -> None:
@@ -215,12 +217,10 @@ class Rounds(Part):
 
     @handles(LevelIs)
     def on_level_is(self, sender: Address, told: LevelIs) -> None:
-        ring, links, token = self.ring, self.ring.links, told.token
-        if links.state in (OUT, INS):
+        ring, token = self.ring, told.token
+        if ring.links.state in (OUT, INS):
             return
-        links.company.heard(told.by)
-        if told.round > self.number:
-            self._catch(told.round)
+        self._hear(told.by, told.round)
         level = token % LEVELS_MAX
         asked = self._asks.get(level)
         if asked is None or asked.ref != told.by or token not in asked.asked_us:
@@ -258,9 +258,7 @@ class Rounds(Part):
         if links.state == OUT or ask.to != links.me:
             self.host.send(sender, FingerGone(ask.to, ring.heir(ask.to)))
             return
-        links.company.heard(ask.by)
-        if ask.round > self.number:
-            self._catch(ask.round)
+        self._hear(ask.by, ask.round)
         if ask.level not in self.askers:
             self.askers[ask.level] = Recent(ASKERS_MAX)
         self.askers[ask.level].put(sender, (ask.token, self.host.now_us))

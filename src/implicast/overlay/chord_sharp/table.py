@@ -39,8 +39,8 @@ class Table:
     the latest (own clock); `rounds`: the round it was learnt in.
     """
 
-    __slots__ = ("_bounds", "_fresh_until_us", "_sums", "_tidy", "ends", "me", "nodes", "own", "rounds", "since_us",
-                 "stale_us", "values")  # fmt: skip
+    __slots__ = ("_bounds", "_fresh_until_us", "_joined", "_sums", "_tidy", "ends", "me", "nodes", "own", "rounds",
+                 "since_us", "stale_us", "values")  # fmt: skip
 
     def __init__(self, me: Ref, own: Freight | None = None, stale_us: int = 0) -> None:
         self.me, self.own, self.stale_us = me, own, stale_us
@@ -54,6 +54,8 @@ class Table:
         self._sums: list[Freight | None] = _NO_SUMS
         self._bounds: list[Mark] | None = None
         self._tidy: bool | None = None
+        self._joined = 1
+        """So many levels from 0 on are known to leave no gap."""
         self._fresh_until_us = NEVER_US
 
     def __len__(self) -> int:
@@ -88,9 +90,10 @@ class Table:
             self._put(level + 1, node)
         known = self.own is None or ent.value is None or self.own.alike(ent.value)
         end, value = (ent.end, ent.value) if known else (None, None)
+        if end != self.ends[level]:
+            self._shift(level)
         if (end, value) != (self.ends[level], self.values[level]):
             # Nearly always nothing is new: what was worked out from it stays (a quarter less work for each answer).
-            self._tidy = self._tidy if end == self.ends[level] else None
             self.ends[level], self.values[level] = end, value
             del self._sums[level + 1 :]
         return circulated
@@ -124,7 +127,7 @@ class Table:
                 continue
             if since_us + self.stale_us < now_us:
                 self.ends[level] = self.values[level] = None
-                self._tidy = None
+                self._shift(level)
                 del self._sums[level + 1 :]
             else:
                 until_us = min(until_us, since_us + self.stale_us)
@@ -141,7 +144,7 @@ class Table:
         if not 0 <= level <= len(nodes) or not nodes:
             return UNKNOWN, 0
         node = nodes[level] if level < len(nodes) else None
-        value = self._sum(level) if self._tidy or self._touching(level) else None
+        value = self._sum(level) if level <= self._joined or self._touching(level) else None
         end = self.ends[level - 1] if level else nodes[0].key
         if value is None or end is None:
             return Ent(node, None, None), 0
@@ -149,13 +152,18 @@ class Table:
 
     def _touching(self, levels: int) -> bool:
         """Whether the arcs of the lowest levels leave no gap: each begins where the one before ends, or sooner."""
-        if levels < 2 or self.tidy():
-            return True
-        bounds = self.bounds()
-        for level, end in enumerate(self.ends[: levels - 1], 1):
-            if end is None or bounds[level] < self.mark(end) < bounds[level + 1]:
+        while self._joined < levels:
+            low, high = self.nodes[self._joined - 1 : self._joined + 1]
+            end = self.ends[self._joined - 1]
+            if end is None or self.mark(low.key) < self.mark(end) < self.mark(high.key):
                 return False
+            self._joined += 1
         return True
+
+    def _shift(self, level: int) -> None:
+        """What was worked out from where this level begins and ends does not hold any more."""
+        self._bounds = self._tidy = None
+        self._joined = min(self._joined, max(1, level))
 
     def cut(self, level: int) -> None:
         """Drop this level and all above."""
@@ -163,7 +171,7 @@ class Table:
             del self.nodes[level:], self.ends[level:], self.values[level:], self._sums[level + 1 :]
             if self.stale_us:
                 del self.since_us[level:], self.rounds[level:]
-            self._bounds = self._tidy = None
+            self._shift(level)
 
     def replace(self, gone: Ref, heir: Ref) -> list[int]:
         """A node that leaves names the one on its right, which takes its place. What was known of the others stays
@@ -178,7 +186,7 @@ class Table:
                 self.ends[level] = self.values[level] = None
                 del self._sums[level + 1 :]
             self.nodes[level] = heir
-            self._bounds = self._tidy = None
+            self._shift(level)
         return levels
 
     def widen(self, key: Key, value: Freight) -> None:
@@ -234,7 +242,7 @@ class Table:
                 self.since_us[level], self.rounds[level] = 0, -1
         else:
             return
-        self._bounds = self._tidy = None
+        self._shift(level)
 
     def _sum(self, level: int) -> Freight | None:
         """Own value and those of the levels below combined. Kept until one of them changes: twelve askers in a period
