@@ -126,11 +126,13 @@ def hulls(one: tuple[Span, ...], other: tuple[Span, ...]) -> tuple[Span, ...]:
     """The span of each attribute among two groups."""
     if one == other or not other:
         return one
-    if [each[0] for each in one] == [each[0] for each in other]:  # nearly always: a third of the price
-        return tuple([
-            (attribute, low if low < least else least, high if high > most else most)
-            for (attribute, low, high), (_, least, most) in zip(one, other, strict=True)
-        ])  # fmt: skip
+    made: list[Span] = []
+    for (attribute, low, high), (same, least, most) in zip(one, other, strict=False):
+        if attribute != same or len(one) != len(other):
+            break
+        made.append((attribute, low if low < least else least, high if high > most else most))
+    else:  # nearly always all speak of the same attributes: a sixth of the price
+        return tuple(made) if one else other
     both = {attribute: (low, high) for attribute, low, high in one}
     for attribute, low, high in other:
         least, most = both.get(attribute, (low, high))
