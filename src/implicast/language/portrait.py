@@ -126,13 +126,15 @@ def hulls(one: tuple[Span, ...], other: tuple[Span, ...]) -> tuple[Span, ...]:
     """The span of each attribute among two groups."""
     if one == other or not other:
         return one
-    made: list[Span] = []
-    for (attribute, low, high), (same, least, most) in zip(one, other, strict=False):
-        if attribute != same or len(one) != len(other):
-            break
-        made.append((attribute, low if low < least else least, high if high > most else most))
-    else:  # nearly always all speak of the same attributes: a sixth of the price
-        return tuple(made) if one else other
+    if len(one) == len(other):  # nearly always all speak of the same attributes: a third of the price
+        made, last = [], ""
+        for (attribute, low, high), (same, least, most) in zip(one, other, strict=True):
+            if attribute != same or attribute <= last:
+                break
+            made.append((attribute, low if low < least else least, high if high > most else most))
+            last = attribute
+        else:
+            return tuple(made)
     both = {attribute: (low, high) for attribute, low, high in one}
     for attribute, low, high in other:
         least, most = both.get(attribute, (low, high))
