@@ -4,6 +4,7 @@ Errors are for people: one sentence on standard error that says what was wrong, 
 code 2 for a wrong call, 1 for a failure, 130 when interrupted; a traceback only with `--debug`.
 """
 
+import gc
 import sys
 from difflib import get_close_matches
 from importlib import import_module
@@ -82,7 +83,11 @@ class Front(click.Group):
         if name not in LATER:
             return None
         module, attribute = LATER[name].where.split(":")
-        command: click.Command = getattr(import_module(module), attribute)
+        gc.disable()  # what is loaded stays: looking for cycles in it took a tenth of the time
+        try:
+            command: click.Command = getattr(import_module(module), attribute)
+        finally:
+            gc.enable()
         return command
 
     def resolve_command(

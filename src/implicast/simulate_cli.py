@@ -28,7 +28,7 @@ from implicast.world.liars.trust import Trust
 from implicast.world.requirement import broken, read
 from implicast.world.scenario import MESSAGES, Scenario
 from implicast.world.scenario_file import read_scenario
-from implicast.world.simulate import Outcome, Progress, silent, simulate
+from implicast.world.simulate import RARELY, Outcome, Progress, silent, simulate
 from implicast.world.tally import NAMES
 
 
@@ -96,7 +96,8 @@ def simulate_command(
     scenario = _scenario(name, path, {"parameters": parameters, "workload_parameters": workload_parameters, **plain})
     scenario.refuse_what_is_in_vain()
     begun = time.perf_counter()
-    atexit.register(gc.freeze)  # looking for cycles in what goes with the process took a tenth of a large run
+    atexit.register(gc.freeze)  # looking for cycles in what goes with the process took a tenth of a large run,
+    gc.set_threshold(*RARELY)  # and right after the run a thirtieth of a small one
     outcome = simulate(scenario, journal, _bar() if sys.stderr.isatty() and not as_json else silent)
     cost: dict[str, Any] = {
         "core": core(),

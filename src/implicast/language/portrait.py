@@ -41,9 +41,9 @@ class Portrait(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="port
         return isinstance(other, Portrait) and len(self.bits) == len(other.bits)
 
     def reduce(self, other: "Portrait") -> "Portrait":
-        if not self.alike(other):
+        if type(other) is not Portrait or len(self.bits) != len(other.bits):  # `alike`, without a call
             raise LanguageError(f"portraits of {len(self.bits)} and {len(other.bits)} bytes cannot be combined")
-        return Portrait(bits_or(self.bits, other.bits), _hulls(self.spans, other.spans))
+        return Portrait(bits_or(self.bits, other.bits), hulls(self.spans, other.spans))
 
 
 def portrait(description: Description | None, bits: int, hashes: int) -> Portrait:
@@ -122,11 +122,21 @@ def _texts(description: Description) -> list[str]:
     return [f"{each.attribute}={each.value}" for each in description.values if isinstance(each.value, str)]
 
 
-def _hulls(one: tuple[Span, ...], other: tuple[Span, ...]) -> tuple[Span, ...]:
+def hulls(one: tuple[Span, ...], other: tuple[Span, ...]) -> tuple[Span, ...]:
+    """The span of each attribute among two groups."""
     if one == other or not other:
         return one
-    hulls = {attribute: (low, high) for attribute, low, high in one}
+    if len(one) == len(other):  # nearly always all speak of the same attributes: a third of the price
+        made, last = [], ""
+        for (attribute, low, high), (same, least, most) in zip(one, other, strict=True):
+            if attribute != same or attribute <= last:
+                break
+            made.append((attribute, low if low < least else least, high if high > most else most))
+            last = attribute
+        else:
+            return tuple(made)
+    both = {attribute: (low, high) for attribute, low, high in one}
     for attribute, low, high in other:
-        least, most = hulls.get(attribute, (low, high))
-        hulls[attribute] = min(low, least), max(high, most)
-    return tuple((attribute, *hulls[attribute]) for attribute in sorted(hulls))
+        least, most = both.get(attribute, (low, high))
+        both[attribute] = min(low, least), max(high, most)
+    return tuple((attribute, *both[attribute]) for attribute in sorted(both))

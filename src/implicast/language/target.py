@@ -93,7 +93,10 @@ class Description(msgspec.Struct, frozen=True, array_like=True, order=True):
     values: Described[Value] = ()
 
     def value(self, attribute: str) -> Scalar | None:
-        return next((each.value for each in self.values if each.attribute == attribute), None)
+        for each in self.values:
+            if each.attribute == attribute:
+                return each.value
+        return None
 
     def __str__(self) -> str:
         return ", ".join([*map(written, self.tags), *map(str, self.values)])

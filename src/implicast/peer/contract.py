@@ -278,5 +278,6 @@ def _through(path: str, method: Callable[..., None], takes_message: bool) -> Cal
     def wake(peer: Any, alarm: Message) -> None:
         method(part(peer), alarm)
 
-    vars(receive)["leads_to"] = (path, method)  # for a core that goes there without this call
-    return receive if takes_message else wake
+    decide = receive if takes_message else wake
+    vars(decide)["leads_to"] = (path, method)  # for a core that goes there without this call
+    return decide

@@ -160,11 +160,15 @@ class Detector(Part, Generic[Who]):
 
     def answered(self, who: Who) -> None:
         """The answer to the question with which a peer was probed."""
+        self.timed(who)
+        self.heard(who)
+
+    def timed(self, who: Who) -> None:
+        """How long that took. Whoever calls this says next that it was heard."""
         probe = self._open.get(who)
         if probe is not None and len(probe.sent_us) == 1:
             # Karn's rule: which of several attempts was answered is unknown, so only a single one is a sample.
             self._ended(probe, next(iter(probe.sent_us.values())))
-        self.heard(who)
 
     def say_gone(self, who: Who) -> None:
         """It said itself that it left: that is final."""
@@ -205,6 +209,12 @@ class Detector(Part, Generic[Who]):
 
     def is_probing(self, who: Who) -> bool:
         return who in self._open
+
+    def is_doubtful(self, who: Who, quiet_us: int) -> bool:
+        """Not heard for longer than this, and neither being asked nor gone."""
+        heard_us = self._heard_us.get(who)
+        silent = heard_us is None or self.host.now_us - heard_us > quiet_us
+        return silent and who not in self._open and who not in self.gone
 
     def silent_for_us(self, who: Who) -> int | None:
         """Since its last word; None: it was never heard."""

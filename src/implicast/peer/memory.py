@@ -54,7 +54,9 @@ class Recent(dict[Key, Kept], Generic[Key, Kept]):
     def put(self, key: Key, value: Kept) -> None:
         """Note this as the youngest."""
         self.pop(key, None)
-        self[key] = value
+        _set(self, key, value)
+        if len(self) > self.bound:
+            del self[next(iter(self))]
 
     def once(self, key: Key, value: Kept) -> bool:
         """Note this if it is not there; was it new?"""
@@ -79,11 +81,17 @@ class Repeats(Recent[Key, int]):
 
     def came_by(self, key: Key, now_us: int, within_us: int) -> bool:
         """Whether this one came by within a time; it is noted as the latest of those remembered, if not."""
-        before_us = self.get(key)
-        if before_us is not None and before_us + within_us > now_us:
-            return True
-        self.drop_while(lambda at_us: at_us + within_us <= now_us)
-        self.put(key, now_us)
+        before_us, over_us = self.get(key), now_us - within_us
+        if before_us is not None:
+            if before_us > over_us:
+                return True
+            del self[key]
+        while self:  # keys are whole messages: none is looked up more often than it must be (half the price)
+            oldest, at_us = next(iter(self.items()))
+            if at_us > over_us:
+                break
+            del self[oldest]
+        self[key] = now_us
         return False
 
 

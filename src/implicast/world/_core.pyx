@@ -17,6 +17,8 @@ from implicast.peer.contract import Part, Peer
 from implicast.peer.events import Notice
 from implicast.peer.wire import KIND_BYTES, pack
 from implicast.space.digest import stream
+from implicast.world.faults import Losing as _Losing
+from implicast.world.faults import unharmed as _unharmed
 from implicast.world.journal import CHUNK_ROWS as _CHUNK_ROWS
 from implicast.world.journal import UPKEEP as _UPKEEP
 
@@ -98,6 +100,7 @@ cdef class World:
     cdef public int purpose, depth
     cdef dict _kinds
     cdef dict _decisions
+    cdef dict _alarms
     cdef object _last
     cdef int _facts_purpose, _facts_length, _facts_kind
     cdef Entry *_heap
@@ -110,7 +113,10 @@ cdef class World:
     cdef int _number
     cdef bint _bulk
     cdef object _halved
-    cdef list _from_us, _to_us, _seats, _swifts
+    cdef list _from_us, _to_us, _between_us, _seats, _swifts
+    cdef object _fate, _random
+    cdef double _loss
+    cdef bint _calls_fate
     cdef int64_t *_out_us
     cdef int64_t *_in_us
     cdef int64_t _halves
@@ -131,6 +137,8 @@ cdef class World:
         self.latency_us = self._halved = network.latency_us
         halves_us = getattr(network, "halves_us", None)
         self._from_us, self._to_us = ([], []) if halves_us is None else halves_us
+        self._between_us = getattr(network, "between_us", [])
+        self._fate = self._random = None
         self.journal, self.faults, self.codec = journal, faults, codec
         self.rng = stream(seed, "protocol")
         self.peers, self.hosts, self.rates, self.casts, self.numbers = {}, {}, {}, {}, {}
@@ -141,7 +149,7 @@ cdef class World:
         self.now_us = self.cause = self.busy = self.carried = 0
         self.purpose, self.depth = UPKEEP, 0
         self._bulk = hasattr(journal, "flush_told")
-        self._kinds, self._decisions = {}, {}
+        self._kinds, self._decisions, self._alarms = {}, {}, {}
         self._last = self._cast = None
         self._tellings, self._number, self._payload = 0, -1, b""
         self._facts_purpose, self._facts_length, self._facts_kind = UPKEEP, 0, 0
@@ -324,7 +332,9 @@ cdef class World:
                 peer.receive(entry.sender, thing)
                 return
             path, handler, is_swift = <tuple>decision  # what `Peer.receive` does, without a call of it
-            part = peer if path is None else getattr(peer, path)
+            part = peer
+            for name in <tuple>path:
+                part = getattr(part, name)
             if part is None:
                 peer.drop_stray()
             else:
@@ -336,7 +346,20 @@ cdef class World:
         if entry.to == NOBODY:
             thing()
         elif host.alive:
-            self.peers[entry.to].wake(thing)
+            self._wake(self.peers[entry.to], thing)
+
+    cdef _wake(self, peer, alarm):
+        alarms = self._alarms.get(type(peer))
+        if alarms is None:
+            alarms = self._learn_alarms(type(peer))
+        decision = (<dict>alarms).get(type(alarm))
+        if decision is None:
+            peer.wake(alarm)
+            return
+        path, handler, _ = <tuple>decision  # what `Peer.wake` does, without a call of it
+        for name in <tuple>path:
+            peer = getattr(peer, name)
+        handler(peer, alarm)
 
     cdef void _fetch_next(self) noexcept:
         """Among a million peers nothing of the next things to happen is in the cache: let the next two be fetched
@@ -388,15 +411,21 @@ cdef class World:
             delay_us = self._out_us[sender] + self._in_us[to]
         elif sender < len(self._from_us) and to < len(self._to_us):
             delay_us = self._from_us[sender] + self._to_us[to]  # what it would say, without a call of it
+        elif sender < len(self._between_us) and to < len(self._between_us):
+            delay_us = (<list>self._between_us[sender])[to]
         else:
             delay_us = self.latency_us(sender, to)
-        if self.faults is None:
+        if self.faults is not None:
+            fate = self.faults.fate
+            if fate is not self._fate:
+                self._learn_fate(fate)
+        if self.faults is None or (not self._calls_fate and not self._loses()):
             arrived_us = self.now_us + delay_us
             if purpose != UPKEEP:
                 self.busy += 1
             serial = self._put(arrived_us, to, sender, what, purpose, depth, self._facts_length, self._facts_kind, None)
         else:
-            delays_us = self.faults.fate(self.now_us, sender, to, delay_us)
+            delays_us = fate(self.now_us, sender, to, delay_us) if self._calls_fate else ()
             if not delays_us:
                 self._serial += 1
                 serial, arrived_us = self._serial, -1
@@ -413,6 +442,16 @@ cdef class World:
         self.carried += 1
         if self.journal is not None:
             self._write(serial, arrived_us, sender, to, purpose, depth)
+
+    cdef _learn_fate(self, fate):
+        """What befalls messages from now on. The two that are usual are judged here, without a call of them."""
+        losing = type(fate) is _Losing
+        self._fate, self._calls_fate = fate, not losing and fate is not _unharmed
+        self._random, self._loss = (fate.random, fate.loss) if losing else (None, 0)
+
+    cdef bint _loses(self) except -1:
+        """Whether a message is lost, where nothing else befalls any."""
+        return self._random is not None and <double>self._random() < self._loss
 
     cdef _write(self, int64_t serial, int64_t arrived_us, int sender, int to, int purpose, int depth):
         cdef Row *row = &self._rows[self._filled]
@@ -544,6 +583,13 @@ cdef class World:
         found = self._decisions[role] = {kind: _led(role, handler) for kind, handler in known.items()}
         return found
 
+    cdef _learn_alarms(self, role):
+        """Likewise by kind of alarm."""
+        plain = getattr(role, "wake", None) is _Peer.wake
+        known = role._alarms if plain else {}
+        found = self._alarms[role] = {kind: _led(role, handler) for kind, handler in known.items()}
+        return found
+
     cdef _learn(self, kind):
         names_cast = "cast" in getattr(kind, "__struct_fields__", ())
         found = self._kinds[kind] = (len(self._kinds), names_cast)
@@ -574,12 +620,11 @@ def _nothing(number):
 
 
 cdef tuple _led(role, handler):
-    """The name of the part that decides, None for the peer itself, the method that does, and whether the part has
-    compiled code that may be asked first (`swift`)."""
-    path, method = getattr(handler, "leads_to", (None, handler))
-    if path is None or "." in path:
-        return None, handler, False
-    return path, method, hasattr(role.parts.get(path), "swift")
+    """The names that lead to the part that decides, none for the peer itself, the method that does, and whether the
+    part has compiled code that may be asked first (`swift`)."""
+    path, method = getattr(handler, "leads_to", ("", handler))
+    names = tuple(path.split(".")) if path else ()
+    return names, method, len(names) == 1 and hasattr(role.parts.get(path), "swift")
 
 
 cdef class WorldHost:

@@ -1,6 +1,6 @@
 """Between NumPy and Arrow without pandas: Arrow would load it to ask whether an array is pandas' (a third of a second).
 
-Only what journals need: numbers and booleans, some of them null, words, and lists of words.
+Only what journals need: numbers and booleans, some of them null, words, and lists of these.
 """
 
 from collections.abc import Sequence
@@ -21,33 +21,32 @@ def column(values: Any, kind: pa.DataType, present: npt.NDArray[np.bool_] | None
     """An Arrow array of numbers, booleans or words; null where not `present`."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
-    nulls = None if present is None or present.all() else _bits(present)
     if pa.types.is_string(kind):
-        return words(values, nulls)
+        return words(values)
+    nulls = None if present is None or present.all() else _bits(present)
     if pa.types.is_boolean(kind):
         return pa.Array.from_buffers(kind, len(values), [nulls, _bits(np.asarray(values, bool))])
     data = np.ascontiguousarray(values, _DTYPES[kind])
     return pa.Array.from_buffers(kind, len(data), [nulls, pa.py_buffer(data)])
 
 
-def optional(values: Sequence[int | None], kind: pa.DataType) -> pa.Array:
-    """Numbers, some of which may be None."""
-    present = np.fromiter((each is not None for each in values), bool, len(values))
-    return column(np.fromiter((each or 0 for each in values), np.int64, len(values)), kind, present)
-
-
-def of_values(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Plain values, some of which may be None; or lists of whole numbers."""
+def optional(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Numbers, booleans or words, some of which may be None; lists of such, all there; records in Arrow's own way."""
     if pa.types.is_list(kind):
-        return lists(values, lambda content: column(content, kind.value_type))
+        return lists(values, lambda inside: optional(inside, kind.value_type))
+    if pa.types.is_string(kind):
+        return words(values)
+    if pa.types.is_struct(kind):
+        return pa.array(values, kind)
     present = np.fromiter((each is not None for each in values), bool, len(values))
-    nothing = "" if pa.types.is_string(kind) else 0
-    return column([nothing if each is None else each for each in values], kind, present)
+    return column([each or 0 for each in values], kind, present)
 
 
-def words(texts: Sequence[str], nulls: pa.Buffer | None = None) -> pa.Array:
-    encoded = [each.encode() for each in texts]
+def words(texts: Sequence[str | None]) -> pa.Array:
+    """Some may be None."""
+    encoded = [(each or "").encode() for each in texts]
     offsets = np.fromiter(accumulate(map(len, encoded), initial=0), np.int32, len(encoded) + 1)
+    nulls = _bits(np.array([each is not None for each in texts], bool)) if None in texts else None
     buffers = [nulls, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
 

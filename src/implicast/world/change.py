@@ -163,10 +163,9 @@ def change(journal: Path, course: Course, judge: Judge, complaints: list[str]) -
 def returns(journal: Path) -> dict[str, Any]:
     """How many came back, and how long it took at most until they were registered again."""
     lives = read(journal, "lives", ["from_us", "returned", "back_us"])
-    came = numbers(lives["returned"])  # Arrow's own filter would load all it can compute with: a tenth of a second
-    times_us = zip(lives["from_us"].to_pylist(), lives["back_us"].to_pylist(), came.tolist(), strict=True)
-    waited_us = [back_us - from_us for from_us, back_us, is_back in times_us if is_back and back_us is not None]
-    return {"returns": int(came.sum()), "return_s_max": max(waited_us, default=0) / _S}
+    came, back_us = numbers(lives["returned"]), numbers(lives["back_us"], -1)
+    waited_us = (back_us - numbers(lives["from_us"]))[came & (back_us >= 0)]
+    return {"returns": int(came.sum()), "return_s_max": int(waited_us.max(initial=0)) / _S}
 
 
 def repair_times_s(journal: Path, ends_us: Ints, over_us: int) -> tuple[list[float], int]:
@@ -192,13 +191,13 @@ def upkeep_per_peer_minute(journal: Path, begin_us: int, end_us: int) -> float:
     """Upkeep messages between two moments, over the minutes that peers were there meanwhile."""
     lives = read(journal, "lives")
     from_us = np.maximum(numbers(lives["from_us"]), begin_us)
-    to_us = np.minimum(numbers(lives["to_us"], absent=end_us), end_us)
+    to_us = np.minimum(numbers(lives["to_us"], end_us), end_us)
     minutes = float(np.maximum(0, to_us - from_us).sum()) / _MINUTE_US
     sent = 0
     for batch in batches(journal, "sends", ["sent_us", "phase"]):
         at_us, phases = numbers(batch["sent_us"]), batch["phase"]
-        upkeep = [code for code, phase in enumerate(phases.dictionary.to_pylist()) if phase == "upkeep"]
-        sent += int((np.isin(numbers(phases.indices), upkeep) & (at_us >= begin_us) & (at_us < end_us)).sum())
+        upkeep = np.array(phases.dictionary.to_pylist()) == "upkeep"
+        sent += int((upkeep[numbers(phases.indices)] & (at_us >= begin_us) & (at_us < end_us)).sum())
     return sent / minutes if minutes else 0.0
 
 

@@ -99,13 +99,22 @@ Judged = Callable[[int, int, int, int], tuple[int, ...]]
 """now_us, sender, receiver, latency_us -> delays of the copies."""
 
 
-def _losing(random: Callable[[], float], loss: float) -> Judged:
-    """The fate of messages that are lost or arrive, and nothing else: a third of the price."""
+def unharmed(now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
+    """The fate of messages where nothing befalls them."""
+    return (latency_us,)
 
-    def fate(now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
-        return () if random() < loss else (latency_us,)
 
-    return fate
+class Losing:
+    """The fate of messages that are lost or arrive, and nothing else: a third of the price, and where the core is
+    compiled it draws without a call."""
+
+    __slots__ = ("loss", "random")
+
+    def __init__(self, random: Callable[[], float], loss: float) -> None:
+        self.random, self.loss = random, loss
+
+    def __call__(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
+        return () if self.random() < self.loss else (latency_us,)
 
 
 class FaultStream:
@@ -123,7 +132,7 @@ class FaultStream:
         self._partitions = [(int(each.from_s * 1e6), int(each.to_s * 1e6), each) for each in faults.partitions]
         self._sides: dict[tuple[int, int], bool] = {}
         only_loss = self._plain and faults.loss and not (faults.duplicate or faults.partitions)
-        self.fate: Judged = _losing(rng.random, faults.loss) if only_loss else self._fate
+        self.fate: Judged = Losing(rng.random, faults.loss) if only_loss else self._fate
         """After how long each copy of a message arrives: none when it is lost, two when it is repeated."""
 
     def _fate(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from implicast.peer.errors import ScenarioError
-from implicast.world.arrays import column, named, of_values
+from implicast.world.arrays import column, named, optional
 from implicast.world.columns import described
 
 PHASES = ("cast", "upkeep", "join", "register", "withdraw", "leave", "warm-up")
@@ -132,8 +132,8 @@ class Journal:
 
     def table(self, name: str, rows: Iterable[dict[str, Any]]) -> None:
         """One of the smaller tables, whole."""
-        schema, made = SCHEMAS.get(name) or CHANGE_SCHEMAS[name], list(rows)
-        arrays = [of_values([row[each.name] for row in made], each.type) for each in schema]
+        schema, rows = SCHEMAS.get(name) or CHANGE_SCHEMAS[name], list(rows)
+        arrays = [optional([row.get(each.name) for row in rows], each.type) for each in schema]
         pq.write_table(pa.Table.from_arrays(arrays, schema=schema), self._path(name), compression="zstd")
 
     def columns(self, name: str, columns: dict[str, Any]) -> None:

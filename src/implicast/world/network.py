@@ -29,7 +29,8 @@ GENERATED: dict[str, Callable[[int], Topology]] = {
 CACHED = 4
 """Networks whose paths are kept per process: the runs of a sweep share them. The largest takes about 90 MB."""
 LAID_OPEN = 512
-"""Hosts up to which all latencies are worked out beforehand (20 ms, 10 MB): a tenth of a us less for each message."""
+"""Hosts up to which all latencies over several routers are worked out beforehand (20 ms, 10 MB): a tenth of a us less
+for each message."""
 CELLS = 1 << 22
 """Counters used at once when loads are counted cast by cast (32 MB)."""
 
@@ -50,7 +51,7 @@ class Network:
     (`up`), then back (`down`).
     """
 
-    __slots__ = ("_between_us", "_near_us", "_rows", "access_us", "hosts", "latency_us", "links", "router", "routes",
+    __slots__ = ("_near_us", "_rows", "access_us", "between_us", "hosts", "latency_us", "links", "router", "routes",
                  "topology")  # fmt: skip
 
     def __init__(self, topology: Topology, routes: Routes, router: list[int], access_us: list[int]) -> None:
@@ -60,15 +61,16 @@ class Network:
         self.links = Links(routes.source, routes.target, routes.latency_us)
         routes.prepare(router)
         self._rows = [routes.row(each) for each in router]
-        few = range(self.hosts if self.hosts <= LAID_OPEN else 0)
-        self._between_us = [[self._sum_us(a, b) for b in few] for a in few]
+        few = range(self.hosts if routes.routers > 1 and self.hosts <= LAID_OPEN else 0)
+        self.between_us = [[self._sum_us(a, b) for b in few] for a in few]
+        """All latencies, where they are worked out beforehand."""
         self._near_us = [self._rows[host][0] + own_us for host, own_us in enumerate(access_us)]
         one = self._near_sum_us if routes.routers == 1 else self._sum_us
         self.latency_us: Callable[[int, int], int] = self._known_us if few else one
         """One way from host a to host b. Called for every message: about 0.2 us (`bench/filters.py`)."""
 
     def _known_us(self, a: int, b: int) -> int:
-        return self._between_us[a][b]
+        return self.between_us[a][b]
 
     def _sum_us(self, a: int, b: int) -> int:
         return self._rows[a][self.router[b]] + self.access_us[a] + self.access_us[b]

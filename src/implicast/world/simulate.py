@@ -26,7 +26,10 @@ from implicast.world.scenario import Scenario
 from implicast.world.tally import Measures, messages, tally
 from implicast.world.upheaval import Upheaval
 
-__all__ = ["DesignCrash", "Outcome", "Progress", "notices", "silent", "simulate"]
+__all__ = ["RARELY", "DesignCrash", "Outcome", "Progress", "notices", "silent", "simulate"]
+
+RARELY = (500_000, 50, 100)
+"""How often cycles are looked for while a world runs (`gc.set_threshold`)."""
 
 
 class DesignCrash(ImplicastError):
@@ -211,7 +214,7 @@ def _rarely_collecting() -> Iterator[None]:
     Where peers are made when they are needed it is not done at all (`Run`): a tenth of a large run.
     """
     before = gc.get_threshold()
-    gc.set_threshold(500_000, 50, 100)
+    gc.set_threshold(*RARELY)
     try:
         yield
     finally:

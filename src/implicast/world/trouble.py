@@ -3,12 +3,8 @@
 Beside `faults.py`, which says what the network is like all the time, this is what deeds do to it for a while.
 """
 
-from implicast.world.faults import Judged
+from implicast.world.faults import Judged, unharmed
 from implicast.world.world import Fate
-
-
-def _unharmed(now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
-    return (latency_us,)
 
 
 class Trouble:
@@ -17,7 +13,7 @@ class Trouble:
     __slots__ = ("_apart", "_cut", "_kind", "_slow_us", "fate")
 
     def __init__(self, kind: Fate | None) -> None:
-        self._kind: Judged = _unharmed if kind is None else kind.fate
+        self._kind: Judged = unharmed if kind is None else kind.fate
         self.fate: Judged = self._kind
         """What befalls a message. While there is no trouble that is `kind`'s own word: a call less for each message."""
         self._cut: dict[tuple[int, int], list[int]] = {}
@@ -55,7 +51,7 @@ class Trouble:
 
     def calm(self) -> None:
         """From now on the network itself loses and repeats nothing."""
-        self._kind = _unharmed
+        self._kind = unharmed
         self._turn()
 
     # --- what they do

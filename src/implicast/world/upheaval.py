@@ -120,8 +120,8 @@ class Upheaval:
 
     def present(self) -> list[Peer]:
         """Whoever is in the world and has not left, by address; also those who stand still."""
-        left, peers, number = self.application.left, self.world.peers, self.application.number
-        return [awake(peers[address]) for address in sorted(peers) if number(address) not in left]
+        left, peers, renamed = self.application.left, self.world.peers, self.world.numbers
+        return [awake(peers[address]) for address in sorted(peers) if renamed.get(address, address) not in left]
 
     def able(self) -> list[int]:
         """Members that have joined, are awake and do not leave."""

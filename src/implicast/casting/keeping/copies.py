@@ -60,17 +60,13 @@ class Comparisons(Shareholder):
     def begin(self, least: float = 0.5) -> None:
         """Compare regularly from now on; `least`: the first time after so much of a period at least."""
         if self._share.settings.sync_us:
-            wait_us = int(self._share.settings.sync_us * (least + self.host.rng.random()))
-            self.host.after(wait_us, SyncRound(self._ring.me.life))
+            self._ring.later(self._share.settings.sync_us, SyncRound(self._ring.me.life), least)
 
     def soon(self) -> None:
         """Compare in a moment, and twice more."""
         if not self._soon:
             self._soon, self._news = True, self._news + 1
-            self._compare_in(SOON_US, SyncSoon(self._news, 1))
-
-    def _compare_in(self, wait_us: int, alarm: SyncSoon) -> None:
-        self.host.after(int(wait_us * (0.5 + self.host.rng.random())), alarm)
+            self._ring.later(SOON_US, SyncSoon(self._news, 1))
 
     @handles(SyncSoon)
     def on_sync_soon(self, alarm: SyncSoon) -> None:
@@ -78,7 +74,7 @@ class Comparisons(Shareholder):
             return  # there are newer ones, with comparisons of their own
         self._soon = False
         if alarm.time < SOON_TIMES and self._ring.state == IN:
-            self._compare_in(SOON_US << 2 * alarm.time, SyncSoon(alarm.news, alarm.time + 1))
+            self._ring.later(SOON_US << 2 * alarm.time, SyncSoon(alarm.news, alarm.time + 1))
         self._compare()
 
     @handles(SyncRound)
@@ -137,9 +133,9 @@ class Comparisons(Shareholder):
         """What is kept of (low, high] is what its owner keeps: it vouches for it. Noted a few times per lease."""
         now_us, share = self.host.now_us, self._share
         if self._vouched_us.get((low, high), 0) + share.settings.lease_us // 10 <= now_us:
-            self._vouched_us[low, high] = now_us
+            self._vouched_us[low, high], owns = now_us, self._chord.table.owns
             for entry in share.rows.within(low, high):
-                if not self._chord.owns(entry.row.key):
+                if not owns(entry.row.key):
                     entry.vouch(now_us)
         is_more = share.is_ready and share.is_further(low, share.floor_key)
         if is_more and (high == share.floor_key or up_to(share.floor_key, high, share.own)):

@@ -148,7 +148,7 @@ class Doubts(Shareholder):
         who: Contact = question.about
         now_us, rows = self.host.now_us, self._share.rows
         self._share.absent[who.name] = now_us + ABSENT_US
-        theirs = [entry.row for entry in rows.entries() if entry.row.in_force and entry.row.owner == who]
+        theirs = [entry.row for entry in rows.entries() if entry.in_force and entry.row.owner == who]
         rows.drop(theirs)
         keys = tuple(dict.fromkeys(row.key for row in theirs))
         self._forgotten[who.name] = Forgotten(who.address, now_us, keys, now_us)

@@ -157,7 +157,7 @@ class Keeper(Shareholder):
         entry = self._share.rows.get(slot, ident)
         if entry is None or (self._share.deeds.signed and sender != entry.row.owner.address):
             return False
-        if entry.row.stamp < stamp or not entry.row.in_force or not self._chord.owns(entry.row.key):
+        if entry.row.stamp < stamp or not entry.in_force or not self._chord.owns(entry.row.key):
             return False
         entry.vouch(self.host.now_us)
         return True

@@ -75,7 +75,7 @@ class Layings(Shareholder):
         self._renew_us, self._turn = share.settings.lease_us // RENEWALS, 0
         if self._renew_us:
             asker.topic(RENEWING, Patience(min(RENEW_WAIT_US, self._renew_us // 8), SILENT_MAX), self._lost)
-            self._next_round()
+            self._ring.later(self._renew_us, RenewRound())
 
     def begin(self, life: Life) -> None:
         """Words said from now on are of this life, and above all before."""
@@ -265,7 +265,8 @@ class Layings(Shareholder):
 
     def mourn(self, keeper: Address) -> None:
         """A keeper is said to be dead. Its heir should have all; but only the owner of an entry can know that it is."""
-        self.lay_again([(piece, stretch) for piece, stretch, who in self._held() if who == keeper])
+        pieces = self.pieces.values()
+        self.lay_again([(each, part) for each in pieces for part, (who, _) in each.held.items() if who == keeper])
 
     def heed(self, low: int, high: int) -> None:
         """The lists of these keys are lost: lay again what was there."""
@@ -278,12 +279,9 @@ class Layings(Shareholder):
 
     # Leases
 
-    def _next_round(self) -> None:
-        self.host.after(int(self._renew_us * (0.5 + self.host.rng.random())), RenewRound())
-
     @handles(RenewRound)
     def on_renew_round(self, alarm: RenewRound) -> None:
-        self._next_round()
+        self._ring.later(self._renew_us, RenewRound())
         self.renew_all()
 
     def renew_all(self) -> None:

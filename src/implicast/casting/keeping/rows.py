@@ -9,13 +9,11 @@ from bisect import bisect_right, insort
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 
 from implicast.casting.keeping.messages import Row, Slot
 from implicast.peer.contract import Contact, Name
 from implicast.peer.memory import Recent, Shares
 from implicast.space.digest import digest_bits
-from implicast.space.ring import up_to
 
 ROWS_MAX = 1_000_000
 """Entries that one node keeps, those of an owner that has many refused first; such owners ask again."""
@@ -32,11 +30,12 @@ old copy may come back. One that comes later is told of casts in vain, and forgo
 
 @dataclass(slots=True)
 class HeldRow:
-    """A row, when it was last vouched for, and a digest of it."""
+    """A row, when it was last vouched for, a digest of it, and whether it is in force: found out once."""
 
     row: Row
     heard_us: int
     mark: int
+    in_force: bool
 
     def vouch(self, now_us: int) -> None:
         """Its owner, or whoever answers for it, says that it is so."""
@@ -69,7 +68,7 @@ class KeptRows:
         # In order of keys, so that a range costs what is in it: a fifth of a run in change was looking through all.
         self._keys: list[int] = []
         self._places: dict[int, dict[Slot, dict[Ident, HeldRow]]] = {}
-        self._summaries: Recent[tuple[int, int], tuple[int, int]] = Recent(SUMMARIES_MAX)
+        self._summaries: Recent[tuple[int, int], list[int]] = Recent(SUMMARIES_MAX)
         # At rest the same few ranges are summed up again and again: remembering took half of a run's time away,
         # keeping what is remembered up to date instead of forgetting it another twentieth.
         self.marks: set[int] = set()
@@ -82,23 +81,25 @@ class KeptRows:
 
     def take(self, row: Row, now_us: int) -> int:
         """Keep a row unless a newer one is known: then its stamp is the answer. `NO_ROOM`: it cannot be kept."""
-        entries = self._slots.get(row.slot)
-        known = entries.get(row.ident) if entries is not None else None
-        if known is not None and (known.row.stamp, not known.row.in_force) >= (row.stamp, not row.in_force):
-            if known.row.stamp == row.stamp and known.row.in_force == row.in_force:
+        slot, ident, in_force = row.slot, row.ident, row.in_force
+        entries = self._slots.get(slot)
+        known = entries.get(ident) if entries is not None else None
+        if known is not None and known.row.stamp >= row.stamp:
+            if known.row.stamp == row.stamp and known.in_force == in_force:
                 known.vouch(now_us)
                 return 0
-            return known.row.stamp
+            if known.row.stamp > row.stamp or in_force:
+                return known.row.stamp
         if known is None and not self._shares.allows(row.owner.name):
             return NO_ROOM
         if entries is None:
             entries = self._open(row)
         if known is not None:
             self._count(known, -1)
-        mark = mark_of(row.slot, row.ident, row.stamp, row.in_force) if self._compared else 0
-        entries[row.ident] = entry = HeldRow(row, now_us, mark)
+        mark = mark_of(slot, ident, row.stamp, in_force) if self._compared else 0
+        entries[ident] = entry = HeldRow(row, now_us, mark, in_force)
         self._count(entry, 1)
-        if not row.in_force:
+        if not in_force:
             self._due_us = min(self._due_us, now_us + REMEMBERED_US)
         return 0
 
@@ -116,26 +117,26 @@ class KeptRows:
 
     def _count(self, entry: HeldRow, change: int) -> None:
         """One more or one less: bring shares, and marks, owners and sums of what is in force, up to date."""
-        row, is_more = entry.row, change > 0
+        owner, key, is_more = entry.row.owner, entry.row.key, change > 0
         self.changes += 1
-        (self._shares.add if is_more else self._shares.drop)(row.owner.name)
-        if not self._compared or not row.in_force:
+        (self._shares.add if is_more else self._shares.drop)(owner.name)
+        if not self._compared or not entry.in_force:
             return
-        self.owned[row.owner] = owned = self.owned.get(row.owner, 0) + change
+        self.owned[owner] = owned = self.owned.get(owner, 0) + change
         if not owned:
-            del self.owned[row.owner]
+            del self.owned[owner]
         (self.marks.add if is_more else self.marks.discard)(entry.mark)
         self.losses += not is_more
-        for arc, (count, total) in self._summaries.items():
-            if up_to(arc[0], row.key, arc[1]):
-                self._summaries[arc] = count + change, (total + change * entry.mark) & SUM_MASK
+        for (low, high), summed in self._summaries.items():
+            if low < key <= high if low < high else low < key or key <= high:
+                summed[:] = summed[0] + change, (summed[1] + change * entry.mark) & SUM_MASK
 
     def get(self, slot: Slot, ident: Ident) -> HeldRow | None:
         return self._slots.get(slot, {}).get(ident)
 
     def listed(self, slot: Slot) -> list[Row]:
         """The entries of a list that are in force."""
-        return [entry.row for entry in self._slots.get(slot, {}).values() if entry.row.in_force]
+        return [entry.row for entry in self._slots.get(slot, {}).values() if entry.in_force]
 
     def is_news(self, row: Row) -> bool:
         """Whether a row from a copy says something: a removal of what is not known does not."""
@@ -150,17 +151,17 @@ class KeptRows:
         keys = self._keys
         first, last = bisect_right(keys, low), bisect_right(keys, high)
         chosen = keys[first:last] if low < high else keys[first:] + keys[:last]
-        lists = (entries for key in chosen for entries in self._places[key].values())
-        return [entry for entries in lists for entry in entries.values()]
+        places = self._places
+        return [entry for key in chosen for entries in places[key].values() for entry in entries.values()]
 
     def summary(self, low: int, high: int) -> tuple[int, int]:
         """How many are in force, and a sum over their digests: equal sums, equal entries. Removals do not count: they
         are forgotten here and there at different times, and would else be told each other for ever."""
         known = self._summaries.get((low, high))
         if known is None:
-            marks = [entry.mark for entry in self.within(low, high) if entry.row.in_force]
-            known = self._summaries[low, high] = len(marks), sum(marks) & SUM_MASK
-        return known
+            marks = [entry.mark for entry in self.within(low, high) if entry.in_force]
+            known = self._summaries[low, high] = [len(marks), sum(marks) & SUM_MASK]
+        return known[0], known[1]
 
     def drop(self, rows: Iterable[Row]) -> None:
         for row in rows:
@@ -173,16 +174,15 @@ class KeptRows:
         """Entries that nobody renewed for a lease become removals; removals are forgotten in the end."""
         if now_us < self._due_us:
             return
-        over_us, forgotten_us = now_us - lease_us, now_us - REMEMBERED_US
+        self._due_us = now_us + lease_us  # what is taken later is over later; but for removals, see `take`
         for entry in list(self.entries()):
-            row = entry.row
-            if row.in_force and entry.heard_us < over_us:
+            row, lasts_us = entry.row, lease_us if entry.in_force else REMEMBERED_US
+            if entry.heard_us >= now_us - lasts_us:
+                self._due_us = min(self._due_us, entry.heard_us + lasts_us)
+            elif entry.in_force:
                 self.take(Row(row.key, row.slot, row.owner, row.number, row.stamp, b""), now_us)
-            elif not row.in_force and entry.heard_us < forgotten_us:
+            else:
                 self.drop([row])
-        ends_us = (each.heard_us + (lease_us if each.row.in_force else REMEMBERED_US) for each in self.entries())
-        # What is taken later is over later; but for removals, see `take`.
-        self._due_us = min(chain((now_us + lease_us,), ends_us))
 
     def clear(self) -> None:
         self.drop([entry.row for entry in self.entries()])

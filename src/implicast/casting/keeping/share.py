@@ -95,7 +95,7 @@ class Share:
         """Keep these, unless newer words are known: the largest stamp of those. `NO_ROOM` if some cannot be kept."""
         now_us, absent = self.host.now_us, self.absent
         if absent:
-            rows = [row for row in rows if not row.in_force or row.owner.name not in absent]
+            rows = [row for row in rows if row.owner.name not in absent or not row.in_force]
         known = [self.rows.take(row, now_us) for row in rows] or [0]
         return NO_ROOM if NO_ROOM in known else max(known)
 

@@ -88,8 +88,7 @@ class Tenure(Shareholder, Above):
 
     def _try_again_later(self) -> None:
         self._tries, self._turn, self._parts = self._tries + 1, (self._turn + 1) % TURNS, 0
-        wait_us = int(CLAIM_US * (0.5 + self.host.rng.random()))
-        self.host.after(wait_us, ClaimLate(self._ring.me.life, self._turn))
+        self._ring.later(CLAIM_US, ClaimLate(self._ring.me.life, self._turn))
 
     @handles(ClaimLate)
     def on_claim_late(self, alarm: ClaimLate) -> None:

@@ -112,8 +112,8 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
         its step is asked beside it: else dead fingers whose suspicion has lapsed swallow all that a newcomer asks."""
         if self.ring.state != IN:
             return None
-        table, detector = self.table, self.ring.detector
-        far, step = table.far(Ref(*place)), table.next_hop(table.key_of(Ref(*place)))
+        table, detector, seeker = self.table, self.ring.detector, Ref(*place)
+        far, step = table.far(seeker), table.next_hop(seeker.key)
         if detector is None or step == self.ring.right or not self._led_before(place):
             return step
         for ref in reversed(table.fingers()):
@@ -168,8 +168,8 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
 
     def _pass_on_with_care(self, key: int, message: Message, sender: Address | None) -> bool:
         """Where those on the way may be dead."""
-        ring, table, other = self.ring, self.table, None if sender == self.address else sender
-        if other is not None and ring.detector and not self._told.came_by(other, self.host.now_us, HEARD_US):
+        ring, table, now_us, other = self.ring, self.table, self.host.now_us, None if sender == self.address else sender
+        if other is not None and ring.detector and not self._told.came_by(other, now_us, HEARD_US):
             self.host.send(other, Heard(ring.me))
         if ring.state != IN:
             return self._pass_on_from_outside(message, other)
@@ -178,7 +178,7 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
         step = table.next_hop(key)
         if other is None:
             step = self._other_way(key, step)
-        elif self._passed.came_by(message, self.host.now_us, PASSED_US):
+        elif self._passed.came_by(message, now_us, PASSED_US):
             return True  # or it goes in a circle, because neighbours do not agree yet: its origin sends it again
         elif self._is_past(key):
             step = ring.left
@@ -188,7 +188,7 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
     @handles(Heard)
     def on_heard(self, sender: Address, heard: Heard) -> None:
         if self.ring.detector is not None:
-            self.ring.detector.answered(heard.by)
+            self.ring.detector.timed(heard.by)
             self.ring.company.heard(heard.by)
 
     def _pass_on_from_outside(self, message: Message, sender: Address | None) -> bool:
@@ -222,9 +222,7 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
     def _send(self, step: Ref, message: Message) -> None:
         """A finger that was not heard lately is probed with the message itself."""
         detector = self.ring.detector
-        if detector is not None and step != self.ring.right and not detector.is_probing(step):
-            silent_us = detector.silent_for_us(step)
-            if (silent_us is None or silent_us > QUIET_US) and step not in detector.gone:
-                detector.probe(step, message)
-                return
-        self.host.send(step.address, message)
+        if detector is not None and step != self.ring.right and detector.is_doubtful(step, QUIET_US):
+            detector.probe(step, message)
+        else:
+            self.host.send(step.address, message)

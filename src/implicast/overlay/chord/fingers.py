@@ -41,8 +41,7 @@ class Fingers(Part):
     def start_refreshing(self) -> None:
         """Look one level up afresh in a while."""
         if self._refresh_us:
-            wait_us = int(self._refresh_us * (0.5 + self.host.rng.random()))
-            self.host.after(wait_us, RefreshRound(self._ring.me.life))
+            self._ring.later(self._refresh_us, RefreshRound(self._ring.me.life))
 
     def end(self) -> None:
         """This node has left."""

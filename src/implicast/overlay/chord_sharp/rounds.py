@@ -126,9 +126,11 @@ class Rounds(Part):
         if self._is_now(alarm):
             self.begin(self.number + 1)
 
-    def _catch(self, number: int) -> None:
-        """Another node is in this round: if it is a later one, it begins here too."""
-        if number > self.number and (number - self.number < AHEAD_MAX or not self.number) and self.ring.settings.rounds:
+    def _hear(self, by: Ref, number: int) -> None:
+        """A word of another node. If it is in a later round, that begins here too."""
+        self.ring.links.company.heard(by)
+        ahead = number - self.number
+        if ahead > 0 and (ahead < AHEAD_MAX or not self.number) and self.ring.settings.rounds:
             self.begin(number)
 
     def begin(self, number: int) -> None:
@@ -169,9 +171,9 @@ class Rounds(Part):
     def _put_question(self, level: int, asked: Asked, answer: bool) -> None:
         self._token += LEVELS_MAX
         token = self._token + level  # so that an answer's level need not be looked for
-        asked.asked_us[token] = self.host.now_us
-        quiet_us = self.host.now_us + self.ring.settings.again_us
-        self._asks[level] = asked._replace(round=self.number, quiet_us=quiet_us)
+        asked.asked_us[token] = now_us = self.host.now_us
+        quiet_us = now_us + self.ring.settings.again_us
+        self._asks[level] = Asked(asked.ref, asked.asked_us, self.number, asked.silent, quiet_us)
         question = AskLevel(asked.ref, self.ring.links.me, token, level, self.number, answer)
         self.host.send(asked.ref.address, question)
 
@@ -188,7 +190,7 @@ class Rounds(Part):
         for level in missing:
             if level < len(table):
                 self._catch_up(level)
-        if any(number < self.number for number in table.rounds):
+        if min(table.rounds, default=self.number) < self.number:
             self._watch(self.ring.settings.step_us)
 
     def _catch_up(self, level: int) -> None:
@@ -215,15 +217,14 @@ class Rounds(Part):
 
     @handles(LevelIs)
     def on_level_is(self, sender: Address, told: LevelIs) -> None:
-        ring = self.ring
+        ring, token = self.ring, told.token
         if ring.links.state in (OUT, INS):
             return
-        ring.links.company.heard(told.by)
-        self._catch(told.round)
-        level = told.token % LEVELS_MAX
+        self._hear(told.by, told.round)
+        level = token % LEVELS_MAX
         asked = self._asks.get(level)
-        if asked is None or asked.ref != told.by or told.token not in asked.asked_us:
-            self.host.send(sender, Enough(told.token))
+        if asked is None or asked.ref != told.by or token not in asked.asked_us:
+            self.host.send(sender, Enough(token))
         elif told.ent is None:  # it will tell when it knows
             quiet_us = self.host.now_us + 2 * ring.settings.again_us
             self._asks[level] = asked._replace(silent=0, quiet_us=quiet_us)
@@ -231,20 +232,20 @@ class Rounds(Part):
             if asked.silent:
                 self._asks[level] = asked._replace(silent=0)
             if ring.table.nodes[level : level + 1] == [told.by] and told.round >= ring.table.rounds[level]:
-                self._learn(level, asked.asked_us[told.token], told, told.ent)
+                self._learn(level, asked.asked_us[token], told, told.ent)
 
     def _learn(self, level: int, asked_us: int, told: LevelIs, ent: Ent) -> None:
-        table = self.ring.table
+        table, above = self.ring.table, level + 1
         since_us = int(asked_us + told.held_us * (1 - DRIFT) - told.age_us * (1 + DRIFT))
-        next_before = table.nodes[level + 1 : level + 2]
+        next_before = table.nodes[above : above + 1]
         circulated = table.learn(level, ent, min(since_us, self.host.now_us), told.round)
-        if table.nodes[level + 1 : level + 2] != next_before:
-            self._changed(level + 1)
+        if table.nodes[above : above + 1] != next_before:
+            self._changed(above)
         if circulated:
-            for above in [each for each in self._asks if each > level]:
-                del self._asks[above]
-        elif table.rounds[level + 1] < self.number:
-            self.stand_by(level + 1)
+            for each in [each for each in self._asks if each > level]:
+                del self._asks[each]
+        elif table.rounds[above] < self.number:
+            self.stand_by(above)
         self._advance()
 
     # --- telling
@@ -257,9 +258,10 @@ class Rounds(Part):
         if links.state == OUT or ask.to != links.me:
             self.host.send(sender, FingerGone(ask.to, ring.heir(ask.to)))
             return
-        links.company.heard(ask.by)
-        self._catch(ask.round)
-        self.askers.setdefault(ask.level, Recent(ASKERS_MAX)).put(sender, (ask.token, self.host.now_us))
+        self._hear(ask.by, ask.round)
+        if ask.level not in self.askers:
+            self.askers[ask.level] = Recent(ASKERS_MAX)
+        self.askers[ask.level].put(sender, (ask.token, self.host.now_us))
         if ask.answer:
             self._tell_one(sender, ask.level, ask.token, 0)
 
@@ -286,18 +288,18 @@ class Rounds(Part):
     @handles(Enough)
     def on_enough(self, sender: Address, enough: Enough) -> None:
         for askers in self.askers.values():
-            if askers.get(sender, (None,))[0] == enough.token:
+            if sender in askers and askers[sender][0] == enough.token:
                 del askers[sender]
 
     def _advance(self) -> None:
         """With each level learnt the next can be told."""
-        rounds = self.ring.table.rounds
+        rounds, number = self.ring.table.rounds, self.number
         self._ready = min(self._ready, len(rounds))
-        while self._ready < len(rounds) and rounds[self._ready] >= self.number:
+        while self._ready < len(rounds) and rounds[self._ready] >= number:
             self._ready += 1
             self._tell(self._ready)
         if self._ready == len(rounds):
-            self._told_round = self.number
+            self._told_round = number
 
     def moved(self) -> None:
         """Another node stands at level 0."""

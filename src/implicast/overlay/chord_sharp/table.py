@@ -18,7 +18,7 @@ Parts are put together only where they touch. Two levels learnt at different tim
 a node stands that neither knows: then the whole is unknown.
 """
 
-from itertools import pairwise
+from operator import lt
 
 from implicast.overlay.chord_sharp.messages import LEVELS_MAX, Ent, Freight
 from implicast.overlay.links.refs import Ref
@@ -39,8 +39,8 @@ class Table:
     the latest (own clock); `rounds`: the round it was learnt in.
     """
 
-    __slots__ = ("_bounds", "_fresh_until_us", "_sums", "_tidy", "ends", "me", "nodes", "own", "rounds", "since_us",
-                 "stale_us", "values")  # fmt: skip
+    __slots__ = ("_bounds", "_fresh_until_us", "_joined", "_sums", "_tidy", "ends", "me", "nodes", "own", "rounds",
+                 "since_us", "stale_us", "values")  # fmt: skip
 
     def __init__(self, me: Ref, own: Freight | None = None, stale_us: int = 0) -> None:
         self.me, self.own, self.stale_us = me, own, stale_us
@@ -54,6 +54,8 @@ class Table:
         self._sums: list[Freight | None] = _NO_SUMS
         self._bounds: list[Mark] | None = None
         self._tidy: bool | None = None
+        self._joined = 1
+        """So many levels from 0 on are known to leave no gap."""
         self._fresh_until_us = NEVER_US
 
     def __len__(self) -> int:
@@ -80,16 +82,19 @@ class Table:
         node = ent.node
         if node is not None and node.address == self.me.address:
             node = None  # the walk has gone round; or an earlier life of this peer, at another place, is still named
-        circulated = node is None or self.mark(node.key) <= self.mark(self.nodes[level].key) or level + 1 == LEVELS_MAX
+        own, key = self.me.key, self.nodes[level].key
+        circulated = node is None or (node.key < own, node.key) <= (key < own, key) or level + 1 == LEVELS_MAX
         if node is None or circulated:
             self.cut(level + 1)
         else:
             self._put(level + 1, node)
         known = self.own is None or ent.value is None or self.own.alike(ent.value)
         end, value = (ent.end, ent.value) if known else (None, None)
+        if end != self.ends[level]:
+            self._shift(level)
         if (end, value) != (self.ends[level], self.values[level]):
             # Nearly always nothing is new: what was worked out from it stays (a quarter less work for each answer).
-            self.ends[level], self.values[level], self._tidy = end, value, None
+            self.ends[level], self.values[level] = end, value
             del self._sums[level + 1 :]
         return circulated
 
@@ -122,7 +127,7 @@ class Table:
                 continue
             if since_us + self.stale_us < now_us:
                 self.ends[level] = self.values[level] = None
-                self._tidy = None
+                self._shift(level)
                 del self._sums[level + 1 :]
             else:
                 until_us = min(until_us, since_us + self.stale_us)
@@ -133,29 +138,32 @@ class Table:
         hold; and how old the oldest part of that is. The level above the top one has no node, yet all that is known has
         a sum. An unknown part makes the whole unknown (the paper is silent).
         """
-        self.expire(now_us)
-        if not 0 <= level <= len(self.nodes) or not self.nodes:
+        if now_us > self._fresh_until_us:
+            self.expire(now_us)
+        nodes = self.nodes
+        if not 0 <= level <= len(nodes) or not nodes:
             return UNKNOWN, 0
-        node = self.nodes[level] if level < len(self.nodes) else None
-        value = self._sum(level) if self._touching(level) else None
-        end = self.ends[level - 1] if level else self.nodes[0].key
+        node = nodes[level] if level < len(nodes) else None
+        value = self._sum(level) if level <= self._joined or self._touching(level) else None
+        end = self.ends[level - 1] if level else nodes[0].key
         if value is None or end is None:
             return Ent(node, None, None), 0
         return Ent(node, end, value), now_us - min(self.since_us[:level], default=now_us)  # type: ignore[arg-type]
 
     def _touching(self, levels: int) -> bool:
         """Whether the arcs of the lowest levels leave no gap: each begins where the one before ends, or sooner."""
-        if self._tidy:
-            return True
-        for level in range(levels - 1):
-            end = self.ends[level]
-            if end is None:
+        while self._joined < levels:
+            low, high = self.nodes[self._joined - 1 : self._joined + 1]
+            end = self.ends[self._joined - 1]
+            if end is None or self.mark(low.key) < self.mark(end) < self.mark(high.key):
                 return False
-            reach = self.mark(end)
-            past_me = reach <= self.mark(self.nodes[level].key)
-            if not past_me and self.mark(self.nodes[level + 1].key) > reach:
-                return False
+            self._joined += 1
         return True
+
+    def _shift(self, level: int) -> None:
+        """What was worked out from where this level begins and ends does not hold any more."""
+        self._bounds = self._tidy = None
+        self._joined = min(self._joined, max(1, level))
 
     def cut(self, level: int) -> None:
         """Drop this level and all above."""
@@ -163,7 +171,7 @@ class Table:
             del self.nodes[level:], self.ends[level:], self.values[level:], self._sums[level + 1 :]
             if self.stale_us:
                 del self.since_us[level:], self.rounds[level:]
-            self._bounds = self._tidy = None
+            self._shift(level)
 
     def replace(self, gone: Ref, heir: Ref) -> list[int]:
         """A node that leaves names the one on its right, which takes its place. What was known of the others stays
@@ -178,7 +186,7 @@ class Table:
                 self.ends[level] = self.values[level] = None
                 del self._sums[level + 1 :]
             self.nodes[level] = heir
-            self._bounds = self._tidy = None
+            self._shift(level)
         return levels
 
     def widen(self, key: Key, value: Freight) -> None:
@@ -197,8 +205,8 @@ class Table:
     def bounds(self) -> list[Mark]:
         """The marks of the node itself, of all fingers from level 0, and of the node again, a full turn on."""
         if self._bounds is None:
-            key = self.me.key
-            self._bounds = [(False, key), *(self.mark(node.key) for node in self.nodes), (True, key)]
+            own = self.me.key
+            self._bounds = [(False, own), *[(node.key < own, node.key) for node in self.nodes], (True, own)]
         return self._bounds
 
     def range(self, level: int) -> Arc | None:
@@ -209,10 +217,11 @@ class Table:
     def tidy(self) -> bool:
         """Whether each level lies beyond the one before and speaks of the arc up to the next: so it is at rest."""
         if self._tidy is None:
-            ups = all(low < high for low, high in pairwise(self.bounds()))
-            full = all(end is None or end == node.key for end, node in zip(self.ends, self.nodes[1:], strict=False))
+            bounds = self.bounds()
+            ups = all(map(lt, bounds, bounds[1:]))
+            full = False not in [end in (None, key) for end, (_, key) in zip(self.ends, bounds[2:-1], strict=False)]
             end = self.ends[-1] if self.ends else None  # the top level goes up to the node itself, or beyond
-            self._tidy = ups and full and (end is None or end == self.me.key or self.mark(end) <= self.bounds()[-2])
+            self._tidy = ups and full and (end is None or end == self.me.key or self.mark(end) <= bounds[-2])
         return self._tidy
 
     # --- inside
@@ -233,7 +242,7 @@ class Table:
                 self.since_us[level], self.rounds[level] = 0, -1
         else:
             return
-        self._bounds = self._tidy = None
+        self._shift(level)
 
     def _sum(self, level: int) -> Freight | None:
         """Own value and those of the levels below combined. Kept until one of them changes: twelve askers in a period

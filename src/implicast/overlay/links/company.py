@@ -80,9 +80,8 @@ class Company:
     def heard(self, ref: Ref) -> None:
         """Any word from a suspect ends the suspicion, else two nodes could repair each other in turns without end.
         A node that was missed may have been on the other side of a partition, with a ring of its own."""
-        if self.detector is None or ref.address == self._address:
-            return
-        self.detector.heard(ref)
-        if ref in self.missed:
-            del self.missed[ref]
-            self._links.seeking.reunite(ref)
+        if self.detector is not None and ref.address != self._address:
+            self.detector.heard(ref)
+            if self.missed and ref in self.missed:
+                del self.missed[ref]
+                self._links.seeking.reunite(ref)

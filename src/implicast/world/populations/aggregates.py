@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from implicast.language.portrait import Portrait
+from implicast.language.portrait import Portrait, Span, hulls
 from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
 from implicast.overlay.chord_sharp.messages import Freight
 from implicast.overlay.chord_sharp.table import combine
@@ -19,6 +19,8 @@ from implicast.world.populations.links import members
 
 Known = Callable[[ChordSharp], bool]
 """Whether all have to know the value of this node."""
+Drawn = tuple[int, tuple[Span, ...]]
+"""A portrait as a number and its spans."""
 
 
 def sound_objections(nodes: Sequence[ChordSharp], is_known: Known) -> list[str]:
@@ -53,10 +55,10 @@ class _Spans:
     def __init__(self, ring: Sequence[ChordSharp], is_known: Known) -> None:
         self.keys: list[Key] = [node.links.me.key for node in ring]
         values = [node.passenger.value() if is_known(node) else None for node in ring]
-        filters = all(value is None or (isinstance(value, Portrait) and not value.spans) for value in values)
-        # Filters alone are put together as numbers: a third of the time for the whole look.
-        self.doubled: list[list[Any]] = [[_number(value) for value in values] if filters else list(values)]
-        self.both = _either if filters else _both
+        portraits = all(value is None or isinstance(value, Portrait) for value in values)
+        # Filters are put together as numbers: a third of the time for the whole look.
+        self.doubled: list[list[Any]] = [[_drawn(value) for value in values] if portraits else list(values)]
+        self.both = _either if portraits else _both
         count, step = len(ring), 1
         while 2 * step <= count:
             last = self.doubled[-1]
@@ -64,7 +66,7 @@ class _Spans:
             step *= 2
 
     def sum(self, arc: Arc) -> Any:
-        """What the known nodes in an arc hold, as a value or as the number of a filter; None: there are none."""
+        """What the known nodes in an arc hold, as a value or as what is drawn of portraits; None: there are none."""
         count = len(self.keys)
         first = bisect_left(self.keys, arc.start)
         last = bisect_left(self.keys, arc.end)
@@ -79,17 +81,19 @@ class _Spans:
 
 def _holds(value: Freight, due: Any) -> bool:
     """Whether what is due adds nothing to a value."""
-    if isinstance(due, int):
-        return isinstance(value, Portrait) and not due & ~int.from_bytes(value.bits)
+    if isinstance(due, tuple):
+        bits, spans = due
+        held = isinstance(value, Portrait) and not bits & ~int.from_bytes(value.bits)
+        return held and hulls(value.spans, spans) == value.spans  # type: ignore[union-attr]
     return due.alike(value) and combine(value, due) == value
 
 
-def _number(value: Freight | None) -> int | None:
-    return int.from_bytes(value.bits) if isinstance(value, Portrait) else None
+def _drawn(value: Freight | None) -> Drawn | None:
+    return (int.from_bytes(value.bits), value.spans) if isinstance(value, Portrait) else None
 
 
-def _either(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one if other is None else one | other
+def _either(one: Drawn | None, other: Drawn | None) -> Drawn | None:
+    return other if one is None else one if other is None else (one[0] | other[0], hulls(one[1], other[1]))
 
 
 def _both(one: Freight | None, other: Freight | None) -> Freight | None:

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from implicast.overlay.chord.chord import Chord
+from implicast.overlay.chord.table import FingerTable
 from implicast.overlay.links.refs import Ref
 from implicast.world.populations.links import assemble_ring, members, opening, pair_objections
 
@@ -31,18 +32,25 @@ def true_fingers(node: Chord, keys: Sequence[int], refs: Sequence[Ref]) -> dict[
     return found
 
 
-def chord_objections(nodes: Sequence[Chord], exact: bool = True) -> list[str]:
+Sound = dict[FingerTable, list[int]]
+"""Tables without a finger before its start, with their distances at that time: another list when fingers change."""
+
+
+def chord_objections(nodes: Sequence[Chord], exact: bool = True, sound: Sound | None = None) -> list[str]:
     """What is wrong with a Chord at rest: the ring, or the fingers.
 
     Exact fingers are the successors of their starts. After changes at one moment they need not be (until refreshed),
-    but none may lie before its start.
+    but none may lie before its start. Whoever looks again and again remembers what is `sound`.
     """
-    open_at = opening([node.ring for node in nodes])
+    sound = {} if sound is None else sound
+    rings = [node.ring for node in nodes]
+    among = members(rings)
+    open_at = opening(rings, among)
     if open_at is not None:
         return [f"the ring is open: {open_at}"]
-    wrong = pair_objections([node.ring for node in nodes])
+    wrong = pair_objections(rings, among)
     by_address = {node.address: node for node in nodes}
-    inside = [by_address[ring.address] for ring in members([node.ring for node in nodes])]
+    inside = [by_address[ring.address] for ring in among]
     keys, refs = [node.table.own for node in inside], [node.ring.me for node in inside]
     for node in inside:
         table = node.table
@@ -50,6 +58,15 @@ def chord_objections(nodes: Sequence[Chord], exact: bool = True) -> list[str]:
             wrong.append(f"{node.address} routes by another right neighbour than its ring's")
         if exact and table.levels != true_fingers(node, keys, refs):
             wrong.append(f"{node.address} has fingers that are not the successors of their starts")
-        if any(table.far(ref) < 1 << level for level, ref in table.levels.items()):
-            wrong.append(f"{node.address} has a finger before its start")
+        if sound.get(table) is not table.distances:
+            if _is_early(table):
+                wrong.append(f"{node.address} has a finger before its start")
+            else:
+                sound[table] = table.distances
     return wrong
+
+
+def _is_early(table: FingerTable) -> bool:
+    """Whether some finger lies before its start. Asked of every finger at every look: without a call for each."""
+    own, mask = table.own, table.mask
+    return True in [(ref.key - own) & mask < 1 << level for level, ref in table.levels.items()]

@@ -28,13 +28,10 @@ def objections(nodes: Sequence[ChordSharp]) -> list[str]:
     if wrong:
         return wrong
     refs = [links.me for links in members([node.links for node in nodes])]
-    at = {ref: index for index, ref in enumerate(refs)}
-    levels = (len(refs) - 1).bit_length()
+    ahead = [refs[1 << level :] + refs[: 1 << level] for level in range((len(refs) - 1).bit_length())]
+    due = dict(zip(refs, zip(*ahead, strict=True) if ahead else [()], strict=True))
     for node in nodes:
-        if node.links.me not in at:
-            continue
-        due = [refs[(at[node.links.me] + (1 << level)) % len(refs)] for level in range(levels)]
-        if node.table.nodes != due:
+        if due.get(node.links.me, (*node.table.nodes,)) != (*node.table.nodes,):
             wrong.append(f"{node.address} has {len(node.table)} fingers that are not those 1, 2, 4, ... places ahead")
     return wrong
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import Protocol, TypeVar
 
 from implicast.overlay.links.links import Links
@@ -31,15 +32,22 @@ class Linked(Protocol):
 
 
 Node = TypeVar("Node", bound=Linked)
+_KEY = attrgetter("me.key")
 
 
 def members(nodes: Iterable[Node]) -> list[Node]:
-    return sorted((node for node in nodes if node.state == IN), key=lambda node: node.me.place)
+    """Those on the ring, in its order."""
+    inside = sorted([node for node in nodes if node.state == IN], key=_KEY)
+    keys = list(map(_KEY, inside))
+    if len(set(keys)) < len(keys):  # only then names matter: half the price
+        inside.sort(key=lambda node: node.me.place)
+    return inside
 
 
-def opening(nodes: Sequence[Linked]) -> str | None:
-    """The first place where the right pointers of the members fail to be one cycle in key order; None if closed."""
-    inside = members(nodes)
+def opening(nodes: Sequence[Linked], inside: Sequence[Linked] | None = None) -> str | None:
+    """The first place where the right pointers of the members fail to be one cycle in key order; None if closed. The
+    members, where they are known already, are `inside`."""
+    inside = members(nodes) if inside is None else list(inside)
     if all(node.right == after.me for node, after in zip(inside, inside[1:] + inside[:1], strict=True)):
         return None  # nearly always: a fifth of the price of finding out where
     here = {node.me: node for node in nodes if node.state != OUT}
@@ -59,15 +67,16 @@ def opening(nodes: Sequence[Linked]) -> str | None:
 
 def ring_objections(nodes: Sequence[Links]) -> list[str]:
     """What is wrong with a ring at rest: not closed, not paired, lists not exact, operations unsettled."""
-    open_at = opening(nodes)
+    inside = members(nodes)
+    open_at = opening(nodes, inside)
     if open_at is not None:
         return [f"the ring is open: {open_at}"]
-    return pair_objections(nodes)
+    return pair_objections(nodes, inside)
 
 
-def pair_objections(nodes: Sequence[Links]) -> list[str]:
-    """What is wrong with a closed ring at rest: neighbours that do not know each other, operations unsettled."""
-    inside = members(nodes)
+def pair_objections(nodes: Sequence[Links], inside: Sequence[Links]) -> list[str]:
+    """What is wrong with a closed ring of these members at rest: neighbours that do not know each other, operations
+    unsettled."""
     wrong = [f"{_name(node.me)} is still {node.state}" for node in nodes if node.state not in (IN, OUT)]
     for index, node in enumerate(inside):
         right = inside[(index + 1) % len(inside)]
