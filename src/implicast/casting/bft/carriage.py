@@ -178,14 +178,14 @@ class Carriage(Part):
     def _lost(self, step: Step, question: Question) -> None:
         if self._absentees.is_there(step[0], THERE_US):
             self._unconfirmed_by(step[0])
-        self._give_up(*question.about)
+        self._close(question.about[0], question.about[1], is_lost=True)
 
     def _doubtless(self, step: Step, question: Question) -> None:
         """Who was silent towards us still is; or it speaks again, and is sent the step like any other."""
         if self._absentees.is_there(step[0], THERE_US):
             self._asker.ask(INSISTED, step, question.to, question.message, question.about)
         else:
-            self._give_up(*question.about)
+            self._close(question.about[0], question.about[1], is_lost=True)
 
     def _cast_anew(self, source: Source) -> None:
         """What is still open of a cast of our own is made anew; what the first attempt counted, the next counts too."""
@@ -216,15 +216,13 @@ class Carriage(Part):
             taken, declined, missed = (min(each, COUNT_MAX) for each in (taken, declined, missed))
         return HopHeld(duty.cast, duty.query, level, place, bool(duty.open), taken, declined, missed, tally.silent)
 
-    def _give_up(self, duty: Duty, missed: Name | None) -> None:
-        duty.lost += missed is None
-        self._close(duty, missed)
-
-    def _close(self, duty: Duty, missed: Name | None) -> None:
+    def _close(self, duty: Duty, missed: Name | None, is_lost: bool = False) -> None:
         """One step of a duty has ended; the last one ends the duty."""
         duty.step(-1)
         if missed is not None:
             duty.tally.add(CastReport(silent=(missed,)))
+        elif is_lost:
+            duty.lost += 1
         if duty.open:
             return
         if duty.parent is None:
@@ -241,6 +239,5 @@ class Carriage(Part):
         total = CastReport()
         for duty in duties.values():
             total.add(duty.tally)
-        is_lost = not duties or any(duty.lost for duty in duties.values())
-        unreachable = total.missed + len(total.silent) + is_lost
+        unreachable = total.missed + len(total.silent) + (not duties or any(duty.lost for duty in duties.values()))
         self.host.deliver(Settled(cast, total.taken, unreachable, total.declined, 0, total.silent))

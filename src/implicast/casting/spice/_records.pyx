@@ -449,7 +449,7 @@ cdef class Walker:
         for member in found:
             address = member.address
             if address == self._address or (not alone and member.name == self._name):
-                self._spice.casts.tell_plainly(cast, member, notify)
+                self._spice.casts.tell(None, cast, member, notify)
             else:
                 send(address, notify)
 

@@ -261,15 +261,15 @@ class Casts(SpicePart):
             return
         word = _word(work, walk)
         for member in selected:
-            self._tell(work, walk, member, word)
+            self.tell(work, walk, member, word)
 
     def show(self, work: Work, registry: Registry, held: Sequence[Held]) -> None:
         walk = work.walk
         for each in held:
             if isinstance(walk, CastTo) and fits(each, walk.target, walk.term, self.host.now_us):
-                self._tell(work, walk, each.entry.member, _word(work, walk))
+                self.tell(work, walk, each.entry.member, _word(work, walk))
 
-    def _tell(self, work: Work | None, walk: CastTo, member: Contact, word: Word) -> None:
+    def tell(self, work: Work | None, walk: CastTo, member: Contact, word: Word) -> None:
         heeded = self.spice.heeded
         if walk.asks:
             assert work is not None
@@ -289,10 +289,6 @@ class Casts(SpicePart):
             self.host.send(member.address, word)
         else:
             self._ask(work, member, word)
-
-    def tell_plainly(self, walk: CastTo, member: Contact, word: Word) -> None:
-        """Without receipts."""
-        self._tell(None, walk, member, word)
 
     def _ask(self, work: Work, member: Contact, word: Word) -> None:
         """Until it confirms. Several works may wait for one answer."""
