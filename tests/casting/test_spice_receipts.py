@@ -553,8 +553,10 @@ def test_a_root_that_remembers_what_the_original_root_has_lost_is_believed():
     town, leader, root, owner = a_replicated_tag()
     owner.levels.learn_root("jazz", root, RootState(5, 1, True))
     hint(town, leader, root)
+    header = leader.levels.header("jazz")
 
-    assert leader.levels.header("jazz") == Header(5, 1, 1, True)
+    assert header.number > 5, "what was registered meanwhile is copied, and the roots are called again"
+    assert header == Header(header.number, 1, 1, True)
 
 
 def test_busy_replicas_have_the_level_raised_further(monkeypatch):

@@ -74,9 +74,10 @@ class Duty:
     """Steps to members out of range that were never confirmed: what those did with them is not known."""
     tally: CastReport = field(default_factory=CastReport)
 
-    def step(self, more: int) -> None:
-        """So many more steps are open."""
+    def step(self, more: int, is_lost: bool = False) -> None:
+        """So many more steps are open; one that ended may have been lost."""
         self.open += more
+        self.lost += is_lost
 
 
 class Carriage(Part):
@@ -218,11 +219,9 @@ class Carriage(Part):
 
     def _close(self, duty: Duty, missed: Name | None, is_lost: bool = False) -> None:
         """One step of a duty has ended; the last one ends the duty."""
-        duty.step(-1)
+        duty.step(-1, is_lost and missed is None)
         if missed is not None:
             duty.tally.add(CastReport(silent=(missed,)))
-        elif is_lost:
-            duty.lost += 1
         if duty.open:
             return
         if duty.parent is None:

@@ -74,14 +74,14 @@ class Surface(Part, parts=PARTS):
         self._rest: Callable[[Surface], None] | None = None
         if terms.assured:
             self._number = host.rng.getrandbits(40)
-            for name in PARTS:
+            for name in self.parts:
                 self.make(name)
         else:
-            self.__class__ = piecemeal(Surface, Surface.make)
+            self.__class__ = piecemeal(type(self), Surface.make)
 
     def make(self, name: str) -> Any:
         """A part that has not been needed until now."""
-        kind: Any = PARTS.get(name)
+        kind: Any = self.parts.get(name)
         if kind is None:
             raise AttributeError(name)
         asks = issubclass(kind, Asking)
