@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from implicast.language.parse import parse
-from implicast.net.link import Traffic
-from implicast.net.store import GATHER_S, Store, StoreError
+from implicast.net.store import Store, StoreError
 from implicast.peer.contract import CastId
 from implicast.peer.events import Settled
 from implicast.peer.memory import Seen
@@ -53,34 +52,6 @@ def test_writes_that_gather_share_a_commit(tmp_path):
         return commits
 
     assert asyncio.run(fill()) <= 3
-
-
-@pytest.mark.parametrize("busy_s", [0.0, GATHER_S[0] / 3, 10.0])
-def test_a_commit_lets_messages_go_first_but_not_for_long(tmp_path, monkeypatch, busy_s):
-    monkeypatch.setattr(Traffic, "reads", 0)
-
-    async def fill():
-        store, loop, begun = Store(tmp_path / "node.db"), asyncio.get_running_loop(), []
-        lay = store._lay
-        store._lay = lambda writes: (begun.append((loop.time(), Traffic.reads)), lay(writes))
-        start_s = loop.time()
-        store.notice(casts(1)[0], "", b"x", 1)
-        safe = store.commit()
-        while not begun:
-            Traffic.reads += loop.time() < start_s + busy_s
-            await asyncio.sleep(0)
-        reads = Traffic.reads
-        await safe
-        store.close()
-        return begun[0], reads, start_s
-
-    (begun_s, reads_then), reads, start_s = asyncio.run(fill())
-    if busy_s < GATHER_S[0]:
-        assert reads_then == reads, "nobody was spoken to any more"
-        assert begun_s >= start_s + busy_s
-    else:
-        assert reads_then > 0
-        assert begun_s >= start_s + GATHER_S[0]
 
 
 def test_a_cast_is_open_until_it_is_settled(tmp_path):

@@ -29,12 +29,6 @@ HELLO_S = 3.0
 """... and within this time after it the other side has said hello, or it is closed."""
 
 
-class Traffic:
-    """How often the connections of a process were read from: whoever can wait lets those go first who are spoken to."""
-
-    reads = 0
-
-
 class Queue:
     """What waits for one receiver, within bounds."""
 
@@ -88,7 +82,6 @@ class Link(asyncio.BufferedProtocol):
         return self.carrier.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        Traffic.reads += 1
         data = self.carrier.buffer[:nbytes]
         if self._tls is None:
             self.came(bytes(data))

@@ -21,7 +21,6 @@ import msgspec
 
 from implicast.language.target import Target
 from implicast.net.bulk import CAST, NOTICE, RECEIPT, SETTLED, Write, carry_out
-from implicast.net.link import Traffic
 from implicast.net.lock import Lock
 from implicast.peer.contract import CastId, Life
 from implicast.peer.errors import LocalError
@@ -67,15 +66,6 @@ def _turn() -> asyncio.Lock:
     if loop not in _turns:
         _turns[loop] = asyncio.Lock()
     return _turns[loop]
-
-
-async def _quiet(most_s: float) -> None:
-    """Until nobody is spoken to in this process, or for so long: what is being worked off goes before the disk."""
-    until_s = time.monotonic() + most_s
-    reads, turns = Traffic.reads, 0
-    while turns < 3 and time.monotonic() < until_s:  # what is sent in one turn of the loop is read in the third
-        await asyncio.sleep(0)
-        reads, turns = Traffic.reads, turns + 1 if Traffic.reads == reads else 0
 
 
 class StoreError(LocalError):
@@ -222,8 +212,6 @@ class Store:
             while (gathering := self._gathering) is not None:
                 if took_s >= 0:  # they came while the last commit was under way: more will
                     await asyncio.sleep(min(max(took_s, least_s), most_s))
-                else:
-                    await _quiet(least_s)
                 begun = time.monotonic()
                 async with _turn():
                     self._gathering, self._touched = None, False
