@@ -7,6 +7,7 @@ import ssl
 import pytest
 
 from implicast.net import carrier as carriers
+from implicast.net import link as links
 from implicast.net.authority import CertificateAuthority
 from implicast.net.carrier import Carrier
 from implicast.net.counters import Counters
@@ -122,6 +123,39 @@ def test_of_handshakes_that_nobody_finishes_the_oldest_is_closed(tmp_path, monke
         return ended, left
 
     assert asyncio.run(story()) == ([b""] * 5, 3)
+
+
+class Unread(asyncio.Transport):
+    """To one who does not read: it cannot be closed before all is written."""
+
+    is_cut = False
+
+    def set_write_buffer_limits(self, high=None, low=None): ...
+
+    def write(self, data): ...
+
+    def is_closing(self):
+        return False
+
+    def close(self): ...
+
+    def abort(self):
+        self.is_cut = True
+
+
+def test_one_who_does_not_read_what_was_said_before_the_end_is_cut_off(monkeypatch):
+    monkeypatch.setattr(links, "LINGER_S", 0.02)
+
+    async def story():
+        hello = Hello(PROTOCOL, b"n", b"d", b"x" * 16, ("127.0.0.1", 1), 1, 1)
+        link, transport = links.Link(Carrier(lambda: hello, lambda *told: None, Counters()), None, None), Unread()
+        link.connection_made(transport)
+        link.close()
+        before = transport.is_cut
+        await asyncio.sleep(0.1)
+        return before, transport.is_cut
+
+    assert asyncio.run(story()) == (False, True)
 
 
 def test_a_connection_is_closed_when_the_certificate_of_the_other_side_expires(tmp_path, monkeypatch):

@@ -27,6 +27,8 @@ SHAKE_S = 10.0
 """Within this time the handshake of a connection is done, ..."""
 HELLO_S = 3.0
 """... and within this time after it the other side has said hello, or it is closed."""
+LINGER_S = 10.0
+"""What was said before a connection is closed may go out for so long; one who does not read it is cut off."""
 
 
 class Queue:
@@ -186,6 +188,7 @@ class Link(asyncio.BufferedProtocol):
             if self._tls is not None and not self._transport.is_closing():
                 self._transport.write(self._tls.farewell())
             self._transport.close()
+            self.carrier.loop.call_later(LINGER_S, self.abort)
 
     def abort(self) -> None:
         if self._transport is not None:
