@@ -77,7 +77,7 @@ class Surface(Part, parts=PARTS):
             for name in self.parts:
                 self.make(name)
         else:
-            self.__class__ = piecemeal(type(self), Surface.make)
+            self.__class__ = piecemeal(type(self), Surface.make)  # type: ignore[arg-type]  # a class has a hash
 
     def make(self, name: str) -> Any:
         """A part that has not been needed until now."""
