@@ -121,10 +121,7 @@ class Asking(Part):
         now_us = self.host.now_us
         due_us = now_us + self._topics[topic][0]
         self._open[asked] = Question(to, message, about, 1, due_us, now_us)
-        self._serial += 1
-        heappush(self._due, (due_us, self._serial, asked))
-        if not 0 <= self._alarm_us <= due_us:
-            self._arm()
+        self._note(due_us, asked)
         self.host.send(to, message)
         return True
 

@@ -360,9 +360,8 @@ _DEEDS: dict[str, tuple[Act, Act | None]] = {
 
 def drift_rates(churn: Churn, seed: int, hosts: int) -> dict[int, float]:
     """How much longer a second takes on each host."""
-    if not churn.drift:
-        return {}
-    return {host: 1 + churn.drift * (2 * digest_bits(48, seed, "drift", host) / 2**48 - 1) for host in range(hosts)}
+    some = range(hosts if churn.drift else 0)
+    return {host: 1 + churn.drift * (2 * digest_bits(48, seed, "drift", host) / 2**48 - 1) for host in some}
 
 
 def _ended(reasons: dict[int, list[Deed]], address: int, deed: Deed) -> bool:
