@@ -193,3 +193,15 @@ def test_replicas_are_known_again_where_the_header_of_their_tag_fell_with_its_ow
     )  # fmt: skip
 
     assert not found.reasons, (found.reasons, found.scenario.command())
+
+
+def test_what_a_node_keeps_that_has_lost_sight_of_its_neighbours_does_not_die_with_it():
+    """Its neighbours knew better, returned to it what it answered for wrongly, and forgot that on its word; then it
+    crashed, and was back before anybody missed it."""
+    churn = "joins=19,leaves=6,crashes=7,returns=13,disk=any,falls=2,freezes=1,slow=1,flaps=1,drift=0.01,over_s=39.0"
+    found = check(
+        Scenario("dht-naive", 108, 139, 516737037, {}, "groups", network="flat", payload_bytes=16,
+                 faults=Faults.parse("duplicate=0.02"), churn=Churn.parse(churn), register=MESSAGES)
+    )  # fmt: skip
+
+    assert not found.reasons, (found.reasons, found.scenario.command())

@@ -106,8 +106,7 @@ class Comparisons(Shareholder):
     def notice_return(self) -> None:
         """The link from the left was repaired: a node that was passed over lacks copies of what was laid meanwhile, and
         did not hear what was told to all: whether its own entries are lost."""
-        repairs = self._ring.lnum[0]
-        if repairs != self._repairs:
+        if (repairs := self._ring.lnum[0]) != self._repairs:
             self._repairs, self._asks = repairs, SOON_TIMES + 1
             self._came_back()
 
@@ -165,14 +164,15 @@ class Comparisons(Shareholder):
         return share.rows.changes != before
 
     def _is_told(self, row: Row, sender: Address | None) -> bool:
-        known = self._share.rows.get(row.slot, row.ident)
-        if known is not None and known.row.packed == row.packed:
+        if (known := self._share.rows.get(row.slot, row.ident)) is not None and known.row.packed == row.packed:
             return False  # most of what copies tell each other is known
-        if row.packed:
-            return self._share.deeds.are_sound((row,))
+        return self._share.deeds.are_sound((row,)) if row.packed else self._answers(sender, row.key)
+
+    def _answers(self, who: Address | None, key: int) -> bool:
+        """Whether this is a left neighbour that answers for a key, as far as is known here."""
         lefts = self._ring.lefts
         keys = [*map(self._chord.table.key_of, lefts), self._share.own]
-        return any(ref.address == sender and up_to(keys[at + 1], row.key, keys[at]) for at, ref in enumerate(lefts))
+        return any(ref.address == who and up_to(keys[at + 1], key, keys[at]) for at, ref in enumerate(lefts))
 
     # What is kept where it does not belong
 
@@ -207,8 +207,11 @@ class Comparisons(Shareholder):
 
     @handles(Returned)
     def on_returned(self, sender: Address, returned: Returned) -> None:
-        share, beyond = self._share, self._share.copies_low()
-        if beyond != share.own and share.settings.copies:  # the only other one may belong to a leaver
+        """Forget what has arrived; but not on the word of a left neighbour that, as far as is known here, does not
+        answer for it: it has lost sight of those between, and what it keeps alone dies with it."""
+        share, beyond, near = self._share, self._share.copies_low(), [ref.address for ref in self._ring.lefts]
+        is_told = sender not in near or self._answers(sender, returned.high)
+        if is_told and beyond != share.own and share.settings.copies:  # the only other one may belong to a leaver
             share.retract()
             theirs = (entry.row for entry in share.rows.within(returned.low, returned.high))
             share.rows.drop([row for row in theirs if not up_to(beyond, row.key, share.own)])

@@ -313,9 +313,7 @@ class Layings(Shareholder):
 
     def _lost(self, key: tuple[Address, int], question: Question) -> None:
         """A keeper that never answers is given up."""
-        still = [(piece, stretch) for piece, stretch in question.about if stretch in piece.held]
-        self.lay_again([(piece, stretch) for piece, stretch in still if piece.held[stretch][0] == key[0]])
+        self.lay_again([(piece, part) for piece, part in question.about if piece.held.get(part, (None,))[0] == key[0]])
 
     def _take_back(self, lost: Iterable[tuple[int, Scalar, Scalar]]) -> None:
-        pieces = self.pieces
-        self.lay_again([(pieces[serial], (low, high)) for serial, low, high in lost if serial in pieces])
+        self.lay_again([(self.pieces[serial], (low, high)) for serial, low, high in lost if serial in self.pieces])
