@@ -138,6 +138,11 @@ class KeptRows:
         """The entries of a list that are in force."""
         return [entry.row for entry in self._slots.get(slot, {}).values() if entry.in_force]
 
+    def of(self, owner: Contact) -> list[Row]:
+        """All entries of an owner that are in force."""
+        held = [entry for entries in self._slots.values() for entry in entries.values() if entry.in_force]
+        return [entry.row for entry in held if entry.row.owner == owner]
+
     def is_news(self, row: Row) -> bool:
         """Whether a row from a copy says something: a removal of what is not known does not."""
         return row.in_force or self.get(row.slot, row.ident) is not None
