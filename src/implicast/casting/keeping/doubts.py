@@ -8,7 +8,6 @@ once when one of them speaks: a partition may have ended.
 """
 
 from collections.abc import Callable
-from operator import attrgetter
 from typing import NamedTuple
 
 from implicast.casting.keeping.messages import Here, Still
@@ -36,7 +35,6 @@ ROUSED_US = 15_000_000
 """Between two times that the own entries are laid again for such a cause."""
 ABSENT_US = 30_000_000
 """For so long entries of the dead are not taken back."""
-_address = attrgetter("address")
 
 
 class Forgotten(NamedTuple):
@@ -77,9 +75,9 @@ class Doubts(Shareholder):
 
     def doubt(self, where: Address) -> None:
         """Whoever is at this address may be dead: ask all owners of entries that were there."""
-        owned = self._share.rows.owned
-        some = owned if where in map(_address, owned) else ()  # nearly always none: a tenth of a step for each
-        for owner in [owner for owner in some if owner.address == where != self.address]:
+        rows = self._share.rows
+        owners = rows.owned if where in rows.addresses else ()  # nearly always none
+        for owner in [owner for owner in owners if owner.address == where != self.address]:
             if self._asker.open(DOUBTING, owner.name) is None:
                 self._asker.ask(DOUBTING, owner.name, where, Still(owner.name), owner)
 

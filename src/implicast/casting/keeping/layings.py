@@ -109,8 +109,7 @@ class Layings(Shareholder):
         return removals
 
     def stand(self, piece: Piece, holder: Address) -> Row:
-        """A piece that is laid already, and confirmed by its holder; remembered if it is ever renewed. The entry of its
-        lowest value, as its keepers have it."""
+        """A piece laid already, remembered if it is ever renewed; the entry of its lowest value, as keepers have it."""
         if self._share.settings.lease_us:
             piece.confirm(piece.low, piece.high, (holder, piece.stamp))
             self._holders.add(holder)
@@ -161,8 +160,7 @@ class Layings(Shareholder):
             self._done(group)
 
     def _agreeing(self, pieces: list[Piece]) -> list[Piece]:
-        """What is wanted is not taken out any more: a removal under way that is repeated with a new stamp would undo
-        what was laid after it."""
+        """What is wanted is not taken out any more: a removal with a new stamp would undo what was laid since."""
         under_way = [piece for piece in self._open.values() if not piece.packed]
         if not under_way and all(piece.packed for piece in pieces):
             return pieces

@@ -21,7 +21,6 @@ After the Chord# rules of `table.py`; rounds are ours (`FIDELITY.md`).
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import msgspec
 from msgspec.structs import replace
 
 from implicast.overlay.chord_sharp.messages import LEVELS_MAX, AskLevel, Enough, Ent, FingerGone, LevelIs
@@ -67,15 +66,12 @@ class TellAgain(RoundAlarm):
     """Rings when what has changed in the middle of a round is to be said once more."""
 
 
-class Asked(msgspec.Struct, frozen=True, gc=False):
-    """A standing question: who answers for a level; with which token it was put when, and the time before, for answers
-    to that may still come."""
+class Asked(Message):
+    """A standing question: who answers for a level."""
 
     ref: Ref
-    token: int = -1
-    put_us: int = 0
-    token_before: int = -1
-    put_before_us: int = 0
+    puts: tuple[int, ...] = (-1, 0, -1, 0)
+    """With which token it was put when; and the one before it, to which answers may still come."""
     round: int = 0
     silent: int = 0
     """Attempts since its last word."""
@@ -161,8 +157,7 @@ class Rounds(Part):
             self.host.after(after_us, CatchUp(self.ring.links.me.life, self.number))
 
     def stand_by(self, level: int) -> None:
-        """See to it that the node at a level will tell. Nobody waits for one that is lost, but it is asked: it may have
-        been cut off only."""
+        """See to it that the node at a level will tell. Nobody waits for a lost one, but it is asked."""
         ring = self.ring
         node, asked = ring.table.nodes[level], self._asks.get(level)
         if ring.is_lost(node):
@@ -178,9 +173,9 @@ class Rounds(Part):
     def _put_question(self, level: int, asked: Asked, answer: bool) -> None:
         self._token += LEVELS_MAX
         token = self._token + level  # so that an answer's level need not be looked for
-        ref, before, now_us = asked.ref, (asked.token, asked.put_us), self.host.now_us
+        ref, now_us, (last, last_us, _, _) = asked.ref, self.host.now_us, asked.puts
         quiet_us = now_us + self.ring.settings.again_us
-        self._asks[level] = Asked(ref, token, now_us, *before, self.number, asked.silent, quiet_us)
+        self._asks[level] = Asked(ref, (token, now_us, last, last_us), self.number, asked.silent, quiet_us)
         self.host.send(ref.address, AskLevel(ref, self.ring.links.me, token, level, self.number, answer))
 
     @handles(CatchUp)
@@ -194,8 +189,7 @@ class Rounds(Part):
         if min(table.rounds, default=self.number) >= self.number:
             return  # nothing is missing, as nearly always
         highest = LEVELS_MAX if self._told_round == self.number else self._catch_ups
-        missing = [level for level, number in enumerate(table.rounds[:highest]) if number < self.number]
-        for level in missing:
+        for level in [level for level, number in enumerate(table.rounds[:highest]) if number < self.number]:
             if level < len(table):
                 self._catch_up(level)
         if min(table.rounds, default=self.number) < self.number:
@@ -231,7 +225,7 @@ class Rounds(Part):
         self._hear(by, told.round)
         level, table = token % LEVELS_MAX, ring.table
         asked = self._asks.get(level)
-        if asked is None or asked.ref != by or token not in (asked.token, asked.token_before):
+        if asked is None or asked.ref != by or token not in asked.puts[::2]:
             self.host.send(sender, Enough(token))
         elif told.ent is None:  # it will tell when it knows
             quiet_us = self.host.now_us + 2 * ring.settings.again_us
@@ -240,7 +234,7 @@ class Rounds(Part):
             if asked.silent:
                 self._asks[level] = replace(asked, silent=0)
             if level < len(table.nodes) and table.nodes[level] == by and told.round >= table.rounds[level]:
-                self._learn(level, asked.put_us if token == asked.token else asked.put_before_us, told, told.ent)
+                self._learn(level, asked.puts[1 if token == asked.puts[0] else 3], told, told.ent)
 
     def _learn(self, level: int, asked_us: int, told: LevelIs, ent: Ent) -> None:
         table, above, now_us = self.ring.table, level + 1, self.host.now_us
@@ -267,19 +261,17 @@ class Rounds(Part):
             self.host.send(sender, FingerGone(ask.to, ring.heir(ask.to)))
             return
         self._hear(ask.by, ask.round)
-        askers = self.askers.get(ask.level)
-        if askers is None:
-            askers = self.askers[ask.level] = Recent(ASKERS_MAX)
-        askers.put(sender, (ask.token, self.host.now_us))
+        if ask.level not in self.askers:
+            self.askers[ask.level] = Recent(ASKERS_MAX)
+        self.askers[ask.level].put(sender, (ask.token, self.host.now_us))
         if ask.answer:
             self._tell_one(sender, ask.level, ask.token, 0)
 
     def _tell(self, level: int) -> None:
         """Tell those who want to know of a level. A node that has not asked anew for long is told no more."""
-        askers = self.askers.get(level)
+        now_us, askers = self.host.now_us, self.askers.get(level)
         if not askers:
             return
-        now_us = self.host.now_us
         over_us = now_us - (RENEWAL + 2) * self.ring.settings.period_us
         for address, (token, asked_us) in list(askers.items()):
             if asked_us < over_us:
@@ -304,9 +296,8 @@ class Rounds(Part):
 
     def _advance(self) -> None:
         """With each level learnt the next can be told."""
-        rounds, number, ready = self.ring.table.rounds, self.number, self._ready
-        if ready > len(rounds):
-            self._ready = ready = len(rounds)
+        rounds, number = self.ring.table.rounds, self.number
+        self._ready = ready = min(self._ready, len(rounds))
         while ready < len(rounds) and rounds[ready] >= number:
             self._ready = ready = ready + 1
             self._tell(ready)

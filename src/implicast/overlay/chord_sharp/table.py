@@ -25,8 +25,7 @@ from implicast.overlay.links.refs import Ref
 from implicast.space.ring import Arc, Key
 
 Mark = tuple[bool, Key]
-"""A key as seen from a node: whether it lies behind the point where the circle starts anew, then the key. Marks are in
-clockwise order."""
+"""A key as seen from a node: whether it lies behind where the circle starts anew, then the key. In clockwise order."""
 
 UNKNOWN = Ent(None, None, None)
 NEVER_US = 1 << 62
@@ -93,10 +92,8 @@ class Table:
         # Nearly always nothing is new: what was worked out from it stays (a quarter less work for each answer).
         if end != self.ends[level]:
             self._shift(level)
+        if end != self.ends[level] or value != self.values[level]:
             self.ends[level], self.values[level] = end, value
-            del self._sums[above:]
-        elif value is not self.values[level] and value != self.values[level]:
-            self.values[level] = value
             del self._sums[above:]
         return circulated
 
@@ -112,8 +109,7 @@ class Table:
             self.ends[level], self.values[level] = end, value
         else:
             self.since_us[level] = since_us
-            if since_us + self.stale_us < self._fresh_until_us:
-                self._fresh_until_us = since_us + self.stale_us
+            self._fresh_until_us = min(self._fresh_until_us, since_us + self.stale_us)
         return circulated
 
     def go_on(self, level: int, number: int) -> None:
@@ -147,14 +143,11 @@ class Table:
         if not 0 <= level <= len(nodes) or not nodes:
             return UNKNOWN, 0
         node = nodes[level] if level < len(nodes) else None
-        if level <= self._joined or self._touching(level):
-            value = sums[level] if level < len(sums) else self._sum(level)
-        else:
-            value = None
+        is_whole = level <= self._joined or self._touching(level)
+        value = None if not is_whole else sums[level] if level < len(sums) else self._sum(level)
         end = self.ends[level - 1] if level else nodes[0].key
         if value is None or end is None:
             return Ent(node, None, None), 0
-        # A table that keeps no ages has none to say.
         age_us = now_us - min(self.since_us[:level]) if level and self.since_us else 0
         return Ent(node, end, value), age_us  # type: ignore[arg-type]
 
@@ -253,8 +246,7 @@ class Table:
         self._shift(level)
 
     def _sum(self, level: int) -> Freight | None:
-        """Own value and those of the levels below combined. Kept until one of them changes: twelve askers in a period
-        make twelve combinations, not 66 (at 4096 peers)."""
+        """Own value and those of the levels below combined; kept until one of them changes."""
         sums = self._sums or [self.own]
         while len(sums) <= level:
             sums.append(combine(sums[-1], self.values[len(sums) - 1]))
