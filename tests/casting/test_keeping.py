@@ -58,6 +58,23 @@ def test_copies_that_meet_in_any_order_end_the_same(words) -> None:
     assert len(ends) == 1
 
 
+WORD = st.tuples(st.integers(1, 4), st.booleans(), st.integers(1, 3), st.integers(0, 2), st.sampled_from(["a", "b"]))
+
+
+@given(st.lists(WORD, max_size=12), st.integers(0, 2 * REMEMBERED_US))
+@settings(max_examples=100, deadline=None)
+def test_what_an_owner_has_is_found_by_its_name_as_by_looking_at_everything(words, later_us: int) -> None:
+    rows = KeptRows()
+    for stamp, there, name, number, tag in words:
+        rows.take(Row(5, ("t", "", tag), a_contact(name), number, stamp, b"x" if there else b""), 0)
+    rows.expire(later_us, S)
+
+    for owner in map(a_contact, (1, 2, 3)):
+        held = [entry.row for entry in rows.entries() if entry.in_force and entry.row.owner == owner]
+        assert rows.of(owner) == held
+        assert owner.address in rows.addresses or not held
+
+
 def test_an_old_copy_does_not_bring_back_what_was_removed() -> None:
     rows = KeptRows()
     rows.take(row(2, b""), 0)

@@ -47,9 +47,10 @@ class _Frozen(msgspec.StructMeta):
     """Tells type checkers that every kind of message is frozen, as its base says."""
 
 
-class Message(msgspec.Struct, metaclass=_Frozen, frozen=True, array_like=True, gc=False):
+class Message(msgspec.Struct, metaclass=_Frozen, frozen=True, array_like=True, gc=False, cache_hash=True):
     """A value that is sent or awaited: made once, never changed.
 
+    `cache_hash`: those that are passed on are looked up at every step, and owners of entries at every word about them.
     `gc=False` is safe because a message holds plain values and tuples and never refers back to itself.
     Fields are ints, floats, strings, bytes, booleans, None, tuples of these, and other structs: what can travel.
     """

@@ -205,7 +205,7 @@ class Detector(Part, Generic[Who]):
 
     def is_lost(self, who: Who) -> bool:
         """Suspected, or gone by its own word."""
-        return who in self.gone or self.is_suspect(who)
+        return who in self.gone or (who in self._suspects and self.is_suspect(who))
 
     def is_probing(self, who: Who) -> bool:
         return who in self._open

@@ -91,7 +91,9 @@ class Repeats(Recent[Key, int]):
             if at_us > over_us:
                 break
             del self[oldest]
-        self[key] = now_us
+        _set(self, key, now_us)
+        if len(self) > self.bound:
+            del self[next(iter(self))]
         return False
 
 

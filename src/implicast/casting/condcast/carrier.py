@@ -200,8 +200,7 @@ class Carrier(Part, parts={"asker": Asker}):
             self._spread(carry.arcs, task)
 
     def _is_sound(self, carry: Carry) -> bool:
-        """Whether its publisher has cast it, its arcs lie on this ring, and its query is one that can be asked here:
-        the filters of one population are of one make."""
+        """Whether its publisher has cast it, its arcs lie on this ring, and its query can be asked here."""
         query, settings = carry.query, self._settings
         if isinstance(query, Sought) and (query.bits != settings.bits or query.hashes != settings.hashes):
             return False

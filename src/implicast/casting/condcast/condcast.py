@@ -82,8 +82,7 @@ class Condcast(
     # --- verbs of the application
 
     def join(self, introducers: tuple[Address, ...]) -> None:
-        """What a peer was that comes back it is again. Where there are landmarks a peer that has said what it is stands
-        by its tags."""
+        """A peer that comes back is what it was; where there are landmarks it stands by its tags, once said."""
         if self._landmarks:
             self.links.move(self._key())
         self.links.join(introducers)

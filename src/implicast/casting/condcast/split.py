@@ -119,8 +119,7 @@ def _reach(table: Table, start: Mark, end: Mark, match: Match, pieces: list[Piec
 
 
 def _above_floor(table: Table, match: Match, pieces: list[Piece]) -> list[Piece]:
-    """On a ring that is no power of two the top level runs on past the node itself: if it is proven empty, so is
-    everything from the node up to its end."""
+    """The top level may run on past the node itself: if it is empty, so is all from the node up to its end."""
     top, end, value = len(table) - 1, table.ends[-1], table.values[-1]
     if end is None or value is None or end == table.me.key or match(value):
         return pieces

@@ -75,7 +75,9 @@ class Doubts(Shareholder):
 
     def doubt(self, where: Address) -> None:
         """Whoever is at this address may be dead: ask all owners of entries that were there."""
-        for owner in [owner for owner in self._share.rows.owned if owner.address == where != self.address]:
+        rows = self._share.rows
+        owners = rows.owned if where in rows.addresses else ()  # nearly always none
+        for owner in [owner for owner in owners if owner.address == where != self.address]:
             if self._asker.open(DOUBTING, owner.name) is None:
                 self._asker.ask(DOUBTING, owner.name, where, Still(owner.name), owner)
 
@@ -148,7 +150,7 @@ class Doubts(Shareholder):
         who: Contact = question.about
         now_us, rows = self.host.now_us, self._share.rows
         self._share.absent[who.name] = now_us + ABSENT_US
-        theirs = [entry.row for entry in rows.entries() if entry.in_force and entry.row.owner == who]
+        theirs = rows.of(who)
         rows.drop(theirs)
         keys = tuple(dict.fromkeys(row.key for row in theirs))
         self._forgotten[who.name] = Forgotten(who.address, now_us, keys, now_us)

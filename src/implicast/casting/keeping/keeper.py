@@ -54,8 +54,7 @@ class Keeper(Shareholder):
 
     @handles(Lay, Ask)
     def on_request(self, sender: Address, request: Lay | Ask) -> None:
-        """Do what concerns the leading values, if they belong here. What concerns the others goes on to the node of the
-        next: only ranges of numbers do."""
+        """Do what concerns the leading values, if they belong here; ranges of numbers go on to the node of the next."""
         goes_on = self._walks_on(request) if request.walking else self._chord.pass_on(request.key, request, sender)
         own = [] if goes_on else self._own_values(request.attribute, request.low, request.high)
         if not own:
@@ -76,8 +75,7 @@ class Keeper(Shareholder):
         return True
 
     def _own_values(self, attribute: str, low: Scalar, high: Scalar) -> list[tuple[int, Scalar]]:
-        """The leading values of a range that belong here, with their keys; none if there is no such range: it is not
-        the fault of the peer that passed it on."""
+        """The leading values of a range that belong here, with their keys; none if there is no such range."""
         key_of = self._share.key_of
         if isinstance(low, str) or isinstance(high, str):
             return [(key_of(attribute, low), low)] if low == high else []

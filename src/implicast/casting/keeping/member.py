@@ -97,8 +97,7 @@ class RingMember(
             self._owed_version = site.kept.member.version
 
     def __getattr__(self, name: str) -> Any:
-        """A part that was not needed until now: where nothing changes and nothing is confirmed, most members never do
-        anything but hear."""
+        """A part that was not needed until now: where nothing changes most members never do anything but hear."""
         if name not in _MADE_LATER or self._site is None:
             raise AttributeError(name)
         self.make_parts()

@@ -98,8 +98,7 @@ class LaidAt(Message):
 
 
 class EntryOutdated(Message):
-    """What you laid with this serial is older than what I have of you, which has this stamp. (An owner that is the
-    keeper itself is woken with it.)"""
+    """What you laid with this serial is older than what I have of you, with this stamp. (To oneself: an alarm.)"""
 
     wire = 0x0604
     serial: Stamp
@@ -149,8 +148,7 @@ class Compare(Message):
 
 
 class Rows(Message):
-    """Entries of the keys (low, high]: one part of several. OFFER: here is what I have, let me have yours; REPLY: my
-    answer."""
+    """Entries of the keys (low, high], one part of several. OFFER: what I have, let me have yours; REPLY: my answer."""
 
     wire = 0x0609
     by: Ref

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from implicast.casting.keeping.messages import Row, Slot
-from implicast.peer.contract import Contact, Name
+from implicast.peer.contract import Address, Contact, Name
 from implicast.peer.memory import Recent, Shares
 from implicast.space.digest import digest_bits
 
@@ -56,8 +56,8 @@ class KeptRows:
     """Lists of rows by slot, in order of their keys."""
 
     __slots__ = (
-        "_compared", "_due_us", "_keys", "_places", "_shares", "_slots", "_summaries", "changes", "losses", "marks",
-        "owned",
+        "_compared", "_due_us", "_keys", "_places", "_shares", "_slots", "_summaries", "addresses", "changes",
+        "losses", "marks", "owned",
     )  # fmt: skip
 
     def __init__(self, compared: bool = True) -> None:
@@ -75,6 +75,8 @@ class KeptRows:
         """Of all entries in force: whether one is kept is seen at a glance. Never gone through."""
         self.owned: dict[Contact, int] = {}
         """Of whom entries are in force here, and how many."""
+        self.addresses: set[Address] = set()
+        """Where these are, and some were. Never gone through."""
         self.changes = self.losses = 0
         self._due_us = 0
         """Nothing is over before this."""
@@ -125,6 +127,8 @@ class KeptRows:
         self.owned[owner] = owned = self.owned.get(owner, 0) + change
         if not owned:
             del self.owned[owner]
+        elif owned == change:
+            self.addresses.add(owner.address)
         (self.marks.add if is_more else self.marks.discard)(entry.mark)
         self.losses += not is_more
         for (low, high), summed in self._summaries.items():
@@ -137,6 +141,13 @@ class KeptRows:
     def listed(self, slot: Slot) -> list[Row]:
         """The entries of a list that are in force."""
         return [entry.row for entry in self._slots.get(slot, {}).values() if entry.in_force]
+
+    def of(self, owner: Contact) -> list[Row]:
+        """All entries of an owner that are in force. Where it has one in a list it is called by its name there."""
+        named = (entries.get(owner.name) for entries in self._slots.values())
+        theirs = [entry for entry in named if entry is not None and entry.in_force and entry.row.owner == owner]
+        some = theirs if len(theirs) == self.owned.get(owner) else self.entries()
+        return [entry.row for entry in some if entry.in_force and entry.row.owner == owner]
 
     def is_news(self, row: Row) -> bool:
         """Whether a row from a copy says something: a removal of what is not known does not."""
@@ -175,14 +186,15 @@ class KeptRows:
         if now_us < self._due_us:
             return
         self._due_us = now_us + lease_us  # what is taken later is over later; but for removals, see `take`
-        for entry in list(self.entries()):
-            row, lasts_us = entry.row, lease_us if entry.in_force else REMEMBERED_US
-            if entry.heard_us >= now_us - lasts_us:
-                self._due_us = min(self._due_us, entry.heard_us + lasts_us)
+        for entry in [entry for entries in self._slots.values() for entry in entries.values()]:
+            row, over_us = entry.row, entry.heard_us + (lease_us if entry.in_force else REMEMBERED_US)
+            if over_us >= now_us:
+                self._due_us = min(self._due_us, over_us)
             elif entry.in_force:
                 self.take(Row(row.key, row.slot, row.owner, row.number, row.stamp, b""), now_us)
             else:
                 self.drop([row])
+        self.addresses = {owner.address for owner in self.owned}
 
     def clear(self) -> None:
         self.drop([entry.row for entry in self.entries()])

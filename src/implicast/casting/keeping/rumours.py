@@ -11,6 +11,7 @@ for that now tells its arc. One that is told twice tells those whom the second w
   Whoever has entries with it lays them again, in case its copies were lost in the same upheaval.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -89,10 +90,10 @@ class Rumours(Shareholder):
     def _tell_others(self, word: Lack | Death, reach: int, known: int) -> None:
         """Each finger within reach is told to tell those up to the next, as far as they have not been told."""
         table = self._chord.table
-        told = [(ref.address, table.key_of(ref)) for ref in table.fingers() if table.far(ref) <= reach]
-        limits = [*(key for _, key in told[1:]), word.limit]
-        for (address, key), limit in zip(told, limits, strict=False):
-            if (limit - table.own - 1) & table.mask > known:
+        own, mask, within = table.own, table.mask, table.distances[: bisect_right(table.distances, reach)]
+        keys = [(own + far) & mask for far in within]
+        for address, key, limit in zip(table.addresses, keys, [*keys[1:], word.limit], strict=False):
+            if (limit - own - 1) & mask > known:
                 word = replace(word, key=key, limit=limit, by=self.address)
                 if len(self._unheard) < UNHEARD_MAX:
                     self._unheard[word.serial, key, limit] = (word, REPEATS_MAX)

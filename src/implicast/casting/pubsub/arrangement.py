@@ -151,8 +151,7 @@ class Arrangement:
         return None
 
     def ranges(self, shelf: str, span: Span, nodes: float) -> list[Range]:
-        """What is sent out for a span on a ring of so many nodes: the whole range where order is kept, else one value
-        at a time."""
+        """What is sent out for a span among so many nodes: the whole range where order is kept, else single values."""
         ends = [(span.low, span.high)]
         if not self._ordered and len(span) > 1:
             ends = [(value, value) for value in values((span.low, span.high))]

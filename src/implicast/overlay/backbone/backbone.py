@@ -175,8 +175,7 @@ class Backbone(Part, parts={"edges": Edges}):
         self.edges.wait(sender, summary.serial)
 
     def _enter(self, told_by: Address, generation: int, capacity: int) -> bool:
-        """Begin this generation if it is the next one. False when it is of another view, or comes too early: then it
-        will be said again."""
+        """Begin this generation if it is the next. False: of another view, or too early; it will be said again."""
         if not self.edges.among_us(told_by, generation):
             return False
         if generation > self._newest().generation:

@@ -133,7 +133,7 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
     def doubt(self, who: Address) -> None:
         """A peer is believed dead elsewhere: if it is a finger here, it is asked. Else look-ups and newcomers would
         find out for each of those who have it for a finger, one after the other."""
-        for ref in self.table.fingers():
+        for ref in self.table.fingers() if who in self.table.addresses else ():
             if ref.address == who and ref != self.table.right and self.ring.detector is not None:
                 self.ring.detector.check(ref, QUIET_US)
 

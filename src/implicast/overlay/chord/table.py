@@ -48,8 +48,7 @@ class FingerTable:
 
     def set_neighbours(self, left: Ref, right: Ref) -> None:
         """The ring's word on who is next to this node; levels that the right neighbour covers are dropped."""
-        # A node that knows nobody on its right answers for everything. Of two peers with one identifier, the second by
-        # name answers for no key at all.
+        # Who knows nobody on its right answers for all. Of two with one identifier the second by name owns no key.
         alone = self.me.address in (right.address, left.address)
         self.span = 1 << self.bits if alone else -self.far(left) & self.mask
         before, reached = self.right, self.right_distance

@@ -130,8 +130,7 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "pull": Pull}):
         self.passenger.departed()
 
     def heir(self, gone: Ref) -> Ref | None:
-        """Who stands where a life stood that is over, as far as this node knows: its next life, or its right neighbour
-        if it left by its own wish."""
+        """Who stands where a life stood that is over, as far as is known: its next life, or its heir if it left."""
         links = self.links
         if links.state != OUT and links.me.place == gone.place:
             return links.me
@@ -149,8 +148,7 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "pull": Pull}):
         self.passenger.moved()
 
     def mended(self) -> None:
-        """Nobody has spoken for this node's place while its left neighbour was dead, unless the right one had passed
-        it over: it is asked."""
+        """Nobody spoke for this place while its left neighbour was dead, unless the right one passed it over: ask."""
         if self.links.right != self.links.me:
             self.links.tell_link()
 

@@ -19,7 +19,9 @@ Fingers go by count and aggregates come with them, as ever (`table.py`). What is
 After the Chord# rules of `table.py`; rounds are ours (`FIDELITY.md`).
 """
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec.structs import replace
 
 from implicast.overlay.chord_sharp.messages import LEVELS_MAX, AskLevel, Enough, Ent, FingerGone, LevelIs
 from implicast.overlay.links import Ref
@@ -37,6 +39,7 @@ CATCH_UPS_MAX = 16
 """How often a node looks for missing levels in one round; then the round goes on without them."""
 DRIFT = 0.02
 """Two clocks may differ in speed by so much; ages are rounded up by it."""
+SLOW, FAST = 1 - DRIFT, 1 + DRIFT
 AHEAD_MAX = 1 << 20
 """A round so far ahead of the own is none of this ring: that many take months."""
 ASKERS_MAX = 8
@@ -63,12 +66,12 @@ class TellAgain(RoundAlarm):
     """Rings when what has changed in the middle of a round is to be said once more."""
 
 
-class Asked(NamedTuple):
+class Asked(Message):
     """A standing question: who answers for a level."""
 
     ref: Ref
-    asked_us: Recent[int, int]
-    """When it was put, by token: the last two, for answers to the one before may still come."""
+    puts: tuple[int, ...] = (-1, 0, -1, 0)
+    """With which token it was put when; and the one before it, to which answers may still come."""
     round: int = 0
     silent: int = 0
     """Attempts since its last word."""
@@ -154,15 +157,14 @@ class Rounds(Part):
             self.host.after(after_us, CatchUp(self.ring.links.me.life, self.number))
 
     def stand_by(self, level: int) -> None:
-        """See to it that the node at a level will tell. Nobody waits for one that is lost, but it is asked: it may have
-        been cut off only."""
+        """See to it that the node at a level will tell. Nobody waits for a lost one, but it is asked."""
         ring = self.ring
         node, asked = ring.table.nodes[level], self._asks.get(level)
         if ring.is_lost(node):
             ring.table.go_on(level, self.number)
             ring.beware()
         if asked is None or asked.ref != node:
-            self._put_question(level, Asked(node, Recent(2)), answer=True)
+            self._put_question(level, Asked(node), answer=True)
             self._catch_ups = min(self._catch_ups, CATCH_UPS_MAX // 2)  # a late question may get lost too
             self._watch(ring.settings.again_us)
         elif self.number - asked.round >= RENEWAL:
@@ -171,11 +173,10 @@ class Rounds(Part):
     def _put_question(self, level: int, asked: Asked, answer: bool) -> None:
         self._token += LEVELS_MAX
         token = self._token + level  # so that an answer's level need not be looked for
-        asked.asked_us[token] = now_us = self.host.now_us
+        ref, now_us, (last, last_us, _, _) = asked.ref, self.host.now_us, asked.puts
         quiet_us = now_us + self.ring.settings.again_us
-        self._asks[level] = Asked(asked.ref, asked.asked_us, self.number, asked.silent, quiet_us)
-        question = AskLevel(asked.ref, self.ring.links.me, token, level, self.number, answer)
-        self.host.send(asked.ref.address, question)
+        self._asks[level] = Asked(ref, (token, now_us, last, last_us), self.number, asked.silent, quiet_us)
+        self.host.send(ref.address, AskLevel(ref, self.ring.links.me, token, level, self.number, answer))
 
     @handles(CatchUp)
     def on_catch_up(self, alarm: CatchUp) -> None:
@@ -185,9 +186,10 @@ class Rounds(Part):
         self._watching = False
         self._catch_ups += 1
         table = self.ring.table
+        if min(table.rounds, default=self.number) >= self.number:
+            return  # nothing is missing, as nearly always
         highest = LEVELS_MAX if self._told_round == self.number else self._catch_ups
-        missing = [level for level, number in enumerate(table.rounds[:highest]) if number < self.number]
-        for level in missing:
+        for level in [level for level, number in enumerate(table.rounds[:highest]) if number < self.number]:
             if level < len(table):
                 self._catch_up(level)
         if min(table.rounds, default=self.number) < self.number:
@@ -204,7 +206,7 @@ class Rounds(Part):
             ring.table.go_on(level, self.number)
             self._advance()
         elif asked.quiet_us <= self.host.now_us:
-            self._put_question(level, asked._replace(silent=asked.silent + 1), answer=True)
+            self._put_question(level, replace(asked, silent=asked.silent + 1), answer=True)
 
     def go_without(self, ref: Ref) -> None:
         """Go on without this node in this round; ask it anew in the next."""
@@ -217,29 +219,29 @@ class Rounds(Part):
 
     @handles(LevelIs)
     def on_level_is(self, sender: Address, told: LevelIs) -> None:
-        ring, token = self.ring, told.token
+        ring, token, by = self.ring, told.token, told.by
         if ring.links.state in (OUT, INS):
             return
-        self._hear(told.by, told.round)
-        level = token % LEVELS_MAX
+        self._hear(by, told.round)
+        level, table = token % LEVELS_MAX, ring.table
         asked = self._asks.get(level)
-        if asked is None or asked.ref != told.by or token not in asked.asked_us:
+        if asked is None or asked.ref != by or token not in asked.puts[::2]:
             self.host.send(sender, Enough(token))
         elif told.ent is None:  # it will tell when it knows
             quiet_us = self.host.now_us + 2 * ring.settings.again_us
-            self._asks[level] = asked._replace(silent=0, quiet_us=quiet_us)
+            self._asks[level] = replace(asked, silent=0, quiet_us=quiet_us)
         else:
             if asked.silent:
-                self._asks[level] = asked._replace(silent=0)
-            if ring.table.nodes[level : level + 1] == [told.by] and told.round >= ring.table.rounds[level]:
-                self._learn(level, asked.asked_us[token], told, told.ent)
+                self._asks[level] = replace(asked, silent=0)
+            if level < len(table.nodes) and table.nodes[level] == by and told.round >= table.rounds[level]:
+                self._learn(level, asked.puts[1 if token == asked.puts[0] else 3], told, told.ent)
 
     def _learn(self, level: int, asked_us: int, told: LevelIs, ent: Ent) -> None:
-        table, above = self.ring.table, level + 1
-        since_us = int(asked_us + told.held_us * (1 - DRIFT) - told.age_us * (1 + DRIFT))
-        next_before = table.nodes[above : above + 1]
-        circulated = table.learn(level, ent, min(since_us, self.host.now_us), told.round)
-        if table.nodes[above : above + 1] != next_before:
+        table, above, now_us = self.ring.table, level + 1, self.host.now_us
+        since_us, nodes = int(asked_us + told.held_us * SLOW - told.age_us * FAST), table.nodes
+        before = nodes[above] if above < len(nodes) else None
+        circulated = table.learn(level, ent, since_us if since_us < now_us else now_us, told.round)
+        if (nodes[above] if above < len(nodes) else None) != before:
             self._changed(above)
         if circulated:
             for each in [each for each in self._asks if each > level]:
@@ -279,26 +281,27 @@ class Rounds(Part):
 
     def _tell_one(self, to: Address, level: int, token: int, held_us: int) -> None:
         """How it stands with this level; if all below it has not been learnt in this round, nothing yet."""
-        ring, ent, age_us = self.ring, None, 0
+        ring, ent, age_us, table = self.ring, None, 0, self.ring.table
         if level <= self._ready:
-            ring.table.hold(ring.passenger.value())
-            ent, age_us = ring.table.answer(level, self.host.now_us)
+            if (own := ring.passenger.value()) is not table.own:
+                table.hold(own)
+            ent, age_us = table.answer(level, self.host.now_us)
         self.host.send(to, LevelIs(ring.links.me, token, self.number, held_us, age_us, ent))
 
     @handles(Enough)
     def on_enough(self, sender: Address, enough: Enough) -> None:
-        for askers in self.askers.values():
-            if sender in askers and askers[sender][0] == enough.token:
-                del askers[sender]
+        askers = self.askers.get(enough.token % LEVELS_MAX)
+        if askers is not None and sender in askers and askers[sender][0] == enough.token:
+            del askers[sender]
 
     def _advance(self) -> None:
         """With each level learnt the next can be told."""
         rounds, number = self.ring.table.rounds, self.number
-        self._ready = min(self._ready, len(rounds))
-        while self._ready < len(rounds) and rounds[self._ready] >= number:
-            self._ready += 1
-            self._tell(self._ready)
-        if self._ready == len(rounds):
+        self._ready = ready = min(self._ready, len(rounds))
+        while ready < len(rounds) and rounds[ready] >= number:
+            self._ready = ready = ready + 1
+            self._tell(ready)
+        if ready == len(rounds):
             self._told_round = number
 
     def moved(self) -> None:
@@ -320,6 +323,6 @@ class Rounds(Part):
         if not self._is_now(alarm):
             return
         news, self._news = self._news, 0
-        for level in range(self._ready + 1):
+        for level in range(min(self._ready + 1, news.bit_length())):
             if news >> level & 1:
                 self._tell(level)

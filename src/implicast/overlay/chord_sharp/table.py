@@ -25,8 +25,7 @@ from implicast.overlay.links.refs import Ref
 from implicast.space.ring import Arc, Key
 
 Mark = tuple[bool, Key]
-"""A key as seen from a node: whether it lies behind the point where the circle starts anew, then the key. Marks are in
-clockwise order."""
+"""A key as seen from a node: whether it lies behind where the circle starts anew, then the key. In clockwise order."""
 
 UNKNOWN = Ent(None, None, None)
 NEVER_US = 1 << 62
@@ -79,23 +78,23 @@ class Table:
 
     def take(self, level: int, ent: Ent) -> bool:
         """The answer of the node at this level to `get_ent(level)`. True when the round is complete: no level above."""
-        node = ent.node
-        if node is not None and node.address == self.me.address:
+        node, end, value, me, nodes, above = ent.node, ent.end, ent.value, self.me, self.nodes, level + 1
+        if node is not None and node.address == me.address:
             node = None  # the walk has gone round; or an earlier life of this peer, at another place, is still named
-        own, key = self.me.key, self.nodes[level].key
-        circulated = node is None or (node.key < own, node.key) <= (key < own, key) or level + 1 == LEVELS_MAX
+        own, key = me.key, nodes[level].key
+        circulated = node is None or (node.key < own, node.key) <= (key < own, key) or above == LEVELS_MAX
         if node is None or circulated:
-            self.cut(level + 1)
-        else:
-            self._put(level + 1, node)
-        known = self.own is None or ent.value is None or self.own.alike(ent.value)
-        end, value = (ent.end, ent.value) if known else (None, None)
+            self.cut(above)
+        elif above >= len(nodes) or nodes[above] != node:
+            self._put(above, node)
+        if value is not None and self.own is not None and not self.own.alike(value):
+            end = value = None
+        # Nearly always nothing is new: what was worked out from it stays (a quarter less work for each answer).
         if end != self.ends[level]:
             self._shift(level)
-        if (end, value) != (self.ends[level], self.values[level]):
-            # Nearly always nothing is new: what was worked out from it stays (a quarter less work for each answer).
+        if end != self.ends[level] or value != self.values[level]:
             self.ends[level], self.values[level] = end, value
-            del self._sums[level + 1 :]
+            del self._sums[above:]
         return circulated
 
     def learn(self, level: int, ent: Ent, since_us: int, number: int) -> bool:
@@ -103,11 +102,11 @@ class Table:
 
         A node that knows less than before does not make false what it said before.
         """
-        before = self.ends[level], self.values[level]
+        end, value = self.ends[level], self.values[level]
         circulated = self.take(level, ent)
         self.rounds[level] = number
-        if self.values[level] is None and before[1] is not None:
-            self.ends[level], self.values[level] = before
+        if value is not None and self.values[level] is None:
+            self.ends[level], self.values[level] = end, value
         else:
             self.since_us[level] = since_us
             self._fresh_until_us = min(self._fresh_until_us, since_us + self.stale_us)
@@ -140,15 +139,17 @@ class Table:
         """
         if now_us > self._fresh_until_us:
             self.expire(now_us)
-        nodes = self.nodes
+        nodes, sums = self.nodes, self._sums
         if not 0 <= level <= len(nodes) or not nodes:
             return UNKNOWN, 0
         node = nodes[level] if level < len(nodes) else None
-        value = self._sum(level) if level <= self._joined or self._touching(level) else None
+        is_whole = level <= self._joined or self._touching(level)
+        value = None if not is_whole else sums[level] if level < len(sums) else self._sum(level)
         end = self.ends[level - 1] if level else nodes[0].key
         if value is None or end is None:
             return Ent(node, None, None), 0
-        return Ent(node, end, value), now_us - min(self.since_us[:level], default=now_us)  # type: ignore[arg-type]
+        age_us = now_us - min(self.since_us[:level]) if level and self.since_us else 0
+        return Ent(node, end, value), age_us  # type: ignore[arg-type]
 
     def _touching(self, levels: int) -> bool:
         """Whether the arcs of the lowest levels leave no gap: each begins where the one before ends, or sooner."""
@@ -245,8 +246,7 @@ class Table:
         self._shift(level)
 
     def _sum(self, level: int) -> Freight | None:
-        """Own value and those of the levels below combined. Kept until one of them changes: twelve askers in a period
-        make twelve combinations, not 66 (at 4096 peers)."""
+        """Own value and those of the levels below combined; kept until one of them changes."""
         sums = self._sums or [self.own]
         while len(sums) <= level:
             sums.append(combine(sums[-1], self.values[len(sums) - 1]))

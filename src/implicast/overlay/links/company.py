@@ -39,8 +39,7 @@ class Company:
         return ref in self.gone or (self.detector is not None and self.detector.is_suspect(ref))
 
     def is_surely_lost(self, ref: Ref) -> bool:
-        """Lost by its own word or by fresh evidence. Old suspicions are tried again before a node is passed over: after
-        a partition a node suspects all on the other side."""
+        """Lost by its own word or fresh evidence: after a partition a node suspects all on the other side."""
         detector, fresh_us = self.detector, self._links.settings.fresh_us
         return ref in self.gone or (detector is not None and detector.suspected_within(ref, fresh_us))
 

@@ -114,16 +114,14 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
         self.membership.leave()
 
     def stand(self, left: Ref, right: Ref, lefts: tuple[Ref, ...]) -> None:
-        """Be part of a ring that has stood for long: nobody is told, for it is no news. Checks begin at a random
-        phase, else all would look at once."""
+        """Be part of a ring that has stood for long: it is no news. Checks begin at a random phase, not all at once."""
         self.state = IN
         self.left, self.right, self.lefts = left, right, lefts
         self.lnum = self.rnum = FIRST
         self.watch(least=0.0)
 
     def near(self) -> tuple[Ref, ...]:
-        """Who stands next to this node, its right neighbour first, for its next life to ask; off the ring, who stood
-        next to its last one."""
+        """Who stands next to this node, its right neighbour first, for its next life to ask; off the ring, who did."""
         near = dict.fromkeys((self.right, *self.above.acquaintances()[:2], self.left, *self.lefts))
         near.pop(self.me, None)
         return tuple(near)[:NEIGHBOURS_KEPT] or self.membership.neighbours
@@ -136,8 +134,7 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
     # --- for the parts
 
     def watch(self, least: float = 0.5) -> None:
-        """Look once per period from now on, to the left and from outside; the first time after so much of one at
-        least."""
+        """Look once per period, to the left and from outside; the first time after so much of one at least."""
         for period_us, kind in ((self.settings.check_us, LinkRound), (self.settings.merge_us, MergeRound)):
             if period_us:
                 self.later(period_us, kind(self.me.life), least)

@@ -81,8 +81,7 @@ class Membership(Part):
         self._links.begin(max(first, self._links.me.life + 1))
 
     def _seek(self) -> None:
-        """Through the next of them; where an attempt was in vain, through two at a time: the way through one may lead
-        over dead nodes, or be cut."""
+        """Through the next of them; after an attempt in vain through two at a time: a way may lead over dead nodes."""
         links = self._links
         first = links.detector is None or not links.seeking.turn
         for _ in range(1 if first else min(2, len(self.introducers))):

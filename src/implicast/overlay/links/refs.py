@@ -33,8 +33,8 @@ def after(number: Number) -> Number:
     return number[0], number[1] + 1
 
 
-class Ref(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One life of one peer."""
+class Ref(msgspec.Struct, frozen=True, array_like=True, gc=False, cache_hash=True):
+    """One life of one peer. (A table of them is asked at every word: its hash remembered is a third of the price.)"""
 
     key: RingKey
     address: Address

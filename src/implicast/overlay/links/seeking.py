@@ -68,8 +68,7 @@ class Seeking(Part):
                 self.reunite(contact)
 
     def _contacts(self) -> list[Ref]:
-        """Those who may stand on another ring: a node known or met before, by chance, and the next of those who are
-        missed, in turn. A node that is alone asks several."""
+        """Those who may stand on another ring: one known before, by chance, and the next missed; more if alone."""
         links, company = self._links, self._links.company
         many = ALONE if links.right == links.me else 1
         near = (links.left, links.right, links.me)

@@ -85,8 +85,7 @@ class Operation(Attempts):
 
 @dataclass(slots=True)
 class Walk(Attempts):
-    """A look to the left under way: who is asked, from whom it was reached with which number, who comes next, and
-    who of these has shown that it lives."""
+    """A look to the left: who is asked, reached from whom with which number, who comes next, who of these lives."""
 
     token: int
     at: Ref

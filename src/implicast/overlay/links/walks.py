@@ -91,8 +91,7 @@ class Looks(Part):
             links.membership.pause()
 
     def _nearest_acquaintances(self) -> list[Ref]:
-        """A node that knows nobody on its left any more begins as near as it can: a walk over itself goes round the
-        ring."""
+        """A node that knows nobody on its left begins as near as it can: a walk over itself goes round the ring."""
         links = self._links
         others = (ref for ref in links.above.acquaintances() if ref.address != self.address)
         known = (ref for ref in others if not links.company.is_lost(ref))
