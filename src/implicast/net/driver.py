@@ -60,6 +60,8 @@ def _signed(message: Message) -> Message:
 class NetHost:
     """What one peer sees of the network."""
 
+    __slots__ = ("_driver", "address", "now_us", "rng")
+
     def __init__(self, driver: "Driver", address: Address, seed: int) -> None:
         self._driver = driver
         self.address = address
@@ -134,11 +136,12 @@ class Driver:
         except RemoteError:
             self._counters["refused_frames"] += 1
             return
-        now_us, sender = self.tick(), hello.address
+        self.tick()
+        sender = hello.address
         if self._watch is not None:
             self._watch(True, sender, message)
         if self.journal is not None:
-            self.journal.write(Came(self._serial + 1, now_us, hello.name, hello.life, cause))
+            self.journal.write(Came(self._serial + 1, self.host.now_us, hello.name, hello.life, cause))
         self._handle(peer.receive, (sender, message), ("m", sender, "", body))
 
     def ask(self, verb: str, *arguments: Any) -> Any:

@@ -84,6 +84,7 @@ class Link(asyncio.BufferedProtocol):
         return self.carrier.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        self.carrier.turn.reads += 1
         data = self.carrier.buffer[:nbytes]
         if self._tls is None:
             self.came(bytes(data))
