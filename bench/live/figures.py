@@ -26,7 +26,7 @@ from pathlib import Path
 
 from implicast.casting.designs import HOMES
 from implicast.net.carrier import Carrier
-from implicast.net.local import Local, Someone, Tasks, everybody
+from implicast.net.local import Local, Someone, Tasks, everybody, settle
 from implicast.net.store import Store
 
 NODES = 50
@@ -53,7 +53,7 @@ class Network:
     async def __aenter__(self):
         self.ready_s = await self.tasks.start_all()
         self.members = [self.tasks.nodes[each.name] for each in self.local.members]
-        gc.freeze()  # as `implicast local --in-process` does
+        settle()  # as `implicast local --in-process` does
         return self
 
     async def __aexit__(self, *_):

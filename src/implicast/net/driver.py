@@ -54,7 +54,7 @@ def _confirms(message: Message) -> bool:
 
 
 def _signed(message: Message) -> Message:
-    return message.said() if isinstance(message, Unsigned) else message
+    return message.said() if type(message) is Unsigned else message
 
 
 class NetHost:
@@ -212,7 +212,10 @@ class Driver:
 
     def _outputs(self) -> None:
         out, events = self.out, self.events
-        self.out, self.events = [], []
+        if out:
+            self.out = []
+        if events:
+            self.events = []
         if self.journal is not None:
             self.journal.heard(self._cause, events)
         safe = self._safe(events) if events or (self.careful and out) else None
@@ -249,8 +252,9 @@ class Driver:
             return
         last: Message | None = None
         body = b""
-        for to, unsigned in out:
-            message = _signed(unsigned)
+        for to, message in out:
+            if type(message) is Unsigned:
+                message = message.said()
             if message is not last:
                 last, body = message, self._codec.encode(message)
             self._sent += 1
