@@ -32,8 +32,9 @@ from implicast.net.store import Store
 NODES = 50
 WINDOW = 256
 """Casts under way at a time, in all: five of each node."""
-WARM_ROUNDS = 8
-"""Rounds of casts, at most, until every connection that is needed is there."""
+WARM_ROUNDS, QUIET_ROUNDS = 20, 3
+"""Rounds of casts, at most, until every connection that is needed is there: so many in which nobody dials. One is not
+enough where copies move: after one 180 connections were still made while the figure was taken."""
 
 
 def people(groups):
@@ -77,10 +78,12 @@ class Network:
 
     async def warm(self, target):
         """Casts until nobody dials any more."""
+        quiet = 0
         for _ in range(WARM_ROUNDS):
             dialled = self.count("dials")
             await self.casts(4 * NODES, target)
-            if self.count("dials") == dialled:
+            quiet = quiet + 1 if self.count("dials") == dialled else 0
+            if quiet == QUIET_ROUNDS:
                 return
 
 
