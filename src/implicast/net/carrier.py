@@ -177,7 +177,7 @@ class Carrier:
     def flush_soon(self, link: Link) -> None:
         """Write what waits for this connection when all that has come is worked off."""
         if not self._unwritten:
-            self.loop.call_soon(self._flush)
+            self.turn.flush_soon(self._flush)
         self._unwritten.append(link)
 
     def _flush(self) -> None:
