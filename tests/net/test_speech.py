@@ -56,6 +56,34 @@ def test_a_confirmation_that_is_signed_when_it_leaves_is_the_same(authority):
     assert len(signed) == 1
 
 
+def test_a_publisher_does_not_check_its_own_cast_and_everybody_else_does(authority):
+    late = words_of(node(authority, "ann"), SIGNED, Ledger(), ("127.0.0.1", 1), b"lab", late=True)
+    cast, checked = CastId(late.name, 1, 1), []
+    sealed = late.seal(cast, "gpu", b"hello")
+    assert late.opened(cast, "gpu", sealed) == b"hello"  # the authority's word on its name is known from now on
+    late._scheme = Refusing(checked)
+
+    assert late.opened(cast, "gpu", sealed) == b"hello"
+    assert not checked
+    assert late.opened(cast, "eu", sealed) is None  # not what it signed
+    assert late.opened(cast, "gpu", sealed[:-1] + b"!") is None
+    assert len(checked) == 2
+    late.say(Got(cast, late.name, Outcome.TAKEN)).said()  # it has signed something else since
+    assert late.opened(cast, "gpu", sealed) is None
+    assert len(checked) == 3
+
+
+class Refusing:
+    """Finds nothing sound, and notes what it was asked."""
+
+    def __init__(self, checked):
+        self._checked = checked
+
+    def verify(self, public, data, signature):
+        self._checked.append(data)
+        return False
+
+
 class Counting:
     """Signs, and notes what."""
 

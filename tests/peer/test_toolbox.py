@@ -11,7 +11,7 @@ from implicast.peer.events import Outlived
 from implicast.peer.lease import Leases, renewal_us
 from implicast.peer.ledger import Ledger
 from implicast.peer.member import Member
-from implicast.peer.memory import Recent, Repeats
+from implicast.peer.memory import GONE_MAX, Recent, Repeats
 from implicast.peer.name import NUMBERS, life_of, name_of, network_of, next_life, version_of
 from sites import lone_site
 
@@ -111,6 +111,24 @@ def test_the_oldest_goes_when_there_is_one_too_many():
     assert table == {"b": 5, "d": 6}
     assert not table.once("b", 7)
     assert table["b"] == 5
+
+
+def test_a_full_table_keeps_the_youngest_in_order_however_many_go():
+    table = Recent(100)
+    for number in range(5 * GONE_MAX):
+        table[number] = -number
+        if number % 7 == 0:
+            table.put(number - 50, number)  # one that is there moves to the young end, one that is gone comes back
+            table.put(number, -number)
+
+    plain = {}
+    for number in range(5 * GONE_MAX):
+        for key, value in ((number, -number), *(((number - 50, number), (number, -number)) if number % 7 == 0 else ())):
+            plain.pop(key, None)
+            plain[key] = value
+            if len(plain) > 100:
+                del plain[next(iter(plain))]
+    assert list(table.items()) == list(plain.items())
 
 
 def test_a_lease_lapses_when_it_is_not_renewed():

@@ -7,26 +7,25 @@ as it is. Every product is sized before it is built (`limits.py`).
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from implicast.language.errors import LanguageError
 from implicast.language.limits import LIMITS, Limits
 from implicast.language.target import Predicate, Scalar, Target, Term
 
 
-@dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(Struct, frozen=True):
     """A leaf: holds this tag."""
 
     name: str
     column: int
 
 
-@dataclass(frozen=True, slots=True)
-class Constraint:
+class Constraint(Struct, frozen=True):
     """A leaf: the attribute has one of the admitted values; negated, one of the refused ones."""
 
     admitted: tuple[Predicate, ...]
@@ -35,18 +34,15 @@ class Constraint:
     column: int
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
+class Not(Struct, frozen=True):
     part: "Node"
 
 
-@dataclass(frozen=True, slots=True)
-class All:
+class All(Struct, frozen=True):
     parts: tuple["Node", ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Any:
+class Any(Struct, frozen=True):
     parts: tuple["Node", ...]
 
 

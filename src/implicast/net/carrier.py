@@ -21,6 +21,7 @@ from implicast.net.frames import HEADER, MESSAGE, PROTOCOL, Hello
 from implicast.net.identity import key_in
 from implicast.net.link import Link, Queue
 from implicast.net.tls import Tls
+from implicast.net.turn import turn_of
 from implicast.peer.contract import Address, Name
 from implicast.peer.errors import RemoteError
 
@@ -66,6 +67,7 @@ class Carrier:
         self.says, self.arrived, self.counters = says, arrived, counters
         self.rate_per_s = rate_per_s
         self.loop = asyncio.get_running_loop()
+        self.turn = turn_of(self.loop)
         self.buffer = memoryview(bytearray(READ_BYTES))
         """Where connections read what came, one after the other."""
         self.served: Served = lambda hello, body: None
@@ -175,7 +177,7 @@ class Carrier:
     def flush_soon(self, link: Link) -> None:
         """Write what waits for this connection when all that has come is worked off."""
         if not self._unwritten:
-            self.loop.call_soon(self._flush)
+            self.turn.flush_soon(self._flush)
         self._unwritten.append(link)
 
     def _flush(self) -> None:

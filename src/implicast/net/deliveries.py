@@ -24,23 +24,24 @@ class Deliveries:
 
     def safe(self, events: list[Message]) -> "asyncio.Future[None] | None":
         """What the peer delivered. Notices are committed before anything leaves that the same input sent."""
-        hold = self._node.driver.careful
+        node = self._node
+        driver, store = node.driver, node.store
+        hold, settled = driver.careful, []
         for event in events:
             log_event(event)
             if isinstance(event, Notice):
-                self._node.counters["delivered"] += 1
-                arrived_us = self._node.store.arrival_us(self._node.driver.host.now_us)
-                self._node.store.notice(event.cast, "", event.payload, arrived_us)
-                self._node.payloads.noticed(event.payload)
+                node.counters["delivered"] += 1
+                store.notice(event.cast, "", event.payload, store.arrival_us(driver.host.now_us))
+                node.payloads.noticed(event.payload)
                 hold = True
             elif isinstance(event, Settled):
-                self._node.store.settled(event, self._node.driver.host.now_us)
+                store.settled(event, driver.host.now_us)
+                settled.append(event)
             else:
                 self._hear(event)
         safe = self._commit() if hold else None
-        for event in events:
-            if isinstance(event, Settled):
-                self._settle(event, safe or self._node.driver.unsafe())
+        for event in settled:
+            self._settle(event, safe or driver.unsafe())
         return safe
 
     def _commit(self) -> "asyncio.Future[None]":

@@ -54,11 +54,13 @@ def _confirms(message: Message) -> bool:
 
 
 def _signed(message: Message) -> Message:
-    return message.said() if isinstance(message, Unsigned) else message
+    return message.said() if type(message) is Unsigned else message
 
 
 class NetHost:
     """What one peer sees of the network."""
+
+    __slots__ = ("_driver", "address", "now_us", "rng")
 
     def __init__(self, driver: "Driver", address: Address, seed: int) -> None:
         self._driver = driver
@@ -134,12 +136,22 @@ class Driver:
         except RemoteError:
             self._counters["refused_frames"] += 1
             return
-        now_us, sender = self.tick(), hello.address
+        self.tick()
+        sender = hello.address
         if self._watch is not None:
             self._watch(True, sender, message)
         if self.journal is not None:
-            self.journal.write(Came(self._serial + 1, now_us, hello.name, hello.life, cause))
-        self._handle(peer.receive, (sender, message), ("m", sender, "", body))
+            self.journal.write(Came(self._serial + 1, self.host.now_us, hello.name, hello.life, cause))
+        self._serial = serial = self._serial + 1
+        self._cause = (serial, False, self.host.now_us)
+        try:
+            peer.receive(sender, message)
+        except Exception as error:
+            self._broke(error, "m", sender)
+        if self.recorder is not None:
+            self._record("m", sender, "", body)
+        if self.out or self.events:
+            self._outputs()
 
     def ask(self, verb: str, *arguments: Any) -> Any:
         """Let the application call a verb of the peer; what the verb returns."""
@@ -147,7 +159,7 @@ class Driver:
         self.tick()
         if self.journal is not None and isinstance(self.peer, Member):
             self.journal.asked(self._serial + 1, self.host.now_us, verb, arguments, self.peer)
-        return self._handle(getattr(self.peer, verb), arguments, ("v", None, verb, arguments))
+        return self._handle(getattr(self.peer, verb), arguments, "v", verb, arguments)
 
     def look(self, what: str) -> Any:
         """Read something of the peer. A peer may tidy up while it is read, so a record has it like an input."""
@@ -174,34 +186,42 @@ class Driver:
     def _wake(self, alarm: Message, origin: int, upkeep: bool) -> None:
         if not self._stopped and self.peer is not None:
             self.tick()
-            told = ("a", None, type(alarm).__name__, alarm)
-            self._handle(self.peer.wake, (alarm,), told, (origin, upkeep, self.host.now_us))
+            name = type(alarm).__name__
+            self._handle(self.peer.wake, (alarm,), "a", name, alarm, (origin, upkeep, self.host.now_us))
 
     def stop(self) -> None:
         self._stopped = True
 
     def _handle(
-        self, handle: Callable[..., Any], arguments: tuple[Any, ...], told: tuple[str, Address | None, str, Any],
+        self, handle: Callable[..., Any], arguments: tuple[Any, ...], kind: str, what: str, value: Any,
         cause: Cause | None = None,
     ) -> Any:  # fmt: skip
-        """One input, from the time it came to what leaves; an alarm goes back to another `cause`."""
+        """One input of the node itself, from the time it came to what leaves, as `receive` has it for those of others;
+        an alarm goes back to another `cause`."""
         self._serial = serial = self._serial + 1
         self._cause = cause or (serial, False, self.host.now_us)
         result = None
         try:
             result = handle(*arguments)
-        except RemoteError:
-            self._counters["refused_frames"] += 1
-        except Exception:
-            self._counters["broken"] += 1
-            log.exception("a handler broke down over an input of kind %s from %s", told[0], told[1])
+        except Exception as error:
+            self._broke(error, kind, None)
         if self.recorder is not None:
-            kind, sender, what, value = told
-            packed = value if kind == "m" else msgspec.msgpack.encode(value)
-            self.recorder.write(Input(kind, self.host.now_us, sender, what, packed, self.sent_digest()))
+            self._record(kind, None, what, msgspec.msgpack.encode(value))
         if self.out or self.events:
             self._outputs()
         return result
+
+    def _broke(self, error: Exception, kind: str, sender: Address | None) -> None:
+        """A handler did not go through with an input: nonsense is refused, anything else is a bug."""
+        if isinstance(error, RemoteError):
+            self._counters["refused_frames"] += 1
+        else:
+            self._counters["broken"] += 1
+            log.error("a handler broke down over an input of kind %s from %s", kind, sender, exc_info=error)
+
+    def _record(self, kind: str, sender: Address | None, what: str, packed: bytes) -> None:
+        assert self.recorder is not None, "inputs are recorded"
+        self.recorder.write(Input(kind, self.host.now_us, sender, what, packed, self.sent_digest()))
 
     def sent_digest(self) -> bytes:
         """Of what the present input has sent so far."""
@@ -209,7 +229,10 @@ class Driver:
 
     def _outputs(self) -> None:
         out, events = self.out, self.events
-        self.out, self.events = [], []
+        if out:
+            self.out = []
+        if events:
+            self.events = []
         if self.journal is not None:
             self.journal.heard(self._cause, events)
         safe = self._safe(events) if events or (self.careful and out) else None
@@ -245,17 +268,18 @@ class Driver:
         if carrier is None:
             return
         last: Message | None = None
-        body = b""
-        for to, unsigned in out:
-            message = _signed(unsigned)
+        body, encode, watch, journal = b"", self._codec.encode, self._watch, self.journal
+        for to, message in out:
+            if type(message) is Unsigned:
+                message = message.said()
             if message is not last:
-                last, body = message, self._codec.encode(message)
-            self._sent += 1
-            if self._watch is not None:
-                self._watch(False, to, message)
-            if self.journal is not None:
-                self.journal.sent(self._sent, cause, to, message, len(body))
+                last, body = message, encode(message)
+            self._sent = sent = self._sent + 1
+            if watch is not None:
+                watch(False, to, message)
+            if journal is not None:
+                journal.sent(sent, cause, to, message, len(body))
             if len(body) <= MESSAGE_BYTES_MAX:
-                carrier.send(to, body, self._sent)
+                carrier.send(to, body, sent)
             else:
                 self._counters["dropped_queue"] += 1

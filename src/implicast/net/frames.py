@@ -17,6 +17,7 @@ from implicast.peer.wire import MESSAGE_BYTES_MAX, UNREADABLE
 PROTOCOL = 1
 """Nodes of another version part with a sentence."""
 HEADER = struct.Struct(">IBQ")
+HEADER_BYTES = HEADER.size
 MESSAGE, HELLO, SERVICE = 0, 1, 2
 """For the peer; who speaks; for the node itself (`services.py`)."""
 
@@ -64,10 +65,12 @@ def read_hello(body: bytes) -> Hello:
 class Frames:
     """Cuts a stream of bytes into frames."""
 
-    __slots__ = ("_rest", "largest")
+    __slots__ = ("_rest", "_wanted", "largest")
 
     def __init__(self, largest: int = MESSAGE_BYTES_MAX) -> None:
         self._rest = bytearray()
+        self._wanted = 0
+        """How long the rest must be for anything to be found in it."""
         self.largest = largest
 
     def feed(self, data: bytes) -> list[Frame]:
@@ -75,24 +78,24 @@ class Frames:
         found: list[Frame] = []
         if self._rest:
             self._rest += data
-            del self._rest[: self._cut(self._rest, found)]
-        elif (end := self._cut(data, found)) < len(data):
-            self._rest += data[end:]
-        return found
-
-    def _cut(self, data: bytes | bytearray, found: list[Frame]) -> int:
-        """Finds the whole frames in these bytes, and where the last one ends."""
-        start, have, head, read = 0, len(data), HEADER.size, HEADER.unpack_from
-        while have - start >= head:
+            if len(self._rest) < self._wanted:
+                return found
+            data = bytes(self._rest)
+            self._rest.clear()
+        start, have, read, self._wanted = 0, len(data), HEADER.unpack_from, HEADER_BYTES
+        while have - start >= HEADER_BYTES:
             length, flags, cause = read(data, start)
             if length > self.largest or flags > SERVICE:
                 raise RemoteError(f"a frame of {length} bytes with flags {flags}; at most {self.largest} are accepted")
-            end = start + head + length
-            if end > have:
+            body = start + HEADER_BYTES
+            if body + length > have:
+                self._wanted = HEADER_BYTES + length
                 break
-            found.append((flags, cause, bytes(data[start + head : end])))
-            start = end
-        return start
+            start = body + length
+            found.append((flags, cause, data[body:start]))
+        if start < have:
+            self._rest += data[start:]
+        return found
 
     def __len__(self) -> int:
         return len(self._rest)

@@ -84,6 +84,7 @@ class Link(asyncio.BufferedProtocol):
         return self.carrier.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        self.carrier.turn.reads += 1
         data = self.carrier.buffer[:nbytes]
         if self._tls is None:
             self.came(bytes(data))
@@ -138,9 +139,10 @@ class Link(asyncio.BufferedProtocol):
         if carrier.rate_per_s:
             frames = self._allowed(frames)
         carrier.counters["received"] += len(frames)
+        arrived, has_part = carrier.arrived, bool(hello.digest)
         for flags, cause, body in frames:
-            if flags == MESSAGE and hello.digest:
-                carrier.arrived(hello, body, cause)
+            if flags == MESSAGE and has_part:
+                arrived(hello, body, cause)
             elif flags == MESSAGE:
                 raise RemoteError("a message of one that has no part in the design")
             elif flags == HELLO:
@@ -175,12 +177,13 @@ class Link(asyncio.BufferedProtocol):
 
     def send(self, frame: bytes) -> bool:
         """Put a frame on its way; False when too much waits already."""
-        if self._bytes + len(frame) > QUEUE_BYTES or len(self._out) >= QUEUE_FRAMES:
+        out, size = self._out, self._bytes + len(frame)
+        if size > QUEUE_BYTES or len(out) >= QUEUE_FRAMES:
             return False
-        if not self._out and self._writable:
+        if not out and self._writable:
             self.carrier.flush_soon(self)
-        self._out.append(frame)
-        self._bytes += len(frame)
+        out.append(frame)
+        self._bytes = size
         return True
 
     def close(self) -> None:
@@ -203,13 +206,15 @@ class Link(asyncio.BufferedProtocol):
 
     def flush(self) -> None:
         """Write what waits."""
-        if self._out and self._transport is not None and self._writable and not self._transport.is_closing():
-            data = b"".join(self._out) if len(self._out) > 1 else self._out[0]
-            self.used = self.carrier.loop.time()
-            self._out.clear()
+        out, transport = self._out, self._transport
+        if out and transport is not None and self._writable and not transport.is_closing():
+            data = b"".join(out) if len(out) > 1 else out[0]
+            carrier, tls = self.carrier, self._tls
+            self.used = carrier.loop.time()
+            out.clear()
             self._bytes = 0
-            self.carrier.counters["bytes_sent"] += len(data)
-            self._write(data)
+            carrier.counters["bytes_sent"] += len(data)
+            transport.write(data if tls is None else tls.sealed(data))
 
     def _write(self, data: bytes) -> None:
         assert self._transport is not None, "there is a connection"

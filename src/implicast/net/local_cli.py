@@ -1,7 +1,6 @@
 """The command `local`: a network on this machine, judged where casts are asked for."""
 
 import asyncio
-import gc
 import json
 import os
 import resource
@@ -19,7 +18,7 @@ from implicast.front.pairs import pairs
 from implicast.front.people import read_people
 from implicast.language.parameters import Setting
 from implicast.net import places, trial
-from implicast.net.local import Local, Processes, Someone, StartError, Tasks, everybody, is_running
+from implicast.net.local import Local, Processes, Someone, StartError, Tasks, everybody, is_running, settle
 from implicast.net.logs import log_to_stderr
 from implicast.net.options import debug_option, dir_option, json_option, web_option
 from implicast.web.pages import Pages
@@ -142,7 +141,7 @@ async def _in_process(
         loop.add_signal_handler(number, task.cancel)
     try:
         seconds = await tasks.start_all(_progress(as_json))
-        gc.freeze()  # what is there now stays: looking through it for garbage stops all nodes for a moment
+        settle()
         if not casts:
             _welcome(made, seconds, pages)
             await asyncio.Event().wait()

@@ -12,7 +12,7 @@ import click
 
 from implicast.front.pairs import pairs
 from implicast.net.config import ConfigError, NodeConfig, read_config, write_config
-from implicast.net.local import Page, attend, no_page
+from implicast.net.local import Page, attend, no_page, settle
 from implicast.net.logs import log_to_stderr
 from implicast.net.node import Node
 from implicast.net.notify import notify
@@ -91,6 +91,7 @@ async def _attended(directory: Path, said: str | None, record: Path | None, page
 
 def _up(node: Node) -> None:
     """The node is in: said in the log, and to systemd where that waits for it."""
+    settle()
     where = node.status()["address"]
     logging.getLogger("implicast").info("%s is up: %s", where, node.name.hex())
     notify(f"READY=1\nSTATUS={node.design.name} at {where}")

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import msgspec
 
 from implicast.language.target import Target
 from implicast.net.bulk import CAST, NOTICE, RECEIPT, SETTLED, Write, carry_out
 from implicast.net.lock import Lock
+from implicast.net.turn import turn_of
 from implicast.peer.contract import CastId, Life
 from implicast.peer.errors import LocalError
 from implicast.peer.events import Settled
@@ -54,18 +54,6 @@ NOTICES_MAX = 100_000
 _encode = msgspec.msgpack.Encoder().encode
 _settled = msgspec.msgpack.Decoder(Settled)
 _target = msgspec.msgpack.Decoder(Target)
-
-
-_turns: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]" = WeakKeyDictionary()
-
-
-def _turn() -> asyncio.Lock:
-    """Nodes of one process commit one after the other: they share a disk, and what waits for its turn gathers more.
-    Four at a time were no sooner done with all of it, and took a third more CPU."""
-    loop = asyncio.get_running_loop()
-    if loop not in _turns:
-        _turns[loop] = asyncio.Lock()
-    return _turns[loop]
 
 
 class StoreError(LocalError):
@@ -209,11 +197,14 @@ class Store:
     async def _work_off(self) -> None:
         try:
             took_s, (least_s, most_s) = -1.0, GATHER_S
+            turn = turn_of(asyncio.get_running_loop())
             while (gathering := self._gathering) is not None:
                 if took_s >= 0:  # they came while the last commit was under way: more will
                     await asyncio.sleep(min(max(took_s, least_s), most_s))
                 begun = time.monotonic()
-                async with _turn():
+                async with turn.lock:
+                    if took_s < 0:
+                        await turn.calm()
                     self._gathering, self._touched = None, False
                     self.before()
                     writes, self._writes = self._writes, []
