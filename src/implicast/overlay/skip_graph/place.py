@@ -17,6 +17,7 @@ from implicast.overlay.skip_graph.table import Around, Both, LevelTable
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
 from implicast.peer.memory import Recent
+from implicast.space.built import built
 from implicast.space.vector import Vectors
 
 ASKERS_MAX = 128
@@ -33,6 +34,7 @@ ASKED_MAX = 2_048
 """An end to searching, whatever others answer: many times the 100 that a join needs."""
 
 _by_key = attrgetter("key")
+_around: type[Around[Certificate]] = getattr(built("overlay.skip_graph._around"), "Around", Around)
 
 
 class StandingGraph(Protocol):
@@ -76,7 +78,7 @@ class Place:
 
     def _wake(self) -> Around[Certificate]:
         """From now on it keeps its own lists."""
-        around = self._around = Around(self.certificate, self.k, self.vectors)
+        around = self._around = _around(self.certificate, self.k, self.vectors)
         self._table, self._wide = around.tables()
         self._news: dict[bytes, Certificate] = {}  # who was let in since the lists were cut
         self.hearsay: dict[bytes, int] = {}  # whom others named and who was not heard then, and when that was
