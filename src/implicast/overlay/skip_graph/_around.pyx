@@ -59,9 +59,7 @@ cdef class Level:
         if self.full:
             return True
         first, last = self.keys[0], self.keys[len(self.keys) - 1]
-        if _compare(first, last) <= 0:
-            return _compare(first, key) <= 0 and _compare(key, last) <= 0
-        return _compare(key, first) >= 0 or _compare(key, last) <= 0
+        return _within(first, last, key)
 
 
 cdef Level _made(tuple nodes, Py_ssize_t own, bint full, tuple fresh, tuple keys):
@@ -218,15 +216,23 @@ cdef class Around:
 
     def keep_listed(self):
         cdef set loose = self._loose
-        cdef Level level
+        cdef Py_ssize_t shared
         self.tables()
-        for level in self._wide.levels:
-            loose.difference_update(level.keys)
         for key in loose:
             if key in self.known:
-                del self.known[key]
-                self._unring(key, self._shared[key])
+                shared = self._shared[key]
+                if not self._is_listed(<bytes>key, shared):
+                    del self.known[key]
+                    self._unring(key, shared)
         loose.clear()
+
+    cdef bint _is_listed(self, bytes key, Py_ssize_t shared) except -1:
+        """Whether one that is known is in a wide list: it is, if it is of the ring and within the list's ends."""
+        cdef Py_ssize_t number
+        for number in range(min(shared + 1, <Py_ssize_t>len(self._wide.levels))):
+            if (<Level>self._wide.levels[number]).spans(key):
+                return True
+        return False
 
     cdef int _ring(self, bytes key, Py_ssize_t shared) except -1:
         cdef list rings = self._rings, ring
@@ -281,14 +287,18 @@ cdef class Around:
 
     cdef int _note_loose(self, list wide) except -1:
         cdef Py_ssize_t number
-        cdef Level level
+        cdef Level level, now
         self._loose.update(self._moved)
         for number in range(len(self._wide.levels) if self._wide is not None else 0):
             level = <Level>self._wide.levels[number]
             if number >= PyList_GET_SIZE(wide):
                 self._loose.update(level.keys)
-            elif wide[number] is not level:
-                self._loose.update(set(level.keys).difference((<Level>wide[number]).keys))
+                continue
+            now = <Level>wide[number]
+            if now is not level and not now.full:
+                for key in level.keys:
+                    if not now.spans(<bytes>key):
+                        self._loose.add(key)
         return 0
 
     cdef bint _cut(self, Py_ssize_t number, list narrow, list wide) except -1:
@@ -401,3 +411,106 @@ cdef class Around:
         fresh.append(False)
         keys.append(self._owner.key)
         return 0
+
+
+# --- what is asked of lists
+
+def nearest(bytes key, nodes, Py_ssize_t count):
+    """`place.nearest`: where there are enough on either side, no more are put in order than are asked for."""
+    cdef list below = [], after = [], beyond = [], ahead = [], ring
+    cdef dict by_key
+    cdef bytes other
+    cdef int side
+    nodes = tuple(nodes)
+    for node in <tuple>nodes:
+        other = node.key
+        side = _compare(other, key)
+        if side < 0:
+            _select(below, beyond, other, node, count, True)
+        elif side > 0:
+            _select(after, ahead, other, node, count, False)
+    if PyList_GET_SIZE(below) == count and PyList_GET_SIZE(after) == count:
+        return beyond + ahead
+    by_key = {node.key: node for node in <tuple>nodes}
+    by_key.pop(key, None)
+    ring = sorted(by_key)
+    if PyList_GET_SIZE(ring) <= 2 * count:
+        return [by_key[other] for other in ring]
+    at, size = _place(ring, key), PyList_GET_SIZE(ring)
+    return [by_key[ring[(at + step + size) % size]] for step in range(-count, count)]
+
+
+cdef int _select(list keys, list nodes, bytes key, node, Py_ssize_t count, bint is_most) except -1:
+    """Keep the least, or the greatest, so many in order; of two with one key the later."""
+    cdef Py_ssize_t size = PyList_GET_SIZE(keys), at
+    if size == count and _compare(key, <bytes>PyList_GET_ITEM(keys, 0 if is_most else size - 1)) * (
+        -1 if is_most else 1
+    ) > 0:
+        return 0
+    at = _place(keys, key)
+    if at < size and _compare(<bytes>PyList_GET_ITEM(keys, at), key) == 0:
+        nodes[at] = node
+        return 0
+    keys.insert(at, key)
+    nodes.insert(at, node)
+    if size == count:
+        del keys[0 if is_most else count], nodes[0 if is_most else count]
+    return 0
+
+
+def strangers(dict known, named):
+    """`absentees.strangers`."""
+    cdef list found = []
+    for node in named:
+        held = known.get(node.key)
+        if held is not node and held != node:
+            found.append(node)
+    return found
+
+
+def neighbour(level, me, bint is_left):
+    """`accord.neighbour`."""
+    cdef tuple nodes = level.nodes
+    cdef Py_ssize_t own = level.own, size = len(nodes), at = own, places
+    for places in range(size - 1 if level.full else own if is_left else size - own - 1):
+        at += -1 if is_left else 1
+        if at < 0:
+            at = size - 1
+        elif at == size:
+            at = 0
+        node = nodes[at]
+        if node.address != me:
+            return node
+    return None
+
+
+def contrast(wide, vectors, span):
+    """`accord.contrast`."""
+    cdef tuple keys = span.keys, levels = wide.levels
+    cdef unsigned long long limit = vectors.limits[span.level], vector = wide.owner.vector, other
+    level = levels[min(<Py_ssize_t>span.level, <Py_ssize_t>len(levels) - 1)]
+    cdef dict mine = {}
+    cdef bytes key, own = span.owner.key, first, last
+    cdef set theirs = set(keys)
+    cdef list lacking = [], unknown = []
+    cdef bint whole = span.full or not keys
+    theirs.add(own)
+    if not whole:
+        first, last = keys[0], keys[len(keys) - 1]
+    for node in <tuple>level.nodes:
+        other = node.vector
+        if vector ^ other < limit:
+            mine[node.key] = node
+    for key, node in mine.items():
+        if key not in theirs and (whole or _within(first, last, key)):
+            lacking.append(node)
+    for key in keys:
+        if key not in mine and key != own and level.spans(key):
+            unknown.append(key)
+    return lacking, unknown
+
+
+cdef bint _within(bytes first, bytes last, bytes key) noexcept:
+    if _compare(first, last) <= 0:
+        return _compare(first, key) <= 0 and _compare(key, last) <= 0
+    return _compare(key, first) >= 0 or _compare(key, last) <= 0

@@ -9,12 +9,13 @@ evidence is passed on, and only while few have passed it on: a liar's accusation
 is told that it was lost: it may have slept, and looks at everything anew.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from implicast.overlay.skip_graph.messages import Accuse, Accusing
 from implicast.overlay.skip_graph.place import Place
-from implicast.overlay.skip_graph.places import Places
+from implicast.overlay.skip_graph.places import ADDRESS, Places
+from implicast.overlay.skip_graph.table import twin
 from implicast.peer.contract import Address, Message, Part, handles
 from implicast.peer.identity import Certificate
 from implicast.peer.liveness import Detector, DetectorSettings, Ping
@@ -153,7 +154,7 @@ class Absentees(Part, parts={"detector": Detector}):
     def believed(self, place: Place, named: Sequence[Certificate]) -> Sequence[Certificate]:
         """Of those whom a witness named, who may be listed. Most were met before: they are looked at all at once."""
         known, lost = place.known, self.lost
-        fresh = [node for node in named if (held := known.get(node.key)) is not node and held != node]
+        fresh = strangers(known, named)
         doubtful = self._places.belief.doubtful(fresh)
         if lost:
             doubtful += [node for node in fresh if node.address in lost]
@@ -267,5 +268,10 @@ class Absentees(Part, parts={"detector": Detector}):
     def _lists(self, address: Address) -> bool:
         if address in self.lost or address in self.detector.gone:
             return False
-        held = self._places.held.values()
-        return any(node.address == address for place in held for node in place.known.values())
+        return any(address in map(ADDRESS, place.known.values()) for place in self._places.held.values())
+
+
+@twin
+def strangers(known: Mapping[bytes, Certificate], named: Iterable[Certificate]) -> list[Certificate]:
+    """Of those named, who is not known, or not by this very certificate."""
+    return [node for node in named if (held := known.get(node.key)) is not node and held != node]

@@ -13,11 +13,10 @@ from operator import attrgetter
 from typing import Protocol
 
 from implicast.overlay.skip_graph.accord import Accord
-from implicast.overlay.skip_graph.table import Around, Both, LevelTable
+from implicast.overlay.skip_graph.table import Around, Both, LevelTable, twin
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
 from implicast.peer.memory import Recent
-from implicast.space.built import built
 from implicast.space.vector import Vectors
 
 ASKERS_MAX = 128
@@ -34,7 +33,7 @@ ASKED_MAX = 2_048
 """An end to searching, whatever others answer: many times the 100 that a join needs."""
 
 _by_key = attrgetter("key")
-_around: type[Around[Certificate]] = getattr(built("overlay.skip_graph._around"), "Around", Around)
+_around = twin(Around[Certificate])
 
 
 class StandingGraph(Protocol):
@@ -283,6 +282,7 @@ class Place:
         return (self.certificate, *named.values())
 
 
+@twin
 def nearest(key: bytes, nodes: Iterable[Certificate], count: int) -> list[Certificate]:
     """The `count` of them nearest to a key on each side, clockwise; not the one that has it."""
     by_key = {node.key: node for node in nodes}
