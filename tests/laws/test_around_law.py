@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from implicast.overlay.skip_graph.table import Around, LevelTable
-from implicast.space.built import built
+from implicast.overlay.skip_graph.table import Around, LevelTable, twin
 from implicast.space.vector import Vectors
 from implicast.trials.bft import Spot, key_of
 from implicast.world.populations.standing import Standing
 from skip_graph_rule import every_class, table_of
 
-BOTH = pytest.mark.parametrize("kind", dict.fromkeys([Around, getattr(built("overlay.skip_graph._around"), "Around", Around)]))
+BOTH = pytest.mark.parametrize("kind", dict.fromkeys([Around, twin(Around)]))
 """The readable form, and the compiled one where it was built."""
 
 

@@ -9,13 +9,12 @@ evidence is passed on, and only while few have passed it on: a liar's accusation
 is told that it was lost: it may have slept, and looks at everything anew.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from implicast.overlay.skip_graph.messages import Accuse, Accusing
-from implicast.overlay.skip_graph.place import Place
-from implicast.overlay.skip_graph.places import ADDRESS, Places
-from implicast.overlay.skip_graph.table import twin
+from implicast.overlay.skip_graph.place import Place, strangers
+from implicast.overlay.skip_graph.places import Places
 from implicast.peer.contract import Address, Message, Part, handles
 from implicast.peer.identity import Certificate
 from implicast.peer.liveness import Detector, DetectorSettings, Ping
@@ -268,10 +267,4 @@ class Absentees(Part, parts={"detector": Detector}):
     def _lists(self, address: Address) -> bool:
         if address in self.lost or address in self.detector.gone:
             return False
-        return any(address in map(ADDRESS, place.known.values()) for place in self._places.held.values())
-
-
-@twin
-def strangers(known: Mapping[bytes, Certificate], named: Iterable[Certificate]) -> list[Certificate]:
-    """Of those named, who is not known, or not by this very certificate."""
-    return [node for node in named if (held := known.get(node.key)) is not node and held != node]
+        return any(address in place.addresses for place in self._places.held.values())

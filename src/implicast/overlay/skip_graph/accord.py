@@ -6,7 +6,7 @@ also where several places of one peer stand in a row.
 """
 
 from implicast.overlay.skip_graph.messages import ListSpan
-from implicast.overlay.skip_graph.table import Level, LevelTable, twin
+from implicast.overlay.skip_graph.table import Level, LevelTable, is_between, twin
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
 from implicast.space.vector import Vectors
@@ -158,7 +158,4 @@ def contrast(wide: LevelTable[Certificate], vectors: Vectors, span: ListSpan) ->
 
 def covers(span: ListSpan, key: bytes) -> bool:
     """Whether a list that reaches so far would have to name this key."""
-    if span.full or not span.keys:
-        return True
-    first, last = span.keys[0], span.keys[-1]
-    return first <= key <= last if first <= last else key >= first or key <= last
+    return span.full or not span.keys or is_between(span.keys[0], key, span.keys[-1])

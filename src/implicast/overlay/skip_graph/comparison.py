@@ -78,11 +78,10 @@ class Comparison(Part):
         self._own = own
         self._beside = {key: self._beside[key] if key not in fresh else self._ours(own[key]) for key in own}
         for key, pairs in self._beside.items():
-            mine = fresh.get(key, ())
             for number, other in pairs:
-                if (number in mine or number in fresh.get(other, ())) and other in own:
-                    if number < len(own[other].levels):
-                        self._search.take_in(held[key], own[other].levels[number].nodes)
+                if (number in fresh.get(key, ()) or number in fresh.get(other, ())) and other in own:
+                    for level in own[other].levels[number : number + 1]:
+                        self._search.take_in(held[key], level.nodes)
 
     def _ours(self, table: LevelTable[Certificate]) -> list[tuple[int, bytes]]:
         """By level, those of our own places that stand beside one."""

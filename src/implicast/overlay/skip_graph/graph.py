@@ -11,13 +11,13 @@ lists: what slipped through all else is found. Ring upkeep, parts D and E.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
 
 from implicast.overlay.skip_graph.absentees import Absentees, Upkeep
 from implicast.overlay.skip_graph.comparison import Comparison
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.messages import GraphLate, GraphWatch, Turn
-from implicast.overlay.skip_graph.places import ADDRESS, PUBLIC, Places
+from implicast.overlay.skip_graph.place import ADDRESS
+from implicast.overlay.skip_graph.places import NAME, PUBLIC, SERIAL, Places
 from implicast.overlay.skip_graph.search import Search
 from implicast.peer.asking import Asking
 from implicast.peer.contract import Address, Host, Part, handles
@@ -29,7 +29,6 @@ WATCHED = 2
 """Neighbours of the home place that are watched on each side: three must die at once for one to go unnoticed."""
 SLEPT_US = 2_000_000
 """Who is woken so much too late has slept, and may have missed what was said."""
-SERIAL, NAME = attrgetter("serial"), attrgetter("name")
 CATCH_UP_US = 10_000_000
 """How often one looks at everything anew at most: others may say for ever that they had lost us."""
 

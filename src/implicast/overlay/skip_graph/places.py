@@ -9,14 +9,14 @@ from collections.abc import Callable, Collection
 from operator import attrgetter
 
 from implicast.overlay.skip_graph.messages import PRESENT, Claim, Disown, claim, claim_body
-from implicast.overlay.skip_graph.place import Place, StandingGraph
+from implicast.overlay.skip_graph.place import ADDRESS, Place, StandingGraph
 from implicast.peer.contract import Address, Host
 from implicast.peer.identity import Certificate, Trust
 from implicast.peer.memory import Recent
 from implicast.peer.signatures import Signer
 from implicast.space.vector import Vectors
 
-ADDRESS, PUBLIC = attrgetter("address"), attrgetter("public")
+NAME, PUBLIC, SERIAL = attrgetter("name"), attrgetter("public"), attrgetter("serial")
 CLAIM_US = 1_000_000
 """How long one signature serves; claims count for half a minute."""
 CLAIMS_MAX = 256
@@ -141,14 +141,15 @@ class Places:
 
     def known(self, what: Callable[[Certificate], object], value: object) -> dict[bytes, Certificate]:
         """All places that ours know and of which this is so, by key. Most know none: they are looked through in C."""
-        places = [place.known for place in self.held.values() if value in map(what, place.known.values())]
-        return {key: node for known in places for key, node in known.items() if what(node) == value}
+        held = self.held.values()
+        some = [(each.known, each.addresses if what is ADDRESS else map(what, each.known.values())) for each in held]
+        return {key: node for known, own in some if value in own for key, node in known.items() if what(node) == value}
 
     def contact_addresses(self) -> dict[Address, None]:
         """Where those are whom our places know."""
         found = dict[Address, None]()
         for place in self.held.values():
-            found.update(dict.fromkeys(map(ADDRESS, place.known.values())))
+            found.update(place.addresses)
         found.pop(self.address, None)
         return found
 
