@@ -98,7 +98,7 @@ class Place:
     @property
     def around(self) -> Around[Certificate]:
         """All others that it knows. Who asks for them wakes a place at rest."""
-        return self._wake() if self._around is None else self._around
+        return self._around or self._wake()
 
     # --- whom it lists
 
@@ -117,7 +117,7 @@ class Place:
     @property
     def known(self) -> dict[bytes, Certificate]:
         """Everybody it knows, by key."""
-        return self.around.known
+        return (self._around or self._wake()).known
 
     @property
     def addresses(self) -> dict[Address, None]:
@@ -232,10 +232,7 @@ class Place:
     def end_search(self) -> None:
         """What was found is the table."""
         self.is_searching = False
-        if self._table is None:
-            self._cut()
-        else:  # the lists were cut when nobody was left to ask
-            self._keep_listed()
+        self._cut()  # if they were cut when nobody was left to ask, they stay; the others are forgotten
 
     # --- who asks, and what others are told
 
