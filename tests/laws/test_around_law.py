@@ -2,14 +2,18 @@
 
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from implicast.overlay.skip_graph.table import Around, LevelTable
+from implicast.overlay.skip_graph.table import Around, LevelTable, twin
 from implicast.space.vector import Vectors
 from implicast.trials.bft import Spot, key_of
 from implicast.world.populations.standing import Standing
 from skip_graph_rule import every_class, table_of
+
+BOTH = pytest.mark.parametrize("kind", dict.fromkeys([Around, twin(Around)]))
+"""The readable form, and the compiled one where it was built."""
 
 
 def population(rng: Random, n: int, vectors: Vectors) -> list[Spot]:
@@ -27,12 +31,15 @@ def assert_as_defined(around: Around[Spot], owner: Spot, k: int, vectors: Vector
     assert spelled(wide) == spelled(every_class(owner, around.known.values(), k, vectors))
 
 
+@BOTH
 @settings(deadline=None, max_examples=300)
 @given(st.integers(0, 2**32), st.integers(1, 80), st.integers(2, 6), st.sampled_from([2, 2, 3, 4]))
-def test_both_tables_are_those_of_the_definitions(seed: int, n: int, k: int, alpha: int) -> None:
+def test_both_tables_are_those_of_the_definitions(
+    kind: type[Around[Spot]], seed: int, n: int, k: int, alpha: int
+) -> None:
     vectors = Vectors(alpha)
     spots = population(Random(seed), n, vectors)
-    around = Around(spots[0], k, vectors)
+    around = kind(spots[0], k, vectors)
     around.replace(spots[1:])
 
     assert_as_defined(around, spots[0], k, vectors)
@@ -41,17 +48,18 @@ def test_both_tables_are_those_of_the_definitions(seed: int, n: int, k: int, alp
     assert_as_defined(around, spots[0], k, vectors)
 
 
+@BOTH
 @settings(deadline=None, max_examples=200)
 @given(
     st.integers(0, 2**32), st.integers(1, 60), st.integers(2, 4), st.sampled_from([2, 2, 3]),
     st.sampled_from([0, 1, 3]), st.sampled_from([3, 3, 20]),
 )  # fmt: skip
 def test_so_they_are_when_some_came_went_and_changed(
-    seed: int, n: int, k: int, alpha: int, forgets: int, most: int
+    kind: type[Around[Spot]], seed: int, n: int, k: int, alpha: int, forgets: int, most: int
 ) -> None:
     rng, vectors = Random(seed), Vectors(alpha)
     owner, *others = population(rng, n + 1, vectors)
-    around = Around(owner, k, vectors)
+    around = kind(owner, k, vectors)
     around.replace([spot for spot in others if rng.random() < 0.5])
     for turn in range(12):
         for spot in rng.sample(others, min(len(others), rng.randint(1, most))):
@@ -71,10 +79,11 @@ def test_so_they_are_when_some_came_went_and_changed(
             assert_as_defined(around, owner, k, vectors)
 
 
-def test_who_was_never_known_is_not_taken_out() -> None:
+@BOTH
+def test_who_was_never_known_is_not_taken_out(kind: type[Around[Spot]]) -> None:
     vectors = Vectors(2)
     owner, one, other = population(Random(5), 3, vectors)
-    around = Around(owner, 2, vectors)
+    around = kind(owner, 2, vectors)
     around.put(one)
 
     assert not around.remove(other.key)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from implicast.overlay.skip_graph.messages import Accuse, Accusing
-from implicast.overlay.skip_graph.place import Place
+from implicast.overlay.skip_graph.place import Place, strangers
 from implicast.overlay.skip_graph.places import Places
 from implicast.peer.contract import Address, Message, Part, handles
 from implicast.peer.identity import Certificate
@@ -153,7 +153,7 @@ class Absentees(Part, parts={"detector": Detector}):
     def believed(self, place: Place, named: Sequence[Certificate]) -> Sequence[Certificate]:
         """Of those whom a witness named, who may be listed. Most were met before: they are looked at all at once."""
         known, lost = place.known, self.lost
-        fresh = [node for node in named if (held := known.get(node.key)) is not node and held != node]
+        fresh = strangers(known, named)
         doubtful = self._places.belief.doubtful(fresh)
         if lost:
             doubtful += [node for node in fresh if node.address in lost]
@@ -267,5 +267,4 @@ class Absentees(Part, parts={"detector": Detector}):
     def _lists(self, address: Address) -> bool:
         if address in self.lost or address in self.detector.gone:
             return False
-        held = self._places.held.values()
-        return any(node.address == address for place in held for node in place.known.values())
+        return any(address in place.addresses for place in self._places.held.values())

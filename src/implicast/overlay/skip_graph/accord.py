@@ -6,7 +6,7 @@ also where several places of one peer stand in a row.
 """
 
 from implicast.overlay.skip_graph.messages import ListSpan
-from implicast.overlay.skip_graph.table import Level, LevelTable
+from implicast.overlay.skip_graph.table import Level, LevelTable, is_between, twin
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
 from implicast.space.vector import Vectors
@@ -108,6 +108,7 @@ def beside(level: Level[Certificate]) -> list[Certificate]:
     return [nodes[at % len(nodes)] for at in sides if (level.full or 0 <= at < len(nodes)) and at % len(nodes) != own]
 
 
+@twin
 def neighbour(level: Level[Certificate], me: Address, is_left: bool) -> Certificate | None:
     """The next on one side of a list that is not of the same peer; of our own places we know without a word. In a list
     that is not the whole ring nobody stands beyond its end."""
@@ -143,6 +144,7 @@ def agrees(wide: LevelTable[Certificate], span: ListSpan) -> bool:
     return bool(common) and common == theirs[theirs.index(begin) : theirs.index(end) + 1]
 
 
+@twin
 def contrast(wide: LevelTable[Certificate], vectors: Vectors, span: ListSpan) -> tuple[list[Certificate], list[bytes]]:
     """Whom another's list lacks, and whom it has too many by ours, where both reach."""
     levels, limit, vector = wide.levels, vectors.limits[span.level], wide.owner.vector
@@ -156,7 +158,4 @@ def contrast(wide: LevelTable[Certificate], vectors: Vectors, span: ListSpan) ->
 
 def covers(span: ListSpan, key: bytes) -> bool:
     """Whether a list that reaches so far would have to name this key."""
-    if span.full or not span.keys:
-        return True
-    first, last = span.keys[0], span.keys[-1]
-    return first <= key <= last if first <= last else key >= first or key <= last
+    return span.full or not span.keys or is_between(span.keys[0], key, span.keys[-1])

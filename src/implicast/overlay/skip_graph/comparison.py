@@ -11,8 +11,6 @@ some list is next to one that does not. So every fault of lists is a disagreemen
 Where two places of one peer are neighbours they compare by a look, for others show their lists to the nearer only.
 """
 
-from collections.abc import Mapping
-
 from implicast.overlay.skip_graph.accord import agrees, beside, contrast
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.messages import SPANS_MAX, Agree, Compared, CompareLists, Difference, ListSpan
@@ -28,7 +26,7 @@ class Comparison(Part):
     One that has begun to does so for ever; else rounds go on from a change until all agree.
     """
 
-    __slots__ = ("_absentees", "_armed", "_farewells", "_for_ever", "_look_us", "_own", "_places", "_search")
+    __slots__ = ("_absentees", "_armed", "_beside", "_farewells", "_for_ever", "_look_us", "_own", "_places", "_search")
 
     def __init__(self, search: Search, farewells: Farewells, look_us: int) -> None:
         super().__init__(search.address, search.host)
@@ -36,6 +34,7 @@ class Comparison(Part):
         self._places, self._absentees = search.places, search.absentees
         self._armed = self._for_ever = False
         self._own: dict[bytes, LevelTable[Certificate]] = {}  # our places, as when last compared with each other
+        self._beside: dict[bytes, list[tuple[int, bytes]]] = {}  # and by level which of them are neighbours
 
     def begin(self) -> None:
         """CompareLists from now on."""
@@ -73,15 +72,21 @@ class Comparison(Part):
         only. Lists of a level that are what they were have nothing new for each other: four in five."""
         before, held = self._own, self._places.held
         own = {key: place.wide for key, place in held.items() if not place.is_searching}
-        changed = {key for key, table in own.items() if before.get(key) is not table}
-        if not changed:
+        fresh = {key: newer(before.get(key), table) for key, table in own.items() if before.get(key) is not table}
+        if not fresh:
             return
         self._own = own
-        for key, table in own.items():
-            for number, level in enumerate(table.levels):
-                for other in [node.key for node in beside(level) if node.address == self.address]:
-                    if (key in changed or other in changed) and is_new(before, own, number, key, other):
-                        self._search.take_in(held[key], own[other].levels[number].nodes)
+        self._beside = {key: self._beside[key] if key not in fresh else self._ours(own[key]) for key in own}
+        for key, pairs in self._beside.items():
+            for number, other in pairs:
+                if (number in fresh.get(key, ()) or number in fresh.get(other, ())) and other in own:
+                    for level in own[other].levels[number : number + 1]:
+                        self._search.take_in(held[key], level.nodes)
+
+    def _ours(self, table: LevelTable[Certificate]) -> list[tuple[int, bytes]]:
+        """By level, those of our own places that stand beside one."""
+        found = [(number, node) for number, level in enumerate(table.levels) for node in beside(level)]
+        return [(number, node.key) for number, node in found if node.address == self.address]
 
     # --- being shown
 
@@ -143,12 +148,7 @@ class Comparison(Part):
             self.host.send(sender, Compared(tuple(told)))
 
 
-Tables = Mapping[bytes, LevelTable[Certificate]]
-
-
-def is_new(before: Tables, own: Tables, number: int, key: bytes, other: bytes) -> bool:
-    """Whether either of two lists of a level is not what it was, if the second is there at all."""
-    if other not in own or number >= len(own[other].levels):
-        return False
-    both = [(before[each].levels if each in before else (), own[each].levels[number]) for each in (key, other)]
-    return any(number >= len(old) or old[number] is not level for old, level in both)
+def newer(before: LevelTable[Certificate] | None, table: LevelTable[Certificate]) -> set[int]:
+    """Levels whose lists are not what they were."""
+    old = before.levels if before is not None else ()
+    return {number for number, level in enumerate(table.levels) if number >= len(old) or old[number] is not level}

@@ -16,7 +16,8 @@ from implicast.overlay.skip_graph.absentees import Absentees, Upkeep
 from implicast.overlay.skip_graph.comparison import Comparison
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.messages import GraphLate, GraphWatch, Turn
-from implicast.overlay.skip_graph.places import Places
+from implicast.overlay.skip_graph.place import ADDRESS
+from implicast.overlay.skip_graph.places import NAME, PUBLIC, SERIAL, Places
 from implicast.overlay.skip_graph.search import Search
 from implicast.peer.asking import Asking
 from implicast.peer.contract import Address, Host, Part, handles
@@ -127,9 +128,9 @@ class SkipGraph(
             return False
         revoked, expelled = frozenset(revocation.serials), frozenset(revocation.names)
         for place in list(self.places.held.values()):
-            known = place.known.items()
-            gone = [key for key, node in known if node.serial in revoked or node.name in expelled]
-            if gone:
+            nodes = place.known.values()
+            if not (revoked.isdisjoint(map(SERIAL, nodes)) and expelled.isdisjoint(map(NAME, nodes))):  # one in ten
+                gone = [node.key for node in nodes if node.serial in revoked or node.name in expelled]
                 self.absentees.drop(place, gone)
         return True
 
@@ -146,7 +147,7 @@ class SkipGraph(
 
     def _lose(self, address: Address) -> None:
         """It is silent towards us: out of all lists, and kept aside."""
-        gone = self.places.known(lambda node: node.address == address)
+        gone = self.places.known(ADDRESS, address)
         self.absentees.put_aside(address, gone)
         self._take_out(address, gone)
         if gone:
@@ -156,7 +157,7 @@ class SkipGraph(
         """It has left with all its places, and said so itself."""
         self.absentees.detector.say_gone(leaver.address)
         self.absentees.lost.pop(leaver.address, None)
-        self._take_out(leaver.address, self.places.known(lambda node: node.public == leaver.public))
+        self._take_out(leaver.address, self.places.known(PUBLIC, leaver.public))
         self.absentees.pass_on(leaver.address)
         self._gone(leaver.address)
 

@@ -8,12 +8,12 @@ answer to its own end keeps colluders nearby from crowding out the witnesses tha
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import attrgetter
 from typing import Protocol
 
 from implicast.overlay.skip_graph.accord import Accord
-from implicast.overlay.skip_graph.table import Around, Both, LevelTable
+from implicast.overlay.skip_graph.table import Around, Both, LevelTable, twin
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
 from implicast.peer.memory import Recent
@@ -32,7 +32,9 @@ PURSUED = 2
 ASKED_MAX = 2_048
 """An end to searching, whatever others answer: many times the 100 that a join needs."""
 
+ADDRESS = attrgetter("address")
 _by_key = attrgetter("key")
+_around = twin(Around[Certificate])
 
 
 class StandingGraph(Protocol):
@@ -52,8 +54,8 @@ class Place:
     """A node of the graph that is ours."""
 
     __slots__ = (
-        "_around", "_askers", "_news", "_table", "_wide", "accord", "asked", "certificate", "hearsay", "is_searching",
-        "k", "key", "passers", "queue", "standing", "vectors", "waiting",
+        "_around", "_askers", "_at", "_news", "_table", "_wide", "accord", "asked", "certificate", "hearsay",
+        "is_searching", "k", "key", "passers", "queue", "standing", "vectors", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -76,10 +78,11 @@ class Place:
 
     def _wake(self) -> Around[Certificate]:
         """From now on it keeps its own lists."""
-        around = self._around = Around(self.certificate, self.k, self.vectors)
+        around = self._around = _around(self.certificate, self.k, self.vectors)
         self._table, self._wide = around.tables()
         self._news: dict[bytes, Certificate] = {}  # who was let in since the lists were cut
         self.hearsay: dict[bytes, int] = {}  # whom others named and who was not heard then, and when that was
+        self._at: tuple[object, dict[Address, None]] = (None, {})  # where those known are, and for which lists
         self.passers: Recent[bytes, Certificate] = Recent(PASSERS_MAX)  # the latest to ask who are in no list
         self._askers: Recent[Address, None] = Recent(ASKERS_MAX)
         self.queue: dict[bytes, Certificate] = {}  # whom it is going to ask
@@ -95,7 +98,7 @@ class Place:
     @property
     def around(self) -> Around[Certificate]:
         """All others that it knows. Who asks for them wakes a place at rest."""
-        return self._wake() if self._around is None else self._around
+        return self._around or self._wake()
 
     # --- whom it lists
 
@@ -114,7 +117,15 @@ class Place:
     @property
     def known(self) -> dict[bytes, Certificate]:
         """Everybody it knows, by key."""
-        return self.around.known
+        return (self._around or self._wake()).known
+
+    @property
+    def addresses(self) -> dict[Address, None]:
+        """Where those are whom it knows, worked out once for lists that stay (saves a twentieth under change)."""
+        known, lists = self.known, self._wide if self._table is not None else None
+        if lists is None or self._at[0] != (lists, len(known)):
+            self._at = (lists, len(known)), dict.fromkeys(map(ADDRESS, known.values()))
+        return self._at[1]
 
     def named(self, wide: bool) -> dict[bytes, Certificate]:
         """Itself and everyone in its lists, or in the wider ones, by key."""
@@ -146,10 +157,7 @@ class Place:
     def _fits(self, other: Certificate) -> bool:
         """Whether another belongs into one of the wider lists."""
         shared, key = self.vectors.common(self.certificate.vector, other.vector), other.key
-        for level in self.wide.levels[: shared + 1]:  # noqa: SIM110 - no generator for each
-            if level.spans(key):
-                return True
-        return False
+        return True in [level.spans(key) for level in self.wide.levels[: shared + 1]]
 
     def drop(self, gone: Collection[bytes]) -> None:
         """Entries are no more."""
@@ -194,13 +202,9 @@ class Place:
 
     def learn(self, named: Collection[Certificate]) -> list[Certificate]:
         """Take one witness's answer in, and follow its trail to its own end while searching. Who is new?"""
-        if not self.is_searching:
-            return [node for node in named if self.enter(node)]
-        known, asked = self.known, self.asked  # nine in ten named are known
-        news = [node for node in named if known.get(node.key) is not node and self.enter(node)]
-        if any(node.key not in asked for node in named):
+        if self.is_searching:
             self._want(nearest(self.key, named, PURSUED))
-        return news
+        return [node for node in strangers(self.known, named) if self.enter(node)]  # one in ten
 
     def _want(self, nodes: Iterable[Certificate]) -> None:
         """These are to be asked, unless they were."""
@@ -228,10 +232,7 @@ class Place:
     def end_search(self) -> None:
         """What was found is the table."""
         self.is_searching = False
-        if self._table is None:
-            self._cut()
-        else:  # the lists were cut when nobody was left to ask
-            self._keep_listed()
+        self._cut()  # if they were cut when nobody was left to ask, they stay; the others are forgotten
 
     # --- who asks, and what others are told
 
@@ -281,6 +282,13 @@ class Place:
         return (self.certificate, *named.values())
 
 
+@twin
+def strangers(known: Mapping[bytes, Certificate], named: Iterable[Certificate]) -> list[Certificate]:
+    """Of those named, who is not known, or not by this very certificate."""
+    return [node for node in named if (held := known.get(node.key)) is not node and held != node]
+
+
+@twin
 def nearest(key: bytes, nodes: Iterable[Certificate], count: int) -> list[Certificate]:
     """The `count` of them nearest to a key on each side, clockwise; not the one that has it."""
     by_key = {node.key: node for node in nodes}

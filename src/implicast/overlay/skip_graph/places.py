@@ -6,15 +6,17 @@ the holder's own farewell, or its silence towards this peer (`absentees.py`).
 
 from collections import Counter
 from collections.abc import Callable, Collection
+from operator import attrgetter
 
 from implicast.overlay.skip_graph.messages import PRESENT, Claim, Disown, claim, claim_body
-from implicast.overlay.skip_graph.place import Place, StandingGraph
+from implicast.overlay.skip_graph.place import ADDRESS, Place, StandingGraph
 from implicast.peer.contract import Address, Host
 from implicast.peer.identity import Certificate, Trust
 from implicast.peer.memory import Recent
 from implicast.peer.signatures import Signer
 from implicast.space.vector import Vectors
 
+NAME, PUBLIC, SERIAL = attrgetter("name"), attrgetter("public"), attrgetter("serial")
 CLAIM_US = 1_000_000
 """How long one signature serves; claims count for half a minute."""
 CLAIMS_MAX = 256
@@ -137,16 +139,17 @@ class Places:
         nodes = (node for place in self.held.values() for node in (*place.known.values(), place.certificate))
         return list({node.key: node for node in nodes}.values())
 
-    def known(self, fits: Callable[[Certificate], bool]) -> dict[bytes, Certificate]:
-        """All places that ours know and that are such, by key."""
-        known = (node for place in self.held.values() for node in place.known.values())
-        return {node.key: node for node in known if fits(node)}
+    def known(self, what: Callable[[Certificate], object], value: object) -> dict[bytes, Certificate]:
+        """All places that ours know and of which this is so, by key. Most know none: they are looked through in C."""
+        held = self.held.values()
+        some = [(each.known, each.addresses if what is ADDRESS else map(what, each.known.values())) for each in held]
+        return {key: node for known, own in some if value in own for key, node in known.items() if what(node) == value}
 
     def contact_addresses(self) -> dict[Address, None]:
         """Where those are whom our places know."""
         found = dict[Address, None]()
         for place in self.held.values():
-            found.update(dict.fromkeys([node.address for node in place.known.values()]))
+            found.update(place.addresses)
         found.pop(self.address, None)
         return found
 

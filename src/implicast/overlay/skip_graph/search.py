@@ -158,9 +158,11 @@ class Search(Part):
 
     def take_in(self, place: Place, named: Iterable[Certificate]) -> None:
         """Of those named, who is new and may be listed."""
-        known, may_list = place.known, self.absentees.may_list
-        self.learn(place, [node for node in named if node.key not in known and may_list(node)])
-        self.go_on(place)
+        known, own, may_list = place.known, place.key, self.absentees.may_list
+        news = [node for node in named if node.key not in known and node.key != own and may_list(node)]
+        if news or place.is_searching or own in self.taking:  # one in five
+            self.learn(place, news)
+            self.go_on(place)
 
     def heard_by(self, sender: Address, claimant: bytes) -> None:
         """Somebody has heard our announcement."""

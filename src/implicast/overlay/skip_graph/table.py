@@ -11,9 +11,10 @@ between me and you, or there are not. So who keeps its own knows whom to tell wh
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, Protocol, TypeVar, cast
 
+from implicast.space.built import built
 from implicast.space.vector import Vectors
 
 MOVED_MAX = 8
@@ -31,6 +32,12 @@ class Placed(Protocol):
 
 
 Node = TypeVar("Node", bound=Placed)
+Law = TypeVar("Law", bound=Callable[..., Any])
+
+
+def twin(law: Law) -> Law:
+    """The compiled form of a class or function of the graph where it was built, else the readable one."""
+    return cast(Law, getattr(built("overlay.skip_graph._around"), law.__name__, law))
 
 
 class Level(Generic[Node]):
@@ -62,8 +69,7 @@ class Level(Generic[Node]):
         """Whether a node with this key, if there were one in the ring, would have to be listed."""
         if self.full:
             return True
-        first, last = self.nodes[0].key, self.nodes[-1].key
-        return first <= key <= last if first <= last else key >= first or key <= last
+        return is_between(self.nodes[0].key, key, self.nodes[-1].key)
 
 
 class LevelTable(Generic[Node]):
@@ -120,6 +126,11 @@ class LevelTable(Generic[Node]):
         return [node for node in self.everyone if node.key != self.owner.key]
 
 
+def is_between(first: bytes, key: bytes, last: bytes) -> bool:
+    """Whether one meets a key on the way clockwise from the first to the last."""
+    return first <= key <= last if first <= last else key >= first or key <= last
+
+
 def _either_side(keys: Sequence[bytes], own: int, sides: tuple[int, int]) -> tuple[bytes, bytes]:
     (left, right), count = sides, len(keys)
     return keys[own - left if left < count else own], keys[(own + right) % count if right < count else own]
@@ -133,13 +144,12 @@ class Around(Generic[Node]):
     """All others that an owner knows, by key, and the lists that follow if they were all there are.
 
     Whoever comes or goes is put into, or taken out of, the rings it belongs to, which are kept in order; so a list is
-    cut by a walk to each side of the owner, as far as it reaches. One walk finds how far the list and the wider
-    every-class list of a level reach (until every digit class, not only the own one, has k-1), and the one is sliced
-    out of the other. Only those lists are cut again that somebody who came or went belongs to: three of ten in the
-    mean. (`tests/laws` holds all of it to the definitions.)
+    cut by a walk to each side of the owner. One walk finds how far the list and the wider every-class list of a level
+    reach (until every digit class, not only the own one, has k-1), and the one is sliced out of the other. Only lists
+    are cut again that somebody who came or went belongs to. (`tests/laws` holds all of it to the definitions.)
     """
 
-    __slots__ = ("_k", "_loose", "_moved", "_owner", "_rings", "_shared", "_tables", "_vectors", "known")
+    __slots__ = ("_k", "_moved", "_owner", "_rings", "_shared", "_tables", "_vectors", "known")
 
     def __init__(self, owner: Node, k: int, vectors: Vectors) -> None:
         self._owner, self._k, self._vectors = owner, k, vectors
@@ -147,7 +157,6 @@ class Around(Generic[Node]):
         self._shared: dict[bytes, int] = {}  # how many digits each has in common with the owner
         self._rings: list[list[bytes]] = []  # by level: those who share so many digits, in order
         self._moved: dict[bytes, int] = {}  # who came or went since the tables were cut, and how many digits it shares
-        self._loose: set[bytes] = set()  # who may be in no list any more; in whichever order they are looked at
         self._tables: Both[Node] | None = None
 
     # --- who is known
@@ -175,33 +184,25 @@ class Around(Generic[Node]):
         return True
 
     def replace(self, nodes: Iterable[Node]) -> None:
-        """Know these and nobody else: rings in order without a search for each."""
-        mine, common, wanted = self._owner.vector, self._vectors.common, {node.key: node for node in nodes}
-        self.known.clear()
-        self.known.update(wanted)
-        self._shared = {key: common(mine, node.vector) for key, node in self.known.items()}
-        self._moved, self._tables = dict(self._shared), None
-        self._rings = [[] for _ in range(max(self._shared.values(), default=-1) + 1)]
-        for key in sorted(self.known):
-            for ring in self._rings[: self._shared[key] + 1]:
-                ring.append(key)
+        """Know these and nobody else."""
+        for table in (self.known, self._shared, self._rings, self._moved):
+            table.clear()
+        self._tables = None
+        for node in nodes:
+            self.put(node)
 
     def renew(self, owner: Node) -> None:
         """The owner has a newer certificate: all lists are to be cut again."""
         assert owner.vector == self._owner.vector, "a place keeps its vector"
         self._owner, self._tables = owner, None
-        self._loose.update(self.known)
 
     def keep_listed(self) -> None:
         """Forget whoever is in none of the lists cut last."""
-        loose, known = self._loose, self.known
-        for level in self.tables()[1].levels:
-            loose.difference_update(level.keys)
-        for key in loose:
-            if key in known:
-                del known[key]
-                self._unring(key, self._shared[key])
-        loose.clear()
+        wide = self.tables()[1]
+        listed = wide.named(0, len(wide.levels))
+        for key in [key for key in self.known if key not in listed]:
+            del self.known[key]
+            self._unring(key, self._shared[key])
 
     def _ring(self, key: bytes, shared: int) -> None:
         rings = self._rings
@@ -235,26 +236,13 @@ class Around(Generic[Node]):
                 lists, is_top = self._cut(number)
             narrow.append(lists[0])
             wide.append(lists[1])
-        self._note_loose(before, wide)
         self._moved = {}
         self._tables = LevelTable(self._owner, tuple(narrow)), LevelTable(self._owner, tuple(wide))
         return self._tables
 
     def _concerns(self, level: Level[Node], number: int) -> bool:
         """Whether anybody who moved is listed there, or would have to be."""
-        for key, shared in self._moved.items():  # noqa: SIM110 - no generator for each list
-            if shared >= number and level.spans(key):
-                return True
-        return False
-
-    def _note_loose(self, before: Both[Node] | None, wide: Sequence[Level[Node]]) -> None:
-        """Only who moved, and who was in a list and is there no more, may be in none now."""
-        self._loose.update(self._moved)
-        for number, level in enumerate(before[1].levels if before is not None else ()):
-            if number >= len(wide):
-                self._loose.update(level.keys)
-            elif wide[number] is not level:
-                self._loose.update(set(level.keys).difference(wide[number].keys))
+        return any(shared >= number and level.spans(key) for key, shared in self._moved.items())
 
     def _cut(self, number: int) -> tuple[tuple[Level[Node], Level[Node]], bool]:
         """The two lists of one level, and whether it is the top one."""

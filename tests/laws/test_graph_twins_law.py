@@ -1,0 +1,90 @@
+"""What is compiled of the graph says what the readable form says, of any nodes and lists."""
+
+import importlib.util
+from random import Random
+from types import ModuleType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from implicast.overlay.skip_graph import accord, place
+from implicast.overlay.skip_graph.messages import ListSpan
+from implicast.overlay.skip_graph.table import Around, LevelTable, twin
+from implicast.peer.identity import Certificate
+from implicast.space.built import built
+from implicast.space.vector import Vectors
+
+pytestmark = pytest.mark.skipif(built("overlay.skip_graph._around") is None, reason="nothing was compiled")
+VECTORS = Vectors(2)
+
+
+def readable(module: ModuleType) -> ModuleType:
+    """The same module once more, without its twins."""
+    assert module.__file__ is not None
+    spec = importlib.util.spec_from_file_location(f"readable_{module.__name__.split('.')[-1]}", module.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IMPLICAST_CORE", "python")
+        spec.loader.exec_module(found)
+    return found
+
+
+def population(rng: Random, n: int) -> list[Certificate]:
+    """Some of few addresses, with keys close enough to meet twice."""
+    return [
+        Certificate(
+            b"%03d" % rng.randrange(3 * n), VECTORS.pack_number(rng.getrandbits(256)), f"p{serial}", rng.randrange(6),
+            b"public", serial, 0, 1 << 40, b"signature",
+        )
+        for serial in range(n)
+    ]  # fmt: skip
+
+
+def spelled(table: LevelTable[Certificate]) -> list[object]:
+    return [(level.nodes, level.keys, level.own, level.full, level.fresh) for level in table.levels]
+
+
+def asked(table: LevelTable[Certificate], keys: list[bytes]) -> list[object]:
+    """All else that can be asked of lists."""
+    levels = table.levels
+    where = [(len(level), *[(level.position(key), level.spans(key)) for key in keys]) for level in levels]
+    some = [table.named(0, number) for number in range(len(levels) + 2)]
+    ends = [table.ends(number) for number in range(len(levels))]
+    return [where, some, ends, table.borders((2, 2)), table.everyone, table.contacts(), table.listed(), table.top]
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, 2**32), st.integers(1, 60), st.integers(1, 5))
+def test_who_is_nearest_and_who_a_stranger(seed: int, n: int, count: int) -> None:
+    rng, law = Random(seed), readable(place)
+    nodes = population(rng, n)
+    known = {node.key: node for node in nodes if rng.random() < 0.5}
+    key = b"%03d" % rng.randrange(3 * n)
+
+    assert law.nearest is not place.nearest
+    assert place.nearest(key, nodes, count) == law.nearest(key, nodes, count)
+    assert place.strangers(known, nodes) == law.strangers(known, nodes)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, 2**32), st.integers(1, 60), st.integers(2, 4))
+def test_lists_and_what_two_of_them_differ_in(seed: int, n: int, k: int) -> None:
+    rng, law = Random(seed), readable(accord)
+    owner, *others = {node.key: node for node in population(rng, n + 1)}.values()
+    both = [kind(owner, k, VECTORS) for kind in (Around[Certificate], twin(Around[Certificate]))]
+    for around in both:
+        around.replace(others)
+    keys = [b"%03d" % rng.randrange(3 * n) for _ in range(8)]
+
+    for mine, twins in zip(both[0].tables(), both[1].tables(), strict=True):
+        assert spelled(mine) == spelled(twins)
+        assert asked(mine, keys) == asked(twins, keys)
+        for number, (level, same) in enumerate(zip(mine.levels, twins.levels, strict=True)):
+            for is_left in (True, False):
+                assert accord.neighbour(same, owner.address, is_left) == law.neighbour(level, owner.address, is_left)
+            some = tuple(key for key in level.keys if rng.random() < 0.7)
+            span = ListSpan(owner.key, rng.choice(level.nodes), number, some, rng.random() < 0.2)
+            assert accord.contrast(twins, VECTORS, span) == law.contrast(mine, VECTORS, span)
