@@ -75,7 +75,9 @@ class Recent(dict[Key, Kept], Generic[Key, Kept]):
         """Note this if it is not there; was it new?"""
         if key in self:
             return False
-        self[key] = value
+        _set(self, key, value)
+        if len(self) > self.bound:
+            del self[next(iter(self))]
         return True
 
     def oldest(self) -> Iterator[Key]:

@@ -16,7 +16,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from implicast.casting.spice.homes import home, homes
+from implicast.casting.spice.homes import home, homes, turn_of
 from implicast.casting.spice.items import Key, all_proved
 from implicast.casting.spice.messages import TOGETHER_MAX, Entry, Kept, StoreAt, StoredAt, StoredLater
 from implicast.casting.spice.registry import Held
@@ -24,6 +24,7 @@ from implicast.casting.spice.share import Spice, SpicePart
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Address, Message, Name, handles
 from implicast.peer.memory import Recent
+from implicast.space.morton import BITS
 from implicast.space.tract import EMPTY, Tract, contains, union, unite
 
 OWN, RISING = 0, 1
@@ -160,9 +161,10 @@ class Stores(SpicePart):
     def climb(self, tag: str, root: int, notch: int, spot: int) -> tuple[int, bool]:
         """Where an entry belongs, from a notch on: kept here at that notch, or passed to it because it is not ours."""
         registries, shut, dimensions = self.spice.shelf.registries, self._shut, self.settings.dimensions
-        ground = self.surface.ground if not self.surface.is_doubtful else EMPTY
+        ground, turned = self.surface.ground if not self.surface.is_doubtful else EMPTY, spot ^ turn_of(root)
         while True:
-            at = home(root, notch, spot, dimensions)
+            shift = notch * dimensions
+            at = root >> shift << shift | turned >> BITS - shift  # `home`, of many notches: two thirds of the cost
             if bisect_right(ground, at) & 1:
                 registry = registries.get((tag, root, notch))
                 if registry is None or not bisect_right(registry.closed, at) & 1 or contains(registry.gathering, at):

@@ -6,21 +6,13 @@ What is left of a prefix after another was taken out of it is again a few prefix
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 
 from implicast.overlay.ice.messages import Title
 from implicast.peer.contract import Address
 from implicast.peer.late import unmade
-from implicast.space.morton import BITS, box, code, side
-from implicast.space.surface import Rank, Surface
+from implicast.space import prefix
+from implicast.space.prefix import Span, touch
 from implicast.space.tract import Tract, prefixes, subtract, union
-
-REMEMBERED = 1 << 16
-"""The same few neighbours are looked at again and again (a box costs 10 us to find, 0.1 us to remember)."""
-Span = tuple[int, int]
-"""The first code of a title and the first one after it; or the first code of a prefix and its bits."""
-FACE: Rank = (0, 1)
-"""The rank of two boxes that share a face: at distance 0, touching in one dimension, overlapping in all others."""
 
 
 def better(one: Title, other: Title) -> bool:
@@ -92,59 +84,16 @@ class Atlas:
         return [each for each in met if better(each, title)]
 
 
-def sibling(low: int, bits: int) -> int:
-    """The first code of the prefix that differs in the last bit."""
-    return low ^ (1 << (BITS - bits))
-
-
 def tract_of(titles: Iterable[Title]) -> Tract:
     return union((each.low, each.high) for each in titles)
 
 
-box_of = lru_cache(maxsize=REMEMBERED)(box)
-
-
-@lru_cache(maxsize=REMEMBERED)
-def _touch(low: int, bits: int, other_low: int, other_bits: int, dimensions: int) -> bool:
-    one, other = box_of(low, bits, dimensions), box_of(other_low, other_bits, dimensions)
-    return Surface(dimensions).rank(one, other) == FACE
-
-
 def touches(one: Title, other: Title, dimensions: int) -> bool:
     """Do two titles share a face?"""
-    return _touch(one.low, one.bits, other.low, other.bits, dimensions)
+    return touch(one.low, one.bits, other.low, other.bits, dimensions)
 
 
-def gap_beside(pieces: Iterable[Title], known: Sequence[Title], dimensions: int) -> Span | None:
+def gap_beside(pieces: Iterable[Title], known: Iterable[Title], dimensions: int) -> Span | None:
     """A prefix (first code, bits) next to the pieces that no title covers, or None: the table has no hole."""
     spans = [(each.low, each.high) for each in known]
-    beside = ((low, each) for each in pieces for low in _sides(each.low, each.bits, dimensions))
-    return next(filter(None, (_uncovered(low, each.bits, each, spans, dimensions) for low, each in beside)), None)
-
-
-@lru_cache(maxsize=REMEMBERED)
-def _sides(low: int, bits: int, dimensions: int) -> tuple[int, ...]:
-    """The first codes of the prefixes of the same size that share a face with this one."""
-    corner, upper = box_of(low, bits, dimensions)
-    found: dict[int, None] = {}
-    for dimension in range(dimensions):
-        edge = upper[dimension] - corner[dimension]
-        for step in (edge, -edge):
-            place = list(corner)
-            place[dimension] = (place[dimension] + step) % side(dimensions)
-            found[code(tuple(place))] = None
-    found.pop(low, None)
-    return tuple(found)
-
-
-def _uncovered(low: int, bits: int, piece: Title, known: Sequence[Span], dimensions: int) -> Span | None:
-    """The first part of a prefix that touches the piece and overlaps nothing known."""
-    high = low + (1 << (BITS - bits))
-    inside = [each for each in known if each[0] < high and low < each[1]]
-    if not inside:
-        return low, bits
-    if inside[0][0] <= low and high <= inside[0][1]:
-        return None
-    halves = (low, low + (1 << (BITS - bits - 1)))
-    near = (each for each in halves if _touch(piece.low, piece.bits, each, bits + 1, dimensions))
-    return next(filter(None, (_uncovered(each, bits + 1, piece, inside, dimensions) for each in near)), None)
+    return next(filter(None, (prefix.gap_beside(each.low, each.bits, spans, dimensions) for each in pieces)), None)

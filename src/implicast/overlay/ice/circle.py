@@ -15,6 +15,7 @@ from implicast.peer.memory import Recent
 
 REUNION_US = 10_000_000
 """Those who come back within this time of each other were cut off together."""
+NEVER_US = 1 << 62
 UNKNOWN_US = 50_000.0
 """Latency assumed of a neighbour that has not been measured yet."""
 
@@ -58,8 +59,11 @@ class News:
 
     def hear(self, now_us: int) -> bool:
         """It has said something; was it suspect?"""
-        suspect, self.heard_us, self.suspect_us = self.suspect_us >= 0, now_us, -1
-        return suspect
+        self.heard_us = now_us
+        if self.suspect_us < 0:
+            return False
+        self.suspect_us = -1
+        return True
 
     def suspect(self, now_us: int) -> None:
         self.suspect_us = now_us
@@ -112,7 +116,7 @@ class News:
 class Circle(SurfacePart):
     """Knows peers by their words and their silence."""
 
-    __slots__ = ("_back_us", "missed", "news")
+    __slots__ = ("_back_us", "_calm", "_calm_us", "missed", "news")
 
     def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
@@ -121,6 +125,10 @@ class Circle(SurfacePart):
         """Peers that fell silent: since when, and when they are greeted next."""
         self._back_us = -REUNION_US
         """When a peer that had been given up was last heard again."""
+        self._calm_us = -1
+        """Before this time no neighbour's turn comes and none is silent for too long, unless `look_by` says so; ..."""
+        self._calm: tuple[list[Address], tuple[Address, ...]] = ([], ())
+        """... as long as these very ones are our neighbours and heirs."""
 
     def concern(self, peer: Address) -> News:
         """What is known of a peer, from now on if nothing was."""
@@ -147,6 +155,7 @@ class Circle(SurfacePart):
             now_us, born_us, now_us, marked_us=now_us, ended_us=born_us, end_heard_us=now_us, trip_us=before.trip_us
         )
         self.missed.pop(peer, None)
+        self.look_by(now_us)
         self.surface.routes.redraw()
 
     def heirs_of(self, owner: Address) -> tuple[Address, ...]:
@@ -204,6 +213,7 @@ class Circle(SurfacePart):
         news = self.concern(peer)
         if news.suspect_us < 0:
             news.suspect(self.host.now_us)
+            self.look_by(self.host.now_us)
             self.surface.routes.redraw()
         self.missed.once(peer, (self.host.now_us, self.host.now_us + self.timers.meet_us))
 
@@ -211,25 +221,52 @@ class Circle(SurfacePart):
         """It was asked as often as we ask anybody."""
         self.suspect(question.to)
 
+    def look_by(self, time_us: int) -> None:
+        """Somebody's turn comes then, or is in doubt until then."""
+        if time_us < self._calm_us:
+            self._calm_us = time_us
+
     def tend(self) -> bool:
         """At each tick: greet neighbours whose turn it is, and heirs that have not echoed. If any neighbour is silent,
-        suspect, or its greeting awaited, look closer, and say so."""
-        surface, timers, now_us, known = self.surface, self.timers, self.host.now_us, self.news
-        due, troubled, silent_us = dict[Address, None](), False, now_us - timers.self_us
-        for peer in surface.plot.neighbours():
-            news = known.get(peer) or self.concern(peer)
-            if news.unsure:
-                surface.greetings.ask_more(peer)
-            if news.unsure or news.suspect_us >= 0 or (news.heard_us < silent_us and news.since_us < silent_us):
-                troubled = True
-            if news.next_us <= now_us:
-                due[peer] = None
-        due.update([(each, None) for each in surface.heirs if self.concern(each).echo_us + timers.hello_us <= now_us])
+        suspect, or its greeting awaited, look closer, and say so. Two ticks in five have nobody to look at."""
+        near, heirs, now_us = self.surface.plot.neighbours(), self.surface.succession.heirs, self.host.now_us
+        if now_us < self._calm_us and self._calm[0] is near and self._calm[1] is heirs:
+            return False
+        self._calm, self._calm_us = (near, heirs), NEVER_US
+        due, troubled = self._look_at(near, now_us)
+        hello_us, known = self.timers.hello_us, self.news
+        for heir in heirs:
+            echo_us = (known.get(heir) or self.concern(heir)).echo_us
+            if echo_us + hello_us <= now_us:
+                due[heir] = None
+            self.look_by(echo_us + hello_us)
         if due:
             self._greet(due)
+            self.look_by(min([known[each].next_us for each in due]))
         if troubled:
+            self.look_by(now_us)
             self._face_silence()
         return troubled
+
+    def _look_at(self, near: list[Address], now_us: int) -> tuple[dict[Address, None], bool]:
+        """Neighbours whose turn it is; and is anything wrong with any of them?"""
+        due, troubled, self_us, known = dict[Address, None](), False, self.timers.self_us, self.news
+        silent_us, first_us, calm_us = now_us - self_us, now_us, NEVER_US
+        for peer in near:
+            news = known.get(peer) or self.concern(peer)
+            if news.unsure:
+                self.surface.greetings.ask_more(peer)
+            heard_us, next_us = news.heard_us, news.next_us
+            if news.unsure or news.suspect_us >= 0 or (heard_us < silent_us and news.since_us < silent_us):
+                troubled = True
+            if next_us <= now_us:
+                due[peer] = None
+            elif next_us < calm_us:
+                calm_us = next_us
+            if heard_us < first_us:
+                first_us = heard_us
+        self.look_by(min(calm_us, first_us + self_us))
+        return due, troubled
 
     def _greet(self, peers: Iterable[Address]) -> None:
         """Greet those whose answer is not awaited anyway."""

@@ -61,6 +61,7 @@ class Hails(SurfacePart):
         surface, next_us = self.surface, self.host.now_us + self.timers.hello_us
         plain: Hail | None = None  # the very same to all but heirs: what is known of it is found out once
         known, concern, told = surface.circle.news, surface.circle.concern, surface.succession.told
+        surface.circle.look_by(next_us)
         for peer in peers:
             if peer == self.address:
                 continue
@@ -107,7 +108,8 @@ class Hails(SurfacePart):
     def _learn_from(self, sender: Address, hail: Hail) -> bool:
         """A greeting lists all that its sender has: what we thought it had besides is gone. True: we know better."""
         plot, atlas = self.surface.plot, self.surface.plot.atlas
-        if not (hail.gifts or hail.provisional or self.gifts) and atlas.has_exactly(sender, hail.pieces):
+        told = any(map(plot.is_news, hail.gifts)) or sender in [title.owner for _, title in self.gifts]
+        if not (told or hail.provisional) and atlas.has_exactly(sender, hail.pieces):
             return False  # there is nothing to learn, nor to correct: the usual case, at a third of the cost
         listed = (*hail.pieces, *hail.provisional)
         pieces = [(each, not atlas.better_than(each)) for each in hail.pieces]
@@ -164,7 +166,9 @@ class Hails(SurfacePart):
 
     def ask_more(self, peer: Address) -> None:
         """Ask for a greeting, and at each tick again until it comes."""
-        if self.surface.circle.concern(peer).ask_more(self.host.now_us, self.timers.rto_us):
+        circle, now_us = self.surface.circle, self.host.now_us
+        circle.look_by(now_us)
+        if circle.concern(peer).ask_more(now_us, self.timers.rto_us):
             self.host.send(peer, More())
 
     @handles(More)

@@ -8,12 +8,12 @@ A leaver gives each piece to the owner of its sibling, else to an heir, else to 
 the estate of a silent peer, because it may be the last to have it.
 """
 
-from implicast.overlay.ice.atlas import sibling
 from implicast.overlay.ice.messages import FindMover, MayGo, Mover
 from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.peer.events import Left
 from implicast.space.morton import BITS
+from implicast.space.prefix import sibling
 
 
 class Parting(SurfacePart):

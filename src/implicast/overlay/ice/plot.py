@@ -8,11 +8,12 @@ only be out of date), and the title of the peer to which we are giving a piece (
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from implicast.overlay.ice.atlas import Atlas, gap_beside, overlap, sibling, touches, tract_of
+from implicast.overlay.ice.atlas import Atlas, gap_beside, overlap, touches, tract_of
 from implicast.overlay.ice.messages import Title
 from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address
 from implicast.space.morton import BITS
+from implicast.space.prefix import sibling
 from implicast.space.tract import EMPTY, Tract, subtract, volume
 
 GIVING, PROVISIONAL, SEIZED = "giving", "provisional", "seized"
@@ -82,12 +83,13 @@ class Plot(SurfacePart):
 
     def learn(self, titles: Iterable[Title]) -> list[Title]:
         """Take in what others say; what of it was news."""
-        news = [each for each in titles if self._is_news(each) and self.atlas.learn(each)]
+        news = [each for each in titles if self.is_news(each) and self.atlas.learn(each)]
         if news:
             self.survey()
         return news
 
-    def _is_news(self, title: Title) -> bool:
+    def is_news(self, title: Title) -> bool:
+        """Could this tell us anything?"""
         if self.atlas.titles.get(title.low) == title or title.owner == self.address:
             return False
         if any(overlap(piece, title) for piece in self.of_status(GIVING, title.owner)):
@@ -129,7 +131,7 @@ class Plot(SurfacePart):
         self.tract = tract_of(self.pieces)
         self.firm = subtract(self.tract, self.unsettled)
         self._look_about()
-        self.gap = gap_beside(self.pieces, list(self.atlas.titles.values()), dimensions)
+        self.gap = gap_beside(pieces, self.atlas.titles.values(), dimensions)
         self.surface.routes.redraw()
 
     def _look_about(self) -> list[Title]:

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
-from implicast.overlay.ice.atlas import box_of
 from implicast.overlay.ice.estate import Way, check_tract
 from implicast.overlay.ice.messages import Enter, Passed, Sound, Title, Titles, Who
 from implicast.overlay.ice.share import Surface, SurfacePart
@@ -24,6 +23,7 @@ from implicast.overlay.ice.table import SurfaceTable, rows_of
 from implicast.peer.asking import Question
 from implicast.peer.contract import Address, handles
 from implicast.peer.memory import Recent
+from implicast.space.prefix import box_of
 from implicast.space.tract import EMPTY, Tract, contains, intersect, subtract, unite
 
 REROUTED = 4

@@ -12,13 +12,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from implicast.overlay.ice.atlas import sibling
 from implicast.overlay.ice.messages import Title
 from implicast.overlay.ice.surface import Surface
 from implicast.overlay.ice.table import Rows, SurfaceTable
 from implicast.peer.contract import Address
 from implicast.space.digest import digest_bits
 from implicast.space.morton import BITS, Codes, codes, places, side
+from implicast.space.prefix import sibling
 
 LatencyUs = Callable[[int, int], int]
 

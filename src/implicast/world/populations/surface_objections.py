@@ -16,14 +16,14 @@ from implicast.overlay.ice.estates import Legacy
 from implicast.overlay.ice.messages import Title
 from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Address
-from implicast.space.morton import CODES, box, code, side
+from implicast.space.morton import CODES
+from implicast.space.prefix import sides
 from implicast.space.tract import intervals
 
 OBJECTIONS_MAX = 20
 """More than enough to see what is wrong."""
 TILINGS_REMEMBERED = 4
 """A surface is looked at again and again while nobody's ground changes: what follows from titles alone is kept."""
-SIDES_REMEMBERED = 1 << 16
 Tables = Mapping[Address, Mapping[int, Title]]
 """By owner: its own titles and those next to them, by their first codes."""
 Whole = dict[tuple[Address, Address], tuple[Mapping[bytes, object], int, tuple[Item, ...]]]
@@ -61,8 +61,9 @@ def surface_objections(surfaces: Sequence[Surface], whole: Whole | None = None) 
 
 
 def _is_plain(surface: Surface) -> bool:
-    plain = len(surface.pieces) == 1 and not surface.plot.status
-    return plain and not (surface.terms.assured and (surface.leaving or surface.is_doubtful))
+    plot = surface.plot
+    plain = len(plot.pieces) == 1 and not plot.status
+    return plain and not (surface.terms.assured and (surface.parting.leaving or surface.succession.is_doubtful))
 
 
 def _own(surface: Surface) -> list[str]:
@@ -151,23 +152,9 @@ def tables_of(titles: tuple[Title, ...], dimensions: int) -> Tables:
     for title in titles:
         table = tables[title.owner]
         table[title.low] = title
-        for beside in _beside(title.low, title.bits, dimensions):
+        for beside in sides(title.low, title.bits, dimensions):
             other = titles[bisect_right(lows, beside) - 1]
             if other.bits <= title.bits:
                 table[other.low] = other
                 tables[other.owner][title.low] = title
     return tables
-
-
-@lru_cache(SIDES_REMEMBERED)
-def _beside(low: int, bits: int, dimensions: int) -> tuple[int, ...]:
-    """The first codes of the boxes of a piece's own size that share a face with it."""
-    corner, upper = box(low, bits, dimensions)
-    found = []
-    for dimension in range(dimensions):
-        edge = upper[dimension] - corner[dimension]
-        for step in (edge, -edge):
-            there = list(corner)
-            there[dimension] = (there[dimension] + step) % side(dimensions)
-            found.append(code(tuple(there)))
-    return tuple(found)
