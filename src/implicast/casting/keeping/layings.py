@@ -21,6 +21,7 @@ from implicast.casting.keeping.messages import (
     Row,
 )
 from implicast.casting.keeping.pieces import LOOK_US, KeptPiece, Piece, Range, Stretch, overlap, values, without
+from implicast.casting.keeping.rows import PAST_MAX
 from implicast.casting.keeping.share import Share, Shareholder, in_parts
 from implicast.language.target import Scalar
 from implicast.overlay.links.state import IN
@@ -38,8 +39,7 @@ RENEWING = "renewing"
 PIECES_PER_MESSAGE = 200
 """Pieces that one message renews."""
 SILENT_MAX = 3
-"""A keeper that leaves so many renewals unanswered is taken for dead: its pieces are laid again at once. Its heir has
-them, but its lease runs: asked once a round, the dead would be given up after a lease."""
+"""A keeper that leaves so many renewals unanswered is taken for dead: its pieces are laid again at once."""
 RENEW_WAIT_US = 5_000_000
 """Patience with each of them; less where leases are short."""
 
@@ -55,8 +55,8 @@ class RenewRound(StandingAlarm):
 class Layings(Shareholder):
     """What one peer has in lists, and wants there."""
 
-    __slots__ = ("_armed", "_asker", "_contact", "_done", "_groups", "_holders", "_keeper", "_open", "_outlived",
-                 "_renew_us", "_stamp", "_turn", "pieces")  # fmt: skip
+    __slots__ = ("_armed", "_asker", "_contact", "_done", "_groups", "_holders", "_holders_most", "_keeper", "_open",
+                 "_outlived", "_renew_us", "_stamp", "_turn", "pieces")  # fmt: skip
 
     def __init__(
         self, share: Share, keeper: Keeper, asker: UpkeepAsker, life: Life, done: Callable[[Any], None],
@@ -71,7 +71,8 @@ class Layings(Shareholder):
         self._groups: dict[int, tuple[Hashable, set[int]]] = {}
         """By serial, the group of a piece, and the serials of all in it that are still to be laid."""
         self._holders: set[Address] = set()
-        """All who confirmed a piece since the last renewal, and all who hold one; looked up, never gone through."""
+        """All who hold a piece, and some who did; looked up, never gone through. Worked out anew above the other."""
+        self._holders_most = PAST_MAX
         self._armed = False
         self.begin(life)
         self._renew_us, self._turn = share.settings.lease_us // RENEWALS, 0
@@ -225,6 +226,9 @@ class Layings(Shareholder):
         piece.confirm(laid.low, laid.high, (laid.holder, laid.stamp) if self._renew_us else None)
         if self._renew_us:
             self._holders.add(laid.holder)
+            if len(self._holders) > self._holders_most:
+                self._holders = {holder for _, _, holder in self._held()}
+                self._holders_most = 2 * len(self._holders) + PAST_MAX
         if not piece.missing and piece.serial in self._open:
             if not piece.packed or not self._share.settings.lease_us:
                 del self.pieces[piece.serial]  # never renewed, never asked for
@@ -292,7 +296,6 @@ class Layings(Shareholder):
         by_holder: dict[Address, list[tuple[Piece, Stretch]]] = {}
         for piece, stretch, holder in self._held():
             by_holder.setdefault(holder, []).append((piece, stretch))
-        self._holders = set(by_holder)
         for holder, held in by_holder.items():
             if holder == self.address:
                 self._take_back(self._keeper.lost_of(self._renewal(held), holder))

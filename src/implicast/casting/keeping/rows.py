@@ -23,6 +23,8 @@ SUMMARIES_MAX = 12
 """Ranges whose sums are remembered."""
 MARKS_MAX = 65_536
 """Marks that are remembered: an entry has the same at its owner, its keeper and all who have copies."""
+PAST_MAX = 64
+"""Addresses that are noted and past, beside as many as are not, before all are worked out anew."""
 REMEMBERED_US = 25_000_000
 """A removal is remembered for so long after it was last spoken of: longer than the freezes and partitions from which an
 old copy may come back. One that comes later is told of casts in vain, and forgotten after a lease."""
@@ -69,8 +71,7 @@ class KeptRows:
         self._keys: list[int] = []
         self._places: dict[int, dict[Slot, dict[Ident, HeldRow]]] = {}
         self._summaries: Recent[tuple[int, int], list[int]] = Recent(SUMMARIES_MAX)
-        # At rest the same few ranges are summed up again and again: remembering took half of a run's time away,
-        # keeping what is remembered up to date instead of forgetting it another twentieth.
+        # At rest the same few ranges are summed up again and again: remembering them took half of a run's time away.
         self.marks: set[int] = set()
         """Of all entries in force: whether one is kept is seen at a glance. Never gone through."""
         self.owned: dict[Contact, int] = {}
@@ -127,6 +128,8 @@ class KeptRows:
         self.owned[owner] = owned = self.owned.get(owner, 0) + change
         if not owned:
             del self.owned[owner]
+            if len(self.addresses) > 2 * len(self.owned) + PAST_MAX:
+                self.addresses = {each.address for each in self.owned}
         elif owned == change:
             self.addresses.add(owner.address)
         (self.marks.add if is_more else self.marks.discard)(entry.mark)
@@ -194,7 +197,6 @@ class KeptRows:
                 self.take(Row(row.key, row.slot, row.owner, row.number, row.stamp, b""), now_us)
             else:
                 self.drop([row])
-        self.addresses = {owner.address for owner in self.owned}
 
     def clear(self) -> None:
         self.drop([entry.row for entry in self.entries()])
