@@ -205,3 +205,16 @@ def test_what_a_node_keeps_that_has_lost_sight_of_its_neighbours_does_not_die_wi
     )  # fmt: skip
 
     assert not found.reasons, (found.reasons, found.scenario.command())
+
+
+def test_one_that_is_back_under_a_new_name_is_no_finger_to_where_it_was():
+    """Look-ups went in a circle through its address for two minutes: it answered the pings meant for its old place."""
+    churn = (
+        "joins=1,leaves=10,crashes=2,returns=4,disk=any,falls=2,anew=4,freezes=2,slow=1,cuts=1,drift=0.001,over_s=36.0"
+    )
+    found = check(
+        Scenario("dht", 107, 136, 772562883, {}, "groups", network="national", payload_bytes=300,
+                 faults=Faults.parse("duplicate=0.05,reorder=0.2"), churn=Churn.parse(churn))
+    )  # fmt: skip
+
+    assert not found.reasons, (found.reasons, found.scenario.command())

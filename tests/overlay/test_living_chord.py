@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 
 from implicast.overlay.chord import CHORD_KINDS, Chord
+from implicast.overlay.chord.messages import Heard
 from implicast.overlay.links import LINK_KINDS, Links, LinkSettings, Ref
 from implicast.overlay.links.messages import Find
 from implicast.overlay.links.state import IN, OUT
@@ -73,6 +74,23 @@ def town() -> tuple[World, list[Node]]:
 
 def arrivals(world: World) -> list[tuple[int, int]]:
     return [(who, event.key) for _, who, event in world.events if isinstance(event, Arrived)]
+
+
+def test_a_finger_to_one_that_was_at_an_address_before_is_dropped_at_the_first_word_of_whoever_is_there_now() -> None:
+    """Pings vouch for it: whoever is at its address answers them."""
+    _, nodes = town()
+    old, chord = nodes[0].chord.table.fingers()[-1], nodes[0].chord
+    neighbour, now = chord.table.right, Ref(hashed("peer", 2, old.address), old.address, 7)
+
+    chord.on_heard(nodes[1].address, Heard(now))
+    assert old in chord.table.fingers(), "nobody speaks for another address"
+    chord.on_heard(old.address, Heard(old))
+    assert old in chord.table.fingers(), "it is there"
+    chord.on_heard(neighbour.address, Heard(Ref(1, neighbour.address, 7)))
+    assert chord.table.right == neighbour, "the ring alone says who is next"
+    chord.on_heard(old.address, Heard(now))
+
+    assert old not in chord.table.fingers()
 
 
 def test_a_dead_finger_is_dropped_by_being_used_and_another_takes_its_place() -> None:

@@ -123,16 +123,13 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
         return self.ring.right
 
     def _led_before(self, place: Place) -> bool:
-        """Whether somebody seeks this place for the second time in a short while: what it asked may be lost on a way
-        that leads through here. (To ask beside every question was a sixth of all upkeep.)"""
-        now_us = self.host.now_us
-        before_us = self._led_us.get(place)
+        """Whether somebody seeks this place once more after a short while: its question may be lost near here."""
+        now_us, before_us = self.host.now_us, self._led_us.get(place)
         self._led_us.put(place, now_us)
         return before_us is not None and before_us + LED_US > now_us
 
     def doubt(self, who: Address) -> None:
-        """A peer is believed dead elsewhere: if it is a finger here, it is asked. Else look-ups and newcomers would
-        find out for each of those who have it for a finger, one after the other."""
+        """A peer is believed dead elsewhere: if it is a finger here, it is asked, before look-ups have to find out."""
         for ref in self.table.fingers() if who in self.table.addresses else ():
             if ref.address == who and ref != self.table.right and self.ring.detector is not None:
                 self.ring.detector.check(ref, QUIET_US)
@@ -187,13 +184,16 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
 
     @handles(Heard)
     def on_heard(self, sender: Address, heard: Heard) -> None:
+        """A finger to another that was at this address before leads astray, though whoever is there answers pings."""
         if self.ring.detector is not None:
             self.ring.detector.timed(heard.by)
             self.ring.company.heard(heard.by)
+        for ref in self.table.fingers() if sender == heard.by.address and sender in self.table.addresses else ():
+            if ref.address == sender and ref not in (heard.by, self.table.right):
+                self.fingers.drop(ref)
 
     def _pass_on_from_outside(self, message: Message, sender: Address | None) -> bool:
-        """A node that is not yet in, or has left, knows nobody better than its right neighbour; one that never was in
-        knows nobody. One that has left also tells the sender, whose finger must be stale."""
+        """A node that is not in sends it to its right neighbour. One that has left also tells the sender so."""
         ring = self.ring
         if ring.right.address != self.address:
             self.host.send(ring.right.address, message)
