@@ -8,6 +8,8 @@ an interpreter; who shares one digit more is not looked up but met on the ring o
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.string cimport memcmp
 
 cdef enum:
@@ -75,7 +77,7 @@ cdef class LevelTable:
     cdef readonly tuple levels
     cdef readonly Py_ssize_t top
     cdef tuple _borders, _everyone
-    cdef dict _named
+    cdef dict _named, _told
 
     def listed(self):
         return [level.nodes for level in self.levels]
@@ -122,6 +124,13 @@ cdef class LevelTable:
             self._named[asked] = found
         return found
 
+    cdef tuple _all_of(self, Py_ssize_t last):
+        """All listed below a level: told again and again while a table stays."""
+        found = self._told.get(last)
+        if found is None:
+            found = self._told[last] = tuple(self._of(0, last).values())
+        return found
+
     def named(self, Py_ssize_t first, Py_ssize_t last):
         return self._of(first, last)
 
@@ -132,7 +141,7 @@ cdef class LevelTable:
 
 cdef LevelTable _table(object owner, list levels):
     cdef LevelTable table = LevelTable.__new__(LevelTable)
-    table.owner, table.levels, table.top, table._named = owner, tuple(levels), len(levels) - 1, {}
+    table.owner, table.levels, table.top, table._named, table._told = owner, tuple(levels), len(levels) - 1, {}, {}
     return table
 
 
@@ -376,7 +385,8 @@ cdef class Around:
     ):
         """The list that reaches so far to the left and to the right."""
         cdef Py_ssize_t size = PyList_GET_SIZE(ring), among = PyList_GET_SIZE(near), place, beside, index
-        cdef list nodes = [], fresh = [], keys = []
+        cdef tuple nodes = PyTuple_New(left + right + 1), fresh = PyTuple_New(left + right + 1)
+        cdef tuple keys = PyTuple_New(left + right + 1)
         cdef dict known = self.known
         cdef bytes key
         if left:
@@ -386,31 +396,33 @@ cdef class Around:
             place, beside = at % size, _place(near, self._key)
         else:
             place = beside = 0
-        for index in range(left + right):
+        _set(nodes, left, self._owner)
+        _set(keys, left, self._key)
+        _set(fresh, left, False)
+        for index in range(left + right + 1):
             if index == left:
-                self._own_entry(nodes, fresh, keys)
+                continue
             if place == size:
                 place = 0
             if beside == among:
                 beside = 0
             key = <bytes>PyList_GET_ITEM(ring, place)
-            nodes.append(known[key])
-            keys.append(key)
+            _set(nodes, index, known[key])
+            _set(keys, index, key)
             if among and <PyObject *>PyList_GET_ITEM(near, beside) == <PyObject *>key:
                 beside += 1
-                fresh.append(False)
+                _set(fresh, index, False)
             else:
-                fresh.append(True)
+                _set(fresh, index, True)
             place += 1
-        if left + right <= left:
-            self._own_entry(nodes, fresh, keys)
-        return _made(tuple(nodes), left, full, tuple(fresh), tuple(keys))
+        return _made(nodes, left, full, fresh, keys)
 
-    cdef int _own_entry(self, list nodes, list fresh, list keys) except -1:
-        nodes.append(self._owner)
-        fresh.append(False)
-        keys.append(self._owner.key)
-        return 0
+
+cdef inline int _set(tuple where, Py_ssize_t index, value) except -1:
+    """Fill one place of a tuple that nobody has seen yet."""
+    Py_INCREF(value)
+    PyTuple_SET_ITEM(where, index, value)
+    return 0
 
 
 # --- what is asked of lists
@@ -465,6 +477,176 @@ def strangers(dict known, named):
         held = known.get(node.key)
         if held is not node and held != node:
             found.append(node)
+    return found
+
+
+def take_in(Around around, bytes own, nodes):
+    """`place.take_in`."""
+    cdef list found = []
+    cdef bytes key
+    cdef Py_ssize_t shared
+    for node in nodes:
+        key = node.key
+        held = around.known.get(key)
+        if held is node or (held is not None and held.serial >= node.serial) or _compare(key, own) == 0:
+            continue
+        if held is None:
+            shared = around._common(node)
+            around._ring(key, shared)
+            around.known[key] = node
+            around._move(key, shared)
+        else:
+            around.put(node)
+        found.append(node)
+    return found
+
+
+def unlisted(dict known, bytes own, named):
+    """`place.unlisted`."""
+    cdef list found = []
+    for node in named:
+        key = node.key
+        if key not in known and key != own:
+            found.append(node)
+    return found
+
+
+def answer(table, vectors, Py_ssize_t k, about):
+    """`place.answer`."""
+    cdef Py_ssize_t count = len(table.levels), at, size, step, levels = vectors.common(table.owner.vector, about.vector)
+    cdef bytes key = about.key
+    cdef dict listed
+    cdef tuple everyone
+    cdef list beyond = []
+    levels = min(levels + 1, count)
+    listed = (<LevelTable>table)._of(0, levels) if isinstance(table, LevelTable) else table.named(0, levels)
+    if levels < count:
+        lowest = table.levels[0]
+        if not (lowest.full or k <= lowest.position(key) < len(lowest) - k):
+            everyone = table.everyone
+            size = len(everyone)
+            at = _rank(everyone, key)
+            for step in range(-k, k + 1):
+                node = everyone[((at + step) % size + size) % size]
+                if node.key not in listed:
+                    beyond.append(node)
+    if beyond:
+        listed = dict(listed)
+        for node in beyond:
+            listed[node.key] = node
+    elif key not in listed:
+        return (<LevelTable>table)._all_of(levels) if isinstance(table, LevelTable) else tuple(listed.values())
+    if key not in listed:
+        return tuple(listed.values())
+    return tuple([node for other, node in listed.items() if other != key])
+
+
+cdef Py_ssize_t _rank(tuple nodes, bytes key) except -1:
+    """How many of them, in the order of keys, come before a key."""
+    cdef Py_ssize_t low = 0, high = len(nodes), middle
+    while low < high:
+        middle = (low + high) >> 1
+        if _compare(<bytes>nodes[middle].key, key) < 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def updated(tuple said, dict news, dict known, about, own):
+    """`place.updated`."""
+    cdef dict named = {}
+    cdef bytes key
+    for node in said:
+        key = node.key
+        if key in known:
+            named[key] = node
+    for key, node in news.items():
+        if key in known:
+            named[key] = node
+    named.pop(about.key, None)
+    return (own, *named.values())
+
+
+def ours(table, me):
+    """`accord.ours`."""
+    cdef list found = []
+    cdef tuple nodes
+    cdef Py_ssize_t number, own, size, at, step
+    for number, level in enumerate(table.levels):
+        nodes, own = level.nodes, level.own
+        size = len(nodes)
+        for step in (-1, 1):
+            at = own + step
+            if at < 0 or at >= size:
+                if not level.full:
+                    continue
+                at = (at + size) % size
+            if at != own:
+                node = nodes[at]
+                if node.address == me:
+                    found.append((number, node.key))
+    return found
+
+
+def agrees(wide, span):
+    """`accord.agrees`."""
+    cdef tuple levels = wide.levels, theirs = span.keys, mine
+    cdef Py_ssize_t number = span.level, count = len(theirs), size, first, last, begin, end, at
+    if not 0 <= number < len(levels):
+        return False
+    level = levels[number]
+    mine = level.keys
+    size = len(mine)
+    if level.full or span.full:
+        return level.full and span.full and size == count and set(mine) == set(theirs)
+    if not count:
+        return False
+    begin, end = _index(theirs, mine[0]), _index(theirs, mine[size - 1])
+    if begin >= 0:
+        first = 0
+    else:
+        first, begin = _index(mine, theirs[0]), 0
+    if end >= 0:
+        last = size - 1
+    else:
+        last, end = _index(mine, theirs[count - 1]), count - 1
+    if first < 0 or last < 0:
+        return False
+    first, last = _index(mine, mine[first]), _index(mine, mine[last])
+    begin, end = _index(theirs, theirs[begin]), _index(theirs, theirs[end])
+    if (begin and level.spans(theirs[0])) or (theirs[count - 1] != theirs[end] and level.spans(theirs[count - 1])):
+        return False  # they meet at the far side of the ring too
+    if last < first or last - first != end - begin:
+        return False
+    for at in range(last - first + 1):
+        if mine[first + at] != theirs[begin + at]:
+            return False
+    return True
+
+
+cdef Py_ssize_t _index(tuple keys, bytes key) except -2:
+    """Where a key is first, or -1."""
+    cdef Py_ssize_t at
+    for at in range(len(keys)):
+        if <PyObject *>keys[at] == <PyObject *>key or _compare(<bytes>keys[at], key) == 0:
+            return at
+    return -1
+
+
+def unagreed(tuple levels, before, dict agreed):
+    """`accord.unagreed`."""
+    cdef list found = []
+    cdef Py_ssize_t number, old = len(before)
+    for number in range(len(levels)):
+        level = levels[number]
+        if number < old and before[number] is level:
+            continue
+        nodes = level.nodes
+        for is_left in (True, False):
+            held = agreed.get((number, is_left))
+            if held is not nodes and held != nodes:
+                found.append((number, is_left, level))
     return found
 
 

@@ -22,7 +22,7 @@ from implicast.overlay.skip_graph.messages import (
     Greeting,
     Neighbours,
 )
-from implicast.overlay.skip_graph.place import Place, nearest
+from implicast.overlay.skip_graph.place import Place, nearest, unlisted
 from implicast.overlay.skip_graph.places import Places
 from implicast.peer.asking import Asking, Patience, Question
 from implicast.peer.contract import Address, Message, Part, handles
@@ -158,9 +158,8 @@ class Search(Part):
 
     def take_in(self, place: Place, named: Iterable[Certificate]) -> None:
         """Of those named, who is new and may be listed."""
-        known, own, may_list = place.known, place.key, self.absentees.may_list
-        news = [node for node in named if node.key not in known and node.key != own and may_list(node)]
-        if news or place.is_searching or own in self.taking:  # one in five
+        news = [node for node in unlisted(place.known, place.key, named) if self.absentees.may_list(node)]
+        if news or place.is_searching or place.key in self.taking:  # one in five
             self.learn(place, news)
             self.go_on(place)
 
