@@ -15,6 +15,7 @@ from libc.string cimport memcmp
 cdef enum:
     MOVED_MAX = 8  # as in the law
     ALPHA_MAX = 16
+    MANY = 32
 
 cdef int _compare(bytes one, bytes other) noexcept:
     cdef Py_ssize_t size = PyBytes_GET_SIZE(one), length = PyBytes_GET_SIZE(other)
@@ -149,6 +150,7 @@ cdef class Around:
     """All others that an owner knows, by key: `table.Around` is the law."""
 
     cdef readonly dict known
+    cdef readonly Py_ssize_t changes
     cdef object _owner, _vectors
     cdef bytes _key
     cdef Py_ssize_t _wanted, _width, _bits, _alpha
@@ -175,6 +177,7 @@ cdef class Around:
     # --- who is known
 
     def put(self, node):
+        self.changes += 1
         cdef bytes key = node.key
         cdef Py_ssize_t shared = self._common(node)
         held = self._shared.get(key)
@@ -190,6 +193,7 @@ cdef class Around:
         held = self._shared.get(key)
         if held is None:
             return False
+        self.changes += 1
         del self.known[key]
         self._unring(key, held)
         self._move(key, held)
@@ -205,6 +209,7 @@ cdef class Around:
         cdef dict wanted = {node.key: node for node in nodes}
         cdef Py_ssize_t most = -1, shared
         cdef list ring
+        self.changes += 1
         self.known.clear()
         self.known.update(wanted)
         self._shared = {}
@@ -224,16 +229,25 @@ cdef class Around:
         self._loose.update(self.known)
 
     def keep_listed(self):
-        cdef set loose = self._loose
-        cdef Py_ssize_t shared
+        cdef list gone = [], ring
+        cdef dict known = self.known
+        cdef Py_ssize_t number
         self.tables()
-        for key in loose:
-            if key in self.known:
-                shared = self._shared[key]
-                if not self._is_listed(<bytes>key, shared):
-                    del self.known[key]
-                    self._unring(key, shared)
-        loose.clear()
+        for key in self._loose:
+            if key in known and not self._is_listed(<bytes>key, self._shared[key]):
+                gone.append(key)
+        self._loose.clear()
+        self.changes += 1 if gone else 0
+        for key in gone:
+            del known[key]
+            if PyList_GET_SIZE(gone) <= MANY:
+                self._unring(key, self._shared[key])
+            else:
+                del self._shared[key]
+        if PyList_GET_SIZE(gone) > MANY:  # after a search: all rings at once
+            for number in range(PyList_GET_SIZE(self._rings)):
+                ring = <list>self._rings[number]
+                self._rings[number] = [key for key in ring if key in known]
 
     cdef bint _is_listed(self, bytes key, Py_ssize_t shared) except -1:
         """Whether one that is known is in a wide list: it is, if it is of the ring and within the list's ends."""
@@ -495,6 +509,7 @@ def take_in(Around around, bytes own, nodes):
             around._ring(key, shared)
             around.known[key] = node
             around._move(key, shared)
+            around.changes += 1
         else:
             around.put(node)
         found.append(node)
@@ -551,6 +566,21 @@ cdef Py_ssize_t _rank(tuple nodes, bytes key) except -1:
         else:
             high = middle
     return low
+
+
+def having(held, what, value):
+    """`places.having`."""
+    cdef dict found = {}
+    for known in held:
+        for key, node in (<dict>known).items():
+            if what(node) == value:
+                found[key] = node
+    return found
+
+
+def struck(dict known, revoked, expelled):
+    """`places.struck`."""
+    return [key for key, node in known.items() if node.serial in revoked or node.name in expelled]
 
 
 def updated(tuple said, dict news, dict known, about, own):

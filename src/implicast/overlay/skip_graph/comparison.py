@@ -98,7 +98,8 @@ class Comparison(Part):
         place, other = self._places.held.get(span.place), span.owner
         if place is None or other.address != sender:
             return None
-        if not 0 <= span.level <= place.vectors.common(place.certificate.vector, other.vector):
+        limits, level = place.vectors.limits, span.level
+        if not 0 <= level < len(limits) or place.certificate.vector ^ other.vector >= limits[level]:
             return None
         known = place.known
         is_known = known.get(other.key) is other

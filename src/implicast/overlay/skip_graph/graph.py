@@ -17,7 +17,7 @@ from implicast.overlay.skip_graph.comparison import Comparison
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.messages import GraphLate, GraphWatch, Turn
 from implicast.overlay.skip_graph.place import ADDRESS
-from implicast.overlay.skip_graph.places import NAME, PUBLIC, SERIAL, Places
+from implicast.overlay.skip_graph.places import PUBLIC, Places, struck
 from implicast.overlay.skip_graph.search import Search
 from implicast.peer.asking import Asking
 from implicast.peer.contract import Address, Host, Part, handles
@@ -128,9 +128,8 @@ class SkipGraph(
             return False
         revoked, expelled = frozenset(revocation.serials), frozenset(revocation.names)
         for place in list(self.places.held.values()):
-            nodes = place.known.values()
-            if not (revoked.isdisjoint(map(SERIAL, nodes)) and expelled.isdisjoint(map(NAME, nodes))):  # one in ten
-                gone = [node.key for node in nodes if node.serial in revoked or node.name in expelled]
+            gone = struck(place.known, revoked, expelled)
+            if gone:  # one in ten
                 self.absentees.drop(place, gone)
         return True
 

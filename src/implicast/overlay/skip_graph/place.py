@@ -82,7 +82,7 @@ class Place:
         self._table, self._wide = around.tables()
         self._news: dict[bytes, Certificate] = {}  # who was let in since the lists were cut
         self.hearsay: dict[bytes, int] = {}  # whom others named and who was not heard then, and when that was
-        self._at: tuple[object, dict[Address, None]] = (None, {})  # where those known are, and for which lists
+        self._at: tuple[int, dict[Address, None]] = (0, {})  # where those known are, after so many changes of them
         self.passers: Recent[bytes, Certificate] = Recent(PASSERS_MAX)  # the latest to ask who are in no list
         self._askers: Recent[Address, None] = Recent(ASKERS_MAX)
         self.queue: dict[bytes, Certificate] = {}  # whom it is going to ask
@@ -121,10 +121,10 @@ class Place:
 
     @property
     def addresses(self) -> dict[Address, None]:
-        """Where those are whom it knows, worked out once for lists that stay (saves a twentieth under change)."""
-        known, lists = self.known, self._wide if self._table is not None else None
-        if lists is None or self._at[0] != (lists, len(known)):
-            self._at = (lists, len(known)), dict.fromkeys(map(ADDRESS, known.values()))
+        """Where those are whom it knows, worked out once while they stay (saves a twentieth under change)."""
+        around = self.around
+        if self._at[0] != around.changes:
+            self._at = around.changes, dict.fromkeys(map(ADDRESS, around.known.values()))
         return self._at[1]
 
     def named(self, wide: bool) -> dict[bytes, Certificate]:

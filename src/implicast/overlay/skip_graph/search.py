@@ -150,8 +150,9 @@ class Search(Part):
         news = place.learn(named)
         if news:
             self.absentees.changed()
-        for node in news:
-            if node.address != self.address and not self.absentees.was_heard(node.address):
+        silent = self.absentees.unheard({node.address for node in news} - {self.address}) if news else ()
+        for node in news if silent else ():
+            if node.address in silent:
                 place.hearsay[node.key] = self.host.now_us
                 if not place.is_searching:
                     self._plan(place, node, is_new=True)

@@ -149,10 +149,11 @@ class Around(Generic[Node]):
     are cut again that somebody who came or went belongs to. (`tests/laws` holds all of it to the definitions.)
     """
 
-    __slots__ = ("_k", "_moved", "_owner", "_rings", "_shared", "_tables", "_vectors", "known")
+    __slots__ = ("_k", "_moved", "_owner", "_rings", "_shared", "_tables", "_vectors", "changes", "known")
 
     def __init__(self, owner: Node, k: int, vectors: Vectors) -> None:
         self._owner, self._k, self._vectors = owner, k, vectors
+        self.changes = 0  # how often those known have
         self.known: dict[bytes, Node] = {}
         self._shared: dict[bytes, int] = {}  # how many digits each has in common with the owner
         self._rings: list[list[bytes]] = []  # by level: those who share so many digits, in order
@@ -171,6 +172,7 @@ class Around(Generic[Node]):
                 self._moved[key] = held
             self._ring(key, shared)
         self.known[key] = node
+        self.changes += 1
         self._moved[key] = max(shared, self._moved.get(key, 0))
 
     def remove(self, key: bytes) -> bool:
@@ -179,6 +181,7 @@ class Around(Generic[Node]):
         if shared is None:
             return False
         del self.known[key]
+        self.changes += 1
         self._unring(key, shared)
         self._moved[key] = max(shared, self._moved.get(key, 0))
         return True
@@ -187,7 +190,7 @@ class Around(Generic[Node]):
         """Know these and nobody else."""
         for table in (self.known, self._shared, self._rings, self._moved):
             table.clear()
-        self._tables = None
+        self.changes, self._tables = self.changes + 1, None
         for node in nodes:
             self.put(node)
 
@@ -203,6 +206,7 @@ class Around(Generic[Node]):
         for key in [key for key in self.known if key not in listed]:
             del self.known[key]
             self._unring(key, self._shared[key])
+            self.changes += 1
 
     def _ring(self, key: bytes, shared: int) -> None:
         rings = self._rings
