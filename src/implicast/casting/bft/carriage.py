@@ -33,8 +33,8 @@ ONCE, TWICE, LONG, THRICE = (Patience(REPEAT_US, times) for times in (1, 2, 18, 
 outlived. A first step of our own that was repeated twice in vain, to somebody who is there, is refused. To one who is
 silent towards us it is sent three times in all."""
 WORK_US = 4_000_000
-"""Who says that it works on a step has taken it, and says so of itself when it is done: it is asked again after this,
-and as patiently as at first. One lost word does not make a step refused (else two in five casts were made anew)."""
+"""Who works on a step has taken it, and is asked anew, with all patience, after this: one lost word is no refusal (two
+in five casts were made anew for it)."""
 THERE_US = 15_000_000
 """Who was heard so lately is there."""
 RECASTS_MAX = 3

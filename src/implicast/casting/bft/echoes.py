@@ -38,7 +38,8 @@ class Echoes(Part):
     `flaw(source)` says what is wrong with one, `lacks(cast)` whether one is wanted; without it there are no echoes."""
 
     __slots__ = (
-        "_asked", "_deliver", "_flaw", "_fresh", "_gate", "_given", "_graph", "_had", "_kept", "_lacks", "_wide", "took",
+        "_asked", "_deliver", "_flaw", "_fresh", "_gate", "_given", "_graph", "_had", "_kept", "_lacks", "_wide",
+        "took",
     )  # fmt: skip
 
     def __init__(

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
 """All others that an owner knows and the lists that follow, compiled: the classes of `table.py` are the law for these.
 
-Where peers come and go a fifth of the time went into rings and lists. Rings are kept and cut as in the law, without
-an interpreter; who shares one digit more is not looked up but met on the ring of the next level, walked beside.
+Where peers come and go a fifth of the time went into rings and lists. Whoever comes or goes is put into, or taken out
+of, the rings it belongs to, which are kept in order; only lists are cut again that somebody who came or went belongs to.
+Who shares one digit more is not looked up but met on the ring of the next level, walked beside.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -13,7 +14,7 @@ from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.string cimport memcmp
 
 cdef enum:
-    MOVED_MAX = 8  # as in the law
+    MOVED_MAX = 8  # when more have come or gone all lists are cut again: to look whom each concerns would cost as much
     ALPHA_MAX = 16
     MANY = 32
 
@@ -516,16 +517,6 @@ def take_in(Around around, bytes own, nodes):
     return found
 
 
-def unlisted(dict known, bytes own, named):
-    """`place.unlisted`."""
-    cdef list found = []
-    for node in named:
-        key = node.key
-        if key not in known and key != own:
-            found.append(node)
-    return found
-
-
 def answer(table, vectors, Py_ssize_t k, about):
     """`place.answer`."""
     cdef Py_ssize_t count = len(table.levels), at, size, step, levels = vectors.common(table.owner.vector, about.vector)
@@ -571,8 +562,8 @@ cdef Py_ssize_t _rank(tuple nodes, bytes key) except -1:
 def having(held, what, value):
     """`places.having`."""
     cdef dict found = {}
-    for known in held:
-        for key, node in (<dict>known).items():
+    for place in held:
+        for key, node in (<dict>place.known).items():
             if what(node) == value:
                 found[key] = node
     return found

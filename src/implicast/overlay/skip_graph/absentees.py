@@ -138,10 +138,6 @@ class Absentees(Part, parts={"detector": Detector}):
         """Whether somebody has given a sign of life less than `LIFE_US` ago."""
         return self.was_heard_since(address, self.host.now_us - LIFE_US + 1)
 
-    def unheard(self, addresses: Collection[Address]) -> Collection[Address]:
-        """Of several, who has not."""
-        return self.detector.silent_since(addresses, self.host.now_us - LIFE_US + 1)
-
     # --- who may be listed on the word of others
 
     def may_list(self, node: Certificate) -> bool:

@@ -22,6 +22,7 @@ Side = tuple[int, bool]
 """A level, and whether its left side is meant."""
 Nodes = tuple[Certificate, ...]
 Levels = Sequence[Level[Certificate]]
+Unagreed = tuple[int, bool, Level[Certificate]]
 
 
 class Accord:
@@ -98,22 +99,19 @@ class Accord:
                 del self._offered[number, is_left]
 
 
-def beside(level: Level[Certificate]) -> list[Certificate]:
-    """Who stands next to the owner of a list, on either side."""
-    nodes, own = level.nodes, level.own
-    sides = [own - 1, own + 1]
-    return [nodes[at % len(nodes)] for at in sides if (level.full or 0 <= at < len(nodes)) and at % len(nodes) != own]
-
-
 @twin
 def ours(table: LevelTable[Certificate], me: Address) -> list[tuple[int, bytes]]:
-    """By level, places of the same peer that stand beside the owner of lists."""
-    found = [(number, node) for number, level in enumerate(table.levels) for node in beside(level)]
-    return [(number, node.key) for number, node in found if node.address == me]
+    """By level, the places of this peer that stand next to the owner of lists, on either side."""
+    found = list[tuple[int, bytes]]()
+    for number, level in enumerate(table.levels):
+        nodes, sides = level.nodes, (level.own - 1, level.own + 1)
+        near = [nodes[at % len(nodes)] for at in sides if level.full or 0 <= at < len(nodes)]
+        found += [(number, node.key) for node in near if node.address == me and node is not table.owner]
+    return found
 
 
 @twin
-def unagreed(levels: Levels, before: Levels, agreed: Mapping[Side, Nodes]) -> list[tuple[int, bool, Level[Certificate]]]:
+def unagreed(levels: Levels, before: Levels, agreed: Mapping[Side, Nodes]) -> list[Unagreed]:
     """Sides of lists that are neither as they were, as six in ten are, nor as was agreed on."""
     fresh = [each for each in enumerate(levels) if each[0] >= len(before) or before[each[0]] is not each[1]]
     sides = [(number, is_left, level) for number, level in fresh for is_left in SIDES]

@@ -33,6 +33,7 @@ ASKED_MAX = 2_048
 """An end to searching, whatever others answer: many times the 100 that a join needs."""
 
 ADDRESS = attrgetter("address")
+ByKey = Mapping[bytes, Certificate]
 _by_key = attrgetter("key")
 _around = twin(Around[Certificate])
 
@@ -183,13 +184,10 @@ class Place:
         tables = self._table, self._wide = self.around.tables()
         self._news.clear()
         if not self.is_searching:
-            self._keep_listed()
+            self.around.keep_listed()
+            if self.hearsay:
+                self.hearsay = {key: named_us for key, named_us in self.hearsay.items() if key in self.known}
         return tables
-
-    def _keep_listed(self) -> None:
-        self.around.keep_listed()
-        if self.hearsay:
-            self.hearsay = {key: named_us for key, named_us in self.hearsay.items() if key in self.known}
 
     # --- searching
 
@@ -256,9 +254,7 @@ class Place:
         listed = [node.address for node in (*self.wide.contacts(), *self.asked.values())]
         return list(dict.fromkeys([*listed, *self._askers]))
 
-    def vouched(
-        self, named: Collection[Certificate], was_heard_since: Callable[[Address, int], bool]
-    ) -> Nodes:
+    def vouched(self, named: Collection[Certificate], was_heard_since: Callable[[Address, int], bool]) -> Nodes:
         """Of those known, whom the place names to others: not who was only named to it and has not been heard since.
 
         So hearsay goes one step, and the dead are forgotten for good when those have lost them who ever heard them.
@@ -284,7 +280,7 @@ class Place:
 
 
 @twin
-def strangers(known: Mapping[bytes, Certificate], named: Iterable[Certificate]) -> list[Certificate]:
+def strangers(known: ByKey, named: Iterable[Certificate]) -> list[Certificate]:
     """Of those named, who is not known, or not by this very certificate."""
     return [node for node in named if (held := known.get(node.key)) is not node and held != node]
 
@@ -302,16 +298,7 @@ def take_in(around: Around[Certificate], own: bytes, nodes: Iterable[Certificate
 
 
 @twin
-def unlisted(known: Mapping[bytes, Certificate], own: bytes, named: Iterable[Certificate]) -> list[Certificate]:
-    """Of those named, whose key is neither known nor the own."""
-    return [node for node in named if node.key not in known and node.key != own]
-
-
-@twin
-def updated(
-    said: Nodes, news: Mapping[bytes, Certificate], known: Mapping[bytes, Certificate], about: Certificate,
-    own: Certificate,
-) -> Nodes:  # fmt: skip
+def updated(said: Nodes, news: ByKey, known: ByKey, about: Certificate, own: Certificate) -> Nodes:
     """What lists of a while ago say: the own place, and who is still known of them or came since, but the claimant."""
     named = {node.key: node for node in (*said, *news.values()) if node.key in known}
     named.pop(about.key, None)

@@ -5,13 +5,13 @@ the holder's own farewell, or its silence towards this peer (`absentees.py`).
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from operator import attrgetter
 
 from implicast.overlay.skip_graph.messages import PRESENT, Claim, Disown, claim, claim_body
-from implicast.overlay.skip_graph.place import Place, StandingGraph
+from implicast.overlay.skip_graph.place import ByKey, Place, StandingGraph
 from implicast.overlay.skip_graph.table import twin
-from implicast.peer.contract import Address, Host
+from implicast.peer.contract import Address, Host, Name
 from implicast.peer.identity import Certificate, Trust
 from implicast.peer.memory import Recent
 from implicast.peer.signatures import Signer
@@ -140,10 +140,6 @@ class Places:
         nodes = (node for place in self.held.values() for node in (*place.known.values(), place.certificate))
         return list({node.key: node for node in nodes}.values())
 
-    def known(self, what: Callable[[Certificate], object], value: object) -> dict[bytes, Certificate]:
-        """All places that ours know and of which this is so, by key."""
-        return having([place.known for place in self.held.values()], what, value)
-
     def contact_addresses(self) -> dict[Address, None]:
         """Where those are whom our places know."""
         found = dict[Address, None]()
@@ -167,14 +163,12 @@ class Places:
 
 
 @twin
-def having(
-    held: Iterable[Mapping[bytes, Certificate]], what: Callable[[Certificate], object], value: object
-) -> dict[bytes, Certificate]:
-    """Of all known here or there, those of whom this is so."""
-    return {key: node for known in held for key, node in known.items() if what(node) == value}
+def having(held: Iterable[Place], what: Callable[[Certificate], object], value: object) -> dict[bytes, Certificate]:
+    """Of all that places know, those of whom this is so, by key."""
+    return {key: node for place in held for key, node in place.known.items() if what(node) == value}
 
 
 @twin
-def struck(known: Mapping[bytes, Certificate], revoked: Collection[int], expelled: Collection[str]) -> list[bytes]:
+def struck(known: ByKey, revoked: Collection[int], expelled: Collection[Name]) -> list[bytes]:
     """Of those known, whose certificates count no more."""
     return [key for key, node in known.items() if node.serial in revoked or node.name in expelled]

@@ -22,7 +22,7 @@ from implicast.overlay.skip_graph.messages import (
     Greeting,
     Neighbours,
 )
-from implicast.overlay.skip_graph.place import Place, nearest, unlisted
+from implicast.overlay.skip_graph.place import Place, nearest, strangers
 from implicast.overlay.skip_graph.places import Places
 from implicast.peer.asking import Asking, Patience, Question
 from implicast.peer.contract import Address, Message, Part, handles
@@ -150,7 +150,8 @@ class Search(Part):
         news = place.learn(named)
         if news:
             self.absentees.changed()
-        silent = self.absentees.unheard({node.address for node in news} - {self.address}) if news else ()
+        addresses, since_us = {node.address for node in news} - {self.address}, self.host.now_us - LIFE_US
+        silent = self.absentees.detector.silent_since(addresses, since_us + 1)
         for node in news if silent else ():
             if node.address in silent:
                 place.hearsay[node.key] = self.host.now_us
@@ -159,8 +160,10 @@ class Search(Part):
 
     def take_in(self, place: Place, named: Iterable[Certificate]) -> None:
         """Of those named, who is new and may be listed."""
-        news = [node for node in unlisted(place.known, place.key, named) if self.absentees.may_list(node)]
-        if news or place.is_searching or place.key in self.taking:  # one in five
+        known, own, may_list = place.known, place.key, self.absentees.may_list
+        others = strangers(known, named)
+        news = [node for node in others if node.key not in known and node.key != own and may_list(node)]
+        if news or place.is_searching or own in self.taking:  # one in five
             self.learn(place, news)
             self.go_on(place)
 
