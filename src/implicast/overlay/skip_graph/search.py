@@ -256,7 +256,8 @@ class Search(Part):
         if first_us <= now_us - LIFE_US:
             first_us, asked = now_us, False
             doubted.pop(node.key, None)
-        asks = not asked and (now_us - first_us > self._look_us // 2 or not self.absentees.was_heard(node.address))
+        was_heard = self.absentees.was_heard_since(node.address, now_us - LIFE_US + 1)
+        asks = not asked and (now_us - first_us > self._look_us // 2 or not was_heard)
         doubted[node.key] = (first_us, asked or asks)
         doubted.drop_while(lambda each: each[0] <= now_us - LIFE_US)
         return asks
