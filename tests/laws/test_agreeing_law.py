@@ -10,7 +10,7 @@ from random import Random
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from implicast.overlay.skip_graph.accord import agrees, beside, contrast, neighbour
+from implicast.overlay.skip_graph.accord import agrees, contrast, neighbour, ours
 from implicast.overlay.skip_graph.messages import ListSpan
 from implicast.overlay.skip_graph.place import Place
 from implicast.peer.identity import Certificate
@@ -96,10 +96,10 @@ def compare_all(everyone: dict[bytes, Place]) -> bool:
     learned = False
     for place in everyone.values():
         me = place.certificate
+        for number, own in ours(place.wide, me.address):
+            other = everyone[own].wide.levels
+            learned |= number < len(other) and take_in(place, other[number].nodes)
         for number, level in enumerate(place.wide.levels):
-            for own in [node for node in beside(level) if node.address == me.address]:
-                other = everyone[own.key].wide.levels
-                learned |= number < len(other) and take_in(place, other[number].nodes)
             for is_left in (True, False):
                 near = neighbour(level, me.address, is_left)
                 if near is not None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from implicast.overlay.skip_graph import accord, place
+from implicast.overlay.skip_graph import accord, place, places
 from implicast.overlay.skip_graph.messages import ListSpan
 from implicast.overlay.skip_graph.table import Around, LevelTable, twin
 from implicast.peer.identity import Certificate
@@ -67,6 +67,40 @@ def test_who_is_nearest_and_who_a_stranger(seed: int, n: int, count: int) -> Non
     assert law.nearest is not place.nearest
     assert place.nearest(key, nodes, count) == law.nearest(key, nodes, count)
     assert place.strangers(known, nodes) == law.strangers(known, nodes)
+    news = {node.key: node for node in nodes if rng.random() < 0.2}
+    said = tuple(node for node in nodes if rng.random() < 0.5)
+    assert place.updated(said, news, known, nodes[0], nodes[-1]) == law.updated(said, news, known, nodes[0], nodes[-1])
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 2**32), st.integers(1, 60), st.integers(2, 4))
+def test_who_is_taken_in_and_what_is_known_of_whom(seed: int, n: int, k: int) -> None:
+    rng, law, held_law = Random(seed), readable(place), readable(places)
+    owner, *some = population(rng, n + 1)
+    both = [kind(owner, k, VECTORS) for kind in (Around[Certificate], twin(Around[Certificate]))]
+    for _ in range(4):
+        told = [*rng.choices([owner, *some], k=n), *population(rng, rng.choice([1, n]))]
+        assert law.take_in(both[0], owner.key, told) == place.take_in(both[1], owner.key, told)
+        assert list(both[0].known.items()) == list(both[1].known.items())
+        for mine, twins in zip(both[0].tables(), both[1].tables(), strict=True):
+            assert spelled(mine) == spelled(twins)
+            about = rng.choice(told)
+            assert place.answer(twins, VECTORS, k, about) == law.answer(mine, VECTORS, k, about)
+        changes = [each.changes for each in both]
+        if rng.random() < 0.5:
+            for around in both:
+                around.keep_listed()
+            assert [each.changes > before for each, before in zip(both, changes, strict=True)] in (
+                [False] * 2,
+                [True] * 2,
+            )
+        found = both[0].known
+        assert found == both[1].known
+        assert list(places.whereabouts(both)) == list(held_law.whereabouts(both))
+        where = rng.randrange(6)
+        assert places.having(both, place.ADDRESS, where) == held_law.having(both, place.ADDRESS, where)
+        void = {rng.randrange(n + 1), rng.randrange(n + 1)}
+        assert places.struck(found, void, {"p1"}) == held_law.struck(found, void, {"p1"})
 
 
 @settings(deadline=None, max_examples=150)
@@ -88,3 +122,14 @@ def test_lists_and_what_two_of_them_differ_in(seed: int, n: int, k: int) -> None
             some = tuple(key for key in level.keys if rng.random() < 0.7)
             span = ListSpan(owner.key, rng.choice(level.nodes), number, some, rng.random() < 0.2)
             assert accord.contrast(twins, VECTORS, span) == law.contrast(mine, VECTORS, span)
+            near = rng.choice(level.nodes)
+            other = twin(Around[Certificate])(near, k, VECTORS)
+            other.replace([node for node in (owner, *others) if node.key != near.key and rng.random() < 0.95])
+            shown = other.tables()[1].levels[min(number, other.tables()[1].top)]
+            for theirs in (some, shown.keys, level.keys):
+                span = ListSpan(owner.key, near, number, theirs, shown.full)
+                assert accord.agrees(twins, span) == law.agrees(mine, span)
+        assert accord.ours(twins, owner.address) == law.ours(mine, owner.address)
+        before, agreed = mine.levels[: rng.randrange(3)], {(0, True): mine.levels[0].nodes}
+        named = [each[:2] for each in accord.unagreed(mine.levels, before, agreed)]
+        assert named == [each[:2] for each in law.unagreed(mine.levels, before, agreed)]

@@ -17,7 +17,7 @@ al., Lifeguard (2017); round trips after Jacobson, with Karn's rule.
 Left out: second opinions, and every decision what to do about a suspect: that is the overlay's.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
 
@@ -220,6 +220,11 @@ class Detector(Part, Generic[Who]):
         """Since its last word; None: it was never heard."""
         heard_us = self._heard_us.get(who)
         return None if heard_us is None else self.host.now_us - heard_us
+
+    def silent_since(self, some: Iterable[Who], time_us: int) -> set[Who]:
+        """Who of them has not been heard since then, or never."""
+        heard_us = self._heard_us
+        return {who for who in some if heard_us.get(who, time_us - 1) < time_us}
 
     def rto_us(self, who: Who) -> int:
         """How long the first attempt waits: round trip plus four deviations, between the least and the longest wait."""

@@ -38,7 +38,8 @@ class Echoes(Part):
     `flaw(source)` says what is wrong with one, `lacks(cast)` whether one is wanted; without it there are no echoes."""
 
     __slots__ = (
-        "_asked", "_deliver", "_flaw", "_fresh", "_gate", "_given", "_graph", "_kept", "_lacks", "_wide", "took",
+        "_asked", "_deliver", "_flaw", "_fresh", "_gate", "_given", "_graph", "_had", "_kept", "_lacks", "_wide",
+        "took",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +53,7 @@ class Echoes(Part):
         self._kept: Recent[Query, Source] = Recent(KEPT_MAX)
         self._asked: Recent[tuple[Address, Query], None] = Recent(KEPT_MAX)
         self._given: Recent[tuple[Address, Query], None] = Recent(KEPT_MAX)
+        self._had: Recent[tuple[Address, Query], None] = Recent(KEPT_MAX)  # who told us that it has which
         self.took: Recent[CastId, None] = Recent(KEPT_MAX)  # casts that came this way first
 
     def note(self, source: Source, place: bytes | None = None) -> None:
@@ -75,7 +77,8 @@ class Echoes(Part):
         told: dict[Address, dict[Query, Source]] = {}
         for source, addresses in found:
             for address in addresses:
-                told.setdefault(address, {})[source.name] = source
+                if (address, source.name) not in self._had:  # who said so itself need not be told: half of all
+                    told.setdefault(address, {})[source.name] = source
         for to, sources in told.items():
             casts = [Echoed(each.cast, *each.name, each.low, each.high) for each in sources.values()]
             self.host.send(to, EchoOfCasts(tuple(casts[:ECHOED_MAX])))
@@ -104,6 +107,7 @@ class Echoes(Part):
         """Ask for what we lack and may want."""
         for each in echo.casts:
             query, arc = (each.query, each.place), Arc(each.low, each.high)
+            self._had[sender, query] = None
             if query in self._kept or self._lacks is None or not self._lacks(each.cast):
                 continue
             if any(map(arc.holds, self._graph.places.held)) and self._asked.once((sender, query), None):

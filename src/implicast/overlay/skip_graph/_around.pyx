@@ -1,18 +1,22 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
 """All others that an owner knows and the lists that follow, compiled: the classes of `table.py` are the law for these.
 
-Where peers come and go a fifth of the time went into rings and lists. Rings are kept and cut as in the law, without
-an interpreter; who shares one digit more is not looked up but met on the ring of the next level, walked beside.
+Where peers come and go a fifth of the time went into rings and lists. Whoever comes or goes is put into, or taken out
+of, the rings it belongs to, which are kept in order; only lists are cut again that somebody who came or went belongs to.
+Who shares one digit more is not looked up but met on the ring of the next level, walked beside.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.string cimport memcmp
 
 cdef enum:
-    MOVED_MAX = 8  # as in the law
+    MOVED_MAX = 8  # when more have come or gone all lists are cut again: to look whom each concerns would cost as much
     ALPHA_MAX = 16
+    MANY = 32
 
 cdef int _compare(bytes one, bytes other) noexcept:
     cdef Py_ssize_t size = PyBytes_GET_SIZE(one), length = PyBytes_GET_SIZE(other)
@@ -75,7 +79,7 @@ cdef class LevelTable:
     cdef readonly tuple levels
     cdef readonly Py_ssize_t top
     cdef tuple _borders, _everyone
-    cdef dict _named
+    cdef dict _named, _told
 
     def listed(self):
         return [level.nodes for level in self.levels]
@@ -122,6 +126,13 @@ cdef class LevelTable:
             self._named[asked] = found
         return found
 
+    cdef tuple _all_of(self, Py_ssize_t last):
+        """All listed below a level: told again and again while a table stays."""
+        found = self._told.get(last)
+        if found is None:
+            found = self._told[last] = tuple(self._of(0, last).values())
+        return found
+
     def named(self, Py_ssize_t first, Py_ssize_t last):
         return self._of(first, last)
 
@@ -132,7 +143,7 @@ cdef class LevelTable:
 
 cdef LevelTable _table(object owner, list levels):
     cdef LevelTable table = LevelTable.__new__(LevelTable)
-    table.owner, table.levels, table.top, table._named = owner, tuple(levels), len(levels) - 1, {}
+    table.owner, table.levels, table.top, table._named, table._told = owner, tuple(levels), len(levels) - 1, {}, {}
     return table
 
 
@@ -140,6 +151,7 @@ cdef class Around:
     """All others that an owner knows, by key: `table.Around` is the law."""
 
     cdef readonly dict known
+    cdef readonly Py_ssize_t changes
     cdef object _owner, _vectors
     cdef bytes _key
     cdef Py_ssize_t _wanted, _width, _bits, _alpha
@@ -166,6 +178,7 @@ cdef class Around:
     # --- who is known
 
     def put(self, node):
+        self.changes += 1
         cdef bytes key = node.key
         cdef Py_ssize_t shared = self._common(node)
         held = self._shared.get(key)
@@ -181,6 +194,7 @@ cdef class Around:
         held = self._shared.get(key)
         if held is None:
             return False
+        self.changes += 1
         del self.known[key]
         self._unring(key, held)
         self._move(key, held)
@@ -196,6 +210,7 @@ cdef class Around:
         cdef dict wanted = {node.key: node for node in nodes}
         cdef Py_ssize_t most = -1, shared
         cdef list ring
+        self.changes += 1
         self.known.clear()
         self.known.update(wanted)
         self._shared = {}
@@ -215,16 +230,25 @@ cdef class Around:
         self._loose.update(self.known)
 
     def keep_listed(self):
-        cdef set loose = self._loose
-        cdef Py_ssize_t shared
+        cdef list gone = [], ring
+        cdef dict known = self.known
+        cdef Py_ssize_t number
         self.tables()
-        for key in loose:
-            if key in self.known:
-                shared = self._shared[key]
-                if not self._is_listed(<bytes>key, shared):
-                    del self.known[key]
-                    self._unring(key, shared)
-        loose.clear()
+        for key in self._loose:
+            if key in known and not self._is_listed(<bytes>key, self._shared[key]):
+                gone.append(key)
+        self._loose.clear()
+        self.changes += 1 if gone else 0
+        for key in gone:
+            del known[key]
+            if PyList_GET_SIZE(gone) <= MANY:
+                self._unring(key, self._shared[key])
+            else:
+                del self._shared[key]
+        if PyList_GET_SIZE(gone) > MANY:  # after a search: all rings at once
+            for number in range(PyList_GET_SIZE(self._rings)):
+                ring = <list>self._rings[number]
+                self._rings[number] = [key for key in ring if key in known]
 
     cdef bint _is_listed(self, bytes key, Py_ssize_t shared) except -1:
         """Whether one that is known is in a wide list: it is, if it is of the ring and within the list's ends."""
@@ -376,7 +400,8 @@ cdef class Around:
     ):
         """The list that reaches so far to the left and to the right."""
         cdef Py_ssize_t size = PyList_GET_SIZE(ring), among = PyList_GET_SIZE(near), place, beside, index
-        cdef list nodes = [], fresh = [], keys = []
+        cdef tuple nodes = PyTuple_New(left + right + 1), fresh = PyTuple_New(left + right + 1)
+        cdef tuple keys = PyTuple_New(left + right + 1)
         cdef dict known = self.known
         cdef bytes key
         if left:
@@ -386,31 +411,33 @@ cdef class Around:
             place, beside = at % size, _place(near, self._key)
         else:
             place = beside = 0
-        for index in range(left + right):
+        _set(nodes, left, self._owner)
+        _set(keys, left, self._key)
+        _set(fresh, left, False)
+        for index in range(left + right + 1):
             if index == left:
-                self._own_entry(nodes, fresh, keys)
+                continue
             if place == size:
                 place = 0
             if beside == among:
                 beside = 0
             key = <bytes>PyList_GET_ITEM(ring, place)
-            nodes.append(known[key])
-            keys.append(key)
+            _set(nodes, index, known[key])
+            _set(keys, index, key)
             if among and <PyObject *>PyList_GET_ITEM(near, beside) == <PyObject *>key:
                 beside += 1
-                fresh.append(False)
+                _set(fresh, index, False)
             else:
-                fresh.append(True)
+                _set(fresh, index, True)
             place += 1
-        if left + right <= left:
-            self._own_entry(nodes, fresh, keys)
-        return _made(tuple(nodes), left, full, tuple(fresh), tuple(keys))
+        return _made(nodes, left, full, fresh, keys)
 
-    cdef int _own_entry(self, list nodes, list fresh, list keys) except -1:
-        nodes.append(self._owner)
-        fresh.append(False)
-        keys.append(self._owner.key)
-        return 0
+
+cdef inline int _set(tuple where, Py_ssize_t index, value) except -1:
+    """Fill one place of a tuple that nobody has seen yet."""
+    Py_INCREF(value)
+    PyTuple_SET_ITEM(where, index, value)
+    return 0
 
 
 # --- what is asked of lists
@@ -465,6 +492,191 @@ def strangers(dict known, named):
         held = known.get(node.key)
         if held is not node and held != node:
             found.append(node)
+    return found
+
+
+def take_in(Around around, bytes own, nodes):
+    """`place.take_in`."""
+    cdef list found = []
+    cdef bytes key
+    cdef Py_ssize_t shared
+    for node in nodes:
+        key = node.key
+        held = around.known.get(key)
+        if held is node or (held is not None and held.serial >= node.serial) or _compare(key, own) == 0:
+            continue
+        if held is None:
+            shared = around._common(node)
+            around._ring(key, shared)
+            around.known[key] = node
+            around._move(key, shared)
+            around.changes += 1
+        else:
+            around.put(node)
+        found.append(node)
+    return found
+
+
+def answer(table, vectors, Py_ssize_t k, about):
+    """`place.answer`."""
+    cdef Py_ssize_t count = len(table.levels), at, size, step, levels = vectors.common(table.owner.vector, about.vector)
+    cdef bytes key = about.key
+    cdef dict listed
+    cdef tuple everyone
+    cdef list beyond = []
+    levels = min(levels + 1, count)
+    listed = (<LevelTable>table)._of(0, levels) if isinstance(table, LevelTable) else table.named(0, levels)
+    if levels < count:
+        lowest = table.levels[0]
+        if not (lowest.full or k <= lowest.position(key) < len(lowest) - k):
+            everyone = table.everyone
+            size = len(everyone)
+            at = _rank(everyone, key)
+            for step in range(-k, k + 1):
+                node = everyone[((at + step) % size + size) % size]
+                if node.key not in listed:
+                    beyond.append(node)
+    if beyond:
+        listed = dict(listed)
+        for node in beyond:
+            listed[node.key] = node
+    elif key not in listed:
+        return (<LevelTable>table)._all_of(levels) if isinstance(table, LevelTable) else tuple(listed.values())
+    if key not in listed:
+        return tuple(listed.values())
+    return tuple([node for other, node in listed.items() if other != key])
+
+
+cdef Py_ssize_t _rank(tuple nodes, bytes key) except -1:
+    """How many of them, in the order of keys, come before a key."""
+    cdef Py_ssize_t low = 0, high = len(nodes), middle
+    while low < high:
+        middle = (low + high) >> 1
+        if _compare(<bytes>nodes[middle].key, key) < 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def having(held, what, value):
+    """`places.having`."""
+    cdef dict found = {}
+    for place in held:
+        for key, node in (<dict>place.known).items():
+            if what(node) == value:
+                found[key] = node
+    return found
+
+
+def whereabouts(held):
+    """`places.whereabouts`."""
+    cdef dict found = {}
+    for place in held:
+        for node in (<dict>place.known).values():
+            found[node.address] = None
+    return found
+
+
+def struck(dict known, revoked, expelled):
+    """`places.struck`."""
+    return [key for key, node in known.items() if node.serial in revoked or node.name in expelled]
+
+
+def updated(tuple said, dict news, dict known, about, own):
+    """`place.updated`."""
+    cdef dict named = {}
+    cdef bytes key
+    for node in said:
+        key = node.key
+        if key in known:
+            named[key] = node
+    for key, node in news.items():
+        if key in known:
+            named[key] = node
+    named.pop(about.key, None)
+    return (own, *named.values())
+
+
+def ours(table, me):
+    """`accord.ours`."""
+    cdef list found = []
+    cdef tuple nodes
+    cdef Py_ssize_t number, own, size, at, step
+    for number, level in enumerate(table.levels):
+        nodes, own = level.nodes, level.own
+        size = len(nodes)
+        for step in (-1, 1):
+            at = own + step
+            if at < 0 or at >= size:
+                if not level.full:
+                    continue
+                at = (at + size) % size
+            if at != own:
+                node = nodes[at]
+                if node.address == me:
+                    found.append((number, node.key))
+    return found
+
+
+def agrees(wide, span):
+    """`accord.agrees`."""
+    cdef tuple levels = wide.levels, theirs = span.keys, mine
+    cdef Py_ssize_t number = span.level, count = len(theirs), size, first, last, begin, end, at
+    if not 0 <= number < len(levels):
+        return False
+    level = levels[number]
+    mine = level.keys
+    size = len(mine)
+    if level.full or span.full:
+        return level.full and span.full and size == count and set(mine) == set(theirs)
+    if not count:
+        return False
+    begin, end = _index(theirs, mine[0]), _index(theirs, mine[size - 1])
+    if begin >= 0:
+        first = 0
+    else:
+        first, begin = _index(mine, theirs[0]), 0
+    if end >= 0:
+        last = size - 1
+    else:
+        last, end = _index(mine, theirs[count - 1]), count - 1
+    if first < 0 or last < 0:
+        return False
+    first, last = _index(mine, mine[first]), _index(mine, mine[last])
+    begin, end = _index(theirs, theirs[begin]), _index(theirs, theirs[end])
+    if (begin and level.spans(theirs[0])) or (theirs[count - 1] != theirs[end] and level.spans(theirs[count - 1])):
+        return False  # they meet at the far side of the ring too
+    if last < first or last - first != end - begin:
+        return False
+    for at in range(last - first + 1):
+        if mine[first + at] != theirs[begin + at]:
+            return False
+    return True
+
+
+cdef Py_ssize_t _index(tuple keys, bytes key) except -2:
+    """Where a key is first, or -1."""
+    cdef Py_ssize_t at
+    for at in range(len(keys)):
+        if <PyObject *>keys[at] == <PyObject *>key or _compare(<bytes>keys[at], key) == 0:
+            return at
+    return -1
+
+
+def unagreed(tuple levels, before, dict agreed):
+    """`accord.unagreed`."""
+    cdef list found = []
+    cdef Py_ssize_t number, old = len(before)
+    for number in range(len(levels)):
+        level = levels[number]
+        if number < old and before[number] is level:
+            continue
+        nodes = level.nodes
+        for is_left in (True, False):
+            held = agreed.get((number, is_left))
+            if held is not nodes and held != nodes:
+                found.append((number, is_left, level))
     return found
 
 

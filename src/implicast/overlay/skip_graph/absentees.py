@@ -134,10 +134,6 @@ class Absentees(Part, parts={"detector": Detector}):
         silent_us = self.detector.silent_for_us(address)
         return silent_us is not None and silent_us <= self.host.now_us - time_us
 
-    def was_heard(self, address: Address) -> bool:
-        """Whether somebody has given a sign of life less than `LIFE_US` ago."""
-        return self.was_heard_since(address, self.host.now_us - LIFE_US + 1)
-
     # --- who may be listed on the word of others
 
     def may_list(self, node: Certificate) -> bool:

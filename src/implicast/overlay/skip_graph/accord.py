@@ -5,6 +5,8 @@ That nobody is missing anywhere once all agree is a law in `tests/laws`: with wh
 also where several places of one peer stand in a row.
 """
 
+from collections.abc import Mapping, Sequence
+
 from implicast.overlay.skip_graph.messages import ListSpan
 from implicast.overlay.skip_graph.table import Level, LevelTable, is_between, twin
 from implicast.peer.contract import Address
@@ -19,6 +21,8 @@ SIDES = (True, False)
 Side = tuple[int, bool]
 """A level, and whether its left side is meant."""
 Nodes = tuple[Certificate, ...]
+Levels = Sequence[Level[Certificate]]
+Unagreed = tuple[int, bool, Level[Certificate]]
 
 
 class Accord:
@@ -69,18 +73,12 @@ class Accord:
         """Which lists to show to whom; if none, they need not be looked at until they change."""
         found: list[tuple[Address, ListSpan]] = []
         before = self.compared.levels if self.compared is not None else ()
-        for number, level in enumerate(lists.levels):
-            if number < len(before) and before[number] is level:  # six in ten
-                continue
-            for is_left in SIDES:
-                held = self._agreed.get((number, is_left))
-                if held is level.nodes or held == level.nodes:  # seven in ten
-                    continue
-                other = neighbour(level, me, is_left)
-                if other is not None:
-                    self._offered[number, is_left] = (other.key, level.nodes)
-                    span = ListSpan(other.key, lists.owner, number, level.keys, level.full)
-                    found.append((other.address, span))
+        for number, is_left, level in unagreed(lists.levels, before, self._agreed):
+            other = neighbour(level, me, is_left)
+            if other is not None:
+                self._offered[number, is_left] = (other.key, level.nodes)
+                span = ListSpan(other.key, lists.owner, number, level.keys, level.full)
+                found.append((other.address, span))
         if not found:
             self.compared = lists
         return found
@@ -101,11 +99,23 @@ class Accord:
                 del self._offered[number, is_left]
 
 
-def beside(level: Level[Certificate]) -> list[Certificate]:
-    """Who stands next to the owner of a list, on either side."""
-    nodes, own = level.nodes, level.own
-    sides = [own - 1, own + 1]
-    return [nodes[at % len(nodes)] for at in sides if (level.full or 0 <= at < len(nodes)) and at % len(nodes) != own]
+@twin
+def ours(table: LevelTable[Certificate], me: Address) -> list[tuple[int, bytes]]:
+    """By level, the places of this peer that stand next to the owner of lists, on either side."""
+    found = list[tuple[int, bytes]]()
+    for number, level in enumerate(table.levels):
+        nodes, sides = level.nodes, (level.own - 1, level.own + 1)
+        near = [nodes[at % len(nodes)] for at in sides if level.full or 0 <= at < len(nodes)]
+        found += [(number, node.key) for node in near if node.address == me and node is not table.owner]
+    return found
+
+
+@twin
+def unagreed(levels: Levels, before: Levels, agreed: Mapping[Side, Nodes]) -> list[Unagreed]:
+    """Sides of lists that are neither as they were, as six in ten are, nor as was agreed on."""
+    fresh = [each for each in enumerate(levels) if each[0] >= len(before) or before[each[0]] is not each[1]]
+    sides = [(number, is_left, level) for number, level in fresh for is_left in SIDES]
+    return [each for each in sides if agreed.get(each[:2]) != each[2].nodes]  # three in ten
 
 
 @twin
@@ -121,6 +131,7 @@ def neighbour(level: Level[Certificate], me: Address, is_left: bool) -> Certific
     return None
 
 
+@twin
 def agrees(wide: LevelTable[Certificate], span: ListSpan) -> bool:
     """Whether another's list is plainly the same as ours where both reach; three in four are.
 

@@ -11,7 +11,7 @@ some list is next to one that does not. So every fault of lists is a disagreemen
 Where two places of one peer are neighbours they compare by a look, for others show their lists to the nearer only.
 """
 
-from implicast.overlay.skip_graph.accord import agrees, beside, contrast
+from implicast.overlay.skip_graph.accord import agrees, contrast, ours
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.messages import SPANS_MAX, Agree, Compared, CompareLists, Difference, ListSpan
 from implicast.overlay.skip_graph.search import SHOWN, Search
@@ -76,17 +76,12 @@ class Comparison(Part):
         if not fresh:
             return
         self._own = own
-        self._beside = {key: self._beside[key] if key not in fresh else self._ours(own[key]) for key in own}
+        self._beside = {key: self._beside[key] if key not in fresh else ours(own[key], self.address) for key in own}
         for key, pairs in self._beside.items():
             for number, other in pairs:
                 if (number in fresh.get(key, ()) or number in fresh.get(other, ())) and other in own:
                     for level in own[other].levels[number : number + 1]:
                         self._search.take_in(held[key], level.nodes)
-
-    def _ours(self, table: LevelTable[Certificate]) -> list[tuple[int, bytes]]:
-        """By level, those of our own places that stand beside one."""
-        found = [(number, node) for number, level in enumerate(table.levels) for node in beside(level)]
-        return [(number, node.key) for number, node in found if node.address == self.address]
 
     # --- being shown
 
@@ -103,7 +98,8 @@ class Comparison(Part):
         place, other = self._places.held.get(span.place), span.owner
         if place is None or other.address != sender:
             return None
-        if not 0 <= span.level <= place.vectors.common(place.certificate.vector, other.vector):
+        limits, level = place.vectors.limits, span.level
+        if not 0 <= level < len(limits) or place.certificate.vector ^ other.vector >= limits[level]:
             return None
         known = place.known
         is_known = known.get(other.key) is other

@@ -17,7 +17,7 @@ from implicast.overlay.skip_graph.comparison import Comparison
 from implicast.overlay.skip_graph.farewells import Farewells
 from implicast.overlay.skip_graph.messages import GraphLate, GraphWatch, Turn
 from implicast.overlay.skip_graph.place import ADDRESS
-from implicast.overlay.skip_graph.places import NAME, PUBLIC, SERIAL, Places
+from implicast.overlay.skip_graph.places import PUBLIC, Places, having, struck
 from implicast.overlay.skip_graph.search import Search
 from implicast.peer.asking import Asking
 from implicast.peer.contract import Address, Host, Part, handles
@@ -128,9 +128,8 @@ class SkipGraph(
             return False
         revoked, expelled = frozenset(revocation.serials), frozenset(revocation.names)
         for place in list(self.places.held.values()):
-            nodes = place.known.values()
-            if not (revoked.isdisjoint(map(SERIAL, nodes)) and expelled.isdisjoint(map(NAME, nodes))):  # one in ten
-                gone = [node.key for node in nodes if node.serial in revoked or node.name in expelled]
+            gone = struck(place.known, revoked, expelled)
+            if gone:  # one in ten
                 self.absentees.drop(place, gone)
         return True
 
@@ -147,7 +146,7 @@ class SkipGraph(
 
     def _lose(self, address: Address) -> None:
         """It is silent towards us: out of all lists, and kept aside."""
-        gone = self.places.known(ADDRESS, address)
+        gone = having(self.places.held.values(), ADDRESS, address)
         self.absentees.put_aside(address, gone)
         self._take_out(address, gone)
         if gone:
@@ -157,7 +156,7 @@ class SkipGraph(
         """It has left with all its places, and said so itself."""
         self.absentees.detector.say_gone(leaver.address)
         self.absentees.lost.pop(leaver.address, None)
-        self._take_out(leaver.address, self.places.known(PUBLIC, leaver.public))
+        self._take_out(leaver.address, having(self.places.held.values(), PUBLIC, leaver.public))
         self.absentees.pass_on(leaver.address)
         self._gone(leaver.address)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import attrgetter
 from typing import Protocol
 
-from implicast.overlay.skip_graph.accord import Accord
+from implicast.overlay.skip_graph.accord import Accord, Nodes
 from implicast.overlay.skip_graph.table import Around, Both, LevelTable, twin
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
@@ -33,6 +33,7 @@ ASKED_MAX = 2_048
 """An end to searching, whatever others answer: many times the 100 that a join needs."""
 
 ADDRESS = attrgetter("address")
+ByKey = Mapping[bytes, Certificate]
 _by_key = attrgetter("key")
 _around = twin(Around[Certificate])
 
@@ -82,7 +83,7 @@ class Place:
         self._table, self._wide = around.tables()
         self._news: dict[bytes, Certificate] = {}  # who was let in since the lists were cut
         self.hearsay: dict[bytes, int] = {}  # whom others named and who was not heard then, and when that was
-        self._at: tuple[object, dict[Address, None]] = (None, {})  # where those known are, and for which lists
+        self._at: tuple[int, dict[Address, None]] = (0, {})  # where those known are, after so many changes of them
         self.passers: Recent[bytes, Certificate] = Recent(PASSERS_MAX)  # the latest to ask who are in no list
         self._askers: Recent[Address, None] = Recent(ASKERS_MAX)
         self.queue: dict[bytes, Certificate] = {}  # whom it is going to ask
@@ -121,10 +122,10 @@ class Place:
 
     @property
     def addresses(self) -> dict[Address, None]:
-        """Where those are whom it knows, worked out once for lists that stay (saves a twentieth under change)."""
-        known, lists = self.known, self._wide if self._table is not None else None
-        if lists is None or self._at[0] != (lists, len(known)):
-            self._at = (lists, len(known)), dict.fromkeys(map(ADDRESS, known.values()))
+        """Where those are whom it knows, worked out once while they stay (saves a twentieth under change)."""
+        around = self.around
+        if self._at[0] != around.changes:
+            self._at = around.changes, dict.fromkeys(map(ADDRESS, around.known.values()))
         return self._at[1]
 
     def named(self, wide: bool) -> dict[bytes, Certificate]:
@@ -183,13 +184,10 @@ class Place:
         tables = self._table, self._wide = self.around.tables()
         self._news.clear()
         if not self.is_searching:
-            self._keep_listed()
+            self.around.keep_listed()
+            if self.hearsay:
+                self.hearsay = {key: named_us for key, named_us in self.hearsay.items() if key in self.known}
         return tables
-
-    def _keep_listed(self) -> None:
-        self.around.keep_listed()
-        if self.hearsay:
-            self.hearsay = {key: named_us for key, named_us in self.hearsay.items() if key in self.known}
 
     # --- searching
 
@@ -204,6 +202,10 @@ class Place:
         """Take one witness's answer in, and follow its trail to its own end while searching. Who is new?"""
         if self.is_searching:
             self._want(nearest(self.key, named, PURSUED))
+            news = take_in(self.around, self.key, named)  # as `enter` would, all at once
+            self._news.update(zip(map(_by_key, news), news, strict=True))
+            self._table = None if news else self._table
+            return news
         return [node for node in strangers(self.known, named) if self.enter(node)]  # one in ten
 
     def _want(self, nodes: Iterable[Certificate]) -> None:
@@ -252,9 +254,7 @@ class Place:
         listed = [node.address for node in (*self.wide.contacts(), *self.asked.values())]
         return list(dict.fromkeys([*listed, *self._askers]))
 
-    def vouched(
-        self, named: Collection[Certificate], was_heard_since: Callable[[Address, int], bool]
-    ) -> tuple[Certificate, ...]:
+    def vouched(self, named: Collection[Certificate], was_heard_since: Callable[[Address, int], bool]) -> Nodes:
         """Of those known, whom the place names to others: not who was only named to it and has not been heard since.
 
         So hearsay goes one step, and the dead are forgotten for good when those have lost them who ever heard them.
@@ -268,7 +268,7 @@ class Place:
                 del hearsay[node.key]
         return tuple([node for node in named if node.key not in hearsay])
 
-    def witness(self, about: Certificate) -> tuple[Certificate, ...]:
+    def witness(self, about: Certificate) -> Nodes:
         """Who is near another: the lists, and whoever came since they were cut (saves half of all cuts)."""
         wide = self._wide
         if wide is None or len(self._news) > NEWS_MAX:
@@ -276,16 +276,33 @@ class Place:
         said = answer(wide, self.vectors, self.k, about)
         if self._table is not None:
             return said
-        known = self.known
-        named = {node.key: node for node in (*said, *self._news.values()) if node.key in known}
-        named.pop(about.key, None)
-        return (self.certificate, *named.values())
+        return updated(said, self._news, self.known, about, self.certificate)
 
 
 @twin
-def strangers(known: Mapping[bytes, Certificate], named: Iterable[Certificate]) -> list[Certificate]:
+def strangers(known: ByKey, named: Iterable[Certificate]) -> list[Certificate]:
     """Of those named, who is not known, or not by this very certificate."""
     return [node for node in named if (held := known.get(node.key)) is not node and held != node]
+
+
+@twin
+def take_in(around: Around[Certificate], own: bytes, nodes: Iterable[Certificate]) -> list[Certificate]:
+    """Let all be known but the own place who are not, or only by an older certificate. Who are they?"""
+    news = list[Certificate]()
+    for node in nodes:
+        held = around.known.get(node.key)
+        if node.key != own and (held is None or held.serial < node.serial):
+            around.put(node)
+            news.append(node)
+    return news
+
+
+@twin
+def updated(said: Nodes, news: ByKey, known: ByKey, about: Certificate, own: Certificate) -> Nodes:
+    """What lists of a while ago say: the own place, and who is still known of them or came since, but the claimant."""
+    named = {node.key: node for node in (*said, *news.values()) if node.key in known}
+    named.pop(about.key, None)
+    return (own, *named.values())
 
 
 @twin
@@ -300,7 +317,8 @@ def nearest(key: bytes, nodes: Iterable[Certificate], count: int) -> list[Certif
     return [by_key[ring[(at + step) % len(ring)]] for step in range(-count, count)]
 
 
-def answer(table: LevelTable[Certificate], vectors: Vectors, k: int, about: Certificate) -> tuple[Certificate, ...]:
+@twin
+def answer(table: LevelTable[Certificate], vectors: Vectors, k: int, about: Certificate) -> Nodes:
     """What an honest witness says: its lists of the levels they have in common, its k nearest to the claimant."""
     levels = min(vectors.common(table.owner.vector, about.vector) + 1, len(table.levels))
     listed = table.named(0, levels)

@@ -5,18 +5,19 @@ the holder's own farewell, or its silence towards this peer (`absentees.py`).
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from operator import attrgetter
 
 from implicast.overlay.skip_graph.messages import PRESENT, Claim, Disown, claim, claim_body
-from implicast.overlay.skip_graph.place import ADDRESS, Place, StandingGraph
-from implicast.peer.contract import Address, Host
+from implicast.overlay.skip_graph.place import ByKey, Place, StandingGraph
+from implicast.overlay.skip_graph.table import twin
+from implicast.peer.contract import Address, Host, Name
 from implicast.peer.identity import Certificate, Trust
 from implicast.peer.memory import Recent
 from implicast.peer.signatures import Signer
 from implicast.space.vector import Vectors
 
-NAME, PUBLIC, SERIAL = attrgetter("name"), attrgetter("public"), attrgetter("serial")
+PUBLIC = attrgetter("public")
 CLAIM_US = 1_000_000
 """How long one signature serves; claims count for half a minute."""
 CLAIMS_MAX = 256
@@ -139,17 +140,9 @@ class Places:
         nodes = (node for place in self.held.values() for node in (*place.known.values(), place.certificate))
         return list({node.key: node for node in nodes}.values())
 
-    def known(self, what: Callable[[Certificate], object], value: object) -> dict[bytes, Certificate]:
-        """All places that ours know and of which this is so, by key. Most know none: they are looked through in C."""
-        held = self.held.values()
-        some = [(each.known, each.addresses if what is ADDRESS else map(what, each.known.values())) for each in held]
-        return {key: node for known, own in some if value in own for key, node in known.items() if what(node) == value}
-
     def contact_addresses(self) -> dict[Address, None]:
         """Where those are whom our places know."""
-        found = dict[Address, None]()
-        for place in self.held.values():
-            found.update(place.addresses)
+        found = whereabouts(self.held.values())
         found.pop(self.address, None)
         return found
 
@@ -165,3 +158,21 @@ class Places:
     def sign(self, verb: bytes, certificate: Certificate) -> Claim:
         """Anew each time it is said: an old one proves nothing."""
         return claim(self._signer, verb, certificate, self.host.now_us)
+
+
+@twin
+def having(held: Iterable[Place], what: Callable[[Certificate], object], value: object) -> dict[bytes, Certificate]:
+    """Of all that places know, those of whom this is so, by key."""
+    return {key: node for place in held for key, node in place.known.items() if what(node) == value}
+
+
+@twin
+def whereabouts(held: Iterable[Place]) -> dict[Address, None]:
+    """Where all are that places know."""
+    return dict.fromkeys([node.address for place in held for node in place.known.values()])
+
+
+@twin
+def struck(known: ByKey, revoked: Collection[int], expelled: Collection[Name]) -> list[bytes]:
+    """Of those known, whose certificates count no more."""
+    return [key for key, node in known.items() if node.serial in revoked or node.name in expelled]

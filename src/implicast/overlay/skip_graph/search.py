@@ -22,7 +22,7 @@ from implicast.overlay.skip_graph.messages import (
     Greeting,
     Neighbours,
 )
-from implicast.overlay.skip_graph.place import Place, nearest
+from implicast.overlay.skip_graph.place import Place, nearest, strangers
 from implicast.overlay.skip_graph.places import Places
 from implicast.peer.asking import Asking, Patience, Question
 from implicast.peer.contract import Address, Message, Part, handles
@@ -150,8 +150,10 @@ class Search(Part):
         news = place.learn(named)
         if news:
             self.absentees.changed()
-        for node in news:
-            if node.address != self.address and not self.absentees.was_heard(node.address):
+        addresses, since_us = {node.address for node in news} - {self.address}, self.host.now_us - LIFE_US
+        silent = self.absentees.detector.silent_since(addresses, since_us + 1)
+        for node in news if silent else ():
+            if node.address in silent:
                 place.hearsay[node.key] = self.host.now_us
                 if not place.is_searching:
                     self._plan(place, node, is_new=True)
@@ -159,7 +161,8 @@ class Search(Part):
     def take_in(self, place: Place, named: Iterable[Certificate]) -> None:
         """Of those named, who is new and may be listed."""
         known, own, may_list = place.known, place.key, self.absentees.may_list
-        news = [node for node in named if node.key not in known and node.key != own and may_list(node)]
+        others = strangers(known, named)
+        news = [node for node in others if node.key not in known and node.key != own and may_list(node)]
         if news or place.is_searching or own in self.taking:  # one in five
             self.learn(place, news)
             self.go_on(place)
@@ -253,7 +256,8 @@ class Search(Part):
         if first_us <= now_us - LIFE_US:
             first_us, asked = now_us, False
             doubted.pop(node.key, None)
-        asks = not asked and (now_us - first_us > self._look_us // 2 or not self.absentees.was_heard(node.address))
+        was_heard = self.absentees.was_heard_since(node.address, now_us - LIFE_US + 1)
+        asks = not asked and (now_us - first_us > self._look_us // 2 or not was_heard)
         doubted[node.key] = (first_us, asked or asks)
         doubted.drop_while(lambda each: each[0] <= now_us - LIFE_US)
         return asks

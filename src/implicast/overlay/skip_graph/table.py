@@ -10,15 +10,12 @@ v's digits, not on the newcomer's (ring upkeep, D.1). Every-class lists are: the
 between me and you, or there are not. So who keeps its own knows whom to tell when it leaves.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from implicast.space.built import built
 from implicast.space.vector import Vectors
-
-MOVED_MAX = 8
-"""When more than so many have come or gone, all lists are cut again: to look whom each concerns would cost as much."""
 
 
 class Placed(Protocol):
@@ -143,51 +140,39 @@ Both = tuple[LevelTable[Node], LevelTable[Node]]
 class Around(Generic[Node]):
     """All others that an owner knows, by key, and the lists that follow if they were all there are.
 
-    Whoever comes or goes is put into, or taken out of, the rings it belongs to, which are kept in order; so a list is
-    cut by a walk to each side of the owner. One walk finds how far the list and the wider every-class list of a level
-    reach (until every digit class, not only the own one, has k-1), and the one is sliced out of the other. Only lists
-    are cut again that somebody who came or went belongs to. (`tests/laws` holds all of it to the definitions.)
+    One walk to each side finds how far the list and the wider every-class list of a level reach (until every digit
+    class, not only the own one, has k-1), and the one is sliced out of the other. The compiled twin keeps rings in
+    order, and cuts only lists again that somebody who came or went belongs to. (`tests/laws` holds both to the
+    definitions.)
     """
 
-    __slots__ = ("_k", "_moved", "_owner", "_rings", "_shared", "_tables", "_vectors", "known")
+    __slots__ = ("_k", "_owner", "_shared", "_tables", "_vectors", "changes", "known")
 
     def __init__(self, owner: Node, k: int, vectors: Vectors) -> None:
         self._owner, self._k, self._vectors = owner, k, vectors
+        self.changes = 0  # how often those known have
         self.known: dict[bytes, Node] = {}
         self._shared: dict[bytes, int] = {}  # how many digits each has in common with the owner
-        self._rings: list[list[bytes]] = []  # by level: those who share so many digits, in order
-        self._moved: dict[bytes, int] = {}  # who came or went since the tables were cut, and how many digits it shares
         self._tables: Both[Node] | None = None
 
     # --- who is known
 
     def put(self, node: Node) -> None:
         """Know somebody, or know it by a newer certificate."""
-        key, shared = node.key, self._vectors.common(self._owner.vector, node.vector)
-        held = self._shared.get(key)
-        if held != shared:
-            if held is not None:
-                self._unring(key, held)
-                self._moved[key] = held
-            self._ring(key, shared)
-        self.known[key] = node
-        self._moved[key] = max(shared, self._moved.get(key, 0))
+        self.known[node.key], self._shared[node.key] = node, self._vectors.common(self._owner.vector, node.vector)
+        self.changes, self._tables = self.changes + 1, None
 
     def remove(self, key: bytes) -> bool:
         """Know somebody no more. False if it was not known."""
-        shared = self._shared.get(key)
-        if shared is None:
+        if self.known.pop(key, None) is None:
             return False
-        del self.known[key]
-        self._unring(key, shared)
-        self._moved[key] = max(shared, self._moved.get(key, 0))
+        self.changes, self._tables = self.changes + 1, None
         return True
 
     def replace(self, nodes: Iterable[Node]) -> None:
         """Know these and nobody else."""
-        for table in (self.known, self._shared, self._rings, self._moved):
-            table.clear()
-        self._tables = None
+        self.known.clear()
+        self.changes, self._tables = self.changes + 1, None
         for node in nodes:
             self.put(node)
 
@@ -202,51 +187,24 @@ class Around(Generic[Node]):
         listed = wide.named(0, len(wide.levels))
         for key in [key for key in self.known if key not in listed]:
             del self.known[key]
-            self._unring(key, self._shared[key])
-
-    def _ring(self, key: bytes, shared: int) -> None:
-        rings = self._rings
-        while len(rings) <= shared:
-            rings.append([])
-        for ring in rings[: shared + 1]:
-            insort(ring, key)
-        self._shared[key] = shared
-
-    def _unring(self, key: bytes, shared: int) -> None:
-        for ring in self._rings[: shared + 1]:
-            del ring[bisect_left(ring, key)]
-        del self._shared[key]
+            self.changes += 1
 
     # --- lists
 
     def tables(self) -> Both[Node]:
         """The owner's table and its every-class table."""
-        before, moved = self._tables, self._moved
-        if before is not None and not moved:
-            return before
-        old: Sequence[Level[Node]] = before[1].levels if before is not None and len(moved) <= MOVED_MAX else ()
-        narrow: list[Level[Node]] = []
-        wide: list[Level[Node]] = []
-        is_top = False
-        while not is_top:
-            number = len(wide)
-            if before is not None and number < len(old) and not self._concerns(old[number], number):
-                lists, is_top = (before[0].levels[number], old[number]), number == len(old) - 1
-            else:
-                lists, is_top = self._cut(number)
-            narrow.append(lists[0])
-            wide.append(lists[1])
-        self._moved = {}
-        self._tables = LevelTable(self._owner, tuple(narrow)), LevelTable(self._owner, tuple(wide))
+        if self._tables is None:
+            found, is_top = list[tuple[Level[Node], Level[Node]]](), False
+            while not is_top:
+                lists, is_top = self._cut(len(found))
+                found.append(lists)
+            narrow, wide = zip(*found, strict=True)
+            self._tables = LevelTable(self._owner, narrow), LevelTable(self._owner, wide)
         return self._tables
-
-    def _concerns(self, level: Level[Node], number: int) -> bool:
-        """Whether anybody who moved is listed there, or would have to be."""
-        return any(shared >= number and level.spans(key) for key, shared in self._moved.items())
 
     def _cut(self, number: int) -> tuple[tuple[Level[Node], Level[Node]], bool]:
         """The two lists of one level, and whether it is the top one."""
-        keys = self._rings[number] if number < len(self._rings) else []
+        keys = sorted([key for key in self.known if self._shared[key] >= number])
         at = bisect_left(keys, self._owner.key)
         ring = keys[at:] + keys[:at]
         mine_right, all_right = self._reaches(ring, number)
@@ -257,8 +215,7 @@ class Around(Generic[Node]):
             mine = (wide.nodes[first:last], mine_left, False, wide.fresh[first:last], wide.keys[first:last])
             return (Level(*mine), wide), False
         wide = self._level(ring, number, (at, len(ring) - at), full=True)
-        near = len(self._rings[number + 1]) if number + 1 < len(self._rings) else 0
-        if near < 2 * (self._k - 1):  # the walks always meet at the top level
+        if sum(self._shared[key] > number for key in ring) < 2 * (self._k - 1):  # the walks always meet at the top
             return (wide, wide), True
         return (self._level(ring, number, (mine_left, mine_right)), wide), False
 
