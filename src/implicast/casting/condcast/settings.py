@@ -26,7 +26,7 @@ PARAMETERS = (
     ),
     Parameter("round_s", 22.0, "time from one refresh of all tables to the next", 0.5, 3_600, unit="s"),
     Parameter(
-        "slack_s", 8.0, "what a refresh may take: an aggregate older than round_s + slack_s is not used", 0.5, 600,
+        "slack_s", 7.0, "what a refresh may take: an aggregate older than round_s + slack_s is not used", 0.5, 600,
         unit="s",
     ),
     Parameter("check_s", 8.0, "how often a peer looks at its left neighbour", 0.2, 3_600, unit="s"),
