@@ -221,7 +221,7 @@ def test_one_that_is_back_under_a_new_name_is_no_finger_to_where_it_was():
 
 
 def test_one_that_is_back_beside_another_that_has_just_crashed_is_registered_within_its_forty_seconds():
-    """It was on the ring after ten, when both dead were passed over; all tables had thirty-one and a half to know it."""
+    """It was on the ring after ten, when both dead were passed over; then all tables have half a minute to know it."""
     churn = "leaves=2,crashes=2,returns=1,disk=any,falls=1,anew=1,slow=2,flaps=1,splits=1,drift=0.001,over_s=22.0"
     found = check(
         Scenario("condcast", 17, 122, 2016915263, {}, "groups", network="flat", faults=Faults.parse("duplicate=0.05"),
