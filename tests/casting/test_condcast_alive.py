@@ -41,6 +41,9 @@ from implicast.world.world import World
 
 DESIGN = DESIGNS[0]
 SECOND_US = 1_000_000
+GIVEN = DESIGNS[0].settle({})
+AGE_S = 1.05 * (GIVEN["round_s"] + GIVEN["slack_s"])
+"""No aggregate in use is older, by any clock."""
 A, B = Description(("a",)), Description(("b",))
 Carries = Callable[[int, int, Message], bool]
 
@@ -109,7 +112,7 @@ def test_a_newcomer_is_promised_after_the_age_of_aggregates_and_found_by_everybo
     [(joined_us, _, _)], [(promised_us, _, registered)] = _events(world, Joined), _events(world, Registered)[30:]
     assert joined_us < 4 * SECOND_US
     assert registered == Registered(late.version)
-    assert 31 <= (promised_us - 4 * SECOND_US) / SECOND_US <= 36
+    assert AGE_S - 0.5 <= (promised_us - 4 * SECOND_US) / SECOND_US <= AGE_S + 4.5
     for peer in peers:
         peer.cast(_to("b"), b"")
     _run(world, 65)
@@ -197,7 +200,7 @@ def test_the_death_of_a_left_neighbour_does_not_make_a_peer_wait_anew() -> None:
     _at(world, 25, lambda: world.crash(left))
     _run(world, 80)
 
-    assert 35 <= _promised_s(world) <= 37
+    assert 3.5 <= _promised_s(world) - AGE_S <= 5.5
 
 
 def _passed_over(world: Net, peers: list[Condcast], late: int, left: int, right: int) -> float:
@@ -217,7 +220,7 @@ def test_a_peer_that_its_right_neighbour_passed_over_waits_anew() -> None:
     passed_s = _passed_over(world, peers, late, left, right)
     _run(world, 120)
 
-    assert _promised_s(world) >= passed_s + 31
+    assert _promised_s(world) >= passed_s + AGE_S - 0.5
     assert ring_objections([peer.links for peer in peers]) == []
 
 
@@ -227,7 +230,7 @@ def test_it_does_so_too_when_its_left_neighbour_dies_before_it_could_say_so() ->
     world.crash(left)
     _run(world, 120)
 
-    assert _promised_s(world) >= passed_s + 31
+    assert _promised_s(world) >= passed_s + AGE_S - 0.5
     assert ring_objections([peer.links for at, peer in enumerate(peers) if at != left]) == []
 
 
