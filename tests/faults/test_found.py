@@ -229,3 +229,17 @@ def test_one_that_is_back_beside_another_that_has_just_crashed_is_registered_wit
     )  # fmt: skip
 
     assert not found.reasons, (found.reasons, found.scenario.command())
+
+
+def test_a_call_of_an_old_header_does_not_keep_replicas_from_being_copied_to_again():
+    """Roots that had lost their ground were told by it that they were ready, and lacked twelve members for 88 s."""
+    churn = (
+        "joins=11,leaves=3,crashes=6,group=2,returns=7,disk=any,falls=2,anew=1,freezes=1,slow=2,cuts=1,flaps=1,splits=1,"
+        "drift=0.01,over_s=15.0"
+    )
+    found = check(
+        Scenario("spice-unloaded", 61, 115, 185501297, {}, "groups", network="national", payload_bytes=16,
+                 faults=Faults.parse("loss=0.01,reorder=0.2"), churn=Churn.parse(churn), register=MESSAGES)
+    )  # fmt: skip
+
+    assert not found.reasons, (found.reasons, found.scenario.command())

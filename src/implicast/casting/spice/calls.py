@@ -26,13 +26,11 @@ from implicast.peer.contract import Address, Message, handles
 from implicast.space.tract import WHOLE, Tract, intersect, subtract
 
 CALLS_MAX = 2_048
-"""Calls that have not been answered. Further ones to roots are put off until the next window, further offers are not
-made: renewals bring those records back."""
+"""Calls that have not been answered. Further ones to roots are put off; for further offers renewals must do."""
 OFFER_ITEMS = 64
 """Items in one offer."""
 LOST_TRIES = 3
-"""How often all who may have been registered on lost ground are called, for as long as a cast lives; then renewals must
-do."""
+"""How often all who may have been registered on lost ground are called, each time for as long as a cast lives."""
 
 
 class RepeatCall(Message):
@@ -46,8 +44,7 @@ class Call(Repeated):
     """Something said to several owners until all have answered."""
 
     message: ReadyAt | AskVeto | Offer
-    until_us: int
-    """Answers that come later do not count."""
+    until_us: int  # answers that come later do not count
 
     def is_over(self, part: Tract) -> bool:
         """This part has been dealt with; has all?"""
@@ -70,7 +67,11 @@ class Calls(SpicePart):
     def is_calling(self, tag: str) -> bool:
         """Are roots of this tag being called?"""
         calls = [each.message for each in self._calls.values() if self.host.now_us <= each.until_us]
-        return any(not isinstance(each, Offer) and each.tag == tag for each in calls)
+        return any(not isinstance(each, Offer) and each.tag == tag and not self._is_past(each) for each in calls)
+
+    def _is_past(self, message: Message) -> bool:
+        """Is there a newer header? Then roots that hear of this one now may lack what was registered meanwhile."""
+        return isinstance(message, ReadyAt) and message.number < self.spice.levels.header(message.tag).number
 
     def call(self, message: ReadyAt | AskVeto | Offer, patience_us: int = NEVER_US) -> None:
         if len(self._calls) < CALLS_MAX:
@@ -84,8 +85,8 @@ class Calls(SpicePart):
             self.spice.walks.give_up(lost)
         if call is None:
             return
-        message, is_late = call.message, self.host.now_us > call.until_us
-        if is_late or not (isinstance(message, Offer) or self.surface.answers(address_of(message.tag))):
+        message, is_over = call.message, self.host.now_us > call.until_us or self._is_past(call.message)
+        if is_over or not (isinstance(message, Offer) or self.surface.answers(address_of(message.tag))):
             del self._calls[alarm.token]  # if the place is not ours any more, its owner goes on
             return
         self.spice.later.put(call.wait_longer(), alarm)
