@@ -1,6 +1,7 @@
 """The Byzantine-tolerant design as a whole: contract, attributes, joining, choices, places, limits."""
 
 from collections import Counter
+from itertools import combinations
 from random import Random
 
 import msgspec
@@ -8,14 +9,19 @@ import pytest
 from bft_network import EVERYONE, NOW_US, Network, tagged
 
 from implicast.casting.bft.keys import HOME, tag_realm
-from implicast.casting.bft.messages import Apply, Denied, Granted, Vacate
+from implicast.casting.bft.member import Bft
+from implicast.casting.bft.messages import Apply, CastHop, Denied, Granted, Source, Vacate
 from implicast.casting.bft.multicast import Arc
+from implicast.casting.bft.multicasts import NOBODY
 from implicast.casting.bft.office import Office
 from implicast.casting.bft.settler import GRACE_US, JOINING
 from implicast.language.target import Description, Predicate, Target, Term, Value
+from implicast.overlay.skip_graph.place import Place
 from implicast.peer.authority import Authority
+from implicast.peer.contract import CastId
 from implicast.peer.events import Estimated, Notice, Registered, Withdrawn
 from implicast.peer.identity import Certificate, Enrolment, Revocation
+from implicast.peer.name import name_of, network_of
 from implicast.peer.wire import size
 from implicast.space.digest import stream
 from implicast.trials.bft import Overlay, Spot, spread
@@ -409,6 +415,38 @@ def test_a_receipt_counts_members_and_costs_a_message_for_each_message() -> None
     assert receipts.contract.clean, "receipts are compared with what was notified"
     assert receipts.messages["cast"] == 2 * none.messages["cast"]
     assert "upkeep" not in receipts.messages, "nothing changes in this world"
+
+
+def test_a_late_step_of_the_first_attempt_does_not_make_a_member_count_twice_in_the_second() -> None:
+    network, cast = Network(24, assurance="receipts"), CastId(name_of(network_of(1), 1), 1, 1)
+
+    def attempt(at_us: int) -> Source:
+        network.ledgers[1].now_us = at_us
+        return network.members[1].multicasts.source(cast, NOBODY, (), b"hello", Arc(HOME, HOME))
+
+    def step_to(member: Bft, place: Place, source: Source) -> CastHop | None:
+        """One that this place of a member takes, and no other."""
+        gate, places = member.multicasts.gate, member.graph.places.held.values()
+        for forwarder, node in ((each, node) for each in network.members for node in each.graph.certificates()):
+            level = gate.vectors.common(node.vector, place.certificate.vector)
+            hop = forwarder.multicasts.signed_hop(source, level, node)
+            if [each for each in places if gate.place_flaw(hop, each.table) is None] == [place]:
+                return hop
+        return None
+
+    attempts = first, second = attempt(NOW_US), attempt(NOW_US + 1)
+    ways = [
+        (member, [(step_to(member, place, first), step_to(member, place, second)) for place in two])
+        for member in network.members[2:]
+        for two in combinations(member.graph.places.held.values(), 2)
+    ]
+    member, (here, there) = next((member, steps) for member, steps in ways if all(map(all, steps)))
+    for hop in (*here, *there):
+        assert hop is not None
+        member.receive(-1, hop)
+
+    met = [member.multicasts.seen.get(source.name) for source in attempts]
+    assert [sum(duty.tally.taken for duty in each.duties.values()) for each in met if each is not None] == [1, 1]
 
 
 def test_an_estimate_is_about_right_and_says_what_a_cast_would_cost() -> None:

@@ -32,7 +32,7 @@ DOUBTED_US = 15_000_000
 NOBODY = Target(())
 """Of a cast to a range of keys: it selects nobody by description."""
 COUNTED_MAX = 4_096
-"""Casts of which this member remembers under which multicast it was counted."""
+"""Casts of which this member remembers in which range, and by which attempt, it was counted."""
 NEAR_MAX = 256
 """Ranges of which a member at rest remembers which of its places are in them or beside them."""
 
@@ -276,12 +276,13 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
             self._send(met, place.certificate, leg, duty)
 
     def _count(self, met: Met, outcome: Outcome | None, duty: Duty) -> None:
-        """Say once per cast what became of it here; when the publisher casts anew, once more under the same arc."""
-        cast, here = met.source.cast, (met.arc, met.source.query)
+        """Say once per cast what became of it here; when the publisher casts anew, once more under the same arc. Steps
+        of the attempt before may reach another of our places after that, and count no more."""
+        cast, here = met.source.cast, (met.arc, met.source.sent_us)
         if outcome is None or not self.carriage.assured:
             return
         before = self._counted.get(cast)
-        is_anew = before is not None and before[0] == here[0] and before[1] != here[1]
+        is_anew = before is not None and before[0] == here[0] and before[1] < here[1]
         is_ours = before is None and met.source.certificate.public == self.signer.public  # carried on after a crash
         is_echoed = before is None and outcome is Outcome.REPEAT and cast in self.echoes.took
         if outcome is Outcome.TAKEN or is_anew or is_echoed or (is_ours and outcome is Outcome.REPEAT):
