@@ -32,6 +32,9 @@ ONCE, TWICE, LONG, THRICE = (Patience(REPEAT_US, times) for times in (1, 2, 18, 
 """Sent once, then repeated twice, then insisted on: 42 s in all, longer than the freezes and partitions that are to be
 outlived. A first step of our own that was repeated twice in vain, to somebody who is there, is refused. To one who is
 silent towards us it is sent three times in all."""
+WORK_US = 4_000_000
+"""Who works on a step has taken it, and is asked anew, with all patience, after this: one lost word is no refusal (two
+in five casts were made anew for it)."""
 THERE_US = 15_000_000
 """Who was heard so lately is there."""
 RECASTS_MAX = 3
@@ -157,7 +160,7 @@ class Carriage(Part):
         else:
             return
         if held.open:
-            asker.encourage(topic, step)
+            asker.postpone(topic, step, WORK_US)
             return
         duty = question.about[0]
         if duty.counts and (held.taken or held.declined or held.missed or held.silent):  # one in six
