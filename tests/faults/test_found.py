@@ -247,9 +247,7 @@ def test_a_call_of_an_old_header_does_not_keep_replicas_from_being_copied_to_aga
 
 def test_who_is_counted_again_in_the_next_attempt_counts_no_more_for_late_steps_of_the_one_before():
     """Its places took steps of both attempts by turns, and with each turn it said once more that it had the cast."""
-    churn = (
-        "joins=8,leaves=3,returns=4,disk=any,bursts=1,falls=1,anew=4,slow=1,cuts=1,splits=1,drift=0.001,over_s=18.0"
-    )
+    churn = "joins=8,leaves=3,returns=4,disk=any,bursts=1,falls=1,anew=4,slow=1,cuts=1,splits=1,drift=0.001,over_s=18.0"
     found = check(
         Scenario("bft", 32, 118, 369393830, {"signatures": "stand-in"}, "attributes", network="flat", changes=16,
                  faults=Faults.parse("duplicate=0.05,reorder=0.2"), churn=Churn.parse(churn), register=ASSEMBLED)
