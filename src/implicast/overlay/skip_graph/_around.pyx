@@ -569,15 +569,6 @@ def having(held, what, value):
     return found
 
 
-def whereabouts(held):
-    """`places.whereabouts`."""
-    cdef dict found = {}
-    for place in held:
-        for node in (<dict>place.known).values():
-            found[node.address] = None
-    return found
-
-
 def struck(dict known, revoked, expelled):
     """`places.struck`."""
     return [key for key, node in known.items() if node.serial in revoked or node.name in expelled]

@@ -142,7 +142,9 @@ class Places:
 
     def contact_addresses(self) -> dict[Address, None]:
         """Where those are whom our places know."""
-        found = whereabouts(self.held.values())
+        found = dict[Address, None]()
+        for place in self.held.values():
+            found |= place.addresses
         found.pop(self.address, None)
         return found
 
@@ -164,12 +166,6 @@ class Places:
 def having(held: Iterable[Place], what: Callable[[Certificate], object], value: object) -> dict[bytes, Certificate]:
     """Of all that places know, those of whom this is so, by key."""
     return {key: node for place in held for key, node in place.known.items() if what(node) == value}
-
-
-@twin
-def whereabouts(held: Iterable[Place]) -> dict[Address, None]:
-    """Where all are that places know."""
-    return dict.fromkeys([node.address for place in held for node in place.known.values()])
 
 
 @twin

@@ -160,9 +160,9 @@ class Search(Part):
 
     def take_in(self, place: Place, named: Iterable[Certificate]) -> None:
         """Of those named, who is new and may be listed."""
-        known, own, may_list = place.known, place.key, self.absentees.may_list
-        others = strangers(known, named)
-        news = [node for node in others if node.key not in known and node.key != own and may_list(node)]
+        known, own = place.known, place.key
+        others = [node for node in strangers(known, named) if node.key not in known and node.key != own]
+        news = self.absentees.believed(place, others) if others else others
         if news or place.is_searching or own in self.taking:  # one in five
             self.learn(place, news)
             self.go_on(place)
