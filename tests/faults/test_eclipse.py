@@ -153,9 +153,15 @@ def newcomers(n: int, k: int, f: float, joins: int, introducers: int) -> tuple[i
     for _ in range(joins):
         known = tuple(rng.sample(range(n), introducers))
         newcomer, _ = settle(known)
-        everyone = [person.graph.certificates()[0] for at, person in enumerate(people) if at not in blind]
         key = newcomer.graph.certificates()[0].key
-        table = newcomer.graph.places.held[key].table
+        place = newcomer.graph.places.held[key]
+        everyone = [
+            node
+            for at, person in enumerate(people)
+            for node in person.graph.certificates()[:1]
+            if at not in blind or node.key in place.known
+        ]  # to see one of the blind all the same is no fault
+        table = place.table
         wanted = {key for keys in rule(table.owner, everyone, k, VECTORS) for key in keys} - {key}
         contacts = table.contacts()
         whole += wanted <= {node.key for node in contacts}
