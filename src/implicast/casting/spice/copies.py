@@ -234,8 +234,8 @@ class Copies(SpicePart):
             self.spice.stores.confirm(answer, (tag, address, 0), [kept])
 
     def stand(self, tag: str, entries: Iterable[Entry], goal: int) -> None:
-        """All roots of a level have these from the start."""
-        for entry in entries if self.settings.assured and goal else ():
+        """All roots of a level have these from the start; also of level 0, if it may rise."""
+        for entry in entries if self.settings.assured and (goal or self.settings.live) else ():
             self._copied.put((tag, entry.member.name), (entry.version, goal))
 
     def raised(self, tag: str, level: int) -> None:

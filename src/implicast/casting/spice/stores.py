@@ -175,6 +175,10 @@ class Stores(SpicePart):
 
     # --- going up
 
+    def stand(self, key: Key, consumer: Name, above: Address) -> None:
+        """Have passed a record up from the start, to a peer that confirmed it."""
+        self._above.put((key, consumer), above)
+
     def _send_up(self, key: Key, entries: Sequence[Entry], answer: Answer) -> None:
         outbox = self._outbox.setdefault(key, {})
         for entry in entries:
