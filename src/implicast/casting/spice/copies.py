@@ -17,10 +17,10 @@ from implicast.casting.spice.items import all_proved
 from implicast.casting.spice.messages import TOGETHER_MAX, CopyFrom, CopyTo, Entry, Kept, StoreAt, StoredAt
 from implicast.casting.spice.settings import CAST_US, Settings
 from implicast.casting.spice.share import Repeated, Spice, SpicePart
-from implicast.casting.spice.stores import OWN, Answer
+from implicast.casting.spice.stores import DOORS_MAX, OWN, Answer
 from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way
-from implicast.peer.contract import Message, Name, handles
+from implicast.peer.contract import Address, Message, Name, handles
 from implicast.peer.memory import Recent
 from implicast.space.tract import Tract, intervals, union
 
@@ -99,7 +99,7 @@ class Fan(Repeated):
 class Copies(SpicePart):
     """The original root's part in registrations, and every holder's in copying."""
 
-    __slots__ = ("_collecting", "_copied", "_fans", "_renewed")
+    __slots__ = ("_collecting", "_copied", "_doors", "_fans", "_renewed")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
@@ -110,6 +110,8 @@ class Copies(SpicePart):
         """By tag and consumer: the version that all roots of a level have, and the level."""
         self._renewed: dict[str, dict[Name, Entry]] = {}
         """By tag: what is to be renewed at the other roots."""
+        self._doors: Recent[int, Address] = Recent(DOORS_MAX)
+        """By root: the owner that confirmed copies there last."""
 
     # --- registrations
 
@@ -188,22 +190,29 @@ class Copies(SpicePart):
             return
         if self.settings.assured or self.settings.live:
             self.spice.later.put(fan.wait_longer(), alarm)
-        address = address_of(fan.tag)
-        others = union((each, each + 1) for each in fan.missing() if each != address)
+        entries, others = tuple(fan.entries.values()), list[int]()
+        for root in fan.missing():
+            door = self._doors.pop(root, None)  # until it confirms again: if it is silent, by way of the surface
+            if door is not None:
+                self.host.send(door, CopyTo(Way((root, root + 1)), fan.tag, entries, self.address, token))
+            elif root != address_of(fan.tag):
+                others.append(root)
         if others:
-            entries = tuple(fan.entries.values())
-            self.surface.send(CopyTo(Way(others), fan.tag, entries, self.address, token))
+            way = Way(union((each, each + 1) for each in others))
+            self.surface.send(CopyTo(way, fan.tag, entries, self.address, token))
 
     def arrived(self, part: Tract, copy: CopyTo) -> None:
         entries = all_proved(self.spice.words, copy.tag, copy.entries)
         for root in roots_in(self.settings, copy.tag, part):
             self.spice.stores.take(copy.tag, root, 0, entries, (copy.reply, copy.token, 0))
 
-    def stored(self, stored: StoredAt) -> bool:
+    def stored(self, sender: Address, stored: StoredAt) -> bool:
         """Is this about copies of ours? Then that root has them."""
         fan = self._fans.get(stored.token)
         if fan is None:
             return False
+        if sender != self.address and self.settings.assured:
+            self._doors.put(stored.root, sender)
         for kept in stored.kept:
             if fan.has(stored.root, kept):
                 self._fanned(fan, kept)

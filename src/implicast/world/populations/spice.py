@@ -119,7 +119,8 @@ def enrol(plan: Plan, population: Sequence[Peer]) -> None:
         for root in levels.roots_at(tag, goal):
             for lot in lots(settings, owners, tag, root, spots):
                 peers[lot.peer].containers.stand(lot.key, [entries[each] for each in lot.chosen.tolist()], lot.closed)
-            for entry in entries if settings.assured else ():
+            first = peers[owners.of_one(root)].shelf.registries.get((tag, root, 0)) if settings.assured else None
+            for entry in entries if first is not None and first.closed else ():
                 _lead_up(peers, owners, tag, root, entry)
     if settings.assured:
         bequeath([peer.surface for peer in peers])
