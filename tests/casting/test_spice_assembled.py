@@ -13,7 +13,7 @@ def registered(monkeypatch, how):
     ways, copies = {}, {}
 
     def look(run, progress):
-        ways.update({each.address: dict(each.stores._above) for each in run.population if each.stores._above})
+        ways.update({each.address: dict(each.stores.above) for each in run.population if each.stores.above})
         copies.update({each.address: dict(each.copies._copied) for each in run.population if each.copies._copied})
 
     monkeypatch.setattr(Run, "cast", look)

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=False
-"""Questions of one peer, compiled: `asking.Questions` is the law, line by line, with a C heap for what is due.
+"""Questions of one peer, compiled: `asking.OpenQuestions` is the law, line by line, with a C heap for what is due.
 
 Both ask, repeat and lose the same at the same times (`tests/peer/test_asking.py`), so that runs write the same journal.
 """
@@ -26,7 +26,7 @@ cdef class Question:
         self.asked = 1
 
 
-cdef class Questions:
+cdef class OpenQuestions:
     """The open questions of one peer, and the alarm that serves them; topics and questions are those of the law."""
 
     cdef object _host, _alarm, _round_trip_us

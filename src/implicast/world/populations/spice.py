@@ -135,7 +135,7 @@ def _lead_up(peers: Sequence[Spice], owners: Owners, tag: str, root: int, entry:
         if stays:
             return
         above = owners.of_one(home(root, notch, entry.spot, peers[at].settings.dimensions))
-        peers[at].stores.stand((tag, root, notch), name, above)
+        peers[at].stores.above.put(((tag, root, notch), name), above)
         at = above
 
 
