@@ -144,7 +144,8 @@ class Paths(SurfacePart):
             else:
                 self.host.send(hop, message if way is message.way else replace(message, way=way))
         if waiting and type(message) is Who:
-            self._tell(message.asker, [each for each in surface.plot.others if intersect((each.low, each.high), waiting)])
+            titles = surface.plot.others
+            self._tell(message.asker, [each for each in titles if intersect((each.low, each.high), waiting)])
         elif waiting:
             self.park(message, waiting)
         if own:
@@ -297,8 +298,7 @@ class Paths(SurfacePart):
         """Nobody there: look for another way."""
         self.surface.circle.suspect(question.to)
         message: Routed = question.message
-        way: Way = message.way
-        self.route(self.address, replace(message, way=replace(way, hops=way.hops + REROUTED)))
+        self.route(self.address, replace(message, way=replace(message.way, hops=message.way.hops + REROUTED)))
 
     # --- waiting
 
