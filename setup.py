@@ -1,4 +1,4 @@
-"""Compiled where there is a C compiler: core, geometry, looking through records, lists of a graph. Everything works without it."""
+"""Compiled where there is a C compiler: core, geometry, looking through records, lists of a graph, questions. All works without it."""
 
 from setuptools import Extension, setup
 
@@ -9,7 +9,7 @@ except ImportError:
 else:
     names = (
         "world._core", "world._arenas", "world._lanes", "space._kernels", "casting.spice._records",
-        "overlay.skip_graph._around",
+        "overlay.skip_graph._around", "peer._asking",
     )  # fmt: skip
     exact = ["-ffp-contract=off"]  # the same digits as the readable functions, whatever the processor can do at once
     modules = cythonize(

@@ -5,6 +5,7 @@ from math import pi
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from implicast.overlay.ice.atlas import gap_beside, touches
 from implicast.overlay.ice.estate import Item, Way
@@ -35,6 +36,7 @@ from implicast.overlay.ice.messages import (
     Witness,
 )
 from implicast.overlay.ice.plot import SEIZED
+from implicast.overlay.ice.routes import Onward
 from implicast.overlay.ice.settings import Terms, Timers
 from implicast.overlay.ice.surface import Surface
 from implicast.peer.ledger import Ledger
@@ -534,6 +536,34 @@ def test_who_takes_ground_without_its_records_says_so_although_a_newcomer_gets_i
 
     assert [to for to, _ in sent(ledger, HandOver)] == [3]
     assert ("lost", (HALF, 2 * HALF)) in one.tenant.told
+
+
+def test_who_knocks_at_a_far_heir_of_a_suspect_says_where_it_was():
+    """The heir knew no title there, and sent what was for the dead back to where it came from, to and fro."""
+    one, _ = halves()
+    one.circle.concern(2).heirs = (9,)
+    one.circle.suspect(2)
+    ((hop, way),) = one.routes.onward(Way((HALF, HALF + 1))).hops
+
+    assert (hop, way.visited) == (9, (1,))
+    assert way.stuck == one.routes.table.rank((HALF, HALF + 1))
+    assert one.routes.onward(replace(way, visited=(9, 1))) == Onward((), [], way.tract), "it need not come again"
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_an_heir_keeps_what_comes_for_a_dead_owner_far_from_it_and_passes_on_what_is_for_a_living_one(silent):
+    far = Title(HALF + HALF // 2, 2, 0, 9)
+    one, _ = surface()
+    one.settle_into(Title(0, 1, 0, 1), [Title(HALF, 2, 0, 2)], (2,))
+    one.estates.held[9] = Legacy(1, (far,), (1,), (), 0)
+    one.circle.concern(9).heirs = (1,)
+    if silent:
+        one.circle.suspect(9)
+    way = Way((far.low, far.low + 1), stuck=(0, 1), visited=(2,))
+    found = one.routes.onward(way)
+
+    assert [hop for hop, _ in found.hops] == ([] if silent else [9])
+    assert found.waiting == (way.tract if silent else ())
 
 
 NEAR, FAR = Title(HALF, 2, 0, 2), Title(HALF + HALF // 2, 2, 1, 2)

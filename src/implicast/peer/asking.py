@@ -9,16 +9,21 @@
 A question is a value: topic, key, where to, message, how often it was asked, when it is due again. Questions that are
 answered are dropped; those that were asked `times` times and never answered are lost, and the owner of the topic is
 told. One alarm serves all questions; it cannot be cancelled, and one that rings too early finds nothing due.
+
+Every hop of a message with receipts is a question: where the package was compiled, so is what is done for each of them
+(`_asking.pyx`, for which `OpenQuestions` is the law).
 """
 
 from collections.abc import Callable, Hashable
 from heapq import heappop, heappush
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
 from implicast.peer.contract import Address, Host, Message, Part, handles
+from implicast.space.built import built
 
+_BUILT = built("peer._asking")
 QUESTIONS_MAX = 65_536
 """Questions open at one peer; more are refused, and whoever would ask has to come again later."""
 
@@ -80,44 +85,33 @@ Lost = Callable[[Any, Question], None]
 """Told of a key and a question that nobody answered."""
 Asked = tuple[str, Hashable]
 RoundTrip = Callable[[Address, int], None]
+Topics = dict[str, tuple[int, Patience, Lost]]
+"""With the first wait, which nearly all questions end with."""
 
 
 def _nothing(key: Any, question: Question) -> None:
     """Nobody wants to know."""
 
 
-class Asking(Part):
-    """The open questions of one peer, and the alarm that serves them."""
+class OpenQuestions:
+    """The open questions of one peer, and when its alarm rings for them: the law of what is compiled."""
 
-    alarm: ClassVar[Message]
-
-    __slots__ = ("_alarm_us", "_due", "_open", "_serial", "_topics", "bound", "round_trip_us")
+    __slots__ = ("_alarm", "_alarm_us", "_bound", "_due", "_host", "_open", "_round_trip_us", "_serial", "_topics")
 
     def __init__(
-        self, address: Address, host: Host, bound: int = QUESTIONS_MAX, round_trip_us: RoundTrip | None = None
-    ) -> None:
-        super().__init__(address, host)
-        self.bound = bound
-        self.round_trip_us: RoundTrip = round_trip_us or _no_matter
-        """Told how long an answer took that came after one question (liveness learns from it)."""
-        self._topics: dict[str, tuple[int, Patience, Lost]] = {}
-        """With the first wait, which nearly all questions end with."""
-        self._open: dict[Asked, Question] = {}
+        self, host: Host, alarm: Message, topics: Topics, questions: dict[Asked, Question], bound: int,
+        round_trip_us: RoundTrip,
+    ) -> None:  # fmt: skip
+        self._host, self._alarm, self._bound, self._round_trip_us = host, alarm, bound, round_trip_us
+        self._topics, self._open = topics, questions
         self._due: list[tuple[int, int, Asked]] = []
         self._serial = 0
         self._alarm_us = -1
 
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def topic(self, topic: str, patience: Patience, lost: Lost = _nothing) -> None:
-        """Declare what is asked about: how patiently, and who is told when nobody answers."""
-        self._topics[topic] = patience.wait_us(1), patience, lost
-
     def ask(self, topic: str, key: Hashable, to: Address, message: Message, about: Any = None) -> bool:
         """Ask until it is answered, in the place of what was asked under this key. False when too much is open."""
-        asked, host, questions = (topic, key), self.host, self._open
-        if len(questions) >= self.bound and asked not in questions:
+        asked, host, questions = (topic, key), self._host, self._open
+        if len(questions) >= self._bound and asked not in questions:
             return False
         now_us = host.now_us
         due_us = now_us + self._topics[topic][0]
@@ -130,37 +124,23 @@ class Asking(Part):
         """The question that awaits an answer under this key."""
         return self._open.get((topic, key))
 
-    def topics(self, topic: str) -> list[Any]:
-        """The keys under which this is being asked, in the order of asking."""
-        return [key for about, key in self._open if about == topic]
-
     def answered(self, topic: str, key: Hashable) -> Question | None:
         """The question that this answers, or None if nobody asks it (any more)."""
         question = self._open.pop((topic, key), None)
         if question is not None and question.asked == 1:
-            self.round_trip_us(question.to, self.host.now_us - question.begun_us)
+            self._round_trip_us(question.to, self._host.now_us - question.begun_us)
         return question
 
     def postpone(self, topic: str, key: Hashable, wait_us: int) -> None:
         """The one who is asked works on it: ask no more until then, and then as patiently as in the beginning."""
         question = self._open.get((topic, key))
         if question is not None:
-            question.rest(self.host.now_us + wait_us)
+            question.rest(self._host.now_us + wait_us)
             self._note(question.due_us, (topic, key))
-
-    def encourage(self, topic: str, key: Hashable) -> None:
-        """The other says that it works on the answer: it is asked on as if for the first time."""
-        question = self._open.get((topic, key))
-        if question is not None:
-            question.begin_anew()
-
-    def drop(self, topic: str, key: Hashable) -> None:
-        """It need not be answered any more."""
-        self._open.pop((topic, key), None)
 
     def ask_again(self) -> None:
         """The alarm rang: repeat what is due."""
-        now_us, due = self.host.now_us, self._due
+        now_us, due = self._host.now_us, self._due
         if now_us >= self._alarm_us:
             self._alarm_us = -1
         while due and due[0][0] <= now_us:
@@ -176,9 +156,9 @@ class Asking(Part):
             del self._open[asked]
             lost(asked[1], question)
             return
-        question.again(self.host.now_us + patience.wait_us(question.asked + 1))
+        question.again(self._host.now_us + patience.wait_us(question.asked + 1))
         self._note(question.due_us, asked)
-        self.host.send(question.to, question.message)
+        self._host.send(question.to, question.message)
 
     def _note(self, due_us: int, asked: Asked) -> None:
         self._serial += 1
@@ -194,9 +174,61 @@ class Asking(Part):
             if question is not None and question.due_us == due_us:
                 if self._alarm_us < 0 or due_us < self._alarm_us:
                     self._alarm_us = due_us
-                    self.host.after(max(0, due_us - self.host.now_us), self.alarm)
+                    self._host.after(max(0, due_us - self._host.now_us), self._alarm)
                 return
             heappop(due)  # answered, or put off, meanwhile
+
+
+class AskVerb(Protocol):
+    """`OpenQuestions.ask`."""
+
+    def __call__(self, topic: str, key: Hashable, to: Address, message: Message, about: Any = None) -> bool: ...
+
+
+class Asking(Part):
+    """What one peer asks: its topics, and its open questions. Verbs that are needed for every question are those of
+    `OpenQuestions`, compiled where that was built: a run with receipts takes a twentieth less (`bench/designs.py`)."""
+
+    __slots__ = ("_open", "_topics", "answered", "ask", "ask_again", "open", "postpone")
+    alarm: ClassVar[Message]
+    ask: AskVerb
+    open: Callable[[str, Hashable], Question | None]
+    answered: Callable[[str, Hashable], Question | None]
+    postpone: Callable[[str, Hashable, int], None]
+    ask_again: Callable[[], None]
+
+    def __init__(
+        self, address: Address, host: Host, bound: int = QUESTIONS_MAX, round_trip_us: RoundTrip | None = None
+    ) -> None:
+        """`round_trip_us`: told how long an answer took that came after one question (liveness learns from it)."""
+        super().__init__(address, host)
+        self._topics: Topics = {}
+        self._open: dict[Asked, Question] = {}
+        kind = OpenQuestions if _BUILT is None else _BUILT.OpenQuestions
+        verbs: OpenQuestions = kind(host, self.alarm, self._topics, self._open, bound, round_trip_us or _no_matter)
+        self.ask, self.open, self.answered = verbs.ask, verbs.open, verbs.answered
+        self.postpone, self.ask_again = verbs.postpone, verbs.ask_again
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def topic(self, topic: str, patience: Patience, lost: Lost = _nothing) -> None:
+        """Declare what is asked about: how patiently, and who is told when nobody answers."""
+        self._topics[topic] = patience.wait_us(1), patience, lost
+
+    def topics(self, topic: str) -> list[Any]:
+        """The keys under which this is being asked, in the order of asking."""
+        return [key for about, key in self._open if about == topic]
+
+    def encourage(self, topic: str, key: Hashable) -> None:
+        """The other says that it works on the answer: it is asked on as if for the first time."""
+        question = self._open.get((topic, key))
+        if question is not None:
+            question.begin_anew()
+
+    def drop(self, topic: str, key: Hashable) -> None:
+        """It need not be answered any more."""
+        self._open.pop((topic, key), None)
 
 
 class Asker(Asking):

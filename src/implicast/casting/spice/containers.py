@@ -178,8 +178,7 @@ class Containers(SpicePart):
                 self.spice.shelf.forget(key, held)
 
     def settled(self) -> None:
-        """The ground has changed: a gathering on ground that is not ours any more lapses, and what lies in closed parts
-        of new ground goes up."""
+        """The ground has changed: gatherings on others' ground lapse; what is in closed parts of new ground goes up."""
         for key, work in list(self.gatherings.items()):
             drawn = self.spice.shelf.registries.get(key)
             if drawn is None or not drawn.gathering or subtract(drawn.gathering, self.surface.ground):

@@ -17,10 +17,10 @@ from implicast.casting.spice.items import all_proved
 from implicast.casting.spice.messages import TOGETHER_MAX, CopyFrom, CopyTo, Entry, Kept, StoreAt, StoredAt
 from implicast.casting.spice.settings import CAST_US, Settings
 from implicast.casting.spice.share import Repeated, Spice, SpicePart
-from implicast.casting.spice.stores import OWN, Answer
+from implicast.casting.spice.stores import DOORS_MAX, OWN, Answer
 from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way
-from implicast.peer.contract import Message, Name, handles
+from implicast.peer.contract import Address, Message, Name, handles
 from implicast.peer.memory import Recent
 from implicast.space.tract import Tract, intervals, union
 
@@ -99,7 +99,7 @@ class Fan(Repeated):
 class Copies(SpicePart):
     """The original root's part in registrations, and every holder's in copying."""
 
-    __slots__ = ("_collecting", "_copied", "_fans", "_renewed")
+    __slots__ = ("_collecting", "_copied", "_doors", "_fans", "_renewed")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
@@ -110,6 +110,8 @@ class Copies(SpicePart):
         """By tag and consumer: the version that all roots of a level have, and the level."""
         self._renewed: dict[str, dict[Name, Entry]] = {}
         """By tag: what is to be renewed at the other roots."""
+        self._doors: Recent[int, Address] = Recent(DOORS_MAX)
+        """By root: the owner that confirmed copies there last."""
 
     # --- registrations
 
@@ -188,22 +190,25 @@ class Copies(SpicePart):
             return
         if self.settings.assured or self.settings.live:
             self.spice.later.put(fan.wait_longer(), alarm)
-        address = address_of(fan.tag)
-        others = union((each, each + 1) for each in fan.missing() if each != address)
-        if others:
-            entries = tuple(fan.entries.values())
-            self.surface.send(CopyTo(Way(others), fan.tag, entries, self.address, token))
+        what, missing = (fan.tag, tuple(fan.entries.values()), self.address, token), set(fan.missing())
+        for root in sorted(missing & self._doors.keys()):  # left out until it confirms again, as in `Stores`
+            self.host.send(self._doors.pop(root), CopyTo(Way((root, root + 1)), *what))
+            missing.discard(root)
+        if others := union((each, each + 1) for each in missing if each != address_of(fan.tag)):
+            self.surface.send(CopyTo(Way(others), *what))
 
     def arrived(self, part: Tract, copy: CopyTo) -> None:
         entries = all_proved(self.spice.words, copy.tag, copy.entries)
         for root in roots_in(self.settings, copy.tag, part):
             self.spice.stores.take(copy.tag, root, 0, entries, (copy.reply, copy.token, 0))
 
-    def stored(self, stored: StoredAt) -> bool:
+    def stored(self, sender: Address, stored: StoredAt) -> bool:
         """Is this about copies of ours? Then that root has them."""
         fan = self._fans.get(stored.token)
         if fan is None:
             return False
+        if sender != self.address and self.settings.assured and stored.root in fan.bits:
+            self._doors.put(stored.root, sender)
         for kept in stored.kept:
             if fan.has(stored.root, kept):
                 self._fanned(fan, kept)
@@ -234,8 +239,8 @@ class Copies(SpicePart):
             self.spice.stores.confirm(answer, (tag, address, 0), [kept])
 
     def stand(self, tag: str, entries: Iterable[Entry], goal: int) -> None:
-        """All roots of a level have these from the start."""
-        for entry in entries if self.settings.assured and goal else ():
+        """All roots of a level have these from the start; also of level 0, if it may rise."""
+        for entry in entries if self.settings.assured and (goal or self.settings.live) else ():
             self._copied.put((tag, entry.member.name), (entry.version, goal))
 
     def raised(self, tag: str, level: int) -> None:

@@ -220,8 +220,7 @@ class Taken(Message):
 
 
 class RateAt(OfTag):
-    """A root of a tag hints to the original root that it is too busy, or hardly needed. Anybody could say so: the
-    original root asks it."""
+    """A root hints to the original one that it is busy, or hardly needed; that asks it, for anybody could say so."""
 
     wire = 0x0A0C
 

@@ -137,7 +137,7 @@ class Registrations(SpicePart):
             return
         self.host.after(self._patience.wait_longer() if self.settings.assured else UNASSURED_US, Again(version))
         for tag in list(self.awaited):
-            self._store(tag, None)
+            self._store(tag, self._doors.pop(tag, None) if self.settings.assured else None)
 
     def _store(self, tag: str, door: Address | None) -> None:
         address, entries = address_of(tag), (self.told[tag],)

@@ -61,8 +61,7 @@ class Shelf:
         return found
 
     def keep(self, key: Key, entry: Entry, safe: bool = False) -> Held:
-        """Keep an entry. `safe`: the heirs have it, if it is new here; without receipts there are none to wait for, and
-        no leases."""
+        """Keep an entry. `safe`: heirs have it, if it is new here; without receipts there are no heirs, no leases."""
         now_us, settings = self._host.now_us, self._settings
         until_us = now_us + settings.lease_us if settings.assured else NEVER_US
         return self.registry(key).keep(entry, now_us, until_us, safe or not settings.assured)

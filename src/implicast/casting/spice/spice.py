@@ -167,12 +167,15 @@ class Spice(Member, parts=PARTS):
             self.registrations.stored(sender, stored)
         elif stored.token == RISING:
             self.containers.stored(stored)
-        elif not (self.copies.stored(stored) or self.containers.moved(stored)):
+        elif not (self.copies.stored(sender, stored) or self.containers.moved(stored)):
             self.stores.stored(sender, stored)
 
     @handles(*messages.ROUTED)
-    def on_routed(self, sender: Address, message: Message) -> None:
-        self.surface.routes.carry(sender, message)
+    def on_routed(self, sender: Address, message: Any) -> None:
+        if message.way.number or not self.settings.assured:
+            self.surface.routes.carry(sender, message)
+        else:
+            self.surface.send(message)  # straight from one that knows us as the owner
 
     # --- as keeper of a surface
 

@@ -71,7 +71,7 @@ class Climb:
 class Stores(SpicePart):
     """A peer's part in storing the records of others."""
 
-    __slots__ = ("_above", "_confirmed", "_flushing", "_fresh", "_outbox", "_shut", "climbs", "tokens")
+    __slots__ = ("_confirmed", "_flushing", "_fresh", "_outbox", "_shut", "above", "climbs", "tokens")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
@@ -83,7 +83,7 @@ class Stores(SpicePart):
         """Confirmations that wait to go together (without receipts)."""
         self._fresh: list[tuple[Key, Name, int, Answer]] = []
         """Kept and not yet backed up: registry, consumer, version, and who waits for it."""
-        self._above: Recent[tuple[Key, Name], Address] = Recent(DOORS_MAX)
+        self.above: Recent[tuple[Key, Name], Address] = Recent(DOORS_MAX)
         """Who confirmed a record that we passed up, by where it went and whose it is."""
         self._shut: dict[Key, Tract] = {}
         """What others have said to be closed for good, at notches above ours (without receipts)."""
@@ -102,12 +102,10 @@ class Stores(SpicePart):
             return  # no surface has it, and nothing has a home there
         if len(store.entries) > 1 and not self.settings.assured:
             self._sort(store)
-        elif store.way.number or not self.settings.assured:
-            self.surface.routes.carry(sender, store)
-        elif not store.notch and self.surface.answers(store.root):
+        elif self.settings.assured and not (store.way.number or store.notch) and self.surface.answers(store.root):
             self._accept(store, store.entries)  # straight from a consumer that knows us as the owner
         else:
-            self.surface.send(store)
+            self.spice.on_routed(sender, store)
 
     def arrived(self, part: Tract, store: StoreAt) -> None:
         root, notch, entries = store.root, store.notch, store.entries
@@ -204,7 +202,7 @@ class Stores(SpicePart):
                 token = self.token()
                 entries = tuple(each.leave(token) for each in waiting[start : start + TOGETHER_MAX])
                 # Taken out until it confirms again: if it is silent, the next one goes by way of the surface.
-                door = self._above.pop((key, entries[0].member.name), None) if len(entries) == 1 else None
+                door = self.above.pop((key, entries[0].member.name), None) if len(entries) == 1 else None
                 self.send_store(key, entries, token, door)
         if self._fresh:
             self._back_up()
@@ -299,7 +297,7 @@ class Stores(SpicePart):
                 continue
             del self.climbs[key, kept[0]]
             if self.settings.assured and sender != self.address:
-                self._above.put((key, kept[0]), sender)
+                self.above.put((key, kept[0]), sender)
             for answer in climb.answers:
                 if self._is_confirmed(key, climb.entry, answer):
                     answers.setdefault(answer, []).append(kept)

@@ -220,9 +220,7 @@ class Walks(SpicePart):
     def sent_by(self, sender: Address, number: int) -> tuple[Seen | None, Work | None]:
         """Where a walk that we sent on to a peer under this number came from: a peer before us, or a work of ours."""
         hop = self._hops.get(number)
-        if hop is None or hop.to != sender:
-            return None, None
-        return hop.trip.seen, hop.trip.work
+        return (None, None) if hop is None or hop.to != sender else (hop.trip.seen, hop.trip.work)
 
     # --- our own part
 

@@ -144,8 +144,8 @@ class Paths(SurfacePart):
             else:
                 self.host.send(hop, message if way is message.way else replace(message, way=way))
         if waiting and type(message) is Who:
-            others = surface.plot.others
-            self._tell(message.asker, [each for each in others if intersect((each.low, each.high), waiting)])
+            titles = surface.plot.others
+            self._tell(message.asker, [each for each in titles if intersect((each.low, each.high), waiting)])
         elif waiting:
             self.park(message, waiting)
         if own:
@@ -243,26 +243,30 @@ class Paths(SurfacePart):
 
     def _send_on(self, way: Way, rest: Tract, hops: list[Hop]) -> Tract:
         """While no neighbour is suspect, as the listings say; else owners that are known, and the heirs of suspects,
-        get their own parts. What has to wait."""
-        parts: dict[Address | None, Tract] = {}
+        get their own parts. To an heir, who may live far off, it is a detour: it looks into its estates, where it would
+        else send back what came. What has to wait."""
+        parts: dict[tuple[Address, bool], Tract] = {}
         if way.stuck or not self._is_whole(self.table):
-            for title in self.surface.plot.others:
-                part = intersect(rest, (title.low, title.high))
-                if part:
-                    hop = self._knock(title.owner)
-                    parts[hop] = unite(parts.get(hop, EMPTY), part)
+            legacies = self.surface.estates.held.values() if way.stuck else ()
+            for title in (*self.surface.plot.others, *(each for legacy in legacies for each in legacy.titles)):
+                if part := intersect(rest, (title.low, title.high)):
+                    whom = self._knock(title.owner, way.visited)
+                    parts[whom] = unite(parts.get(whom, EMPTY), part)
                     rest = subtract(rest, part)
-        waiting = parts.pop(None, EMPTY)
-        hops += [(hop, self._step(way, part)) for hop, part in parts.items() if hop is not None]
+        waiting = parts.pop((self.address, False), EMPTY)
+        for (hop, owns), part in parts.items():
+            detour = () if owns else (way.stuck or self.table.rank(part), (*way.visited, self.address))
+            hops.append((hop, self._step(way, part, *detour)))
         if rest:
             self._outward(way, rest, hops)
         return waiting
 
-    def _knock(self, owner: Address) -> Address | None:
-        """The owner, or while it is suspect its first live heir; None if that is us, or nobody."""
+    def _knock(self, owner: Address, visited: Sequence[Address]) -> tuple[Address, bool]:
+        """The owner (True), or while it is suspect its first live heir; ourselves if that is us, or was asked."""
         circle = self.surface.circle
-        first = next((each for each in (owner, *circle.heirs_of(owner)) if not circle.is_suspect(each)), None)
-        return None if first == self.address else first
+        first = next((each for each in (owner, *circle.heirs_of(owner)) if not circle.is_suspect(each)), self.address)
+        asked = first != owner and (first in visited or len(visited) >= self.timers.visited_max)
+        return (self.address, False) if asked else (first, first == owner)
 
     def _outward(self, way: Way, rest: Tract, hops: list[Hop]) -> None:
         """Next hops by the listings, and the beginnings or next steps of detours."""
@@ -294,8 +298,7 @@ class Paths(SurfacePart):
         """Nobody there: look for another way."""
         self.surface.circle.suspect(question.to)
         message: Routed = question.message
-        way: Way = message.way
-        self.route(self.address, replace(message, way=replace(way, hops=way.hops + REROUTED)))
+        self.route(self.address, replace(message, way=replace(message.way, hops=message.way.hops + REROUTED)))
 
     # --- waiting
 

@@ -93,8 +93,7 @@ class Surface(Part, parts=PARTS):
         return part
 
     def rest_later(self, rest: "Callable[[Surface], None]") -> None:
-        """Let the laboratory give us our place, by `rest_on`, when it is first asked for; we have been there since the
-        world began."""
+        """Let the laboratory give us our place, by `rest_on`, when it is needed; we were there from the beginning."""
         self._rest, self.born_us = rest, 0
 
     @property

@@ -7,7 +7,7 @@ import numpy as np
 
 from implicast.casting.designs import Design
 from implicast.casting.spice.design import settings_of
-from implicast.casting.spice.homes import address_of
+from implicast.casting.spice.homes import address_of, home
 from implicast.casting.spice.messages import Entry
 from implicast.casting.spice.settings import Settings
 from implicast.casting.spice.spice import Spice
@@ -119,8 +119,24 @@ def enrol(plan: Plan, population: Sequence[Peer]) -> None:
         for root in levels.roots_at(tag, goal):
             for lot in lots(settings, owners, tag, root, spots):
                 peers[lot.peer].containers.stand(lot.key, [entries[each] for each in lot.chosen.tolist()], lot.closed)
+            first = peers[owners.of_one(root)].shelf.registries.get((tag, root, 0)) if settings.assured else None
+            for entry in entries if first is not None and first.closed else ():
+                _lead_up(peers, owners, tag, root, entry)
     if settings.assured:
         bequeath([peer.surface for peer in peers])
+
+
+def _lead_up(peers: Sequence[Spice], owners: Owners, tag: str, root: int, entry: Entry) -> None:
+    """On its way up through closed registries: each peer knows who confirmed the record, as after a registration by
+    messages. Without it the first renewals looked for their ways hop by hop: half as many messages again."""
+    at, notch, name = owners.of_one(root), 0, entry.member.name
+    while True:
+        notch, stays = peers[at].stores.climb(tag, root, notch, entry.spot)
+        if stays:
+            return
+        above = owners.of_one(home(root, notch, entry.spot, peers[at].settings.dimensions))
+        peers[at].stores.above.put(((tag, root, notch), name), above)
+        at = above
 
 
 def population(design: Design) -> Population:
