@@ -68,7 +68,11 @@ class NoBackups(Succession):
 class NoRepeats(Correspondence):
     """Every question is asked once and then forgotten."""
 
-    def ask(self, topic, key, to, message, about=None):
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.ask = self._ask_once
+
+    def _ask_once(self, topic, key, to, message, about=None):
         self.host.send(to, message)
         self.drop(topic, key)
         return True
