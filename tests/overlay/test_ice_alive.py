@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from implicast.overlay.ice.atlas import gap_beside, touches
+from implicast.overlay.ice.atlas import better, gap_beside, touches
 from implicast.overlay.ice.estate import Item, Way
 from implicast.overlay.ice.estates import Legacy, in_parts
 from implicast.overlay.ice.inquest import Inquiry
@@ -564,6 +564,17 @@ def test_an_heir_keeps_what_comes_for_a_dead_owner_far_from_it_and_passes_on_wha
 
     assert [hop for hop, _ in found.hops] == ([] if silent else [9])
     assert found.waiting == (way.tract if silent else ())
+
+
+def test_addresses_of_any_kind_and_number_can_be_named_by_strangers():
+    """An owner at (host, port) among numbers could not be compared, and one below zero stopped a table."""
+    one, _ = halves()
+    for owner in (("host", 80), -(1 << 63), 1 << 62):
+        one.greetings.on_titles(2, Titles((Title(HALF, 2, 1, owner), Title(HALF, 2, 1, 3))))
+        one.routes.carry(2, Who(Way((HALF, HALF + 1), 1), 7))
+
+    assert title_at(one, HALF).owner in (-(1 << 63), 3)
+    assert better(Title(0, 1, 0, 9), Title(0, 1, 0, ("host", 80)))
 
 
 NEAR, FAR = Title(HALF, 2, 0, 2), Title(HALF + HALF // 2, 2, 1, 2)

@@ -32,6 +32,12 @@ Address = int | tuple[Annotated[str, Meta(max_length=255)], Port]
 It says nothing of who is there: a peer may fall and another rise at the same address. (The integer bears no bound of
 its own: msgspec 0.22 breaks down over a bounded scalar beside a tuple of fixed length in one union.)"""
 
+
+def in_order(address: Address) -> tuple[bool, Address]:
+    """What addresses are sorted by. Those of a network are of one kind, but strangers may name any."""
+    return isinstance(address, tuple), address
+
+
 LIFE_BITS, NUMBER_BITS = 40, 20
 Life = Annotated[int, Meta(ge=0, le=(1 << LIFE_BITS) - 1)]
 """One stretch of a peer's time, from a start to a crash; each is above those before it (`name.py`)."""

@@ -8,7 +8,7 @@ What is left of a prefix after another was taken out of it is again a few prefix
 from collections.abc import Callable, Iterable, Sequence
 
 from implicast.overlay.ice.messages import Title
-from implicast.peer.contract import Address
+from implicast.peer.contract import Address, in_order
 from implicast.peer.late import unmade
 from implicast.space import prefix
 from implicast.space.prefix import Span, touch
@@ -17,7 +17,7 @@ from implicast.space.tract import Tract, prefixes, subtract, union
 
 def better(one: Title, other: Title) -> bool:
     """Larger epoch; at equal epochs the smaller owner."""
-    return one.epoch > other.epoch or (one.epoch == other.epoch and one.owner < other.owner)  # type: ignore[operator]
+    return one.epoch > other.epoch or (one.epoch == other.epoch and in_order(one.owner) < in_order(other.owner))
 
 
 def overlap(one: Title, other: Title) -> bool:

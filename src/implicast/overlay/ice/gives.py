@@ -17,7 +17,7 @@ from implicast.overlay.ice.messages import Accepted, Declined, Done, HandOver, N
 from implicast.overlay.ice.plot import GIVING, PROVISIONAL, SEIZED, Status
 from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.asking import Question
-from implicast.peer.contract import Address, handles
+from implicast.peer.contract import Address, handles, in_order
 from implicast.peer.errors import RemoteError
 from implicast.peer.memory import Recent
 
@@ -232,7 +232,7 @@ class Taker(SurfacePart):
         surface = self.surface
         if surface.leaving:
             leaves_too = bool(surface.plot.pieces) and surface.circle.concern(giver).leaving
-            if not (leaves_too and self.address < giver):  # type: ignore[operator]
+            if not (leaves_too and in_order(self.address) < in_order(giver)):
                 return False
         return self.receipt is None and not surface.plot.atlas.better_than(give.title)
 

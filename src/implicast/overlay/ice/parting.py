@@ -10,7 +10,7 @@ the estate of a silent peer, because it may be the last to have it.
 
 from implicast.overlay.ice.messages import FindMover, MayGo, Mover
 from implicast.overlay.ice.share import Surface, SurfacePart
-from implicast.peer.contract import Address, handles
+from implicast.peer.contract import Address, handles, in_order
 from implicast.peer.events import Left
 from implicast.space.morton import BITS
 from implicast.space.prefix import sibling
@@ -120,7 +120,7 @@ class Parting(SurfacePart):
         """Where all leave at once they give to those with smaller addresses, and the last has nobody to give to."""
         plot, near = self.surface.plot, self.surface.plot.neighbours()
         pieces = plot.firm_pieces()
-        before_us = (each for each in near if each < self.address)  # type: ignore[operator]
+        before_us = (each for each in near if in_order(each) < in_order(self.address))
         takers = list(filter(self.may_take, near)) or list(filter(self._may_be_asked, before_us))
         if pieces and takers:
             piece = min(pieces, key=lambda title: (title.bits, title.low))

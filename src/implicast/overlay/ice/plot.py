@@ -11,7 +11,7 @@ from typing import NamedTuple
 from implicast.overlay.ice.atlas import Atlas, gap_beside, overlap, touches, tract_of
 from implicast.overlay.ice.messages import Title
 from implicast.overlay.ice.share import Surface, SurfacePart
-from implicast.peer.contract import Address
+from implicast.peer.contract import Address, in_order
 from implicast.space.morton import BITS
 from implicast.space.prefix import sibling
 from implicast.space.tract import EMPTY, Tract, subtract, volume
@@ -137,7 +137,7 @@ class Plot(SurfacePart):
     def _look_about(self) -> list[Title]:
         address, titles = self.address, self.atlas.titles.values()
         self._others = sorted((each for each in titles if each.owner != address), key=lambda title: title.low)
-        self._near = sorted({each.owner for each in self._others})
+        self._near = sorted({each.owner for each in self._others}, key=in_order)
         return self._others
 
     def _inherit_status(self, before: list[Title]) -> None:

@@ -26,7 +26,7 @@ from implicast.overlay.ice.share import Correspondence
 from implicast.overlay.ice.succession import Succession
 from implicast.overlay.ice.table import SurfaceTable
 from implicast.peer.asking import Asking, UpkeepAsker
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.contract import Address, Host, Part, handles, in_order
 from implicast.peer.late import piecemeal
 from implicast.space.morton import CODES
 from implicast.space.tract import Tract, contains, subtract
@@ -251,7 +251,7 @@ class Surface(Part, parts=PARTS):
         """Our pieces, their status or our heirs have changed: tell old and new neighbours, and the tenant."""
         self.greetings.next_mark()
         self.plot.survey()
-        self.greetings.hail(sorted({*before, *self.plot.neighbours(), *self.succession.told}))
+        self.greetings.hail(sorted({*before, *self.plot.neighbours(), *self.succession.told}, key=in_order))
         self.tenant.settled()
         self.routes.unpark()
         self.start()

@@ -45,7 +45,7 @@ class SurfaceTable:
         if drawn is not None:
             self.own, self.rows, self.latencies = drawn
             self.centre, self.owns = _centre(self.own, dimensions), len(self.own)
-            self.named = all(type(each) is int and each < NAMES for each in owners)
+            self.named = all(type(each) is int and 0 <= each < NAMES for each in owners)
         else:
             self.__class__ = unmade(SurfaceTable, ("own", "rows", "latencies", "centre"), SurfaceTable.draw)
 
