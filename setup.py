@@ -1,4 +1,4 @@
-"""Compiled where there is a C compiler: core, geometry, looking through records, lists of a graph, questions. All works without it."""
+"""Compiled where a C compiler is: core, geometry, records, lists of a graph, questions. All works without it."""
 
 from setuptools import Extension, setup
 
