@@ -628,6 +628,31 @@ def test_after_a_partition_the_replicas_of_one_side_get_the_records_of_the_other
     assert not list(record_objections(town.peers))
 
 
+@pytest.mark.parametrize("aimed", [False, True])
+@pytest.mark.parametrize("deeper", ["ours", "theirs"])
+def test_after_a_partition_the_replicas_of_the_older_header_are_copied_to_as_well(deeper, aimed):
+    """The newer one held, and the roots of the deeper level answered casts for ever without being sent a record."""
+    town = with_six_for_jazz(peers=24, frequency_limit=0.01, rate_s=1000.0, deepest_level=2, storage_limit=32)
+    leader, address = town.owner(address_of("jazz")), address_of("jazz")
+    for root in roots_of(address, 2, 3):
+        if root != address:
+            town.owner(root).levels.learn_root("jazz", root, RootState(5, 2, True))
+    older, newer = Header(6, 2, 2, True), Header(18, 1, 1, True)
+    ours, theirs = (older, newer) if deeper == "ours" else (newer, older)
+    leader.levels.set_header("jazz", ours)
+    if aimed:
+        leader.replicas._aim("jazz", ours._replace(number=ours.number + 1))
+    assert list(record_objections(town.peers))
+
+    other, item = next(each for each in town.peers if each is not leader).address, header_item("jazz", theirs)
+    leader.arrived(other, (address, address + 1), Offer(Way((address, address + 1)), (item,), other, 1))
+    town.run(8)
+
+    assert leader.levels.header("jazz")[1:] == (2, 2, True)
+    assert leader.levels.header("jazz").number > newer.number
+    assert not list(record_objections(town.peers))
+
+
 @pytest.mark.parametrize("goes", ["gives", "dies"])
 def test_whoever_takes_over_from_an_original_root_copies_what_replicas_may_lack(goes):
     town = with_six_for_jazz(peers=16, frequency_limit=0.01, rate_s=1000.0, deepest_level=1, storage_limit=32)

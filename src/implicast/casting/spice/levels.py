@@ -1,7 +1,7 @@
 """What is known of replication: the header of a tag at its original root, the states of replica roots at those roots.
 
-Headers and states travel with the ground as items; of two the newer is kept. What is about to hold (`aims`) is known to
-heirs before it does.
+Headers and states travel with the ground as items; of two the newer is kept, with the deeper level of both. What is
+about to hold (`aims`) is known to heirs before it does.
 """
 
 from typing import Any
@@ -42,8 +42,7 @@ class Levels:
 
     def goal(self, tag: str) -> int:
         """Registrations of this tag go to all roots of this level."""
-        beforehand = self._settings.levels
-        return beforehand.get(tag, 0) if beforehand is not None else self.header(tag).goal
+        return self.header(tag).goal if self._settings.levels is None else self._settings.levels.get(tag, 0)
 
     def set_header(self, tag: str, header: Header) -> None:
         self.headers[tag] = header
@@ -80,8 +79,7 @@ class Levels:
 
     def sweep(self, most: int) -> None:
         """A root that has not been ready for more sweeps than this has nothing to remember."""
-        resting = [each for each, state in self.roots.items() if not state.ready]
-        self._resting = {each: self._resting.get(each, 0) + 1 for each in resting}
+        self._resting = {each: self._resting.get(each, 0) + 1 for each, state in self.roots.items() if not state.ready}
         for each in [one for one, sweeps in self._resting.items() if sweeps > most]:
             del self.roots[each], self._resting[each]
             self._stock.changed()
@@ -95,13 +93,16 @@ class Levels:
     def pack(self, tract: Tract) -> list[Item]:
         headers = {**self.headers, **self.aims}.items()
         found = [items.header_item(tag, header) for tag, header in headers if contains(tract, address_of(tag))]
-        held = self.roots.items()
-        return found + [items.root_item(tag, root, state) for (tag, root), state in held if contains(tract, root)]
+        return found + [items.root_item(*key, state) for key, state in self.roots.items() if contains(tract, key[1])]
 
     def unite(self, label: Label, item: Item) -> None:
         kind, tag, root, _, _ = label
         if kind == items.HEADER:
-            self.set_header(tag, header := max(self.header(tag), items.header_of(item.body)))
+            older, header = sorted((self.header(tag), items.header_of(item.body)))
+            if older.level > header.level:  # another side of a partition: its roots answer casts, and must have all
+                self.aims.pop(tag, None)
+                header = Header(header.number + 2, older.level, older.level, False)  # newer than that aim, too
+            self.set_header(tag, header)
             if header.level and not header.ready:  # how far whoever led before us had come is not known
                 self.doubted[tag] = None
         else:

@@ -358,8 +358,7 @@ class Replicas(SpicePart):
             if header.level and header.level == header.target and header.ready:
                 self._aim(message.tag, header._replace(number=header.number + 1, target=header.level - 1, ready=False))
         elif message.number == header.number:
-            level = header.target
-            is_doubted = bool(level) and message.tag in self.spice.levels.doubted
-            self._aim(message.tag, Header(header.number + 1, level, level, not is_doubted))
+            level, is_doubted = header.target, message.tag in self.spice.levels.doubted
+            self._aim(message.tag, Header(header.number + 1, level, level, not (level and is_doubted)))
             if level > self.spice.levels.depth:
                 self.surface.send(DepthIs(Way(WHOLE), level))
