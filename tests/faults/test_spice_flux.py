@@ -144,9 +144,9 @@ def test_levels_raised_amid_joins_leaves_and_changes_break_no_law(seed: int) -> 
     assert not any(member.walks._hops or member.copies._fans or member.replicas.raising for member in scene.members)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(100, 200))
+@pytest.mark.parametrize("seed", [192, *(pytest.param(each, marks=pytest.mark.long) for each in range(100, 200))])
 def test_a_hundred_scenes_of_joins_and_leaves_break_no_law(seed: int) -> None:
+    """In scene 192 a change overtook the one before: the cast between them fits both, and what was complete before."""
     scene = Scene(seed, 12 + seed % 30, 2 + seed % 4, 1 + seed % 5, seed % 4 * 0.02, ("first", "rarest")[seed % 2])
 
     verdict = scene.play(leavers=seed % 3 * 3)

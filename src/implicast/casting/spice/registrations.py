@@ -90,7 +90,8 @@ class Registrations(SpicePart):
     # --- the verbs
 
     def say(self, version: Version, before: Description | None, leaves: bool = False) -> None:
-        """The member is something else now, or nothing any more; what it was before is answered from for a while."""
+        """The member is something else now, or nothing any more; what all knew it to be is answered from a while."""
+        before = (self._before or before) if self.awaited and before is not None else before
         self._before, self._returning, self._going = before, False, self._going or leaves
         self._say(version)
 
@@ -123,9 +124,8 @@ class Registrations(SpicePart):
     def _say(self, version: Version) -> None:
         """One new version for every tag, old or new; where the tag is no longer ours, that we are not there."""
         what = self.spice.description
-        tags = what.tags if what is not None else ()
-        both = sorted({*tags, *self.told})
-        self.awaited = {tag: self._entry(tag, version, what if tag in tags else None) for tag in both}
+        both = sorted({*(what.tags if what else ()), *self.told})
+        self.awaited = {tag: self._entry(tag, version, what if what and tag in what.tags else None) for tag in both}
         self.told.update(self.awaited)
         self._due = []
         self._confirm_if_complete()
