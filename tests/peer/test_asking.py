@@ -1,5 +1,7 @@
 """Asks, waits, asks again, gives up."""
 
+from random import Random
+
 import pytest
 
 from implicast.peer import asking
@@ -122,3 +124,38 @@ def test_round_trips_are_told_where_one_question_had_one_answer(made):
     asker.answered("claim", "b")
 
     assert took == [(7, 30)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_compiled_asks_repeats_and_loses_as_the_law_does(seed, monkeypatch):
+    if asking._BUILT is None:
+        pytest.skip("questions were not compiled")
+    compiled = _asked_at_random(seed)
+    monkeypatch.setattr(asking, "_BUILT", None)
+
+    assert _asked_at_random(seed) == compiled
+
+
+def _asked_at_random(seed):
+    """All that a host saw, and all that was lost, answered or timed, of five hundred deeds."""
+    rng, ledger, seen = Random(seed), Ledger(), []
+    asker = Asker(1, ledger, bound=12, round_trip_us=lambda to, us: seen.append(("trip", to, us)))
+    for topic, patience in (("claim", Patience(100, times=3)), ("look", Patience(70, times=1))):
+        asker.topic(topic, patience, lambda key, asked: seen.append(("lost", key, asked.to, asked.asked, asked.due_us)))
+    for _ in range(500):
+        about = rng.choice(("claim", "look")), rng.randrange(16)
+        match rng.randrange(7):
+            case 0 | 1:
+                seen.append(asker.ask(*about, rng.randrange(5), Claim(rng.randrange(9)), rng.random()))
+            case 2:
+                asked = asker.answered(*about)
+                seen.append(asked and (asked.to, asked.message, asked.about, asked.asked, asked.begun_us))
+            case 3:
+                asker.postpone(*about, rng.randrange(300))
+            case 4:
+                rng.choice((asker.drop, asker.encourage))(*about)
+            case _:
+                ledger.now_us += rng.randrange(60)
+                asker.ask_again()
+        seen += [len(asker), *asker.topics("claim"), *ledger.take()]
+    return seen

@@ -144,8 +144,8 @@ class Paths(SurfacePart):
             else:
                 self.host.send(hop, message if way is message.way else replace(message, way=way))
         if waiting and type(message) is Who:
-            titles = surface.plot.others
-            self._tell(message.asker, [each for each in titles if intersect((each.low, each.high), waiting)])
+            others = surface.plot.others
+            self._tell(message.asker, [each for each in others if intersect((each.low, each.high), waiting)])
         elif waiting:
             self.park(message, waiting)
         if own:
@@ -243,8 +243,8 @@ class Paths(SurfacePart):
 
     def _send_on(self, way: Way, rest: Tract, hops: list[Hop]) -> Tract:
         """While no neighbour is suspect, as the listings say; else owners that are known, and the heirs of suspects,
-        get their own parts. To an heir, who may live far off, it is a detour: it looks into its estates, where it would
-        else send back what came. What has to wait."""
+        get their own parts. An heir may live far off and know no title there: so that it does not send the message
+        back, the way to it is a detour, and on a detour a peer looks into its estates too. What has to wait."""
         parts: dict[tuple[Address, bool], Tract] = {}
         if way.stuck or not self._is_whole(self.table):
             legacies = self.surface.estates.held.values() if way.stuck else ()
