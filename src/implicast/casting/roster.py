@@ -57,7 +57,7 @@ class Roster(Part):
         self.index: Index[Name] = Index()
         self.leases: Leases[Name] = Leases(lease_us)
         self._at: dict[Address, tuple[Name, ...]] = {}
-        if site.assured and not site.resting:
+        if site.watched:
             self.host.after(lease_us // SWEEPS_PER_LEASE, LeaseSweep())
 
     def select(self, target: Target) -> list[Contact]:

@@ -52,7 +52,7 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self.hearing = Hearing(self, site.kept.member.heard if site.kept else ())
         self.requests: dict[CastId, Request] = {}
         """Casts about which something is open; without receipts, casts that no station was there for."""
-        self.check_us = 0 if site.resting or not site.assured else check_us
+        self.check_us = check_us if site.watched else 0
         self.leaving = False
         self._complete = 0
         self._estimates = 0

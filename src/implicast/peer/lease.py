@@ -11,6 +11,8 @@ Owner = TypeVar("Owner", bound=Hashable)
 
 RENEWALS = 3
 """Renewals within one lease: two of them may be lost."""
+UNENDING_US = 1 << 60
+"""A lease where nothing changes (`Site.resting`): nobody comes to renew it."""
 
 
 def renewal_us(lease_us: int) -> int:

@@ -38,3 +38,8 @@ class Site:
     def assured(self) -> bool:
         """Are steps confirmed and repeated, and what is kept for others kept more than once?"""
         return self.parameters.get("assurance") != "none"
+
+    @property
+    def watched(self) -> bool:
+        """Is it assured, and may it change: do nodes look after each other, renew and refresh?"""
+        return self.assured and not self.resting

@@ -40,7 +40,7 @@ class Plan:
     roles: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """By role, the addresses of the infrastructure."""
     resting: bool = False
-    """Nothing will change in this run (`Site.resting`)."""
+    """The network is assembled, and nothing will change in this run (`Site.resting`)."""
     credentials: "Callable[[Plan, Name, str], Any] | None" = None
     """Stands for enrolment (`Population.credentials`)."""
     router: Sequence[int] = ()

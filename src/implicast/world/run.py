@@ -88,7 +88,8 @@ class Run:
         self.plan = Plan(
             peers, infrastructure, parameters, seed, host, self.network.latency_us, self.targets,
             scenario.interval_ms * 1000, known if newcomers else self.descriptions, scenario.start,
-            resting=not changes, credentials=population(design).credentials, router=self.network.router,
+            resting=not changes and scenario.start == ASSEMBLED, credentials=population(design).credentials,
+            router=self.network.router,
         )  # fmt: skip
         self.plan = replace(self.plan, roles=design.roles(self.plan.peers, self.plan.infrastructure))
         self.population: list[Peer] = []

@@ -68,14 +68,13 @@ class Bft(Member, parts={
             trust.learn(self._kept.revocation)
         self.lists = RevocationLists(*at, self.graph, trust, office, gate.refuse)
         self.settler = Settler(self.asker, self.graph, self.lists, keys, office, site.life, site.words, kept)
-        is_kept_up = self.assured and not site.resting
         self.multicasts = Multicasts(
             self.asker, self.graph, gate, keys.signer, settings, self.assured, self._take,
-            self._lacks if is_kept_up else None, self._kept is not None,
+            self._lacks if site.watched else None, self._kept is not None,
         )  # fmt: skip
         self.inbox = Inbox(self, self._kept.member.heard if self._kept is not None else ())
         self._estimates = 0
-        if is_kept_up:
+        if site.watched:
             self.lists.begin()
             self.graph.begin()
             self.settler.start()

@@ -76,7 +76,7 @@ class Broker(Peer, parts=PARTS):
         if neighbours is None:
             self.views.arrive(site.kept.highest if site.kept else 0)
         else:
-            self.views.stand(site.assured and not site.resting)
+            self.views.stand(site.watched)
             self.backbone.stand(View(FIRST, min(brokers), neighbours, room))
 
     def kept(self) -> KeptBroker:

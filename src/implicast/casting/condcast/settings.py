@@ -1,6 +1,6 @@
 """What a condcast population agrees on, from its parameters."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -76,8 +76,7 @@ def _settings(items: tuple[tuple[str, Any], ...], resting: bool) -> CondcastSett
 
 
 def _links(given: dict[str, Any], resting: bool) -> LinkSettings:
-    links = LinkSettings.living(_us(given["check_s"]), given["tries"], _us(given["merge_s"]))
-    return replace(links, check_us=0, merge_us=0) if resting else links
+    return LinkSettings.living(_us(given["check_s"]), given["tries"], _us(given["merge_s"]), resting)
 
 
 def _rounds(given: dict[str, Any], resting: bool) -> SharpSettings:

@@ -29,6 +29,7 @@ from implicast.overlay.links import Links, LinkSettings, Ref
 from implicast.peer.asking import Asker, UpkeepAsker
 from implicast.peer.contract import Address, CastId, Contact, Life, Message, Name, handles
 from implicast.peer.events import Estimated, Joined, Refused, Registered, Settled, Withdrawn
+from implicast.peer.lease import UNENDING_US
 from implicast.peer.liveness import Detector
 from implicast.peer.member import KeptMember, Member
 from implicast.peer.name import version_of
@@ -108,7 +109,7 @@ class RingMember(
         assert site is not None, "parts are made once"
         address, host = self.address, self.host
         keeping = _keeping_settings(site)
-        refresh_us = int(site.parameters["refresh_ms"]) * 1000 or (REFRESH_US if site.assured else 0)
+        refresh_us = int(site.parameters["refresh_ms"]) * 1000 or (REFRESH_US if site.watched else 0)
         key, near = hashed("peer", site.network, site.name), site.kept.neighbours if site.kept is not None else ()
         self.links = Links(address, host, key, _ring_settings(site), neighbours=near)
         self.detector = self.links.detector
@@ -320,12 +321,13 @@ def _ring_settings(site: Site) -> LinkSettings:
     check_us = int(parameters["check_ms"]) * 1000
     if not site.assured:
         return LinkSettings(check_us=check_us)
-    living = LinkSettings.living(check_us or CHECK_US, int(parameters["tries"]), MERGE_US)
+    living = LinkSettings.living(check_us or CHECK_US, int(parameters["tries"]), MERGE_US, site.resting)
     return replace(living, forget_us=FORGET_US, health_max=1)
 
 
 def _keeping_settings(site: Site) -> KeepingSettings:
     parameters = site.parameters
     sync_us, lease_us = (int(float(parameters[name]) * 1e6) for name in ("sync_s", "lease_s"))
-    given = (int(parameters["copies"]), sync_us, lease_us) if site.assured else (0, 0, 0)
+    waits_us = (sync_us, lease_us) if site.watched else (0, UNENDING_US)
+    given = (int(parameters["copies"]), *waits_us) if site.assured else (0, 0, 0)
     return KeepingSettings(*given, values_max=int(parameters.get("values_max", 1)))

@@ -13,6 +13,7 @@ from implicast.casting.spice.spice import KeptSpice, Spice
 from implicast.language.parameters import Parameter, Parameters, Setting
 from implicast.overlay.ice import messages as ice_messages
 from implicast.overlay.ice.settings import Terms, Timers
+from implicast.peer.lease import UNENDING_US
 from implicast.peer.member import Member
 from implicast.peer.site import Site
 from implicast.space.angle import cosine_of
@@ -23,8 +24,8 @@ WINDOW_CASTS = 8
 """A window in which casts are counted is as long as so many casts take at the limit, unless it is given."""
 
 
-def settings_of(given: Parameters, levels: Mapping[str, int] | None = None) -> Settings:
-    """`levels`: those computed beforehand."""
+def settings_of(given: Parameters, levels: Mapping[str, int] | None = None, resting: bool = False) -> Settings:
+    """`levels`: those computed beforehand; `resting`: as in `Site`."""
     dimensions = int(given["dimensions"])
     assured = given["assurance"] != "none"
     limit = float(given.get("frequency_limit", 0.0))
@@ -37,12 +38,8 @@ def settings_of(given: Parameters, levels: Mapping[str, int] | None = None) -> S
     timers = Timers.of(float(given["hello_s"]))
     return Settings(
         terms=Terms(
-            dimensions,
-            cosine_of(float(given["branch_factor"])),
-            bool(given["merge"]),
-            timers,
-            assured,
-            landmark_digits(int(given["landmarks"]), dimensions) if given["sounding"] else 0,
+            dimensions, cosine_of(float(given["branch_factor"])), bool(given["merge"]), timers, assured,
+            landmark_digits(int(given["landmarks"]), dimensions) if given["sounding"] else 0, resting,
         ),
         storage_limit=int(given.get("storage_limit", NO_LIMIT)),
         deepest=deepest,
@@ -51,8 +48,8 @@ def settings_of(given: Parameters, levels: Mapping[str, int] | None = None) -> S
         levels=None if live else levels,
         rarest=given.get("choose") == "rarest",
         collect_us=COLLECT_US if assured else int(float(given.get("collect_ms", 0)) * 1000),
-        lease_us=int(float(given["lease_s"]) * 1e6),
-    )
+        lease_us=UNENDING_US if resting else int(float(given["lease_s"]) * 1e6),
+    )  # fmt: skip
 
 
 def landmark_digits(landmarks: int, dimensions: int) -> int:
@@ -61,32 +58,25 @@ def landmark_digits(landmarks: int, dimensions: int) -> int:
 
 
 @lru_cache(8)
-def _settings(parameters: tuple[tuple[str, Setting], ...]) -> Settings:
-    return settings_of(dict(parameters))
+def _settings(parameters: tuple[tuple[str, Setting], ...], resting: bool) -> Settings:
+    return settings_of(dict(parameters), None, resting)
 
 
 def member(site: Site) -> Member:
     if site.credentials is not None:  # in the laboratory alone
-        return Spice(site, settings_of(site.parameters, site.credentials))
-    return Spice(site, _settings(tuple(sorted(site.parameters.items()))))
+        return Spice(site, settings_of(site.parameters, site.credentials, site.resting))
+    return Spice(site, _settings(tuple(sorted(site.parameters.items())), site.resting))
 
 
 SURFACE = (
     Parameter("dimensions", 3, "dimensions of the surface", 2, 6),
-    Parameter(
-        "branch_factor",
-        pi / 3,
-        "largest angle within one branch of a route; 0 sends every extent alone",
-        0,
-        pi,
-        unit="rad",
-    ),
-    Parameter(
-        "landmarks", 64, "landmarks that map an assembled surface to the network; 0 places peers at random", 0, 4096
-    ),
+    Parameter("branch_factor", pi / 3, "largest angle within one branch of a route; 0 sends every extent alone", 0, pi,
+              unit="rad"),
+    Parameter("landmarks", 64, "landmarks that map an assembled surface to the network; 0 places peers at random", 0,
+              4096),
     Parameter("sounding", False, "newcomers look for those near them on the network, among as many landmarks"),
     Parameter("merge", True, "clusters with the same next hop share one message; the thesis sends one each"),
-)
+)  # fmt: skip
 LIFE = (
     ASSURANCE,
     Parameter("hello_s", 12.0, "how often neighbours greet each other; repair takes about twice as long", 0.5,
@@ -97,21 +87,10 @@ KINDS = (*messages.KINDS, telling.Notify, telling.Got, telling.NotifyAgain, tell
          *ice_messages.KINDS)  # fmt: skip
 RELIEF = (
     Parameter("storage_limit", 32, "registrations a peer keeps of one registry before it spreads", 1, 1e9),
-    Parameter(
-        "frequency_limit",
-        0.0125,
-        "casts a peer serves before a registry is replicated; 0 never does",
-        0,
-        1e9,
-        unit="1/s",
-    ),
-    Parameter(
-        "replication",
-        "live",
-        "levels raised and lowered as roots measure them, or computed from the casts to come, as in the thesis's "
-        "experiments",
-        choices=("beforehand", "live"),
-    ),
+    Parameter("frequency_limit", 0.0125, "casts a peer serves before a registry is replicated; 0 never does", 0, 1e9,
+              unit="1/s"),
+    Parameter("replication", "live", "levels raised and lowered as roots measure them, or computed from the casts to "
+              "come, as in the thesis's experiments", choices=("beforehand", "live")),
     Parameter("deepest_level", 3, "the deepest level of replication; 2^(d level) copies, at most 4096", 1, 6),
     Parameter("choose", "first", "the tag whose registry serves a term", choices=("first", "rarest")),
     Parameter("collect_ms", 1000.0, "without receipts, records that go on are collected for so long; with them 20 ms",

@@ -134,3 +134,10 @@ class Terms:
     """Hops are confirmed and repeated, neighbours greet each other, owners have heirs. Else nothing of this."""
     soundings: int = 0
     """How many digits of a place newcomers choose by who is near there (`entry.py`); 0: they draw all of it."""
+    resting: bool = False
+    """Nothing will change on an assembled surface: what is assured needs no greetings."""
+
+    @property
+    def watched(self) -> bool:
+        """Do neighbours greet each other, and notice who falls silent?"""
+        return self.assured and not self.resting

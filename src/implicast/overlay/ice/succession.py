@@ -74,7 +74,8 @@ class Succession(SurfacePart):
     @property
     def is_doubtful(self) -> bool:
         """No heir has lately said that it heard us: another peer may be about to take our place."""
-        return self.host.now_us - self.echoed_us > self.timers.self_us and bool(self.surface.plot.others)
+        late = self.host.now_us - self.echoed_us > self.timers.self_us
+        return late and self.surface.terms.watched and bool(self.surface.plot.others)
 
     def echo_came(self, heir: Address, stamp_us: int, has_estate: bool) -> None:
         if heir not in self.heirs:

@@ -176,7 +176,7 @@ class Surface(Part, parts=PARTS):
     @property
     def is_doubtful(self) -> bool:
         """No heir has lately said that it heard us: another peer may be about to take our place."""
-        return self.terms.assured and self.succession.is_doubtful
+        return self.terms.watched and self.succession.is_doubtful
 
     def answers(self, code: int) -> bool:
         """Ours, firm, and not in doubt."""
@@ -204,12 +204,12 @@ class Surface(Part, parts=PARTS):
     @handles(Tick)
     def on_tick(self, tick: Tick) -> None:
         """Greet, look after the silent, and see to what does not settle by itself."""
-        timers, now_us, assured = self.terms.timers, self.host.now_us, self.terms.assured
+        timers, now_us, watched = self.terms.timers, self.host.now_us, self.terms.watched
         if now_us - self._ticked_us > LATE * timers.tick_us + timers.rto_us // 2:
             self.circle.wake_late()
         self._ticked_us = now_us
-        troubled = assured and self.circle.tend()
-        if assured:
+        troubled = watched and self.circle.tend()
+        if watched:
             self.succession.choose_heirs()
             self.inquest.watch(troubled)
             self.circle.greet_missed()
@@ -218,7 +218,7 @@ class Surface(Part, parts=PARTS):
         if now_us > self._forget_us:
             self._forget_us = now_us + FORGET_TICKS * timers.tick_us
             self._forget()
-        if self.parting.left or (calm and not assured):
+        if self.parting.left or (calm and not watched):
             self._ticked_us = -1
         else:
             self.host.after(timers.tick_us * CALM_TICKS if calm else timers.tick_us, tick)
@@ -331,7 +331,8 @@ class Surface(Part, parts=PARTS):
         self.succession.begin_with(heirs, self.host.now_us)
         self.entry.settle()
         self.plot.survey()
-        self.start()
+        if self.terms.watched:
+            self.start()
 
     def rest_on(self, title: Title, others: Callable[[], list[Title]], table: SurfaceTable) -> None:
         """Take a place on a surface that is assembled at once, and on which nothing is assured: its table is known, and

@@ -77,7 +77,7 @@ def assemble(plan: Plan) -> list[Peer]:
 
 
 def _settings(plan: Plan) -> Settings:
-    return settings_of(plan.parameters, told_beforehand(plan, b"", "member"))
+    return settings_of(plan.parameters, told_beforehand(plan, b"", "member"), plan.resting)
 
 
 def _tiles(plan: Plan, settings: Settings) -> Tiling:
