@@ -628,6 +628,41 @@ def test_after_a_partition_the_replicas_of_one_side_get_the_records_of_the_other
     assert not list(record_objections(town.peers))
 
 
+def test_after_a_partition_a_part_of_a_registry_that_comes_to_another_peer_gets_to_all_replicas():
+    """Only what came to the original root itself was copied: casts at replicas missed who lay in a container."""
+    town = with_six_for_jazz(peers=16, frequency_limit=0.01, rate_s=1000.0, deepest_level=1, storage_limit=1)
+    leader, address = town.owner(address_of("jazz")), address_of("jazz")
+    ready_on_the_other_side(town, "jazz")
+    leader.levels.set_header("jazz", Header(5, 1, 1, True))
+    keeper, key, lies = next(
+        (peer, key, each)
+        for peer in town.peers
+        for key, registry in peer.shelf.registries.items()
+        for each in registry.records.values()
+        if peer is not leader and key[1] == address
+    )
+    assert list(record_objections(town.peers))
+
+    item, part = record_item(key, lies.entry, lies.home), (lies.home, lies.home + 1)
+    keeper.arrived(leader.address, part, Offer(Way(part), (item,), leader.address, 1))
+    town.run(6)
+
+    assert leader.levels.header("jazz")[1:] == (1, 1, True)
+    assert leader.levels.header("jazz").number > 5
+    assert not list(record_objections(town.peers))
+
+
+def test_an_original_root_without_replicas_has_nothing_to_copy_when_parts_of_its_registry_came_elsewhere():
+    town = with_six_for_jazz(peers=16, frequency_limit=0.01, rate_s=1000.0, deepest_level=1, storage_limit=1)
+    leader = town.owner(address_of("jazz"))
+    other = next(each for each in town.peers if each is not leader)
+    other.replicas.came_otherwise(["jazz"])
+    town.run(6)
+
+    assert "jazz" not in leader.levels.headers
+    assert not other.calls._calls, "it was heard"
+
+
 @pytest.mark.parametrize("aimed", [False, True])
 @pytest.mark.parametrize("deeper", ["ours", "theirs"])
 def test_after_a_partition_the_replicas_of_the_older_header_are_copied_to_as_well(deeper, aimed):

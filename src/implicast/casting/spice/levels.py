@@ -102,7 +102,8 @@ class Levels:
             if older.level > header.level:  # another side of a partition: its roots answer casts, and must have all
                 self.aims.pop(tag, None)
                 header = Header(header.number + 2, older.level, older.level, False)  # newer than that aim, too
-            self.set_header(tag, header)
+            if header != NO_HEADER:  # which only says that there may be more to copy
+                self.set_header(tag, header)
             if header.level and not header.ready:  # how far whoever led before us had come is not known
                 self.doubted[tag] = None
         else:

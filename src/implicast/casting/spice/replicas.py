@@ -19,7 +19,8 @@ from functools import partial
 from implicast.casting.spice.copies import roots_in
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.items import Header, RootState, header_item, root_item
-from implicast.casting.spice.messages import AskRate, AskVeto, CopyFrom, DepthIs, RateAt, RateIs, ReadyAt
+from implicast.casting.spice.levels import NO_HEADER
+from implicast.casting.spice.messages import AskRate, AskVeto, CopyFrom, DepthIs, Offer, RateAt, RateIs, ReadyAt
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US
 from implicast.casting.spice.share import Spice, SpicePart
@@ -245,9 +246,13 @@ class Replicas(SpicePart):
                 self._report(tag, root, busy=False)
 
     def came_otherwise(self, tags: Iterable[str]) -> None:
-        """Records or headers of these tags came to their original root by an offer: one side of a partition may have
-        had replicas that the other side knew nothing of. What comes within a moment is copied together."""
+        """Records or headers of these tags came by an offer: one side of a partition may have had replicas that the
+        other side knew nothing of. Who keeps only a part of a registry says so to its original root, by offering it no
+        header at all. What comes within a moment is copied together."""
         for tag in tags:
+            if not self.surface.answers(address := address_of(tag)):
+                way, nothing = Way((address, address + 1)), header_item(tag, NO_HEADER)
+                self.spice.calls.call(Offer(way, (nothing,), self.address, self.spice.stores.token()))
             self._doubt(tag)
             self.spice.later.put(STORE_US, GoOn(tag))
 
