@@ -16,6 +16,7 @@ from implicast.peer.wire import Codec
 from implicast.space.ring import ID_BITS, hashed, successor_index
 from implicast.world.journal import UPKEEP
 from implicast.world.populations.chord import assemble_chord
+from implicast.world.populations.links import ring_objections
 from implicast.world.world import World
 
 S = 1_000_000
@@ -221,3 +222,30 @@ def test_a_newcomer_gets_in_though_every_way_leads_over_a_dead_finger(monkeypatc
     monkeypatch.setattr(Chord, "_led_before", lambda self, place: False)
     newcomer, _ = newcomer_behind_a_dead_finger()
     assert newcomer.links.state == OUT, "nobody asks the dead one"
+
+
+def test_a_node_that_is_left_alone_finds_the_ring_again_by_whom_it_came_through() -> None:
+    """As if all that it knew, and all who knew it, had died at once; it asked the dead for ever."""
+    world, nodes = town()
+    lonely = Node(COUNT, world.host(COUNT), hashed("peer", 1, COUNT))
+    world.place(COUNT, lonely)
+    world.at(world.now_us, UPKEEP, partial(lonely.links.join, ()))
+    world.run(world.now_us + S)
+    assert (lonely.links.state, lonely.links.right) == (IN, lonely.links.me)
+    lonely.links.membership.seek_through((51,))
+    world.run(world.now_us + 40 * S)
+
+    assert lonely.links.right != lonely.links.me
+    assert not ring_objections([node.links for node in (*nodes, lonely)])
+
+
+def test_a_node_that_is_alone_asks_who_is_now_where_somebody_has_gone() -> None:
+    nodes = town()[1]
+    node = nodes[0]
+    node.links.stand(node.links.me, node.links.me, ())
+    node.chord.table.reset(node.links.me)
+    node.links.company.note_gone(nodes[7].links.me)
+    assert node.links.seeking._contacts() == [7]
+
+    node.links.stand(nodes[1].links.me, nodes[2].links.me, ())
+    assert node.links.seeking._contacts() == [], "with neighbours it need not"

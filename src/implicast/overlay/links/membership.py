@@ -138,7 +138,6 @@ class Membership(Part):
 
     def _enter(self) -> None:
         self._links.become(IN)
-        self.introducers = ()
         self._links.watch()
         self._links.above.entered()
 
