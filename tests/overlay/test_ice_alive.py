@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from implicast.overlay.ice.atlas import better, gap_beside, touches
 from implicast.overlay.ice.estate import Item, Way
 from implicast.overlay.ice.estates import Legacy, in_parts
+from implicast.overlay.ice.gives import Gift
 from implicast.overlay.ice.inquest import Inquiry
 from implicast.overlay.ice.messages import (
     Accepted,
@@ -776,3 +777,23 @@ def test_a_surface_is_assembled_with_copies_of_what_is_kept():
 
     assert not scene.objections()
     assert all(scene.world.peers[heir].surface.estates.held[4].items for heir in owner.surface.heirs)
+
+
+def test_a_greeting_from_before_a_gift_does_not_empty_the_estate_that_the_giver_holds():
+    """The taker had lost all its ground and was an old acquaintance: the greeting that said so came after the gift, and
+    its heir, the giver, forgot what it had just given."""
+    one, _ = halves()
+    quarter = Title(HALF // 2, 2, 2, 2)
+    item = Item(quarter.low, quarter.low + 1, b"key", b"body")
+    before = Hail(10, 5, 6, (), (), (1,), (), False, ())
+    one.estates.held[2] = Legacy(-1, (), (1,), (), 10, mark=before.mark)
+    gift = Gift(1, [(item,)], Title(HALF // 2, 2, 0, 1), quarter, ())
+    one.plot.atlas.put((Title(0, 2, 1, 1), Title(HALF // 2, 2, 1, 1)))
+    one.plot.survey()
+
+    one.giver.part_with(gift, (1,), stamp_us=20)
+    one.estates.hailed(2, before)
+    assert one.estates.held[2].within((quarter.low, quarter.high)) == (item,)
+
+    one.estates.hailed(2, Hail(30, 5, before.mark + 1, (quarter,), (), (1,), (), False, ()))
+    assert one.estates.held[2].within((quarter.low, quarter.high)) == (item,)

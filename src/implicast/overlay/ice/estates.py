@@ -86,8 +86,9 @@ class Legacy:
             if later and [low for low, high in spans if item.low < high and low < item.high]:
                 known[item.key] = (serial, item)
 
-    def join(self, title: Title, items: Iterable[Item]) -> None:
-        """The owner was given this; it has not spoken of the items yet."""
+    def join(self, title: Title, items: Iterable[Item], stamp_us: int) -> None:
+        """The owner was given this, and said so then; it has not spoken of the items yet."""
+        self.stamp_us = max(self.stamp_us, stamp_us)
         self.titles = (*(each for each in self.titles if each.low != title.low), title)
         for item in items:
             self.items.setdefault(item.key, (-1, item))
@@ -177,9 +178,9 @@ class Estates(SurfacePart):
         if hail.mark < estate.mark:
             if estate.is_denied(self.host.now_us, self.timers.self_us):
                 del self.held[owner]
-        elif named:
+        elif named and hail.stamp_us >= estate.stamp_us:  # else it knows nothing of what the owner was given since
             estate.take_hail(hail, self.address in hail.heirs)
-        elif hail.stamp_us > estate.stamp_us:
+        elif not named and hail.stamp_us > estate.stamp_us:
             del self.held[owner]
 
     def inherit_from(self, owner: Surface) -> None:

@@ -98,13 +98,13 @@ class Giver(SurfacePart):
             self.surface.greetings.correct(sender, [accepted.title])
             self.host.send(sender, Declined(accepted.number))
 
-    def part_with(self, gift: Gift, heirs: tuple[Address, ...], stamp_us: int = -1) -> None:
+    def part_with(self, gift: Gift, heirs: tuple[Address, ...], stamp_us: int) -> None:
         surface, plot = self.surface, self.surface.plot
         before, taker = plot.neighbours(), gift.title.owner
         if heirs == (self.address,):  # what we give is all of the taker's estate, if we have none yet
             surface.estates.held.setdefault(taker, Legacy(-1, (), heirs, gift.around, stamp_us))
         if taker in surface.estates.held:
-            surface.estates.held[taker].join(gift.title, (item for part in gift.parts for item in part))
+            surface.estates.held[taker].join(gift.title, [item for part in gift.parts for item in part], stamp_us)
         surface.asker.drop("give", gift.number)
         self.gift = None
         self.done[taker, gift.number] = "done"
