@@ -20,6 +20,7 @@ from implicast.language.target import Description, Predicate, Target, Term, Valu
 from implicast.overlay.chord import Chord
 from implicast.overlay.links import Links
 from implicast.overlay.links.seeking import Seeking
+from implicast.overlay.links.state import IN
 from implicast.peer.contract import CastId, Contact, Message
 from implicast.peer.events import Left, Notice, Registered
 from implicast.peer.subscriber import Subscribed, Unsubscribed
@@ -206,6 +207,28 @@ def test_a_registration_is_complete_only_when_it_is_copied() -> None:
     town.run(40)
 
     assert [who for _, who in town.heard(Registered)] == [far]
+    assert town.wrong() == []
+
+
+def test_who_came_back_elsewhere_does_not_confirm_copies_in_the_place_of_who_it_was() -> None:
+    """The keeper did not know yet; when it died, too, a registration that had been confirmed was lost."""
+    town = Town("dht")
+    owner, first, second, third, *_, asker, far = town.keepers(hashed("rust"))
+    town.crash(1, first)
+    town.run(1.5)
+    back = town.newcomer(first, again=1)
+    town.world.place(first, back)
+    town.at(1.6, partial(back.join, (asker,)))
+    town.run(4)
+    assert (back.links.state, town.members[owner].links.right.address) == (IN, first), "it is in, and not known to be"
+    town.at(4.1, partial(town.members[far].register, Description(("rust",))))
+    while not town.heard(Registered):
+        town.run(town.world.now_us / S + 0.1)
+
+    kept = [who for who in (owner, second, third) if list(town.members[who].share.held())]
+    assert kept == [owner, second, third]
+    town.world.crash(owner)
+    town.run(town.world.now_us / S + 60)
     assert town.wrong() == []
 
 

@@ -12,10 +12,8 @@ from implicast.overlay.links import LinkSettings
 
 PARAMETERS = (
     ASSURANCE,
-    Parameter(
-        "bits", 4096, "width of the Bloom filter of tags; wider prunes more, and makes tables and answers larger",
-        8, 1 << 16, unit="bits",
-    ),
+    Parameter("bits", 4096, "width of the Bloom filter of tags; wider prunes more, and makes tables and answers larger",
+              8, 1 << 16, unit="bits"),
     Parameter("hashes", 4, "bits per tag in the filter", 1, 16),
     Parameter("place", "random", "where peers stand: at random, or by common tags", choices=("random", "tags")),
     Parameter(
@@ -25,10 +23,8 @@ PARAMETERS = (
         choices=("assembled", "flows"),
     ),
     Parameter("round_s", 22.0, "time from one refresh of all tables to the next", 0.5, 3_600, unit="s"),
-    Parameter(
-        "slack_s", 7.0, "what a refresh may take: an aggregate older than round_s + slack_s is not used", 0.5, 600,
-        unit="s",
-    ),
+    Parameter("slack_s", 7.0, "what a refresh may take: an aggregate older than round_s + slack_s is not used",
+              0.5, 600, unit="s"),
     Parameter("check_s", 8.0, "how often a peer looks at its left neighbour", 0.2, 3_600, unit="s"),
     Parameter("merge_s", 45.0, "how often it looks for a ring beside its own", 0.5, 3_600, unit="s"),
     Parameter("tries", 7, "questions in vain before a neighbour is believed lost", 2, 20),

@@ -30,6 +30,7 @@ from implicast.casting.keeping.pieces import values
 from implicast.casting.keeping.rows import Ident
 from implicast.casting.keeping.share import Share, Shareholder, in_parts
 from implicast.language.target import Scalar
+from implicast.overlay.links.refs import lies_between
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Message, handles
 
@@ -110,7 +111,10 @@ class Keeper(Shareholder):
             return
         self._doubts.lives(copy.rows[0].owner.name)
         are_placed = all(share.key_of(*row.slot[1:]) == row.key for row in copy.rows)
-        is_ours = are_placed and ring.state == IN and copy.by != ring.me and copy.more > 0
+        # With more between, who was at this address before is meant: the keeper does not know yet that it has died.
+        between = 0 if ring.left == copy.by else sum(lies_between(copy.by, ref, ring.me) for ref in ring.lefts)
+        is_near = between < max(1, share.settings.copies)
+        is_ours = is_near and are_placed and ring.state == IN and copy.by != ring.me and copy.more > 0
         if is_ours and self._keeps(copy.rows, copy.serial):
             self._copy_on(replace(copy, more=copy.more - 1))
 
