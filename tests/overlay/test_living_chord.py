@@ -232,7 +232,7 @@ def test_a_node_that_is_left_alone_finds_the_ring_again_by_whom_it_came_through(
     world.at(world.now_us, UPKEEP, partial(lonely.links.join, ()))
     world.run(world.now_us + S)
     assert (lonely.links.state, lonely.links.right) == (IN, lonely.links.me)
-    lonely.links.membership.seek_through((51,))
+    lonely.links.membership.via = (51,)
     world.run(world.now_us + 40 * S)
 
     assert lonely.links.right != lonely.links.me

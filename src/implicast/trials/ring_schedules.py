@@ -226,7 +226,7 @@ class Schedule:
         if links and self.world.now_us % INTRODUCTION_US < BOOTSTRAP_US:
             told.append(self.chance.choice(links))
         for node in told:
-            node.seeking.reunite(self.chance.choice(inside).me)
+            node.seeking.reunite(self.chance.choice(inside).address)
 
     def _living(self) -> list[Links | Stabilise]:
         return [node for node, alive in zip(self.nodes, self.alive, strict=True) if alive]

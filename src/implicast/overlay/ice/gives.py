@@ -98,7 +98,7 @@ class Giver(SurfacePart):
             self.surface.greetings.correct(sender, [accepted.title])
             self.host.send(sender, Declined(accepted.number))
 
-    def part_with(self, gift: Gift, heirs: tuple[Address, ...], stamp_us: int) -> None:
+    def part_with(self, gift: Gift, heirs: tuple[Address, ...], stamp_us: int = -1) -> None:
         surface, plot = self.surface, self.surface.plot
         before, taker = plot.neighbours(), gift.title.owner
         if heirs == (self.address,):  # what we give is all of the taker's estate, if we have none yet

@@ -3,7 +3,7 @@
 The surface owns the parts below and says what happens to all of them at once: at each tick, when our ground changes
 (`announce`), when others tell us of theirs (`hear`), when a better title takes ours away (`lost`). A part is made when
 it is first needed, so that a peer at rest on an assembled surface costs little more than its table. Where nothing is
-assured a peer ticks only while it has something unsettled.
+assured, or nothing changes, a peer ticks only while it has something unsettled.
 """
 
 from collections.abc import Callable, Iterable

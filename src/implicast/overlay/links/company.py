@@ -83,4 +83,4 @@ class Company:
             self.detector.heard(ref)
             if self.missed and ref in self.missed:
                 del self.missed[ref]
-                self._links.seeking.reunite(ref)
+                self._links.seeking.reunite(ref.address)

@@ -41,13 +41,14 @@ class PauseOver(Message):
 class Membership(Part):
     """One request at a time is under way."""
 
-    __slots__ = ("_leave_by_us", "_life", "_links", "_op", "_wish_to_leave", "introducers", "neighbours", "pend")
+    __slots__ = ("_leave_by_us", "_life", "_links", "_op", "_wish_to_leave", "introducers", "neighbours", "pend", "via")
 
     def __init__(self, links: "Links", life: Life | None, neighbours: tuple[Ref, ...]) -> None:
         super().__init__(links.address, links.host)
         self._links, self._life, self.neighbours = links, life, neighbours
         self.introducers: tuple[Address, ...] = ()
         """Through whom a newcomer seeks its place; none: it does not want to join."""
+        self.via = self.introducers  # through whom it came in
         self._op = self._leave_by_us = 0
 
     def begin(self) -> None:
@@ -138,6 +139,7 @@ class Membership(Part):
 
     def _enter(self) -> None:
         self._links.become(IN)
+        self.via, self.introducers = self.introducers, ()
         self._links.watch()
         self._links.above.entered()
 

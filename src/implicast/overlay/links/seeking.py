@@ -64,26 +64,24 @@ class Seeking(Part):
         links = self._links
         if alarm.life == links.me.life and links.state == IN:
             links.later(links.settings.merge_us, alarm)
-            for address in self._contacts():
-                if address != self.address:
-                    self.ask(address)
+            for contact in self._contacts():
+                self.reunite(contact)
 
     def _contacts(self) -> list[Address]:
         """Where nodes may stand on another ring: one known before, by chance, and the next missed. A node that is alone
         asks more, also by whom it came, and who is now where others were: all it knew may have died or live anew."""
         links, company, is_alone = self._links, self._links.company, self._links.right == self._links.me
         many, gone = (ALONE, company.gone) if is_alone else (1, ())
-        near = (links.left, links.right, links.me)
         known = dict.fromkeys((*links.above.acquaintances(), *links.lefts[1:], *company.met, *gone))
-        others = [ref for ref in known if ref not in near and ref not in company.missed]
+        others = [ref for ref in known if ref not in (links.left, links.right, links.me, *company.missed)]
         missed = company.next_missed(many)
         found = [ref.address for ref in (*self.host.rng.sample(others, min(many, len(others))), *missed)]
-        return [*found, *links.membership.introducers] if is_alone else found
+        return [*found, *links.membership.via] if is_alone else found
 
-    def reunite(self, ref: Ref) -> None:
+    def reunite(self, contact: Address) -> None:
         """Seek the own place through a node that may stand on another ring."""
-        if self._links.state == IN and ref.address != self.address:
-            self.ask(ref.address)
+        if self._links.state == IN and contact != self.address:
+            self.ask(contact)
 
     def introduce(self, former: Ref, left: Ref) -> None:
         """The nearer one looks at its place from the other: where two rings meet, they close like a zip."""
