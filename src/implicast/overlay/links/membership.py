@@ -48,7 +48,7 @@ class Membership(Part):
         self._links, self._life, self.neighbours = links, life, neighbours
         self.introducers: tuple[Address, ...] = ()
         """Through whom a newcomer seeks its place; none: it does not want to join."""
-        self.via = self.introducers  # through whom it came in
+        self.via: tuple[Address, ...] = ()  # through whom it came in
         self._op = self._leave_by_us = 0
 
     def begin(self) -> None:
