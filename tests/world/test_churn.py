@@ -108,6 +108,7 @@ def test_a_deed_reads_back_as_the_same_deed(text):
         ("joins=-1", "out of range"),
         ("freeze_s=3", "not a range"),
         ("freeze_s=3..1", "the lower first"),
+        ("away_s=0..1", "from 0.001 on"),
         ("deed=crash", "TIME:KIND:WHO"),
         ("deed=5:dance:1", "there is no deed 'dance'"),
         ("deed=5:crash:x", "addresses"),

@@ -22,7 +22,7 @@ from implicast.world.run import Run
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
 from implicast.world.trouble import Trouble
-from implicast.world.upheaval import LOOK_US, Upheaval
+from implicast.world.upheaval import LAST_LOOKS, LOOK_US, Upheaval
 from implicast.world.world import World
 
 
@@ -413,23 +413,22 @@ def test_a_leaver_in_peace_owes_its_casts_and_is_excused_in_hardship(monkeypatch
 # --- the end
 
 
-@pytest.mark.parametrize(("wrong", "waits_us"), [([], 0), (["a copy is on its way"], LOOK_US)])
-def test_what_is_wrong_at_the_very_end_is_looked_at_once_more(monkeypatch, wrong, waits_us):
-    looked_us, look = [], Upheaval.look
+@pytest.mark.parametrize(("looks", "waits"), [(0, 0), (1, 1), (4, 4), (99, LAST_LOOKS)])
+def test_what_is_wrong_at_the_very_end_is_looked_at_until_it_is_right_or_no_matter_of_the_moment(
+    monkeypatch, looks, waits
+):
+    judged_us = []
 
-    def look_at_the_end(upheaval: Upheaval) -> list[str]:
-        found = look(upheaval)
-        if upheaval.world.now_us == upheaval._end_us:
-            found = wrong
-            upheaval.samples[-1] = (upheaval.world.now_us, wrong)
-        return found
+    def wrongs(upheaval: Upheaval) -> list[str]:
+        passed_us = upheaval.world.now_us - upheaval._end_us
+        return ["a copy is on its way"] if 0 <= passed_us < looks * LOOK_US else []
 
     def judged(run: Run) -> list[str]:
-        looked_us.append(run.world.now_us - run.course.end_us)
+        judged_us.append(run.world.now_us - run.course.end_us)
         return []
 
-    monkeypatch.setattr(Upheaval, "look", look_at_the_end)
+    monkeypatch.setattr(Upheaval, "wrongs", wrongs)
     monkeypatch.setattr("implicast.world.simulate._objections", judged)
     run("crashes=1")
 
-    assert looked_us == [waits_us]
+    assert judged_us == [waits * LOOK_US]

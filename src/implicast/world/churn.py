@@ -99,7 +99,7 @@ class Churn:
         _between("over_s", self.over_s, 0.001, 1e7, "seconds, more than none")
         for name in _RANGES:
             low, high = getattr(self, name)
-            _between(name, low, 0.001, high, "two numbers LOW..HIGH, the lower first")
+            _between(name, low, 0.001, high, "two numbers LOW..HIGH, the lower first, from 0.001 on")
             _between(name, high, 0, 1e7, "numbers that end")
 
     @classmethod

@@ -33,7 +33,7 @@ from implicast.world.populations.population import Sleepers
 from implicast.world.scenario import ASSEMBLED, Scenario
 from implicast.world.tally import Ints
 from implicast.world.trouble import Trouble
-from implicast.world.upheaval import LOOK_US, Upheaval, drift_rates, refuse_the_impossible
+from implicast.world.upheaval import LAST_LOOKS, LOOK_US, Upheaval, drift_rates, refuse_the_impossible
 from implicast.world.world import Fate
 
 REGISTER_SPACING_US = 1_000
@@ -195,9 +195,17 @@ class Run:
         self._change(start_us, span_us if self.upheaval is None else self.course.over_us - start_us)
         self._drive("casting", start_us, self.scenario.casts, interval_us, progress)
         if self.upheaval is not None and self.upheaval.samples[-1][1]:
-            self._run(self.world.now_us + LOOK_US)  # looks are so far apart: what was sent last has arrived by then
+            self._let_arrive(self.upheaval)
         if self.scenario.changes and self.upheaval is None and self.design.survives:
             self.world.run(self.world.now_us + self.design.repair_us)  # what upkeep mends is mended by then
+
+    def _let_arrive(self, upheaval: Upheaval) -> None:
+        """What was sent last arrives, and is sent again where it was lost: replicas of what is asked for often are made
+        at any time. What is still wrong then is no matter of the moment."""
+        for _ in range(LAST_LOOKS):
+            self._run(self.world.now_us + LOOK_US)
+            if not upheaval.wrongs():
+                return
 
     def write(self, storage: list[int]) -> None:
         self.world.flush()

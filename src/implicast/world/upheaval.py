@@ -40,6 +40,8 @@ LINGER_US = 30_000_000
 LEAVE_AGAIN_US = 1_000_000
 LOOK_US = 1_000_000
 """How often the invariants are looked at from outside while something is wrong, and how soon after a deed."""
+LAST_LOOKS = 5
+"""If the last look finds something, so many more may find that it was a matter of the moment."""
 CALM_LOOK_US = 10_000_000
 """After each look that finds nothing the next comes twice as late, up to this: looking can cost more than running."""
 _S = 1_000_000
@@ -103,9 +105,13 @@ class Upheaval:
 
     def look(self) -> list[str]:
         self._find_strangers()
-        wrong = self._objections(self.present())
+        wrong = self.wrongs()
         self.samples.append((self.world.now_us, wrong))
         return wrong
+
+    def wrongs(self) -> list[str]:
+        """What is wrong with the overlay at this moment."""
+        return self._objections(self.present())
 
     def _happen(self, act: "Act", deed: Deed) -> None:
         act(self, deed)
