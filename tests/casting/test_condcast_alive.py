@@ -563,6 +563,42 @@ def test_who_comes_back_tells_its_former_neighbours_that_it_is_gone_and_waits_fo
     assert ring_objections([peer.links for peer in (*peers[:5], back, *peers[6:])]) == []
 
 
+@pytest.mark.parametrize("assurance", ["receipts", "none"])
+def test_a_cast_does_not_go_in_a_circle_over_a_peer_that_came_back_elsewhere(assurance: str) -> None:
+    world, peers = _population([A] * 16)
+    _run(world, 2)
+    gone = 5
+    world.crash(gone)
+    parameters = DESIGN.settle({})
+    back = Condcast(Site(b"elsewhere".ljust(16), 9 << 16, gone, world.host(gone), parameters, network_of(1)))
+    assert abs(back.links.key - peers[gone].links.me.key) > 1 << 58
+    world.place(gone, back)
+    _at(world, 2.1, lambda: back.register(A))
+    _at(world, 2.2, lambda: back.join((0, 1)))
+    _run(world, 2.6)
+    assert back.links.state == "in"
+    assert peers[gone].links.me in [peer.links.right for peer in peers], "its old place is still linked"
+
+    before = world.kinds.get("Carry", 0)
+
+    def is_calm(sender: int, to: int, message: Message) -> bool:
+        assert world.kinds.get("Carry", 0) - before < 3 * 16, "it goes round and round"
+        return True
+
+    world.lets = is_calm  # type: ignore[assignment]
+    if assurance == "receipts":
+        _at(world, 2.7, lambda: peers[0].cast(_to("a"), b""))
+    else:
+        key = peers[0].links.me.key
+        once = Carry(CastId(bytes(16), 1, 1), 0, (Arc(key, key),), Sought(_to("a"), 4096, 4), b"")
+        _at(world, 2.7, lambda: peers[0].receive(9, once))
+    _run(world, 20)
+
+    told = _told(world)
+    assert len(told) == len(set(told))
+    assert told == list(range(16)) or assurance == "none"
+
+
 def test_a_question_of_a_strange_make_is_dropped() -> None:
     world, peers = _population([A] * 4)
     key = peers[0].links.me.key

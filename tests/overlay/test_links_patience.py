@@ -315,3 +315,40 @@ def test_a_hint_is_followed_when_the_suspicion_is_old() -> None:
     far.ledger.now_us += LIVING.fresh_us
 
     assert asked_after_a_hint(far, told=50) == [50]
+
+
+class Acquainted(Above):
+    """Knows these besides the neighbours."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self, *known: Ref) -> None:
+        self._known = known
+
+    def acquaintances(self) -> tuple[Ref, ...]:
+        return self._known
+
+
+def closed_after_s(*acquaintances: int) -> float:
+    """All known left neighbours of 90 died, and so did 30, which is none: when the ring is closed again by a walk that
+    begins with these acquaintances, the nearest first."""
+    ring = Standing(range(10, 110, 10), LIVING, Deaf(lost=0))
+    links = {address: node.links for address, node in ring.nodes.items()}
+    assert [ref.address for ref in links[90].lefts] == [80, 70, 60, 50]
+    links[90].above = Acquainted(*(links[each].me for each in acquaintances))
+
+    def happen() -> None:
+        for address in (30, 50, 60, 70, 80):
+            ring.world.crash(address)
+
+    ring.world.at(0, UPKEEP, happen)
+    while links[40].right != links[90].me:
+        ring.world.run(ring.world.now_us + S // 10)
+        assert ring.world.now_us < 60 * S, "it is never closed"
+    return ring.world.now_us / S
+
+
+def test_a_walk_from_afar_begins_with_whoever_answers() -> None:
+    awake, one_asleep = closed_after_s(20), closed_after_s(20, 30)
+
+    assert awake < one_asleep < awake + 5, "some questions, not all that a neighbour is worth"

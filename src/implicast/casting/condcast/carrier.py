@@ -180,19 +180,20 @@ class Carrier(Part, parts={"asker": Asker}):
     def on_carry(self, sender: Address, carry: Carry) -> None:
         if not self._is_sound(carry):
             return
+        state, is_meant = self.ring.links.state, carry.life == self.ring.links.me.life
         if not carry.token:
-            self._pass_on(carry)
+            if is_meant:
+                self._pass_on(carry)
             return
         if self._asker is None:
             self._assure()  # a peer that is asked for receipts gives them, though it wants none for its own casts
-        state = self.ring.links.state
-        if state == INS:
+        if state == INS and is_meant:
             return  # a member in a moment, perhaps: it will be said again
         given = sender, carry.cast, carry.token
         task = self.tasks.get(given)
         if task is not None:
             self._answer(task)
-        elif state == OUT:
+        elif state == OUT or not is_meant:
             self.host.send(sender, Astray(carry.cast, carry.token))
         else:
             task = Task(carry.cast, carry.query, carry.payload, (sender, carry.token), self.host.now_us)
@@ -216,7 +217,7 @@ class Carrier(Part, parts={"asker": Asker}):
         if here:
             self._member.tell(cast, query, payload)
         for node, pieces in onward:
-            self.host.send(node.address, Carry(cast, 0, pieces, query, payload))
+            self.host.send(node.address, Carry(cast, 0, pieces, query, payload, node.life))
 
     def _spread(self, arcs: tuple[Arc, ...], task: Task) -> None:
         """Split and send; pieces of which this peer is no part, when they were in vain, again, until it is over."""
@@ -247,7 +248,8 @@ class Carrier(Part, parts={"asker": Asker}):
 
     def _send(self, task: Task, query: Query, ref: Ref, arcs: tuple[Arc, ...]) -> None:
         self._token += 1
-        if self.asker.ask(CARRY, self._token, ref.address, Carry(task.cast, self._token, arcs, query, task.payload)):
+        carry = Carry(task.cast, self._token, arcs, query, task.payload, ref.life)
+        if self.asker.ask(CARRY, self._token, ref.address, carry):
             self.errands[self._token] = task.open[self._token] = Errand(task, ref, arcs)
         else:
             task.count(0, len(arcs))

@@ -7,7 +7,7 @@ from msgspec import Meta
 from implicast.language.portrait import Sought
 from implicast.language.queries import AnyQuery
 from implicast.overlay.chord_sharp import Ent, Freight
-from implicast.overlay.links.refs import RingKey
+from implicast.overlay.links.refs import RingKey, RingLife
 from implicast.peer.contract import CastId, Message, StandingAlarm
 from implicast.peer.fields import Count, Payload, Token
 from implicast.space.ring import Arc
@@ -18,7 +18,8 @@ Arcs = Annotated[tuple[Arc, ...], Meta(max_length=4_096)]
 
 
 class Carry(Message):
-    """Carry this cast to whoever matches in these arcs; if it bears a token, say under it when that is done."""
+    """Carry this cast to whoever matches in these arcs; if it bears a token, say under it when that is done. It is meant
+    for one `life`: the peer's next one may stand elsewhere, and would pass it round in a circle."""
 
     wire = 0x0801
     cast: CastId
@@ -26,6 +27,7 @@ class Carry(Message):
     arcs: Arcs
     query: Query
     payload: Payload
+    life: RingLife = 0
 
 
 class ArcsCovered(Message):
@@ -47,7 +49,7 @@ class StillCarrying(Message):
 
 
 class Astray(Message):
-    """I am no member any more: send it another way."""
+    """The life you mean is no member any more: send it another way."""
 
     wire = 0x0804
     cast: CastId
@@ -62,12 +64,13 @@ class Update(Message):
 
 
 class Risen(Message):
-    """Where tables rest: the node at this key has a new value; to everybody in these arcs."""
+    """Where tables rest: the node at this key has a new value; to everybody in these arcs. `life` as in `Carry`."""
 
     wire = 0x0806
     arcs: Arcs
     key: RingKey
     value: Freight
+    life: RingLife = 0
 
 
 class StuckAgain(Message):

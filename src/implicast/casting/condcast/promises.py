@@ -134,8 +134,8 @@ class Promises(Part):
 
     @handles(Risen)
     def on_risen(self, sender: Address, risen: Risen) -> None:
-        on_ring = all(type(arc.start) is int and type(arc.end) is int for arc in risen.arcs)
-        if on_ring and not self._member.settings.sharp.rounds:
+        member, on_ring = self._member, all(type(arc.start) is type(arc.end) is int for arc in risen.arcs)
+        if on_ring and risen.life == member.links.me.life and not member.settings.sharp.rounds:
             self._tell(risen)
 
     def _tell(self, risen: Risen) -> None:
@@ -143,4 +143,4 @@ class Promises(Part):
         table = self._member.ring.table
         table.widen(risen.key, risen.value)
         for node, pieces in split(table, risen.arcs, Everything().match)[1]:
-            self.host.send(node.address, Risen(pieces, risen.key, risen.value))
+            self.host.send(node.address, Risen(pieces, risen.key, risen.value, node.life))

@@ -150,10 +150,7 @@ class Membership(Part):
         if links.right.address not in (self.address, *self.introducers):
             self.introducers = (*self.introducers[: INTRODUCERS_MAX - 1], links.right.address)
         self._new_life()
-        if wish:
-            self._depart()
-        else:
-            self._seek()
+        (self._depart if wish else self._seek)()
 
     # --- leaving
 

@@ -126,8 +126,7 @@ class Seeking(Part):
         return None if self._is_stale(step) or step.address == seeker.address else step
 
     def _is_stale(self, step: Ref) -> bool:
-        links = self._links
-        return step.address == self.address or (links.detector is not None and step in links.company.gone)
+        return step.address == self.address or (self._links.detector is not None and step in self._links.company.gone)
 
     def _pass_on_from_outside(self, sender: Address, find: Find) -> None:
         """A node that has left sends a seeker back to the left, where its place can still lie ahead, and says that it

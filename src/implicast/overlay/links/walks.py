@@ -117,13 +117,14 @@ class Looks(Part):
         silent = [walk.at]
         if links.detector is not None:  # also those of the list that have not answered yet
             silent += [ref for ref in walk.rest if ref != links.me and ref not in walk.living]
-        if walk.goes_on(links, walk.at, alarm):
-            for ref in silent:
-                self._ask_who_is_right_of(ref)
+        if walk.living and not {links.left, *links.lefts} & {walk.at, *walk.rest}:  # from afar whoever answers will do
+            self.look([*(ref for ref in walk.rest if ref in walk.living), links.me])
             return
+        goes_on = walk.goes_on(links, walk.at, alarm)
         for ref in silent:
-            links.company.suspect(ref)
-        self._walked_into_nobody(walk)
+            (self._ask_who_is_right_of if goes_on else links.company.suspect)(ref)
+        if not goes_on:
+            self._walked_into_nobody(walk)
 
     def walks_into(self, gone: Ref) -> bool:
         """Whether the node that is being asked is this one, which says that it left."""
@@ -137,8 +138,7 @@ class Looks(Part):
         self.walk = None
         if walk.reached_from is not None:
             self.settle(walk.reached_from[0], walk.at, walk.reached_from[1])
-            return
-        if walk.rest:
+        elif walk.rest:
             self._look_from_first(walk.rest)
 
     @handles(Stat)
@@ -157,9 +157,8 @@ class Looks(Part):
             return
         walk.answered(links)
         self.walk = None
-        if stat.num is not None and links.state == IN and links.membership.pend is None:
+        if stat.num is not None and links.state == IN and links.membership.pend is None:  # else the next check does
             self._proceed(stat, stat.num)
-        # else it is still being inserted: nothing can be said; the next check will
 
     def _proceed(self, stat: Stat, num: Number) -> None:
         links = self._links
