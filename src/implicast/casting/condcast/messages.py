@@ -18,8 +18,8 @@ Arcs = Annotated[tuple[Arc, ...], Meta(max_length=4_096)]
 
 
 class Carry(Message):
-    """Carry this cast to whoever matches in these arcs; if it bears a token, say under it when that is done. It is meant
-    for one `life`: the peer's next one may stand elsewhere, and would pass it round in a circle."""
+    """Carry this cast to whoever matches in these arcs; if it bears a token, say under it when that is done. It is
+    meant for one `life`: the peer's next one may stand elsewhere, and would pass it round in a circle."""
 
     wire = 0x0801
     cast: CastId
