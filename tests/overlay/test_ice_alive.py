@@ -438,6 +438,29 @@ def test_a_backup_that_overtakes_the_copy_it_adds_to_is_kept():
     assert set(one.estates.held[2].items) == {b"old", b"new"}
 
 
+def test_an_heir_forgets_in_a_while_what_its_owner_keeps_no_longer_but_not_at_once():
+    """An older word that came late would bring it back; a later one need not be remembered for ever."""
+    one, ledger = halves()
+    titles, dead_us = (Title(HALF, 1, 0, 2),), one.terms.timers.dead_us
+    kept, gone, none = (Item(HALF, HALF + 1, key, body) for key, body in ((b"k", b"x"), (b"g", b"y"), (b"g", b"")))
+
+    def pass_by(wait_us):
+        ledger.now_us += wait_us
+        one.circle.concern(2).heard_us = ledger.now_us
+        one.estates.forget()
+
+    one.estates.on_copy(2, CopyEstate(4, 0, 1, 1, 100, 1, titles, (1,), (), (kept, gone)))
+    pass_by(dead_us + 1)
+    one.estates.on_backup(2, Backup(6, 9, 300, 1, titles, (none,)))
+    pass_by(dead_us + 1)
+    one.estates.on_backup(2, Backup(5, 8, 200, 1, titles, (gone,)))
+    assert set(one.estates.held[2].items) == {b"k", b"g"}
+    assert one.estates.held[2].within((HALF, HALF + 1)) == (kept,), "the older word changes nothing"
+
+    pass_by(dead_us + 1)
+    assert set(one.estates.held[2].items) == {b"k"}
+
+
 def copied_to(mark):
     """Peer 1 holds an estate of 2, said to be of this mark."""
     one, ledger = halves()

@@ -51,11 +51,11 @@ class Legacy:
     """The owner's last word."""
     denied_us: int = -1
     """Since when the owner's greetings have had smaller marks than this estate; -1: they have not."""
+    settled: int = -1  # the owner's words up to this one have all come, or never will
 
     def take_backup(self, backup: Backup, items: Iterable[Item]) -> None:
         """The owner has changed something."""
-        if backup.stamp_us > self.stamp_us:
-            self.stamp_us = backup.stamp_us  # a greeting of before, that we are no heir, was followed by a copy
+        self.stamp_us = max(self.stamp_us, backup.stamp_us)  # it may be late: a greeting came before
         if backup.mark >= self.mark:
             self.mark, self.titles = backup.mark, backup.titles
         self.put(backup.serial, items)
@@ -81,8 +81,7 @@ class Legacy:
         self.serial = max(self.serial, serial)
         spans, known = [(each.low, each.high) for each in self.titles], self.items
         for item in items:
-            held = known.get(item.key)
-            later = held is None or held[0] <= serial
+            later = known.get(item.key, (serial,))[0] <= serial
             if later and [low for low, high in spans if item.low < high and low < item.high]:
                 known[item.key] = (serial, item)
 
@@ -101,11 +100,12 @@ class Legacy:
 class Estates(SurfacePart):
     """Holds estates for others."""
 
-    __slots__ = ("held",)
+    __slots__ = ("_settled_us", "held")
 
     def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
         self.held: dict[Address, Legacy] = {}
+        self._settled_us = self.host.now_us
 
     @handles(CopyEstate)
     def on_copy(self, sender: Address, copy: CopyEstate) -> None:
@@ -129,7 +129,7 @@ class Estates(SurfacePart):
             )
         if estate.number == copy.number:
             estate.awaited.discard(copy.part)
-            estate.put(copy.serial, self._read(copy.items))
+            estate.put(copy.serial, filter(self.surface.tenant.reads, copy.items))
         stamp_us = self.vouched(sender, copy.stamp_us, copy.mark)
         self.host.send(sender, Copied(copy.number, copy.part, stamp_us))
 
@@ -141,11 +141,8 @@ class Estates(SurfacePart):
             self.host.send(sender, NoEstate(backup.number))
             return
         check_items(backup.items)
-        estate.take_backup(backup, self._read(backup.items))
+        estate.take_backup(backup, filter(self.surface.tenant.reads, backup.items))
         self.host.send(sender, BackedUp(backup.number, self.vouched(sender, backup.stamp_us, backup.mark)))
-
-    def _read(self, items: Iterable[Item]) -> Iterable[Item]:
-        return filter(self.surface.tenant.reads, items)
 
     def holds(self, owner: Address) -> bool:
         """Do we hold a complete copy of an owner's estate?"""
@@ -190,10 +187,16 @@ class Estates(SurfacePart):
         self.held[owner.address] = estate
 
     def forget(self) -> None:
-        """Owners long silent whose ground others must have taken by now."""
+        """Owners long silent whose ground others must have taken by now; and what an owner keeps no longer, if it said
+        so long ago. Not at once, for an older word that comes late would bring it back."""
         silence_us = self.surface.circle.silence_us
         for owner in [each for each in self.held if silence_us(each) > self.timers.estate_us]:
             del self.held[owner]
+        if self.host.now_us - self._settled_us > self.timers.dead_us:
+            self._settled_us = self.host.now_us
+            for each in self.held.values():
+                each.items = {key: said for key, said in each.items.items() if said[1].body or said[0] > each.settled}
+                each.settled = each.serial
 
 
 def in_parts(items: tuple[Item, ...], bytes_max: int) -> list[tuple[Item, ...]]:

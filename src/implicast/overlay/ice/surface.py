@@ -217,7 +217,11 @@ class Surface(Part, parts=PARTS):
         calm = not (troubled or self._is_unsettled())
         if now_us > self._forget_us:
             self._forget_us = now_us + FORGET_TICKS * timers.tick_us
-            self._forget()
+            self.taker.expire()
+            self.greetings.forget_gifts()
+            self.routes.forget_hops()
+            self.estates.forget()
+            self.circle.forget_strangers()
         if self.parting.left or (calm and not watched):
             self._ticked_us = -1
         else:
@@ -239,13 +243,6 @@ class Surface(Part, parts=PARTS):
         self.giver.rescue()
         if self.routes.parked:
             self.routes.unpark()
-
-    def _forget(self) -> None:
-        self.taker.expire()
-        self.greetings.forget_gifts()
-        self.routes.forget_hops()
-        self.estates.forget()
-        self.circle.forget_strangers()
 
     def announce(self, before: Iterable[Address] = ()) -> None:
         """Our pieces, their status or our heirs have changed: tell old and new neighbours, and the tenant."""
