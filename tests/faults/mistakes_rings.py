@@ -134,7 +134,7 @@ MISTAKES = (
             (Detector, "suspected_within", ever_suspected),
         ),
         says="the ring is open",
-        churn="deed=5..40:split:3+7+11+12+15+17",
+        churn="deed=5..40:split:0+4+6+12+16+17+19+20",
         changes=SMALL,
     ),
     Mistake(

@@ -329,13 +329,15 @@ class Acquainted(Above):
         return self._known
 
 
-def closed_after_s(*acquaintances: int) -> float:
+def closed_after_s(*acquaintances: int, health: int = 0) -> float:
     """All known left neighbours of 90 died, and so did 30, which is none: when the ring is closed again by a walk that
-    begins with these acquaintances, the nearest first."""
+    begins with these acquaintances, the nearest first. `health`: of 90, when it finds them silent."""
     ring = Standing(range(10, 110, 10), LIVING, Deaf(lost=0))
     links = {address: node.links for address, node in ring.nodes.items()}
     assert [ref.address for ref in links[90].lefts] == [80, 70, 60, 50]
     links[90].above = Acquainted(*(links[each].me for each in acquaintances))
+    assert links[90].detector is not None
+    links[90].detector.health = health
 
     def happen() -> None:
         for address in (30, 50, 60, 70, 80):
@@ -351,4 +353,10 @@ def closed_after_s(*acquaintances: int) -> float:
 def test_a_walk_from_afar_begins_with_whoever_answers() -> None:
     awake, one_asleep = closed_after_s(20), closed_after_s(20, 30)
 
-    assert awake < one_asleep < awake + 5, "some questions, not all that a neighbour is worth"
+    assert one_asleep < awake + 5, "some questions at most, not all that a neighbour is worth"
+
+
+def test_who_hears_from_afar_does_not_take_the_silence_of_the_near_for_its_own() -> None:
+    well, ailing = closed_after_s(20, 10), closed_after_s(20, 10, health=2)
+
+    assert ailing < well + 7, "three times the patience all along would be 13 s more"

@@ -106,8 +106,7 @@ class Membership(Part):
             else:
                 self.insert(found.left, found.right, found.num)
         elif links.state == IN and found.left != links.me:
-            speaks = sender == found.left.address
-            if speaks:
+            if speaks := sender == found.left.address:
                 links.company.heard(found.left)
             if found.left != links.left or (links.detector is not None and found.right != links.me):
                 links.walks.look_from(found.left, speaks)
@@ -228,8 +227,7 @@ class Membership(Part):
         links = self._links
         if ack.num is None and self.pend is not None and self.pend.request.kind == INSERT:
             return  # no answer to an insert: what it takes over has a number
-        request = self._settled_by(ack)
-        if request is None:
+        if (request := self._settled_by(ack)) is None:
             return
         if request.kind == DELETE:
             self._depart()
@@ -248,8 +246,7 @@ class Membership(Part):
     @handles(SetRNak)
     def on_nak(self, sender: Address, nak: SetRNak) -> None:
         links = self._links
-        request = self._settled_by(nak)
-        if request is None:
+        if (request := self._settled_by(nak)) is None:
             return
         if links.state == INS:
             links.become(OUT)

@@ -34,7 +34,7 @@ class Grace(NamedTuple):
 class Attempts:
     """How often something was asked, how many of these do not count, when it should have been answered, how often the
     alarm itself rang late. Waits are longer each time, and longer still where the node's own health is bad. `health` is
-    the observer's when it began: else a single death would make it slow to find that very death."""
+    the observer's when it began, or better: else a single death would make it slow to find that very death."""
 
     tried: int = 1
     granted: int = 0
@@ -67,7 +67,8 @@ class Attempts:
             if detector is not None and self.tried >= self.granted + settings.tries:
                 return False
             self.tried += 1
-        self.due_us = now_us + links.later(settings.backoff_us(self.tried) * (1 + self.health), alarm)
+        health = min(self.health, detector.health) if detector is not None else 0
+        self.due_us = now_us + links.later(settings.backoff_us(self.tried) * (1 + health), alarm)
         return True
 
     def answered(self, links: "Links") -> None:

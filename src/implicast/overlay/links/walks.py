@@ -4,8 +4,8 @@ The walk only reads: it asks a node on the left who is on its right, and goes on
 at itself. What changes anything is again the comparing SetR. Of several repairers one wins, the others look again.
 Failures are noticed only from the right: each node is looked at by one other.
 
-From the second attempt on all that are known on the left are asked: neighbours that died together are found dead
-together, and those that answer show that the silence is not the observer's own.
+From the second attempt on all that are known on the left are asked, from the third also some farther off: neighbours
+that died together are found dead together, and those that answer show that the silence is not the observer's own.
 """
 
 from collections.abc import Iterable
@@ -116,8 +116,10 @@ class Looks(Part):
             return
         silent = [walk.at]
         if links.detector is not None:  # also those of the list that have not answered yet
+            if walk.tried == 2:
+                walk.rest[-1:-1] = [ref for ref in self._nearest_acquaintances() if ref not in (walk.at, *walk.rest)]
             silent += [ref for ref in walk.rest if ref != links.me and ref not in walk.living]
-        if walk.living and not {links.left, *links.lefts} & {walk.at, *walk.rest}:  # from afar whoever answers will do
+        if walk.living and not (walk.reached_from or {links.left, *links.lefts} & {walk.at, *walk.rest}):  # all are far
             self.look([*(ref for ref in walk.rest if ref in walk.living), links.me])
             return
         goes_on = walk.goes_on(links, walk.at, alarm)
