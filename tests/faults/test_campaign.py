@@ -14,6 +14,7 @@ from implicast.casting.centralised import Server
 from implicast.casting.designs import SURVIVABLE, design, designs
 from implicast.cli import main
 from implicast.peer.errors import ScenarioError
+from implicast.trials import campaign as trials
 from implicast.trials.campaign import Bent, Finding, campaign, check, scenario_of, shrink
 from implicast.world.churn import Churn
 
@@ -101,6 +102,24 @@ def test_a_failure_is_told_with_the_commands_that_replay_it_and_make_it_small(mo
     assert command == f"implicast campaign centralised --seed 3 --first {failed[0][0]} --scenarios 1"
     ran = CliRunner().invoke(main, [*shlex.split(command)[1:], "--whole", "--json"])
     assert [each["reasons"] for each in json.loads(ran.output)["failures"]] == [list(failed[0][1].reasons)]
+
+
+def test_a_storm_is_a_failure_although_everybody_is_told(monkeypatch):
+    scenario = scenario_of(design("condcast"), 2, small("condcast", 2)[0])
+    calm = check(scenario)
+    monkeypatch.setattr(trials, "COST", calm.outcome.measures["RTH"] / 2)
+
+    assert not calm.reasons
+    [reason] = check(scenario).reasons
+    assert "times the messages of one server" in reason
+
+
+def test_rare_maps_and_long_and_short_absences_are_drawn_too():
+    drawn = [scenario_of(design("condcast"), 1, number) for number in range(60)]
+
+    assert {one.network for one in drawn} == {"flat", "national", *trials.MAPS}
+    assert {one.churn.away_s for one in drawn} == {Churn().away_s, *trials.AWAY_S}
+    assert {one.churn.group for one in drawn} == {1, 2, 3}
 
 
 def test_only_what_a_design_survives_is_drawn():

@@ -11,6 +11,7 @@ design speaks both. Casts go on all the time. Afterwards
 - no publisher may have been told in the end what is not so;
 - whoever came back must have been registered again within `RETURN_S`;
 - within the design's repair time after the last change its invariants must hold, and every later cast be clean;
+- a cast may not have taken more than `COST` times the messages of one server, on average: nothing goes in a circle;
 - every newcomer that lives must have joined, every leaver have left, every registration be complete.
 
 Where members lie (`Bent.liars`), what the honest were told is judged instead, and what arrived at them is counted.
@@ -51,6 +52,11 @@ a promise that all know of a member is not given while some cannot be told.
 """
 DISTURBING = ("crash", "fall", "return", "fail", "restart", "split", "cut", "flap", "freeze")
 """Deeds after which it may."""
+COST = 200.0
+"""RTH of a network that is not in a storm: up to 60 where messages get lost, or some stand still."""
+MAPS = ("worldwide", "laboratory")
+AWAY_S = ((0.05, 0.5), (20.0, 60.0))
+"""How long members are away: also shorter than anybody notices, and longer than anybody waits."""
 PAYLOADS = (0, 16, 300)
 """Bytes that casts carry."""
 MIXED = "mixed"
@@ -96,6 +102,9 @@ def scenario_of(design: Design, seed: int, number: int, bent: Bent | None = None
     churn = _wider(churn, wider, design.survives, peers, bent.returning)
     newer = stream(seed, "newer campaign", design.name, number)
     churn = replace(churn, falls=newer.choice((0, 0, 1, 2)) if "crashes" in design.survives else 0)
+    widest = stream(seed, "widest campaign", design.name, number)
+    away_s, group = widest.choice((churn.away_s, churn.away_s, *AWAY_S)), widest.choice((churn.group, churn.group, 3))
+    churn = replace(churn, away_s=away_s, group=group)
     if bent.lasting:
         churn = _lasting(churn, stream(seed, "lasting", design.name, number))
     few = design.few_tags and language == "tags"
@@ -110,7 +119,7 @@ def scenario_of(design: Design, seed: int, number: int, bent: Bent | None = None
         workload_parameters=dict(FEW_TAGS) if few else {},
         register=newer.choice((MESSAGES, MESSAGES, ASSEMBLED)),
         changes=peers // 2 if bent.changing else 0,
-        network=chance.choice(("flat", "national")),
+        network=widest.choice(((drawn := chance.choice(("flat", "national"))), drawn, *MAPS)),
         faults=_faults(chance) if "loss" in design.survives else Faults(),
         churn=churn,
         strict=chance.random() < 0.25,
@@ -203,6 +212,8 @@ def _reasons(outcome: Outcome) -> Iterator[str]:
         yield f"invariants broken until the end after {change.unrepaired} deeds"
     elif change.calm_s > change.allowed_s:
         yield f"invariants held only {change.calm_s:.0f} s after the last deed; {change.allowed_s:.0f} s are allowed"
+    if outcome.measures["RTH"] > COST:
+        yield f"a cast took {outcome.measures['RTH']:.0f} times the messages of one server; {COST:.0f} are allowed"
     allowed_s = return_s(outcome.scenario)
     if change.return_s_max > allowed_s:
         yield f"back, and registered only after {change.return_s_max:.0f} s; {allowed_s:.0f} s are allowed"
