@@ -11,6 +11,7 @@ address. How deeds are drawn is in `drawing.py`, how a single one is written in 
 
 from dataclasses import dataclass, fields
 
+from implicast.casting.designs import Design
 from implicast.peer.errors import ParameterError, ScenarioError
 from implicast.world.deeds import DISKS, Deed, Range, number, span, words
 from implicast.world.drawing import Drawing
@@ -217,3 +218,24 @@ def _value(name: str, text: str) -> int | float | str | Range:
 def _between(name: str, value: float, low: float, high: float, takes: str) -> None:
     if not low <= value <= high:
         raise ParameterError(f"churn: {name}={value:g} is out of range; it takes {takes}")
+
+
+_OF_MEMBERS = ("join", "leave", "crash", "return", "register", "describe", "withdraw", "burst", "fall")
+
+
+def refuse_the_impossible(script: tuple[Deed, ...], design: Design, peers: int, infrastructure: int) -> None:
+    """A `ScenarioError` for deeds that cannot be done to whom they name."""
+    fixed = range(peers, peers + infrastructure)
+    for deed in script:
+        named = [who for who in deed.who if who in fixed]
+        if deed.kind in ("restart", "fail") and len(named) < len(deed.who):
+            have = f"they are {list(fixed)}" if fixed else f"{design.name} has none"
+            raise ScenarioError(f"churn: {deed.text()}: only servers and brokers restart or fail; {have}")
+        if deed.kind == "restart" and design.fixture is None:
+            raise ScenarioError(f"churn: {deed.text()}: {design.name} has nothing that can come back")
+        if deed.kind == "return" and design.member is None:
+            raise ScenarioError(f"churn: {deed.text()}: members of {design.name} do not come back")
+        if deed.kind in _OF_MEMBERS and named:
+            raise ScenarioError(f"churn: {deed.text()}: {named[0]} is no peer; it takes restart or fail")
+        if deed.kind == "join" and min(deed.who) < fixed.stop:
+            raise ScenarioError(f"churn: {deed.text()}: newcomers have addresses from {fixed.stop} on")

@@ -21,6 +21,7 @@ from implicast.workload.workload import Workload, workload
 from implicast.world.application import Application
 from implicast.world.arrays import numbers, runs
 from implicast.world.change import Course, course_tables
+from implicast.world.churn import refuse_the_impossible
 from implicast.world.core import new_world, ready_for
 from implicast.world.faults import FaultStream
 from implicast.world.invariants import FLIGHT_US
@@ -33,7 +34,7 @@ from implicast.world.populations.population import Sleepers
 from implicast.world.scenario import ASSEMBLED, Scenario
 from implicast.world.tally import Ints
 from implicast.world.trouble import Trouble
-from implicast.world.upheaval import LAST_LOOKS, LOOK_US, Upheaval, drift_rates, refuse_the_impossible
+from implicast.world.upheaval import LAST_LOOKS, LOOK_US, Upheaval, drift_rates
 from implicast.world.world import Fate
 
 REGISTER_SPACING_US = 1_000

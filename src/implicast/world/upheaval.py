@@ -1,9 +1,9 @@
 """Carries out the deeds of a script in a running world: newcomers, leavers, crashes, troubles.
 
 A newcomer is introduced to live members and registers when it has joined, and so is a member that comes back
-(`returns.py`); a leaver stays in the world for a while after
-it has left, as a process does that closes its connections; whoever is asked to leave before it has joined, or while it
-stands still, leaves as soon as it can. Casts are made by whoever is there.
+(`returns.py`); a leaver stays in the world for a while after it has left, as a process does that closes its
+connections; whoever is asked to leave before it has joined, or while it stands still, leaves as soon as it can. Casts
+are made by whoever is there.
 
 Deeds may overlap: whoever stands still, or is down, for several reasons at once is so until the last of them ends, and
 who is gone for good stays so.
@@ -19,7 +19,6 @@ from implicast.casting.designs import Design
 from implicast.language.parse import describe
 from implicast.language.target import Description
 from implicast.peer.contract import Peer
-from implicast.peer.errors import ScenarioError
 from implicast.peer.member import Member
 from implicast.space.digest import digest_bits, stream
 from implicast.world.application import Application
@@ -383,24 +382,3 @@ def _ended(reasons: dict[int, list[Deed]], address: int, deed: Deed) -> bool:
 
 def _only(deed: Deed, address: int) -> Deed:
     return replace(deed, who=(address,))
-
-
-_OF_MEMBERS = ("join", "leave", "crash", "return", "register", "describe", "withdraw", "burst", "fall")
-
-
-def refuse_the_impossible(script: tuple[Deed, ...], design: Design, peers: int, infrastructure: int) -> None:
-    """A `ScenarioError` for deeds that cannot be done to whom they name."""
-    fixed = range(peers, peers + infrastructure)
-    for deed in script:
-        named = [who for who in deed.who if who in fixed]
-        if deed.kind in ("restart", "fail") and len(named) < len(deed.who):
-            have = f"they are {list(fixed)}" if fixed else f"{design.name} has none"
-            raise ScenarioError(f"churn: {deed.text()}: only servers and brokers restart or fail; {have}")
-        if deed.kind == "restart" and design.fixture is None:
-            raise ScenarioError(f"churn: {deed.text()}: {design.name} has nothing that can come back")
-        if deed.kind == "return" and design.member is None:
-            raise ScenarioError(f"churn: {deed.text()}: members of {design.name} do not come back")
-        if deed.kind in _OF_MEMBERS and named:
-            raise ScenarioError(f"churn: {deed.text()}: {named[0]} is no peer; it takes restart or fail")
-        if deed.kind == "join" and min(deed.who) < fixed.stop:
-            raise ScenarioError(f"churn: {deed.text()}: newcomers have addresses from {fixed.stop} on")
