@@ -290,8 +290,7 @@ class Containers(SpicePart):
 
     def moved(self, stored: StoredAt) -> bool:
         """Is this about a move of ours? Then what has arrived below may go."""
-        move = self._moves.get(stored.token)
-        if move is None:
+        if (move := self._moves.get(stored.token)) is None:
             return False
         for consumer, version, at in stored.kept:
             entry = move.entries.get(consumer)

@@ -204,8 +204,7 @@ class Copies(SpicePart):
 
     def stored(self, sender: Address, stored: StoredAt) -> bool:
         """Is this about copies of ours? Then that root has them."""
-        fan = self._fans.get(stored.token)
-        if fan is None:
+        if (fan := self._fans.get(stored.token)) is None:
             return False
         if sender != self.address and self.settings.assured and stored.root in fan.bits:
             self._doors.put(stored.root, sender)

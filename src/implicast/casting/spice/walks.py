@@ -166,8 +166,7 @@ class Walks(SpicePart):
 
     @handles(HopDue)
     def on_hop_due(self, alarm: HopDue) -> None:
-        hop = self._hops.get(alarm.number)
-        if hop is None:
+        if (hop := self._hops.get(alarm.number)) is None:
             return
         if self.host.now_us - hop.trip.begun_us > CAST_US:
             if hop.trip.work is not None:

@@ -92,6 +92,11 @@ class Legacy:
         for item in items:
             self.items.setdefault(item.key, (-1, item))
 
+    def settle(self) -> None:
+        """Forget what the owner keeps no longer, if it had said so by the last time."""
+        self.items = {key: said for key, said in self.items.items() if said[1].body or said[0] > self.settled}
+        self.settled = self.serial
+
     def within(self, tract: Tract) -> tuple[Item, ...]:
         """The items that lie in a tract."""
         return tuple(item for _, item in self.items.values() if item.body and intersect((item.low, item.high), tract))
@@ -156,8 +161,7 @@ class Estates(SurfacePart):
         while it knows better titles, nor for a while after it has testified to the silence: the asker may be seizing
         the place, and its word may be on the way.
         """
-        estate = self.held.get(owner)
-        if estate is None:
+        if (estate := self.held.get(owner)) is None:
             return stamp_us
         atlas = self.surface.plot.atlas
         better = [each for title in estate.titles for each in atlas.better_than(title) if each.owner != owner]
@@ -195,8 +199,7 @@ class Estates(SurfacePart):
         if self.host.now_us - self._settled_us > self.timers.dead_us:
             self._settled_us = self.host.now_us
             for each in self.held.values():
-                each.items = {key: said for key, said in each.items.items() if said[1].body or said[0] > each.settled}
-                each.settled = each.serial
+                each.settle()
 
 
 def in_parts(items: tuple[Item, ...], bytes_max: int) -> list[tuple[Item, ...]]:
