@@ -107,6 +107,34 @@ def test_a_dead_finger_is_dropped_by_being_used_and_another_takes_its_place() ->
     assert fingers[-1].address in world.peers, "the level was looked up afresh"
 
 
+def test_a_dead_finger_that_somebody_names_again_is_dropped_again_at_once() -> None:
+    """A leaver's word came late: the heir that it names had died, and was suspected, before."""
+    world, nodes = town()
+    table, finger = nodes[0].chord.table, nodes[0].chord.table.fingers()[-1]
+    levels = [level for level, ref in table.levels.items() if ref == finger]
+    key = (finger.key + 1) % (1 << ID_BITS)
+    world.at(S, UPKEEP, partial(world.crash, finger.address))
+    world.at(2 * S, UPKEEP, partial(nodes[0].seek, key))
+    world.run(until_us=20 * S)
+    assert nodes[0].links.company.is_lost(finger)
+    for level in levels:
+        table.set_finger(level, finger)
+    assert finger in table.fingers()
+    nodes[0].seek(key)
+
+    assert finger not in table.fingers()
+
+
+def test_a_finger_that_answers_itself_is_suspected_no_more() -> None:
+    world, nodes = town()
+    chord, finger = nodes[0].chord, nodes[0].chord.table.fingers()[-1]
+    nodes[0].links.company.suspect(finger)
+    world.run(until_us=5 * S)
+
+    assert not nodes[0].links.company.is_lost(finger)
+    assert finger in chord.table.fingers(), "its level was looked up, and it answered"
+
+
 def test_look_ups_arrive_at_the_successor_when_a_quarter_has_died() -> None:
     world, nodes = town()
     for address in range(0, COUNT, 4):

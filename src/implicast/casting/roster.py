@@ -86,8 +86,7 @@ class Roster(Part):
 
     def forget(self, name: Name) -> Description | None:
         """What the member was described as, if it was."""
-        entry = self.entries.pop(name, None)
-        if entry is None:
+        if (entry := self.entries.pop(name, None)) is None:
             return None
         self.changed.note(name)
         address = entry.contact.address

@@ -79,8 +79,7 @@ class Piece:
 
     def confirm(self, low: Scalar, high: Scalar, held: Held | None) -> None:
         """These values are laid; `held`: who is to be asked for them later."""
-        wanted = overlap((low, high), (self.low, self.high))
-        if wanted is None:
+        if (wanted := overlap((low, high), (self.low, self.high))) is None:
             return
         self.missing = tuple(left for each in self.missing for left in without(each, *wanted))
         if held is not None:
@@ -90,8 +89,7 @@ class Piece:
 
     def lose(self, low: Scalar, high: Scalar, stamp: int, now_us: int) -> None:
         """To be laid again, with a new stamp."""
-        wanted = overlap((low, high), (self.low, self.high))
-        if wanted is None:
+        if (wanted := overlap((low, high), (self.low, self.high))) is None:
             return
         self.stamp, self.due_us, self._wait_us = stamp, now_us, WAIT_MAX_US
         if wanted not in self.missing:

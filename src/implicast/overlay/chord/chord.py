@@ -172,7 +172,8 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
             return self._pass_on_from_outside(message, other)
         if table.owns(key):
             return False
-        step = table.next_hop(key)
+        while (step := table.next_hop(key)) != table.right and ring.company.is_lost(step):
+            self.fingers.drop(step)  # somebody named it after it had fallen silent here
         if other is None:
             step = self._other_way(key, step)
         elif self._passed.came_by(message, now_us, PASSED_US):

@@ -84,6 +84,8 @@ class Fingers(Part):
     def on_finger_is(self, sender: Address, answer: FingerIs) -> None:
         if self._ring.state != IN:
             return
+        if sender == answer.finger.address:  # a suspicion was wrong
+            self._ring.company.heard(answer.finger)
         if answer.level != self._awaited:
             self._table.set_finger(answer.level, answer.finger)  # a refresh
             return
