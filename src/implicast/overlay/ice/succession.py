@@ -110,8 +110,9 @@ class Succession(SurfacePart):
             since_us = surface.circle.concern(heir).suspect_us
             if since_us >= 0 and self.host.now_us - since_us > self.timers.patience_us:
                 self.drop_heir(heir)
-        if self._copying is not None and not surface.asker.open("copy", self._copying.number):
-            self._end_copying()  # there was no room among the questions
+        copying = self._copying
+        if copying is not None and not (surface.asker.open("copy", copying.number) and self._is_fit(copying.to)):
+            self._end_copying()  # there was no room among the questions, or it fell silent too: another will do
         if self._copying is None and (plot.firm or plot.of_status(SEIZED)):
             candidates = [each for each in plot.neighbours() if each not in self.heirs and self._is_fit(each)]
             if candidates:

@@ -264,8 +264,7 @@ class Surface(Part, parts=PARTS):
         """Learn from others; what we lose by it we yield. What is said of third parties is checked with them."""
         plot = self.plot
         before, neighbours = list(plot.pieces), plot.neighbours()
-        news = plot.learn(titles)
-        if not news:
+        if not (news := plot.learn(titles)):
             return
         hearsay = {each.owner for each in news if each.owner != sender}
         for each in plot.neighbours():
