@@ -243,7 +243,7 @@ MISTAKES = (
     ),
     IceMistake(
         "no taking back", "a giver whose taker is gone takes the piece back (overlay/ice/gives.py)",
-        mistaken(giver=NoTakingBack), SCENES["mix"], "not firm: giving",
+        mistaken(giver=NoTakingBack), {"join": 12, "crash": 6, "freeze": 6}, "not firm: giving",
     ),
     IceMistake(
         "suspicion never forgiven", "whoever is heard again is no suspect (overlay/ice/circle.py)",
