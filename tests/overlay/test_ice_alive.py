@@ -713,14 +713,20 @@ def test_a_giver_that_becomes_an_heir_gets_what_the_taker_held_of_that_ground_it
     assert [(to, [each.key for each in backup.items]) for to, backup in sent(ledger, Backup)] == [(2, [b"k"])]
 
 
-def test_who_is_to_be_an_heir_and_falls_silent_is_replaced_before_all_patience_with_its_copy_is_over():
-    """Its neighbours were parted from it one by one: it copied to the silent, and died with its last heir."""
+def copying():
+    """Peer 1 has no heir, and copies its estate to one of its neighbours 2 and 3."""
     one, ledger = surface()
     one.settle_into(Title(0, 1, 0, 1), [Title(HALF, 2, 0, 2), Title(HALF + HALF // 2, 2, 0, 3)], ())
     one.circle.concern(2)
     one.circle.concern(3)
     one.succession.choose_heirs()
     [(first, copy)] = sent(ledger, CopyEstate)
+    return one, ledger, first, copy
+
+
+def test_who_is_to_be_an_heir_and_falls_silent_is_replaced_before_all_patience_with_its_copy_is_over():
+    """Its neighbours were parted from it one by one: it copied to the silent, and died with its last heir."""
+    one, ledger, first, copy = copying()
     one.succession.choose_heirs()
     assert not sent(ledger, CopyEstate), "it is awaited"
     one.circle.suspect(first)
@@ -732,12 +738,7 @@ def test_who_is_to_be_an_heir_and_falls_silent_is_replaced_before_all_patience_w
 
 def test_a_copy_that_is_not_made_any_more_is_not_asked_for_either():
     """Its silence ended the next copying, to another."""
-    one, ledger = surface()
-    one.settle_into(Title(0, 1, 0, 1), [Title(HALF, 2, 0, 2), Title(HALF + HALF // 2, 2, 0, 3)], ())
-    one.circle.concern(2)
-    one.circle.concern(3)
-    one.succession.choose_heirs()
-    [(first, copy)] = sent(ledger, CopyEstate)
+    one, _, first, copy = copying()
     one.succession.on_no_estate(first, NoEstate(copy.number))
 
     assert one.succession.told == ()

@@ -53,8 +53,10 @@ a promise that all know of a member is not given while some cannot be told.
 DISTURBING = ("crash", "fall", "return", "fail", "restart", "split", "cut", "flap", "freeze")
 """Deeds after which it may."""
 COST = 200.0
-"""RTH of a network that is not in a storm: up to 60 where messages get lost, or some stand still."""
+"""So many times the messages of one server (RTH) a cast may take on average. Where messages get lost, or some peers
+stand still, it is up to 60; more than this is a storm."""
 MAPS = ("worldwide", "laboratory")
+"""Networks of half the scenarios, beside flat and national ones."""
 AWAY_S = ((0.05, 0.5), (20.0, 60.0))
 """How long members are away: also shorter than anybody notices, and longer than anybody waits."""
 PAYLOADS = (0, 16, 300)
@@ -104,7 +106,7 @@ def scenario_of(design: Design, seed: int, number: int, bent: Bent | None = None
     churn = replace(churn, falls=newer.choice((0, 0, 1, 2)) if "crashes" in design.survives else 0)
     widest = stream(seed, "widest campaign", design.name, number)
     away_s, group = widest.choice((churn.away_s, churn.away_s, *AWAY_S)), widest.choice((churn.group, churn.group, 3))
-    churn = replace(churn, away_s=away_s, group=group)
+    churn, network = replace(churn, away_s=away_s, group=group), chance.choice(("flat", "national"))
     if bent.lasting:
         churn = _lasting(churn, stream(seed, "lasting", design.name, number))
     few = design.few_tags and language == "tags"
@@ -119,7 +121,7 @@ def scenario_of(design: Design, seed: int, number: int, bent: Bent | None = None
         workload_parameters=dict(FEW_TAGS) if few else {},
         register=newer.choice((MESSAGES, MESSAGES, ASSEMBLED)),
         changes=peers // 2 if bent.changing else 0,
-        network=widest.choice(((drawn := chance.choice(("flat", "national"))), drawn, *MAPS)),
+        network=widest.choice((network, network, *MAPS)),
         faults=_faults(chance) if "loss" in design.survives else Faults(),
         churn=churn,
         strict=chance.random() < 0.25,
