@@ -1,12 +1,15 @@
 """Messages survive the wire; nonsense raises RemoteError and nothing else."""
 
+from types import new_class
 from typing import Annotated
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
 
+from implicast.casting.designs import designs
 from implicast.peer.contract import CastId, Message
 from implicast.peer.errors import ParameterError, RemoteError
 from implicast.peer.wire import MESSAGE_BYTES_MAX, Codec, list_size, size
@@ -102,3 +105,84 @@ def test_a_kind_without_a_number_is_refused_by_name():
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 65_535, 65_536])
 def test_the_size_of_a_list_follows_from_those_of_its_items(count):
     assert list_size(count, count * size(777)) == size([777] * count)
+
+
+# --- the law of the protocol digest: structure counts, Python names do not
+
+KINDS = [(name, kind) for name, design in designs().items() for kind in design.kinds]
+
+
+def _kind(name: str, wire: int, fields: dict[str, object], optional: int = 0) -> type[Message]:
+    """A message kind of these fields, of which the last `optional` may be left out."""
+    space = {"wire": wire, "__module__": "elsewhere", "__annotations__": fields}
+    defaults = dict.fromkeys(list(fields)[len(fields) - optional :])
+    return new_class(name, (Message,), {}, lambda body: body.update(space | defaults))
+
+
+def _renamed(kind: type[Message], change: int | None = None) -> type[Message]:
+    """The kind under other names in another module; `change`: the number of a field that gets another type."""
+    own = msgspec.structs.fields(kind)
+    fields = {f"f{number}": bool if number == change else each.type for number, each in enumerate(own)}
+    return _kind(f"Other{kind.__name__}", kind.wire, fields, sum(not each.required for each in own))
+
+
+@pytest.mark.parametrize("name", list(designs()))
+def test_renaming_and_moving_every_class_leaves_the_digest_alone(name):
+    kinds = designs()[name].kinds
+
+    assert Codec(map(_renamed, kinds)).digest(name, {}) == Codec(kinds).digest(name, {})
+
+
+def test_another_type_of_any_field_of_any_message_changes_the_digest():
+    seen = set()
+    for _, kind in KINDS:
+        if kind in seen:
+            continue
+        seen.add(kind)
+        for number, each in enumerate(msgspec.structs.fields(kind)):
+            if each.type is not bool:
+                changed = Codec([_renamed(kind, change=number)]).digest("d", {})
+                assert changed != Codec([kind]).digest("d", {}), (kind, each.name)
+
+
+def _one(field: object, *, wire: int = 0x7001, **more: object) -> bytes:
+    return Codec([_kind("K", wire, {"a": field, **more})]).digest("d", {})
+
+
+def test_a_bound_a_number_a_field_and_a_default_change_the_digest():
+    class Inner(Message):
+        a: Annotated[int, Meta(ge=0, le=7)]
+
+    class Wider(Message):
+        a: Annotated[int, Meta(ge=0, le=8)]
+
+    forms = [
+        _one(int),
+        _one(Annotated[int, Meta(ge=0)]),
+        _one(Annotated[int, Meta(ge=0, le=7)]),
+        _one(Annotated[int, Meta(ge=0, le=8)]),
+        _one(Annotated[str, Meta(max_length=7)]),
+        _one(Annotated[bytes, Meta(max_length=7)]),
+        _one(Annotated[tuple[int, ...], Meta(max_length=7)]),
+        _one(tuple[int, int]),
+        _one(tuple[int, int] | None),
+        _one(Inner),
+        _one(Wider),
+        _one(int, wire=0x7002),
+        _one(int, b=int),
+    ]
+
+    assert len(set(forms)) == len(forms)
+    assert _one(Inner) == _one(type("Renamed", (Inner,), {"__module__": "elsewhere"}))
+
+
+def test_a_field_that_may_be_left_out_changes_the_digest():
+    class Given(Message):
+        wire = 0x7001
+        a: int
+
+    class LeftOut(Message):
+        wire = 0x7001
+        a: int = 0
+
+    assert Codec([Given]).digest("d", {}) != Codec([LeftOut]).digest("d", {})

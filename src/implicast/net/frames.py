@@ -14,8 +14,8 @@ from implicast.peer.errors import RemoteError
 from implicast.peer.fields import Digest, Micros, Text, Token
 from implicast.peer.wire import MESSAGE_BYTES_MAX, UNREADABLE
 
-PROTOCOL = 1
-"""Nodes of another version part with a sentence."""
+PROTOCOL = 2
+"""Version of the protocol. Two nodes of different versions refuse each other with a sentence that names both."""
 HEADER = struct.Struct(">IBQ")
 HEADER_BYTES = HEADER.size
 MESSAGE, HELLO, SERVICE = 0, 1, 2

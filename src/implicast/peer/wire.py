@@ -1,14 +1,16 @@
 """Messages to bytes and back: two bytes for the kind, then the fields in MessagePack.
 
-A kind is called by the number that it declares (`Message.wire`), the same for ever: a message that is added does
-not rename the others. Two nodes that meet compare a digest of all that must agree: design, kinds with their fields,
-and the parameters that both ends reckon with. Nonsense from outside raises `RemoteError` and nothing else.
+Each kind declares its wire number (`Message.wire`), which never changes. Two nodes compare a digest of what both must
+share: the design, the shapes of its message kinds, and the parameters that both ends use. Input that cannot be decoded
+raises `RemoteError` and no other error.
 """
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
+from typing import Any
 
 import msgspec
+from msgspec import inspect
 
 from implicast.peer.contract import Message
 from implicast.peer.errors import ParameterError, RemoteError
@@ -70,11 +72,59 @@ class Codec:
             raise RemoteError(f"a {kind.__name__} that cannot be read: {error}") from None
 
     def digest(self, design: str, parameters: Mapping[str, object]) -> bytes:
-        """What two nodes compare when they meet: equal if they understand each other."""
-        kinds = [(self._codes[kind].hex(), kind.__name__, _fields(kind)) for kind in self.kinds]
+        """Protocol digest: two nodes understand each other if and only if their digests are equal.
+
+        It covers the design, the shape of every message kind and the parameters that all nodes share. A shape holds
+        the wire number, the number of fields and their types with bounds; it holds no name of a class or module, so
+        renaming or moving a class leaves the digest alone.
+        """
+        kinds = [(self._codes[kind].hex(), shape(kind)) for kind in self.kinds]
         agreed = msgspec.json.encode([design, kinds, sorted((name, str(value)) for name, value in parameters.items())])
         return blake2b(agreed, digest_size=DIGEST_BYTES).digest()
 
 
-def _fields(kind: type[Message]) -> list[tuple[str, str]]:
-    return [(each.encode_name, str(each.type)) for each in msgspec.structs.fields(kind)]
+Shape = list[Any]
+"""Nested lists of type words, bounds and counts: plain values that encode to the same bytes on every node."""
+
+_BOUNDS: dict[type[inspect.Type], tuple[str, tuple[str, ...]]] = {
+    inspect.NoneType: ("none", ()),
+    inspect.BoolType: ("bool", ()),
+    inspect.IntType: ("int", ("gt", "ge", "lt", "le", "multiple_of")),
+    inspect.FloatType: ("float", ("gt", "ge", "lt", "le", "multiple_of")),
+    inspect.StrType: ("str", ("min_length", "max_length", "pattern")),
+    inspect.BytesType: ("bytes", ("min_length", "max_length")),
+}
+"""The word and the bounds of each scalar type that a message may carry."""
+
+
+def shape(kind: type[Any]) -> Shape:
+    """The structure of a message kind as it is encoded: its fields in order, each with type, bounds and default."""
+    return _shape(inspect.type_info(kind), ())
+
+
+def _shape(info: inspect.Type, outer: tuple[type, ...]) -> Shape:
+    """`outer`: the structs around this type. One that contains itself is named by how far out it stands."""
+    scalar = _BOUNDS.get(type(info))
+    if scalar is not None:
+        word, bounds = scalar
+        return [word, *(getattr(info, bound) for bound in bounds)]
+    if isinstance(info, inspect.StructType):
+        if info.cls in outer:
+            return ["outer", outer[::-1].index(info.cls)]
+        inner = (*outer, info.cls)
+        # A struct that is encoded as a map puts the names of its fields on the wire.
+        keys = ["" if info.array_like else each.encode_name for each in info.fields]
+        fields = [[key, _shape(each.type, inner), each.required] for key, each in zip(keys, info.fields, strict=True)]
+        return ["struct", info.array_like, info.tag, fields]
+    if isinstance(info, inspect.TupleType):
+        return ["tuple", [_shape(each, outer) for each in info.item_types]]
+    if isinstance(info, inspect.VarTupleType | inspect.ListType):
+        return ["list", info.min_length, info.max_length, _shape(info.item_type, outer)]
+    if isinstance(info, inspect.DictType):
+        inside = [_shape(info.key_type, outer), _shape(info.value_type, outer)]
+        return ["map", info.min_length, info.max_length, *inside]
+    if isinstance(info, inspect.EnumType):
+        return ["choice", sorted(each.value for each in info.cls)]
+    if isinstance(info, inspect.UnionType):
+        return ["union", sorted((_shape(each, outer) for each in info.types), key=msgspec.json.encode)]
+    raise ParameterError(f"a field of type {type(info).__name__} cannot be part of a message")
