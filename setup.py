@@ -8,13 +8,24 @@ except ImportError:
     modules = []
 else:
     names = (
-        "world._core", "world._arenas", "world._lanes", "space._kernels", "casting.spice._records",
-        "overlay.skip_graph._around", "peer._asking",
-    )  # fmt: skip
-    exact = ["-ffp-contract=off"]  # the same digits as the readable functions, whatever the processor can do at once
+        "world._core",
+        "world._arenas",
+        "world._lanes",
+        "space._kernels",
+        "casting.spice._records",
+        "overlay.skip_graph._around",
+        "peer._asking",
+    )
+    exact = [
+        "-ffp-contract=off"
+    ]  # the same digits as the readable functions, whatever the processor can do at once
     modules = cythonize(
         [
-            Extension(f"implicast.{name}", [f"src/implicast/{name.replace('.', '/')}.pyx"], extra_compile_args=exact)
+            Extension(
+                f"implicast.{name}",
+                [f"src/implicast/{name.replace('.', '/')}.pyx"],
+                extra_compile_args=exact,
+            )
             for name in names
         ],
         quiet=True,

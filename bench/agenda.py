@@ -40,9 +40,13 @@ def drive(agenda, in_flight: int, turns: int) -> float:
 def main(turns: int = 200_000) -> None:
     print("one schedule and one take, delays of 5 to 80 ms, best of three")
     for in_flight in (100, 1_000, 10_000, 100_000):
-        best = {kind: min(drive(kind(), in_flight, turns) for _ in range(3)) for kind in (Heap, Agenda)}
+        best = {
+            kind: min(drive(kind(), in_flight, turns) for _ in range(3)) for kind in (Heap, Agenda)
+        }
         heap, slots = best[Heap] / turns * 1e9, best[Agenda] / turns * 1e9
-        print(f"  {in_flight:7} in flight   heap {heap:6.0f} ns   slots {slots:6.0f} ns   {slots / heap:4.2f}")
+        print(
+            f"  {in_flight:7} in flight   heap {heap:6.0f} ns   slots {slots:6.0f} ns   {slots / heap:4.2f}"
+        )
 
 
 if __name__ == "__main__":

@@ -27,9 +27,14 @@ def _signatures(name: str, turns: int = 2_000) -> None:
     signed = [signer.sign(text) for text in texts]
     sign_us = (process_time() - begun) / turns * 1e6
     begun = process_time()
-    assert all(signing.verify(signer.public, text, signature) for text, signature in zip(texts, signed, strict=True))
+    assert all(
+        signing.verify(signer.public, text, signature)
+        for text, signature in zip(texts, signed, strict=True)
+    )
     verify_us = (process_time() - begun) / turns * 1e6
-    print(f"{name:9}  sign {sign_us:6.1f} us, verify {verify_us:6.1f} us; a first receipt checks two, a leg signs one")
+    print(
+        f"{name:9}  sign {sign_us:6.1f} us, verify {verify_us:6.1f} us; a first receipt checks two, a leg signs one"
+    )
 
 
 def _bare(peers: int, multicasts: int, k: int) -> None:
@@ -44,8 +49,10 @@ def _bare(peers: int, multicasts: int, k: int) -> None:
         arc = overlay.arc(rng.randrange(peers), peers // 2)
         messages += spread(overlay, rng.choice(overlay.spots), arc, [False] * peers).messages
     seconds = process_time() - begun
-    print(f"bare: {peers} nodes, k = {k}: assembled in {assembled_s:.1f} s; {multicasts} multicasts to half of them, "
-          f"{messages:,} messages, {seconds:.1f} s, {seconds / messages * 1e6:.2f} us a message")  # fmt: skip
+    print(
+        f"bare: {peers} nodes, k = {k}: assembled in {assembled_s:.1f} s; {multicasts} multicasts to half of them, "
+        f"{messages:,} messages, {seconds:.1f} s, {seconds / messages * 1e6:.2f} us a message"
+    )
 
 
 def _real(name: str, peers: int, multicasts: int, k: int) -> None:
@@ -55,8 +62,10 @@ def _real(name: str, peers: int, multicasts: int, k: int) -> None:
     begun = process_time()
     messages = sum(simulate(scenario).messages.values())
     seconds = process_time() - begun
-    print(f"real peers, {name}: {peers}, k = {k}, {multicasts} casts to half of them: {messages:,} messages, "
-          f"{seconds:.1f} s in all, {seconds / messages * 1e6:.1f} us a message")  # fmt: skip
+    print(
+        f"real peers, {name}: {peers}, k = {k}, {multicasts} casts to half of them: {messages:,} messages, "
+        f"{seconds:.1f} s in all, {seconds / messages * 1e6:.1f} us a message"
+    )
 
 
 if __name__ == "__main__":

@@ -63,7 +63,9 @@ def kind_world(design: Design) -> Scenario:
 def unkind_world(design: Design) -> Scenario:
     """One message in a hundred lost; an eighth of the peers comes, as many go."""
     churn = Churn(joins=PEERS // 8, leaves=PEERS // 16, crashes=PEERS // 16, over_s=CASTS)
-    return replace(kind_world(design), parameters=dict(design.trial), faults=Faults(loss=0.01), churn=churn)
+    return replace(
+        kind_world(design), parameters=dict(design.trial), faults=Faults(loss=0.01), churn=churn
+    )
 
 
 def cost(scenario: Scenario) -> tuple[int, float, float, float]:
@@ -80,13 +82,24 @@ def cost_once(scenario: Scenario) -> tuple[int, float, float, float]:
     messages = sum(outcome.messages.values())
     casting_s, watching_s = clock.spent_s
     busy = clock.carried[0]
-    return messages, casting_s * 1e6 / busy, watching_s * 1e6 / busy, (whole_s - casting_s) * 1e6 / messages
+    return (
+        messages,
+        casting_s * 1e6 / busy,
+        watching_s * 1e6 / busy,
+        (whole_s - casting_s) * 1e6 / messages,
+    )
 
 
 def main() -> None:
-    chosen = [each for each in designs().values() if each.survives and each.name in (sys.argv[1:] or designs())]
+    chosen = [
+        each
+        for each in designs().values()
+        if each.survives and each.name in (sys.argv[1:] or designs())
+    ]
     print(f"{PEERS} peers, {CASTS} casts: us of processor time per message, best of {RUNS} runs")
-    print(f"{'design':16} {'kind':>8} {'change':>8} {'watch':>8} {'ratio':>7} {'rest':>8} {'messages':>10}")
+    print(
+        f"{'design':16} {'kind':>8} {'change':>8} {'watch':>8} {'ratio':>7} {'rest':>8} {'messages':>10}"
+    )
     for design in chosen:
         _, kind_us, _, _ = cost(kind_world(design))
         messages, change_us, watch_us, rest_us = cost(unkind_world(design))
@@ -94,7 +107,9 @@ def main() -> None:
             f"{design.name:16} {kind_us:8.1f} {change_us:8.1f} {watch_us:8.1f} {change_us / kind_us:7.2f} "
             f"{rest_us:8.1f} {messages:10,}"
         )
-    print(f"(a message is to cost less than {LIMIT_US:.0f} us where things change, 10 us where nothing does)")
+    print(
+        f"(a message is to cost less than {LIMIT_US:.0f} us where things change, 10 us where nothing does)"
+    )
 
 
 if __name__ == "__main__":

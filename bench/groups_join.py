@@ -28,9 +28,13 @@ def by_join(registrations: DataFrame, casts: DataFrame) -> DataFrame:
         "cast", "all", F.explode("all").alias("tag")
     )
     ranked = asked.join(F.broadcast(common), "tag", "left").fillna(0, ["holders"])
-    rarest = ranked.groupBy("cast", "all").agg(F.min(F.struct("holders", "tag"))["tag"].alias("tag"))
+    rarest = ranked.groupBy("cast", "all").agg(
+        F.min(F.struct("holders", "tag"))["tag"].alias("tag")
+    )
     candidates = F.broadcast(rarest).join(held, "tag").select("cast", "peer", "all")
-    checked = candidates.join(registrations, "peer").where(F.size(F.array_except("all", "tags")) == 0)
+    checked = candidates.join(registrations, "peer").where(
+        F.size(F.array_except("all", "tags")) == 0
+    )
     return checked.groupBy("cast").agg(F.count("*").alias("size"))
 
 
@@ -42,7 +46,10 @@ def processor_s() -> float:
 def main(peers: int = 200_000, casts: int = 2_000, only: str = "") -> None:
     spark = session()
     recipe = Recipe("zipf", 1, peers, casts)
-    registrations, asked = workloads.registrations(spark, recipe).cache(), workloads.casts(spark, recipe).cache()
+    registrations, asked = (
+        workloads.registrations(spark, recipe).cache(),
+        workloads.casts(spark, recipe).cache(),
+    )
     print(f"{registrations.count():,} peers, {asked.count():,} casts")
     ways = {
         "bitmaps": lambda: groups.sizes(groups.groups(registrations, asked), asked),

@@ -21,7 +21,9 @@ def main(peers: int = 65_536, casts: int = 1_024) -> None:
     print(
         f"  building              {build_us / peers:9.2f} us a description, {megabytes:.0f} MB beside the descriptions"
     )
-    print(f"  resolving, index      {index_us / casts:9.1f} us a cast (mean group {_mean(selected):.0f})")
+    print(
+        f"  resolving, index      {index_us / casts:9.1f} us a cast (mean group {_mean(selected):.0f})"
+    )
     ratio = scan_us / SCANNED / (index_us / casts)
     print(f"  resolving, scan       {scan_us / SCANNED:9.1f} us a cast: {ratio:.0f} times more")
 

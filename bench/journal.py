@@ -21,7 +21,18 @@ def columns(rows: int) -> None:
     lists: list[list[int]] = [[] for _ in ROW]
     a, b, c, d, e, f, g, h, i, j = (each.append for each in lists)
     for _ in range(rows):
-        a(ROW[0]), b(ROW[1]), c(ROW[2]), d(ROW[3]), e(ROW[4]), f(ROW[5]), g(ROW[6]), h(ROW[7]), i(ROW[8]), j(ROW[9])
+        (
+            a(ROW[0]),
+            b(ROW[1]),
+            c(ROW[2]),
+            d(ROW[3]),
+            e(ROW[4]),
+            f(ROW[5]),
+            g(ROW[6]),
+            h(ROW[7]),
+            i(ROW[8]),
+            j(ROW[9]),
+        )
     for each in lists:
         np.array(each, np.int64)
 

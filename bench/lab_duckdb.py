@@ -84,7 +84,10 @@ def by_us(at: Path) -> dict[str, float]:
     begun = [("start", processor_s())]
     spark = session("local[2]", brief=True)
     spark.range(0, 4, 1, 4).mapInArrow(_imported, "id long").collect()  # workers are there
-    measured(Journals(spark, [Source("large", Place.of(at))]), lambda stage: begun.append((stage, processor_s())))
+    measured(
+        Journals(spark, [Source("large", Place.of(at))]),
+        lambda stage: begun.append((stage, processor_s())),
+    )
     begun.append(("", processor_s()))
     spark.stop()
     return {stage: after - before for (stage, before), (_, after) in itertools.pairwise(begun)}
@@ -107,7 +110,9 @@ def main(messages: int) -> None:
         ours = by_us(at)
         start, judged = ours.pop("start"), ours.pop("contract")
         measures = sum(ours.values())
-        print(f"the laboratory: {measures:.1f} s, {measures / theirs:.2f} times; the contract: {judged:.1f} s")
+        print(
+            f"the laboratory: {measures:.1f} s, {measures / theirs:.2f} times; the contract: {judged:.1f} s"
+        )
         print(f"before that, to start Java and Python's workers: {start:.1f} s")
 
 

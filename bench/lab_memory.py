@@ -42,7 +42,16 @@ def main(rows: int) -> None:
         journal = Path(folder) / "run=large"
         write_large_journal(journal, peers=4096, casts=8192, messages=rows // 2)
         print(f"{rows:,} rows written", flush=True)
-        words = [sys.executable, "-m", "implicast", "lab", "measure", str(journal), "--out", str(Path(folder) / "out")]
+        words = [
+            sys.executable,
+            "-m",
+            "implicast",
+            "lab",
+            "measure",
+            str(journal),
+            "--out",
+            str(Path(folder) / "out"),
+        ]
         code, spent_s, most = watched(words)
     print(f"{spent_s:.0f} s of processor time, {most / 2**30:.2f} GiB")
     sys.exit(code or most > LIMIT_GIB * 2**30)

@@ -34,7 +34,9 @@ class Ring:
         rng = Random(7)
         self.ids = sorted(rng.sample(range(1 << BITS), PEERS))
         self.delay_us = [rng.randrange(5_000, 80_000) for _ in range(PEERS)]
-        self.fingers = [[self.owner((own + (1 << i)) % (1 << BITS)) for i in range(BITS)] for own in self.ids]
+        self.fingers = [
+            [self.owner((own + (1 << i)) % (1 << BITS)) for i in range(BITS)] for own in self.ids
+        ]
         self.lookups = [(rng.randrange(PEERS), rng.randrange(1 << BITS)) for _ in range(LOOKUPS)]
 
     def owner(self, key: int) -> int:
@@ -165,9 +167,13 @@ def main(rounds: int = 5) -> None:
             best[name] = min(best.get(name, seconds), seconds)
     assert len(set(carried.values())) == 1, f"the arms must carry the same messages: {carried}"
     count = carried["implicast"]
-    print(f"{count} messages of {LOOKUPS} look-ups among {PEERS} peers, journal on; best CPU time of {rounds} rounds")
+    print(
+        f"{count} messages of {LOOKUPS} look-ups among {PEERS} peers, journal on; best CPU time of {rounds} rounds"
+    )
     for name, seconds in best.items():
-        print(f"  {name:28} {seconds / count * 1e6:6.2f} us a message   {seconds / best['implicast']:5.2f} x ours")
+        print(
+            f"  {name:28} {seconds / count * 1e6:6.2f} us a message   {seconds / best['implicast']:5.2f} x ours"
+        )
 
 
 if __name__ == "__main__":

@@ -10,7 +10,9 @@ from implicast.world.network import build
 def main(hosts: int = 4_096, messages: int = 1_000_000) -> None:
     began = perf_counter()
     network = build("worldwide", hosts, 41, seed=1)
-    print(f"worldwide network of {hosts} hosts  {perf_counter() - began:6.2f} s to draw and to find all distances")
+    print(
+        f"worldwide network of {hosts} hosts  {perf_counter() - began:6.2f} s to draw and to find all distances"
+    )
     rng = np.random.default_rng(1)
     sender, receiver = rng.integers(0, hosts, (2, messages))
     pairs = list(zip(sender[:200_000].tolist(), receiver[:200_000].tolist(), strict=True))
@@ -20,7 +22,9 @@ def main(hosts: int = 4_096, messages: int = 1_000_000) -> None:
     print(f"  a latency               {(perf_counter() - began) / len(pairs) * 1e6:9.2f} us")
     began = perf_counter()
     network.link_loads(sender, receiver)
-    print(f"  packets on all links    {(perf_counter() - began) / messages * 1e6:9.2f} us a message, of {messages:,}")
+    print(
+        f"  packets on all links    {(perf_counter() - began) / messages * 1e6:9.2f} us a message, of {messages:,}"
+    )
 
 
 if __name__ == "__main__":

@@ -36,7 +36,9 @@ class Lists:
         rng = Random(7)
         self.onward = [rng.randrange(PEERS) for _ in range(PEERS)]
         self.delay_us = [rng.randrange(5_000, 80_000) for _ in range(PEERS)]
-        self.onward = [other if other != peer else (peer + 1) % PEERS for peer, other in enumerate(self.onward)]
+        self.onward = [
+            other if other != peer else (peer + 1) % PEERS for peer, other in enumerate(self.onward)
+        ]
 
 
 class Passer(Peer):
@@ -71,8 +73,13 @@ def our_world(make: Callable[..., World], journal: bool) -> Callable[[Lists], fl
                 world.place(peer, Passer(peer, world.host(peer), lists.onward[peer]))
             begun = time.process_time()
             for start in range(IN_FLIGHT):
-                world.at(0, UPKEEP, lambda start=start: world.host(start).send(
-                    lists.onward[start], Relay(MESSAGES // IN_FLIGHT - 1)))  # fmt: skip
+                world.at(
+                    0,
+                    UPKEEP,
+                    lambda start=start: world.host(start).send(
+                        lists.onward[start], Relay(MESSAGES // IN_FLIGHT - 1)
+                    ),
+                )
             world.run(1 << 60)
             world.flush()
             if book is not None:
@@ -85,7 +92,10 @@ def our_world(make: Callable[..., World], journal: bool) -> Callable[[Lists], fl
 
 def bare_heap(lists: Lists) -> float:
     begun = time.process_time()
-    heap = [(lists.delay_us[peer], peer, lists.onward[peer], MESSAGES // IN_FLIGHT - 1) for peer in range(IN_FLIGHT)]
+    heap = [
+        (lists.delay_us[peer], peer, lists.onward[peer], MESSAGES // IN_FLIGHT - 1)
+        for peer in range(IN_FLIGHT)
+    ]
     heap.sort()
     serial = IN_FLIGHT
     while heap:
@@ -140,7 +150,9 @@ def usual_simpy(lists: Lists) -> float:
     return time.process_time() - begun
 
 
-def elsewhere(compiler: str, source: str, build: list[str], start: list[str]) -> Callable[[Lists], float] | None:
+def elsewhere(
+    compiler: str, source: str, build: list[str], start: list[str]
+) -> Callable[[Lists], float] | None:
     """A loop in another language, which prints its seconds; None where there is no compiler."""
     if shutil.which(compiler) is None:
         return None
@@ -148,9 +160,16 @@ def elsewhere(compiler: str, source: str, build: list[str], start: list[str]) ->
     def run(lists: Lists) -> float:
         with tempfile.TemporaryDirectory() as directory:
             table = "\n".join(f"{a} {b}" for a, b in zip(lists.onward, lists.delay_us, strict=True))
-            subprocess.run([compiler, *build, str(HERE / source)], cwd=directory, check=True, capture_output=True)
+            subprocess.run(
+                [compiler, *build, str(HERE / source)],
+                cwd=directory,
+                check=True,
+                capture_output=True,
+            )
             words = [*start, str(PEERS), str(IN_FLIGHT), str(MESSAGES // IN_FLIGHT)]
-            said = subprocess.run(words, cwd=directory, input=table, text=True, check=True, capture_output=True)
+            said = subprocess.run(
+                words, cwd=directory, input=table, text=True, check=True, capture_output=True
+            )
             return float(said.stdout)
 
     return run
@@ -166,7 +185,9 @@ def arms() -> dict[str, Callable[[Lists], float] | None]:
         "heapq alone": bare_heap,
         "SimPy, leanest": lean_simpy,
         "SimPy, as in its manual": usual_simpy,
-        "Java, like PeerSim": elsewhere("javac", "relay/Relay.java", ["-d", "."], ["java", "Relay"]),
+        "Java, like PeerSim": elsewhere(
+            "javac", "relay/Relay.java", ["-d", "."], ["java", "Relay"]
+        ),
         "C": elsewhere("gcc", "relay/relay.c", ["-O2", "-o", "relay"], ["./relay"]),
     }
 

@@ -4,7 +4,18 @@ import importlib
 import sys
 from pathlib import Path
 
-ORDER = ("values", "agenda", "journal", "relay", "lookups", "index", "network", "split", "memory", "change")
+ORDER = (
+    "values",
+    "agenda",
+    "journal",
+    "relay",
+    "lookups",
+    "index",
+    "network",
+    "split",
+    "memory",
+    "change",
+)
 
 
 def main() -> None:

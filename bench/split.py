@@ -40,7 +40,10 @@ def _hops(peers: int, casts: int) -> list[Hop]:
         waiting = [(at[number], (Arc(0, 0),), Sought(target, BITS, HASHES))]
         while waiting:
             hops.append(hop := waiting.pop())
-            waiting += [(at[node.address], arcs, hop[2]) for node, arcs in split(hop[0], hop[1], hop[2].matcher())[1]]
+            waiting += [
+                (at[node.address], arcs, hop[2])
+                for node, arcs in split(hop[0], hop[1], hop[2].matcher())[1]
+            ]
     return hops
 
 

@@ -19,10 +19,17 @@ CALLS = 20_000
 def plain_next_hop(ground: Ground, peer: int, code: int) -> int:
     """Listing 6 as one would write it."""
     surface, tiles = Surface(ground.tiles.dimensions), ground.tiles
-    boxes = [box(int(tiles.low[each]), int(tiles.bits[each]), 3) for each in (peer, *ground.neighbours[peer])]
+    boxes = [
+        box(int(tiles.low[each]), int(tiles.bits[each]), 3)
+        for each in (peer, *ground.neighbours[peer])
+    ]
     target = box(code, BITS, 3)
     here, *there = (surface.rank(each, target) for each in boxes)
-    better = [(sqrt(here[0]) - sqrt(rank[0]), -rank[1], index) for index, rank in enumerate(there) if rank < here]
+    better = [
+        (sqrt(here[0]) - sqrt(rank[0]), -rank[1], index)
+        for index, rank in enumerate(there)
+        if rank < here
+    ]
     return max(better, default=(0.0, 0, -1))[2]
 
 
@@ -36,17 +43,32 @@ def timed_us(label: str, calls: int, action: object) -> None:
 def main() -> None:
     ground, rng = uniform_ground(4096, 3, 1), stream(1, "bench")
     codes = [rng.getrandbits(BITS) for _ in range(CALLS)]
-    tracts: list[Tract] = [subtract(random_tract(ground, 200, rng), ground.tract(0)) for _ in range(20)]
+    tracts: list[Tract] = [
+        subtract(random_tract(ground, 200, rng), ground.tract(0)) for _ in range(20)
+    ]
     ground.tables[0].next_hop(codes[0])
     ground.tables[0].branches(tracts[0], cosine_of(pi / 3), True)
 
-    timed_us("next hop, compiled", CALLS, lambda index: ground.tables[index % 4096].next_hop(codes[index]))
+    timed_us(
+        "next hop, compiled",
+        CALLS,
+        lambda index: ground.tables[index % 4096].next_hop(codes[index]),
+    )
     timed_us("next hop, plain", 500, lambda index: plain_next_hop(ground, index, codes[index]))
     timed_us(
-        "branches of 200 owners, compiled", 400, lambda index: ground.tables[0].branches(tracts[index % 20], 0.5, True)
+        "branches of 200 owners, compiled",
+        400,
+        lambda index: ground.tables[0].branches(tracts[index % 20], 0.5, True),
     )
-    here, plane = centre(box(*(int(each[0]) for each in (ground.tiles.low, ground.tiles.bits)), 3)), Surface(3)
-    timed_us("clusters of the same, plain", 3, lambda index: clusters(here, plane.boxes(tracts[index]), pi / 3))
+    here, plane = (
+        centre(box(*(int(each[0]) for each in (ground.tiles.low, ground.tiles.bits)), 3)),
+        Surface(3),
+    )
+    timed_us(
+        "clusters of the same, plain",
+        3,
+        lambda index: clusters(here, plane.boxes(tracts[index]), pi / 3),
+    )
 
 
 if __name__ == "__main__":

@@ -41,9 +41,13 @@ WAYS = {
 def main(times: int = 100_000) -> None:
     print("making a value of three fields, best of seven")
     names = globals() | {"x": 4}
-    seconds = {name: min(repeat(way, globals=names, number=times, repeat=7)) for name, way in WAYS.items()}
+    seconds = {
+        name: min(repeat(way, globals=names, number=times, repeat=7)) for name, way in WAYS.items()
+    }
     for name, taken in seconds.items():
-        print(f"  {name:28} {taken / times * 1e9:6.0f} ns   {taken / seconds['tuple']:5.1f} x a tuple")
+        print(
+            f"  {name:28} {taken / times * 1e9:6.0f} ns   {taken / seconds['tuple']:5.1f} x a tuple"
+        )
 
 
 if __name__ == "__main__":

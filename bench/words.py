@@ -1,6 +1,6 @@
 """What signed words cost: microseconds to sign and to check, bytes per cast and per registration of each design.
 
-    python bench/words.py
+python bench/words.py
 """
 
 import timeit
@@ -30,7 +30,11 @@ def fresh(words: SignedWords) -> SignedWords:
 
 def costs(signatures: str) -> dict[str, float]:
     words = KeyRing(1, b"network", signatures, "").words(Ledger(), 1, 0, None)
-    cast, target, said = CastId(words.name, 1, 1), parse("(samba | jazz) & football"), description("samba, football")
+    cast, target, said = (
+        CastId(words.name, 1, 1),
+        parse("(samba | jazz) & football"),
+        description("samba, football"),
+    )
     sealed = words.seal(cast, target, bytes(100))
     about = ("entry", words.name, 1, said)
     proof = words.prove(about, said)
@@ -45,8 +49,14 @@ def costs(signatures: str) -> dict[str, float]:
 
 def size(name: str, signed: bool) -> tuple[float, float]:
     """Bytes per cast and per registration, all messages of it together."""
-    scenario = Scenario(name, peers=48, casts=30, parameters={"signed": signed, "signatures": "stand-in"},
-                        workload_parameters={"tags": 40, "tags_per_peer": 6}, register="messages")  # fmt: skip
+    scenario = Scenario(
+        name,
+        peers=48,
+        casts=30,
+        parameters={"signed": signed, "signatures": "stand-in"},
+        workload_parameters={"tags": 40, "tags_per_peer": 6},
+        register="messages",
+    )
     sent = simulate(scenario).bytes
     return sent.get("cast", 0) / 30, sent.get("register", 0) / 48
 
@@ -59,7 +69,10 @@ def main() -> None:
     print("design: bytes per cast, bytes per registration; bare -> signed")
     for name in designs():
         (cast, register), (cast_signed, register_signed) = size(name, False), size(name, True)
-        print(f"{name:15} {cast:8.0f} -> {cast_signed:8.0f}   {register:8.0f} -> {register_signed:8.0f}", flush=True)
+        print(
+            f"{name:15} {cast:8.0f} -> {cast_signed:8.0f}   {register:8.0f} -> {register_signed:8.0f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -68,14 +68,22 @@ def everybody(peers: int, infrastructure: int) -> dict[str, tuple[int, ...]]:
 
 
 SHOUT = Design(
-    "shout", "Everybody is told of everything.", "nowhere", kinds=(Shout,), member=Shouter, assemble=assemble,
-    roles=everybody, parameters=(ASSURANCE,),
-)  # fmt: skip
+    "shout",
+    "Everybody is told of everything.",
+    "nowhere",
+    kinds=(Shout,),
+    member=Shouter,
+    assemble=assemble,
+    roles=everybody,
+    parameters=(ASSURANCE,),
+)
 
 
 def main() -> None:
     add(SHOUT)
-    outcome = simulate(Scenario("shout", peers=256, casts=64, parameters={"assurance": "none"}, strict=True))
+    outcome = simulate(
+        Scenario("shout", peers=256, casts=64, parameters={"assurance": "none"}, strict=True)
+    )
     print("contract kept:", outcome.contract.clean)
     print("messages against one server that knows everybody:", round(outcome.measures["RTH"], 1))
 

@@ -131,11 +131,16 @@ def recorded(name: str) -> dict[str, dict[str, str]]:
 def differences(run: GoldenRun) -> list[str]:
     """The columns of a run that differ from its file, one line each."""
     expected, found = recorded(run.design).get(str(run), {}), run.digests()
-    changed = [name for name, digest in found.items() if name in expected and expected[name] != digest]
+    changed = [
+        name for name, digest in found.items() if name in expected and expected[name] != digest
+    ]
     return (
         [f"{run}: {name} differs" for name in changed]
         + [f"{run}: {name} is not in the file" for name in found.keys() - expected.keys()]
-        + [f"{run}: {name} is in the file and no longer in the journal" for name in expected.keys() - found.keys()]
+        + [
+            f"{run}: {name} is in the file and no longer in the journal"
+            for name in expected.keys() - found.keys()
+        ]
     )
 
 
@@ -151,10 +156,14 @@ def rewrite(name: str) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("design", nargs="*", help="designs to run; all if none is named")
     parser.add_argument("--seed", type=int, choices=SEEDS, help="one seed only; both by default")
-    parser.add_argument("--rewrite", action="store_true", help="write the files anew instead of comparing")
+    parser.add_argument(
+        "--rewrite", action="store_true", help="write the files anew instead of comparing"
+    )
     asked = parser.parse_args()
     names = asked.design or list(designs())
     if unknown := set(names) - set(designs()):
@@ -165,7 +174,11 @@ def main() -> int:
         for name in names:
             rewrite(name)
         return 0
-    lines = [line for run in runs(names, [asked.seed] if asked.seed else SEEDS) for line in differences(run)]
+    lines = [
+        line
+        for run in runs(names, [asked.seed] if asked.seed else SEEDS)
+        for line in differences(run)
+    ]
     print("\n".join(lines) or "all golden journals are equal")
     return 1 if lines else 0
 

@@ -46,13 +46,21 @@ def classes() -> dict[str, Class]:
     """By qualified name; classes within functions are left out."""
     found: dict[str, Class] = {}
     for module, tree in modules().items():
-        known = {node.name: f"{module}.{node.name}" for node in tree.body if isinstance(node, ast.ClassDef)}
+        known = {
+            node.name: f"{module}.{node.name}"
+            for node in tree.body
+            if isinstance(node, ast.ClassDef)
+        }
         for node in tree.body:
             if isinstance(node, ast.ImportFrom):
-                known |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
+                known |= {
+                    each.asname or each.name: f"{node.module}.{each.name}" for each in node.names
+                }
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
-                bases = [known.get(ast.unparse(_plain(base)), ast.unparse(base)) for base in node.bases]
+                bases = [
+                    known.get(ast.unparse(_plain(base)), ast.unparse(base)) for base in node.bases
+                ]
                 made = Class(module, node.name, node, bases)
                 made.declares = _declared(node)
                 found[f"{module}.{node.name}"] = made
@@ -73,7 +81,9 @@ def _declared(node: ast.ClassDef) -> set[str]:
             named = {target.id for target in each.targets if isinstance(target, ast.Name)}
             names |= named
             if "__slots__" in named:
-                names |= {one.value for one in ast.walk(each.value) if isinstance(one, ast.Constant)}
+                names |= {
+                    one.value for one in ast.walk(each.value) if isinstance(one, ast.Constant)
+                }
         if isinstance(each, ast.FunctionDef) and each.name == "__init__":
             names |= {target.attr for target in stores(each) if of_self(target)}
     return names

@@ -314,8 +314,15 @@ class Stage:
         parameters, carrier = found.settle(given), Even()
         self.world = WatchedWorld(carrier, seed, None, self.trouble, Codec(found.kinds))
         infrastructure = found.infrastructure(peers, parameters)
-        plan = Plan(peers, infrastructure, parameters, seed, self.world.host, carrier.latency_us,
-                    credentials=population(found).credentials)  # fmt: skip
+        plan = Plan(
+            peers,
+            infrastructure,
+            parameters,
+            seed,
+            self.world.host,
+            carrier.latency_us,
+            credentials=population(found).credentials,
+        )
         self.plan = replace(plan, roles=found.roles(peers, infrastructure))
         self.wording = Wording(self.world.casts, _labels(self.plan))
         self.disks: dict[int, Any] = {}

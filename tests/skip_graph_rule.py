@@ -17,13 +17,25 @@ def rule(owner: Node, everyone: Sequence[Node], k: int, vectors: Vectors) -> lis
     while True:
         digits = len(lists) + 1
         mine = vectors.prefix(owner.vector, min(digits, vectors.length))
-        near = [node for node in ring if vectors.prefix(node.vector, min(digits, vectors.length)) == mine]
+        near = [
+            node
+            for node in ring
+            if vectors.prefix(node.vector, min(digits, vectors.length)) == mine
+        ]
         if len(near) - 1 < 2 * (k - 1) or digits > vectors.length:
             lists.append([node.key for node in ring])
             return lists
         at = [node.key for node in ring].index(owner.key)
-        to_left = _passed((ring[at - step] for step in range(1, len(ring))), digits, mine, k, vectors)
-        to_right = _passed((ring[(at + step) % len(ring)] for step in range(1, len(ring))), digits, mine, k, vectors)
+        to_left = _passed(
+            (ring[at - step] for step in range(1, len(ring))), digits, mine, k, vectors
+        )
+        to_right = _passed(
+            (ring[(at + step) % len(ring)] for step in range(1, len(ring))),
+            digits,
+            mine,
+            k,
+            vectors,
+        )
         lists.append([*reversed(to_left), owner.key, *to_right])
         ring = near
 
@@ -38,7 +50,9 @@ def _passed(path: Iterable[Node], digits: int, mine: int, k: int, vectors: Vecto
     return passed
 
 
-def objections(tables: Sequence[LevelTable[Node]], k: int, vectors: Vectors, names: Sequence[str] = ()) -> list[str]:
+def objections(
+    tables: Sequence[LevelTable[Node]], k: int, vectors: Vectors, names: Sequence[str] = ()
+) -> list[str]:
     """Sentences about lists that differ from the rule over the owners of all tables."""
     everyone = [table.owner for table in tables]
     found: list[str] = []
@@ -92,7 +106,9 @@ def cut(ring: Sequence[Node], near: Sequence[bool], own: int, k: int) -> Level[N
         return Level(ring, own, True, [not each for each in near])
     left, right = walk_left(near, own, k - 1), walk_right(near, own, k - 1)
     picked = [(own + place) % len(ring) for place in range(-left, right + 1)]
-    return Level([ring[index] for index in picked], left, False, [not near[index] for index in picked])
+    return Level(
+        [ring[index] for index in picked], left, False, [not near[index] for index in picked]
+    )
 
 
 def every_class(owner: Node, known: Iterable[Node], k: int, vectors: Vectors) -> LevelTable[Node]:
@@ -122,7 +138,9 @@ def _wide(ring: Sequence[Node], own: int, number: int, k: int, vectors: Vectors)
     left = max(walk_left(marked, own, k - 1) for marked in marks)
     right = max(walk_right(marked, own, k - 1) for marked in marks)
     fresh = [each != classes[own] for each in classes]
-    if left + right + 1 > len(ring) or len(ring) == 1:  # walks that just meet may leave somebody between unknown
+    if (
+        left + right + 1 > len(ring) or len(ring) == 1
+    ):  # walks that just meet may leave somebody between unknown
         return Level(ring, own, True, fresh)
     picked = [(own + place) % len(ring) for place in range(-left, right + 1)]
     return Level([ring[index] for index in picked], left, False, [fresh[index] for index in picked])

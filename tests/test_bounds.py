@@ -18,7 +18,9 @@ def test_the_page_is_what_the_code_says():
     assert tool.page() == tool.PAGE.read_text("utf-8"), "run: python tools/bounds.py"
 
 
-@pytest.mark.parametrize(("module", "bound"), FOUND, ids=[f"{module}:{each.name}" for module, each in FOUND])
+@pytest.mark.parametrize(
+    ("module", "bound"), FOUND, ids=[f"{module}:{each.name}" for module, each in FOUND]
+)
 def test_a_bound_says_what_it_is_for(module, bound):
     assert bound.meaning, f"{module}: {bound.name} has no docstring below it"
 
@@ -31,7 +33,9 @@ def dotted(path: Path) -> str:
 
 def imported(tree: ast.Module) -> set[str]:
     """Modules that a module imports, or names that may be modules."""
-    found = {each.name for node in ast.walk(tree) if isinstance(node, ast.Import) for each in node.names}
+    found = {
+        each.name for node in ast.walk(tree) if isinstance(node, ast.Import) for each in node.names
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
@@ -41,8 +45,11 @@ def imported(tree: ast.Module) -> set[str]:
 def used(tree: ast.Module) -> set[str]:
     """Names and attributes that a module reads; naming, importing and mentioning are no uses."""
     read = [node for node in ast.walk(tree) if isinstance(getattr(node, "ctx", None), ast.Load)]
-    return {node.id if isinstance(node, ast.Name) else node.attr for node in read
-            if isinstance(node, ast.Name | ast.Attribute)}  # fmt: skip
+    return {
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in read
+        if isinstance(node, ast.Name | ast.Attribute)
+    }
 
 
 def importers(module: str, imports: dict[str, set[str]]) -> set[str]:
@@ -66,14 +73,21 @@ def idle(trees: dict[str, ast.Module], bounds: list[tuple[str, str]]) -> list[st
     found = []
     for module, name in bounds:
         holder, _, last = name.rpartition(".")
-        near = heirs[module] if holder else {module, *(each for each in trees if module in imports[each])}
+        near = (
+            heirs[module]
+            if holder
+            else {module, *(each for each in trees if module in imports[each])}
+        )
         if not any(last in reads[each] for each in near):
             found.append(f"{module}: {name}")
     return found
 
 
 def test_a_bound_is_used_where_it_stands_or_where_that_is_imported():
-    trees = {dotted(path): ast.parse(path.read_text("utf-8")) for path in sorted(tool.SOURCE.rglob("*.py"))}
+    trees = {
+        dotted(path): ast.parse(path.read_text("utf-8"))
+        for path in sorted(tool.SOURCE.rglob("*.py"))
+    }
 
     assert not idle(trees, [(dotted(tool.SOURCE / module), each.name) for module, each in FOUND])
 
@@ -84,7 +98,10 @@ def test_a_namesake_a_mention_and_an_import_are_no_uses():
         "b": "ROWS_MAX = 9\nprint(ROWS_MAX)",  # its own
         "c": "from a import ROWS_MAX\n'ROWS_MAX is great'",
     }
-    used_by = {"d": "import a\nprint(a.ROWS_MAX)", "e": "from a import ROWS_MAX as most, ROWS_MAX\nprint(ROWS_MAX)"}
+    used_by = {
+        "d": "import a\nprint(a.ROWS_MAX)",
+        "e": "from a import ROWS_MAX as most, ROWS_MAX\nprint(ROWS_MAX)",
+    }
     trees = {name: ast.parse(text) for name, text in texts.items()}
 
     assert idle(trees, [("a", "ROWS_MAX"), ("b", "ROWS_MAX")]) == ["a: ROWS_MAX"]

@@ -37,11 +37,25 @@ def test_simulate_prints_one_json_object():
     assert ran.exit_code == 0
     promised = "design peers casts seed parameters measures contract messages seconds peak_mb"
     assert set(promised.split()) <= set(outcome)
-    assert outcome["contract"]["missing"] == outcome["contract"]["repeated"] == outcome["contract"]["uninvited"] == 0
+    assert (
+        outcome["contract"]["missing"]
+        == outcome["contract"]["repeated"]
+        == outcome["contract"]["uninvited"]
+        == 0
+    )
 
 
 def test_simulate_prints_a_summary_for_people(tmp_path):
-    ran = call("simulate", "centralised", "--peers", "64", "--casts", "8", "--journal", str(tmp_path / "run"))
+    ran = call(
+        "simulate",
+        "centralised",
+        "--peers",
+        "64",
+        "--casts",
+        "8",
+        "--journal",
+        str(tmp_path / "run"),
+    )
 
     assert "contract kept" in ran.output
     assert (tmp_path / "run" / "sends.parquet").is_file()
@@ -51,7 +65,10 @@ def test_simulate_prints_a_summary_for_people(tmp_path):
     ("words", "says"),
     [
         (("simulate", "telepathy"), "there is no design 'telepathy'; choose one of: centralised"),
-        (("simulate", "broker", "--set", "brokrs=3"), "has no parameter 'brokrs'; it takes: assurance, brokers"),
+        (
+            ("simulate", "broker", "--set", "brokrs=3"),
+            "has no parameter 'brokrs'; it takes: assurance, brokers",
+        ),
         (("simulate", "broker", "--set", "routing_error=2"), "out of range"),
         (("simulate", "broker", "--set", "routing_error=lots"), "is not a number"),
         (("simulate", "broker", "--set", "routing_error"), "expected NAME=VALUE"),
@@ -63,15 +80,33 @@ def test_simulate_prints_a_summary_for_people(tmp_path):
         (("simulate", "centralised", "--faults", "bad luck"), "not understood"),
         (("simulate", "centralised", "--churn", "parties=3"), "not understood"),
         (("simulate", "centralised", "--churn", "deed=5:crash:4096"), "is no peer"),
-        (("simulate", "condcast", "--peers", "8", "--churn", "deed=5..6:restart:8"), "only servers and brokers"),
-        (("simulate", "centralised", "--peers", "8", "--churn", "deed=5:crash:9999"), "there is no 9999"),
-        (("simulate", "dht", "--peers", "8", "--churn", "restarts=3"), "restarts=3: dht has no servers or brokers"),
+        (
+            ("simulate", "condcast", "--peers", "8", "--churn", "deed=5..6:restart:8"),
+            "only servers and brokers",
+        ),
+        (
+            ("simulate", "centralised", "--peers", "8", "--churn", "deed=5:crash:9999"),
+            "there is no 9999",
+        ),
+        (
+            ("simulate", "dht", "--peers", "8", "--churn", "restarts=3"),
+            "restarts=3: dht has no servers or brokers",
+        ),
         (("simulate", "dht", "--peers", "8", "--churn", "deed=5:fail:3"), "dht has none"),
-        (("simulate", "dht", "--peers", "8", "--churn", "fails=2"), "fails=2: dht has no servers or brokers"),
+        (
+            ("simulate", "dht", "--peers", "8", "--churn", "fails=2"),
+            "fails=2: dht has no servers or brokers",
+        ),
         (("simulate", "centralised", "--peers", "8", "--churn", "fails=2"), "the last one stays"),
         (("simulate", "centralised", "--churn", "@."), "is a directory"),
-        (("simulate", "dht", "--set", "churn=crashes=2"), "it is an option of its own: --churn crashes=2"),
-        (("simulate", "dht", "--set", "tags_per_peer=4"), "it is an option of its own: --tags-per-peer 4"),
+        (
+            ("simulate", "dht", "--set", "churn=crashes=2"),
+            "it is an option of its own: --churn crashes=2",
+        ),
+        (
+            ("simulate", "dht", "--set", "tags_per_peer=4"),
+            "it is an option of its own: --tags-per-peer 4",
+        ),
         (("campaign", "telepathy"), "there is no design 'telepathy'"),
     ],
 )
@@ -86,7 +121,9 @@ def test_bad_input_gets_one_clear_sentence_and_exit_code_2(words, says, tmp_path
 
 
 def test_an_existing_journal_directory_is_refused(tmp_path):
-    ran = call("simulate", "centralised", "--peers", "8", "--casts", "1", "--journal", str(tmp_path))
+    ran = call(
+        "simulate", "centralised", "--peers", "8", "--casts", "1", "--journal", str(tmp_path)
+    )
 
     assert ran.exit_code == 2
     assert "exists already" in ran.stderr
@@ -107,7 +144,9 @@ def test_a_crash_in_a_design_names_design_seed_and_replay(monkeypatch):
 
 
 def changed(design: str, churn: str, *words: str):
-    return call("simulate", design, "--peers", "16", "--workload", "groups", "--churn", churn, *words)
+    return call(
+        "simulate", design, "--peers", "16", "--workload", "groups", "--churn", churn, *words
+    )
 
 
 HINT = "hint: broker survives change only with --set assurance=receipts"
@@ -115,7 +154,10 @@ HINT = "hint: broker survives change only with --set assurance=receipts"
 
 def test_a_design_without_receipts_promises_nothing_in_change_and_says_so():
     none = ("--set", "assurance=none")
-    broken, living = changed("broker", "fails=2,restarts=2", *none), changed("broker", "crashes=2,over_s=10")
+    broken, living = (
+        changed("broker", "fails=2,restarts=2", *none),
+        changed("broker", "crashes=2,over_s=10"),
+    )
 
     assert (broken.exit_code, living.exit_code) == (0, 0)
     assert "not promised, and not kept" in broken.output
@@ -145,7 +187,10 @@ def test_after_change_says_how_many_and_says_when_there_was_nothing_to_judge():
 def test_less_change_than_was_asked_for_is_said():
     ran = changed("centralised", "leaves=100,over_s=20", "--casts", "20")
 
-    assert "note: churn: 12 of 100 leaves: 0.25 of the first number of peers, and at least two" in ran.output
+    assert (
+        "note: churn: 12 of 100 leaves: 0.25 of the first number of peers, and at least two"
+        in ran.output
+    )
 
 
 def test_a_picture_of_the_surface_is_drawn(tmp_path):
@@ -162,7 +207,9 @@ def test_a_picture_of_an_unknown_kind_is_refused(tmp_path):
     assert ".svg, .png, .pdf" in ran.stderr
 
 
-@pytest.mark.parametrize(("design", "churn"), [("dht", ""), ("spice", ""), ("spice", "joins=1,returns=1,over_s=4")])
+@pytest.mark.parametrize(
+    ("design", "churn"), [("dht", ""), ("spice", ""), ("spice", "joins=1,returns=1,over_s=4")]
+)
 def test_a_run_loads_only_what_it_uses(design, churn):
     """Pandas, SciPy and NetworkX take a second to load, and a run on the flat network uses none of them."""
     unused = ("pandas", "scipy", "networkx", "numba", "pyspark", "pyarrow.compute")

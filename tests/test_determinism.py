@@ -28,7 +28,16 @@ print(json.dumps({name: journal_digest(name, Path(sys.argv[2]) / name) for name 
 
 def scenario(name: str) -> Scenario:
     faults = Faults.parse(FAULTS)
-    return Scenario(name, peers=48, casts=24, seed=3, network="national", interval_ms=200, changes=12, faults=faults)
+    return Scenario(
+        name,
+        peers=48,
+        casts=24,
+        seed=3,
+        network="national",
+        interval_ms=200,
+        changes=12,
+        faults=faults,
+    )
 
 
 def journal_digest(name: str, directory: Path) -> str:
@@ -48,9 +57,17 @@ def test_twice_the_same(name, tmp_path):
 def test_the_same_under_any_hash_seed(tmp_path):
     digests = []
     for hash_seed in ("1", "2"):
-        command = [sys.executable, "-c", EVERY_DESIGN, str(Path(__file__).parent), str(tmp_path / hash_seed)]
+        command = [
+            sys.executable,
+            "-c",
+            EVERY_DESIGN,
+            str(Path(__file__).parent),
+            str(tmp_path / hash_seed),
+        ]
         (tmp_path / hash_seed).mkdir()
-        ran = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, text=True)
+        ran = subprocess.run(
+            command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, text=True
+        )
         assert ran.returncode == 0, ran.stderr
         digests.append(json.loads(ran.stdout))
 

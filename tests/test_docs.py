@@ -40,7 +40,9 @@ def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
         if ">>>" in block:
             examples = doctest.DocTestParser().get_doctest(block, space, name(page), str(page), 0)
             told: list[str] = []
-            ran = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples, out=told.append, clear_globs=False)
+            ran = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(
+                examples, out=told.append, clear_globs=False
+            )
             space.update(examples.globs)
             assert not ran.failed, "".join(told)
         else:

@@ -40,7 +40,9 @@ def test_every_design_has_golden_journals():
 def test_a_changed_message_order_is_seen(monkeypatch):
     """The server notifies the same members in reverse order: only the order of messages changes."""
     tell = Teller.tell
-    monkeypatch.setattr(Teller, "tell", lambda self, word, members, *rest: tell(self, word, members[::-1], *rest))
+    monkeypatch.setattr(
+        Teller, "tell", lambda self, word, members, *rest: tell(self, word, members[::-1], *rest)
+    )
 
     lines = differences(GoldenRun("centralised", "none", "quiet", 1))
 
@@ -48,7 +50,9 @@ def test_a_changed_message_order_is_seen(monkeypatch):
 
 
 def test_the_command_compares_and_names_an_unknown_design():
-    went = subprocess.run([sys.executable, PROGRAM, "centralised", "--seed", "1"], capture_output=True, text=True)
+    went = subprocess.run(
+        [sys.executable, PROGRAM, "centralised", "--seed", "1"], capture_output=True, text=True
+    )
     assert (went.returncode, went.stdout) == (0, "all golden journals are equal\n")
     went = subprocess.run([sys.executable, PROGRAM, "chord"], capture_output=True, text=True)
     assert went.returncode == 2

@@ -20,14 +20,33 @@ MAY = {
     "trials": {"trials", "world", "casting", "overlay", "peer", "workload", "language", "space"},
     "lab": {*LAYERS, "net", "cli"},
 }
-FORBIDDEN = {"asyncio", "socket", "pyspark", "time", "random", "uuid", "secrets", "datetime", "threading"}
+FORBIDDEN = {
+    "asyncio",
+    "socket",
+    "pyspark",
+    "time",
+    "random",
+    "uuid",
+    "secrets",
+    "datetime",
+    "threading",
+}
 """Not in rooms below the laboratory; `Random` itself, seeded, is all they may take of `random`."""
 SHARED_OVERLAYS = {"links", "detector", "probing"}
 """Rooms inside overlay/ that its siblings share."""
 SHARED_CASTING = {
-    "central_subscriptions", "complaints", "designs", "inbox", "keeping", "roster", "routes", "served", "service",
-    "standing", "telling",
-}  # fmt: skip
+    "central_subscriptions",
+    "complaints",
+    "designs",
+    "inbox",
+    "keeping",
+    "roster",
+    "routes",
+    "served",
+    "service",
+    "standing",
+    "telling",
+}
 
 
 def modules(room: str) -> list[Path]:
@@ -47,14 +66,18 @@ def imports(path: Path) -> list[tuple[str, tuple[str, ...]]]:
 
 def inner(path: Path) -> list[list[str]]:
     """The parts after `implicast.` of every import of ours."""
-    return [module.split(".")[1:] for module, _ in imports(path) if module.split(".")[0] == "implicast"]
+    return [
+        module.split(".")[1:] for module, _ in imports(path) if module.split(".")[0] == "implicast"
+    ]
 
 
 @pytest.mark.parametrize("room", LAYERS)
 def test_a_room_imports_only_from_the_rooms_below(room):
     for path in modules(room):
         for parts in inner(path):
-            assert not parts or parts[0] in MAY[room], f"{path.relative_to(SOURCE)} imports implicast.{'.'.join(parts)}"
+            assert not parts or parts[0] in MAY[room], (
+                f"{path.relative_to(SOURCE)} imports implicast.{'.'.join(parts)}"
+            )
 
 
 @pytest.mark.parametrize("room", [room for room in LAYERS if room != "lab"])
@@ -62,16 +85,22 @@ def test_no_clock_no_socket_no_spark_below_the_laboratory(room):
     for path in modules(room):
         for module, names in imports(path):
             allowed = module == "random" and names == ("Random",)
-            assert module.split(".")[0] not in FORBIDDEN or allowed, f"{path.relative_to(SOURCE)} imports {module}"
+            assert module.split(".")[0] not in FORBIDDEN or allowed, (
+                f"{path.relative_to(SOURCE)} imports {module}"
+            )
 
 
-@pytest.mark.parametrize(("room", "shared"), [("overlay", SHARED_OVERLAYS), ("casting", SHARED_CASTING)])
+@pytest.mark.parametrize(
+    ("room", "shared"), [("overlay", SHARED_OVERLAYS), ("casting", SHARED_CASTING)]
+)
 def test_siblings_never_import_each_other(room, shared):
     for path in modules(room):
         own = path.relative_to(SOURCE / room).parts[0].removesuffix(".py")
         for parts in inner(path):
             if parts[:1] == [room] and len(parts) > 1:
-                assert parts[1] in shared | {own}, f"{path.relative_to(SOURCE)} imports its sibling {parts[1]}"
+                assert parts[1] in shared | {own}, (
+                    f"{path.relative_to(SOURCE)} imports its sibling {parts[1]}"
+                )
 
 
 def test_nobody_hashes_or_identifies_by_address():
@@ -80,7 +109,9 @@ def test_nobody_hashes_or_identifies_by_address():
         for path in modules(room):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                    assert node.func.id not in ("hash", "id"), f"{path.relative_to(SOURCE)}:{node.lineno}"
+                    assert node.func.id not in ("hash", "id"), (
+                        f"{path.relative_to(SOURCE)}:{node.lineno}"
+                    )
 
 
 def test_the_package_works_without_spark():
@@ -95,6 +126,8 @@ def test_help_and_simulation_need_neither_network_nor_page():
     code = f"{head} import implicast.cli, implicast.simulate_cli, implicast.net.node_cli, implicast.net.local_cli"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
     code = f"{head} from implicast.cli import main; sys.argv = ['implicast', 'local', '2', '--web']; main()"
-    went = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    went = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
     assert "pip install 'implicast[web]'" in went.stderr
     assert went.returncode == 2

@@ -23,7 +23,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_page_of_the_documentation_is_on_the_site(site):
-    pages = [page.relative_to(ROOT / "docs").with_suffix(".html") for page in (ROOT / "docs").rglob("*.md")]
+    pages = [
+        page.relative_to(ROOT / "docs").with_suffix(".html")
+        for page in (ROOT / "docs").rglob("*.md")
+    ]
 
     missing = [page for page in pages if page.name != "README.html" and not (site / page).exists()]
     assert missing == []
@@ -32,6 +35,10 @@ def test_every_page_of_the_documentation_is_on_the_site(site):
 
 def test_nothing_is_loaded_from_outside(site):
     loads = re.compile(r'<(?:script|img|link)[^>]+(?:src|href)="(https?:)?//[^"]*"')
-    found = {page.name: hit[0] for page in site.rglob("*.html") if (hit := loads.search(page.read_text("utf-8")))}
+    found = {
+        page.name: hit[0]
+        for page in site.rglob("*.html")
+        if (hit := loads.search(page.read_text("utf-8")))
+    }
 
     assert found == {}

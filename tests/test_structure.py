@@ -23,6 +23,7 @@ LONGEST = 400
 DISPATCHERS = ("receive", "wake", "arrives")
 NUMBERS = Path(__file__).parent / "wire_numbers.txt"
 
+
 def report(check: str, offenders: list[str]) -> None:
     assert not offenders, f"{check}, {len(offenders)} times:\n  " + "\n  ".join(sorted(offenders))
 
@@ -38,16 +39,23 @@ def assigned_outside() -> list[str]:
         for method in methods(each):
             for target in stores(method):
                 if not of_self(target):
-                    found.append(f"{each.path}:{target.lineno} {each.name} assigns {ast.unparse(target)}")
+                    found.append(
+                        f"{each.path}:{target.lineno} {each.name} assigns {ast.unparse(target)}"
+                    )
                 elif target.attr in inherited:
                     owner = inherited[target.attr]
-                    found.append(f"{each.path}:{target.lineno} {each.name} assigns {target.attr} of {owner.name}")
+                    found.append(
+                        f"{each.path}:{target.lineno} {each.name} assigns {target.attr} of {owner.name}"
+                    )
     for module, tree in modules().items():
         path = module.removeprefix("implicast.").replace(".", "/")
         for node in tree.body:
             if isinstance(node, ast.FunctionDef):
-                found += [f"{path}:{one.lineno} {node.name} assigns {ast.unparse(one)}" for one in stores(node)
-                          if not _mark(one)]  # fmt: skip
+                found += [
+                    f"{path}:{one.lineno} {node.name} assigns {ast.unparse(one)}"
+                    for one in stores(node)
+                    if not _mark(one)
+                ]
     return found
 
 
@@ -78,7 +86,9 @@ def only_words() -> list[str]:
             continue
         for method in methods(each):
             decorated = {ast.unparse(one).rpartition(".")[2] for one in method.decorator_list}
-            said = all(isinstance(one, ast.Expr | ast.Pass) and not _acts(one) for one in method.body)
+            said = all(
+                isinstance(one, ast.Expr | ast.Pass) and not _acts(one) for one in method.body
+            )
             if said and not decorated & {"abstractmethod", "overload"}:
                 found.append(f"{each}.{method.name}")
     return found
@@ -93,10 +103,16 @@ def dispatchers() -> list[str]:
     found = []
     for each in classes().values():
         if each.module != "implicast.peer.contract":
-            found += [f"{each}.{method.name}" for method in methods(each) if method.name in DISPATCHERS]
+            found += [
+                f"{each}.{method.name}" for method in methods(each) if method.name in DISPATCHERS
+            ]
     for module, tree in modules().items():
         path = module.removeprefix("implicast.").replace(".", "/")
-        names = {one.id for one in ast.walk(tree) if isinstance(one, ast.Name)} & {"_CALLS", "arrives", "Bound"}
+        names = {one.id for one in ast.walk(tree) if isinstance(one, ast.Name)} & {
+            "_CALLS",
+            "arrives",
+            "Bound",
+        }
         found += [f"{path}: {name}" for name in sorted(names)]
     return found
 
@@ -106,12 +122,20 @@ def two_things() -> list[str]:
     for each in classes().values():
         if not each.name.startswith("_"):
             where[each.name].append(each.path)
-    return [f"{paths[0]}: {name} also in {', '.join(paths[1:])}" for name, paths in where.items() if len(paths) > 1]
+    return [
+        f"{paths[0]}: {name} also in {', '.join(paths[1:])}"
+        for name, paths in where.items()
+        if len(paths) > 1
+    ]
 
 
 def kinds() -> dict[str, type[Any]]:
     """Every kind of message of every design, by module and name."""
-    return {f"{kind.__module__}.{kind.__name__}": kind for each in designs().values() for kind in each.kinds}
+    return {
+        f"{kind.__module__}.{kind.__name__}": kind
+        for each in designs().values()
+        for kind in each.kinds
+    }
 
 
 def path_of(kind: type[Any]) -> str:
@@ -196,7 +220,11 @@ def test_the_upper_floor_is_built_of_parts(check):
 
 
 def numbers() -> dict[int, str]:
-    return {kind.wire: name.removeprefix("implicast.") for name, kind in sorted(kinds().items()) if kind.wire}
+    return {
+        kind.wire: name.removeprefix("implicast.")
+        for name, kind in sorted(kinds().items())
+        if kind.wire
+    }
 
 
 def test_no_two_kinds_share_a_number_on_the_wire():
@@ -207,11 +235,17 @@ def test_no_two_kinds_share_a_number_on_the_wire():
 
 def test_numbers_on_the_wire_are_those_of_ever():
     """A new kind is added to the file; what is in it never changes: old nodes would misread new ones."""
-    lines = [line.split() for line in NUMBERS.read_text("utf-8").splitlines() if line and not line.startswith("#")]
+    lines = [
+        line.split()
+        for line in NUMBERS.read_text("utf-8").splitlines()
+        if line and not line.startswith("#")
+    ]
     listed = {int(number, 16): name for number, name in lines}
 
     assert [int(number, 16) for number, _ in lines] == sorted(listed), "in order, each once"
-    changed = {hex(number): name for number, name in numbers().items() if listed.get(number) != name}
+    changed = {
+        hex(number): name for number, name in numbers().items() if listed.get(number) != name
+    }
     assert not changed, "python tests/test_structure.py adds what is new"
 
 
@@ -235,7 +269,12 @@ if __name__ == "__main__":
     for check, offenders in CHECKS.items():
         found = offenders()
         print(f"{check}: {len(found)}")
-        print("".join(f"  {one}\n" for one in sorted(found) if one.startswith(tuple(sys.argv[1:]) or "-")), end="")
+        print(
+            "".join(
+                f"  {one}\n" for one in sorted(found) if one.startswith(tuple(sys.argv[1:]) or "-")
+            ),
+            end="",
+        )
     head = "# Number on the wire and kind of message, for ever. Written by python tests/test_structure.py\n"
     lines = [f"0x{number:04x} {name}\n" for number, name in sorted(numbers().items())]
     NUMBERS.write_text(head + "".join(lines), "utf-8")

@@ -57,7 +57,9 @@ def _found(body: list[ast.stmt], owner: str) -> Iterator[Bound]:
     holder = owner.partition(":")[2]
     for at, statement in enumerate(body):
         if isinstance(statement, ast.ClassDef):
-            kind = "Bounds" if (ast.get_docstring(statement) or "").startswith("Bounds") else "Class"
+            kind = (
+                "Bounds" if (ast.get_docstring(statement) or "").startswith("Bounds") else "Class"
+            )
             yield from _found(statement.body, f"{kind}:{statement.name}")
             continue
         named = _named(statement)
@@ -69,7 +71,11 @@ def _found(body: list[ast.stmt], owner: str) -> Iterator[Bound]:
 def _named(statement: ast.stmt) -> tuple[str, ast.expr] | None:
     if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
         return statement.targets[0].id, statement.value
-    if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value is not None:
+    if (
+        isinstance(statement, ast.AnnAssign)
+        and isinstance(statement.target, ast.Name)
+        and statement.value is not None
+    ):
         return statement.target.id, statement.value
     return None
 
@@ -109,14 +115,20 @@ def page() -> str:
         if module.partition("/")[0] != room:
             room = module.partition("/")[0]
             lines += [f"\n## {room}\n", "| module | bound | value | |", "|---|---|---|---|"]
-        lines += [f"| `{module}` | `{each.name}` | {each.value} | {each.meaning} |" for each in found]
+        lines += [
+            f"| `{module}` | `{each.name}` | {each.value} | {each.meaning} |" for each in found
+        ]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     text = page()
     if "--check" in sys.argv:
-        sys.exit(0 if PAGE.is_file() and PAGE.read_text("utf-8") == text else "docs/reference/bounds.md is out of date")
+        sys.exit(
+            0
+            if PAGE.is_file() and PAGE.read_text("utf-8") == text
+            else "docs/reference/bounds.md is out of date"
+        )
     PAGE.write_text(text, "utf-8")
 
 

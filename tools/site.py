@@ -14,11 +14,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-AT_ROOT = {"README.md": "index.md", "ARCHITECTURE.md": "house.md", "GLOSSARY.md": "glossary.md",
-           "CHANGELOG.md": "changes.md"}  # fmt: skip
+AT_ROOT = {
+    "README.md": "index.md",
+    "ARCHITECTURE.md": "house.md",
+    "GLOSSARY.md": "glossary.md",
+    "CHANGELOG.md": "changes.md",
+}
 SECTIONS = {"tutorial": "Tutorial", "how-to": "How to", "reference": "Reference", "why": "Why"}
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
-SETTINGS = '''
+SETTINGS = """
 project = "Implicast"
 html_title = "Implicast"
 html_theme = "furo"
@@ -32,7 +36,7 @@ html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0b6e69", "color-brand-content": "#0b6e69"},
     "dark_css_variables": {"color-brand-primary": "#5ec8bf", "color-brand-content": "#5ec8bf"},
 }
-'''
+"""
 STYLE = """
 .toc-tree li > a { display: block; min-height: 1.6rem; padding-block: .25rem; line-height: 1.4; }
 .highlight .nn { text-decoration: none !important; }
@@ -45,18 +49,24 @@ def staged(folder: Path) -> list[str]:
     shutil.rmtree(folder, ignore_errors=True)
     pages = {ROOT / name: where for name, where in AT_ROOT.items() if (ROOT / name).exists()}
     for page in sorted(DOCS.rglob("*.md")):
-        if page != DOCS / "README.md":  # for those who browse the repository; the site has its contents beside it
+        if (
+            page != DOCS / "README.md"
+        ):  # for those who browse the repository; the site has its contents beside it
             pages[page] = page.relative_to(DOCS).as_posix()
     for page, where in pages.items():
         out = folder / where
         out.parent.mkdir(parents=True, exist_ok=True)
-        text = LINK.sub(lambda found, page=page, where=where: _relinked(found, page, where, pages), _text(page))
+        text = LINK.sub(
+            lambda found, page=page, where=where: _relinked(found, page, where, pages), _text(page)
+        )
         out.write_text(text, "utf-8")
     for beside in [each for each in DOCS.rglob("*") if each.suffix in (".svg", ".png", ".json")]:
         out = folder / beside.relative_to(DOCS)
         out.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(beside, out)
-    (folder / "index.md").write_text(_text(folder / "index.md") + _contents(list(pages.values())), "utf-8")
+    (folder / "index.md").write_text(
+        _text(folder / "index.md") + _contents(list(pages.values())), "utf-8"
+    )
     (folder / "conf.py").write_text(SETTINGS, "utf-8")
     (folder / "_static").mkdir()
     (folder / "_static" / "own.css").write_text(STYLE, "utf-8")
@@ -83,7 +93,9 @@ def _relinked(found: re.Match[str], page: Path, where: str, pages: dict[Path, st
 
 def _contents(pages: Collection[str]) -> str:
     """The sections beside each page, without a list on the first one."""
-    inside = {folder: [each for each in pages if each.startswith(f"{folder}/")] for folder in SECTIONS}
+    inside = {
+        folder: [each for each in pages if each.startswith(f"{folder}/")] for folder in SECTIONS
+    }
     parts = [_tree(title, inside[folder]) for folder, title in SECTIONS.items()]
     alone = [each for each in pages if "/" not in each and each not in AT_ROOT.values()]
     rest = [*alone, *(each for each in AT_ROOT.values() if each != "index.md" and each in pages)]
@@ -118,7 +130,9 @@ def _mend(out: Path) -> None:
 def build(out: Path) -> int:
     source = out.parent / f"{out.name}-source"
     pages = staged(source)
-    done = subprocess.run([sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", source, out])
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", source, out]
+    )
     if not done.returncode:
         _mend(out)
         print(f"{len(pages)} pages in {out}/index.html")

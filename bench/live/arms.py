@@ -46,7 +46,10 @@ class Metered:
         self._idle, self._begun, self._bytes = idle_per_s, time.monotonic(), all_bytes()
 
     def per_cast(self, casts: int) -> float:
-        return max(0.0, all_bytes() - self._bytes - self._idle * (time.monotonic() - self._begun)) / casts
+        return (
+            max(0.0, all_bytes() - self._bytes - self._idle * (time.monotonic() - self._begun))
+            / casts
+        )
 
 
 def rival(arm: Any, home: Path, given: Task) -> Result:
@@ -65,7 +68,9 @@ def rival(arm: Any, home: Path, given: Task) -> Result:
         _cast(members, given.casts)
         result.bytes_per_cast = metered.per_cast(len(given.casts))
         bytes_by = by_process() - before
-        pids = [each.process.pid or 0 for each in members.values()] + ([server.pid] if server is not None else [])
+        pids = [each.process.pid or 0 for each in members.values()] + (
+            [server.pid] if server is not None else []
+        )
         result.bytes_by = [bytes_by[pid] for pid in pids]
         _judge(result, given.casts, members)
         for name in given.killed:
@@ -102,27 +107,51 @@ def _heard(members: dict[str, Member], result: Result | None = None) -> Heard:
 
 def _judge(result: Result, casts: list[Drawn], members: dict[str, Member]) -> None:
     heard, due = _heard(members, result), due_of(casts)
-    result.due, result.delivered, result.wrong = len(due), len(due & heard.keys()), len(heard.keys() - due)
+    result.due, result.delivered, result.wrong = (
+        len(due),
+        len(due & heard.keys()),
+        len(heard.keys() - due),
+    )
     result.latency_ms = sorted(heard.values())
 
 
 def serf(home: Path, given: Task) -> Result:
     """Agents with a tag for each of theirs; a cast is a query for each alternative, with a filter on tags."""
     binary = str(home / "root/usr/bin/serf")
-    version = subprocess.run([binary, "version"], capture_output=True, text=True, check=True).stdout.split()[0]
-    result = Result("Serf", version, "a query with -tag filters per alternative; profile local; acknowledged; latency "
-                    "until the acknowledgement is back")  # fmt: skip
+    version = subprocess.run(
+        [binary, "version"], capture_output=True, text=True, check=True
+    ).stdout.split()[0]
+    result = Result(
+        "Serf",
+        version,
+        "a query with -tag filters per alternative; profile local; acknowledged; latency "
+        "until the acknowledgement is back",
+    )
     where = {someone.name: f"127.0.1.{number + 1}" for number, someone in enumerate(given.people)}
     counting = ByAddress()
     counting.start()
     agents = {}
     try:
         for number, someone in enumerate(given.people):
-            words = [binary, "agent", "-node", someone.name, "-bind", where[someone.name], "-profile", "local",
-                     "-rpc-addr", f"{where[someone.name]}:7373", "-log-level", "err"]  # fmt: skip
+            words = [
+                binary,
+                "agent",
+                "-node",
+                someone.name,
+                "-bind",
+                where[someone.name],
+                "-profile",
+                "local",
+                "-rpc-addr",
+                f"{where[someone.name]}:7373",
+                "-log-level",
+                "err",
+            ]
             words += [word for tag in tags(someone) for word in ("-tag", f"{tag}=1")]
             words += ["-join", "127.0.1.1"] if number else []
-            agents[someone.name] = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            agents[someone.name] = subprocess.Popen(
+                words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
             time.sleep(0.05)
         time.sleep(10)
         result.idle_bytes_per_s = idle_bytes_per_s()
@@ -131,7 +160,11 @@ def serf(home: Path, given: Task) -> Result:
         result.bytes_per_cast = metered.per_cast(len(given.casts))
         result.bytes_by = [counting.counts[each] - before.get(each, 0) for each in where.values()]
         due = due_of(given.casts)
-        result.due, result.delivered, result.wrong = len(due), len(due & heard.keys()), len(heard.keys() - due)
+        result.due, result.delivered, result.wrong = (
+            len(due),
+            len(due & heard.keys()),
+            len(heard.keys() - due),
+        )
         result.latency_ms = sorted(heard.values())
         for name in given.killed:
             agents.pop(name).kill()
@@ -146,7 +179,9 @@ def serf(home: Path, given: Task) -> Result:
             agent.wait()
 
 
-def _query_all(binary: str, where: dict[str, str], casts: list[Drawn], result: Result | None) -> Heard:
+def _query_all(
+    binary: str, where: dict[str, str], casts: list[Drawn], result: Result | None
+) -> Heard:
     found: Heard = {}
     with ThreadPoolExecutor(8) as pool:
         answers = pool.map(lambda one: _query(binary, where[one.publisher], one), casts)
@@ -164,7 +199,9 @@ def _query(binary: str, rpc: str, drawn: Drawn) -> dict[str, float]:
         words += [word for tag in term.has for word in ("-tag", f"{tag}=1")]
         words += ["cast", json.dumps({"n": drawn.number, "t": drawn.target}) + "." * 64]
         begun = time.monotonic()
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
         assert process.stdout is not None
         for line in process.stdout:
             if "Ack from" in line:
@@ -177,8 +214,11 @@ def _query(binary: str, rpc: str, drawn: Drawn) -> dict[str, float]:
 def ours(design: str, plain: bool, home: Path, given: Task) -> Result:
     """One of our networks, a process for each node, with an inbox on disk and receipts."""
     how = "plain TCP" if plain else "TLS 1.3"
-    result = Result(f"implicast {design}{' plain' if plain else ''}", __version__,
-                    f"{how}, an inbox on disk, committed before it is confirmed; receipts")  # fmt: skip
+    result = Result(
+        f"implicast {design}{' plain' if plain else ''}",
+        __version__,
+        f"{how}, an inbox on disk, committed before it is confirmed; receipts",
+    )
     with tempfile.TemporaryDirectory(prefix="implicast-compare-") as directory:
         local = Local(Path(directory) / "net", design, given.people, {}, plain, limits=False)
         local.lay_out()
@@ -201,7 +241,10 @@ def ours(design: str, plain: bool, home: Path, given: Task) -> Result:
             time.sleep(SETTLE_S)
             due = {(number + 10_000, name) for number, name in due_of(given.after, given.killed)}
             alive = [each.name for each in given.people if each.name not in given.killed]
-            result.due_after, result.delivered_after = len(due), len(due & _inboxes(local, alive).keys())
+            result.due_after, result.delivered_after = (
+                len(due),
+                len(due & _inboxes(local, alive).keys()),
+            )
             return result
         finally:
             processes.stop()
@@ -237,16 +280,27 @@ def _inboxes(local: Local, names: list[str]) -> dict[tuple[int, str], int]:
 
 
 def _judge_ours(result: Result, local: Local, given: Task, receipts: list[dict[str, Any]]) -> None:
-    heard = {key: at for key, at in _inboxes(local, [each.name for each in given.people]).items() if key[0] < 10_000}
+    heard = {
+        key: at
+        for key, at in _inboxes(local, [each.name for each in given.people]).items()
+        if key[0] < 10_000
+    }
     made = trial.casts_made_us(local.directory, given.people)
     at_us = {}
     for each, receipt in zip(given.casts, receipts, strict=True):
         _, life, serial = receipt["cast"].split(".")
         at_us[each.number] = made.get((each.publisher, int(life), int(serial)), 0)
     due = due_of(given.casts)
-    result.due, result.delivered, result.wrong = len(due), len(due & heard.keys()), len(heard.keys() - due)
-    result.latency_ms = sorted((at - at_us[number]) / 1000 for (number, _), at in heard.items() if at_us.get(number))
-    exact = sum(receipt["complete"] and receipt["notified"] == len(each.due)
-                for each, receipt in zip(given.casts, receipts, strict=True))  # fmt: skip
+    result.due, result.delivered, result.wrong = (
+        len(due),
+        len(due & heard.keys()),
+        len(heard.keys() - due),
+    )
+    result.latency_ms = sorted(
+        (at - at_us[number]) / 1000 for (number, _), at in heard.items() if at_us.get(number)
+    )
+    exact = sum(
+        receipt["complete"] and receipt["notified"] == len(each.due)
+        for each, receipt in zip(given.casts, receipts, strict=True)
+    )
     result.note = f"{exact} of {len(receipts)} receipts exact"
-

@@ -21,7 +21,9 @@ def all_bytes() -> int:
 def by_process() -> Counter[int]:
     """Bytes that each process has sent and received over its open TCP connections (payload, as the kernel counts)."""
     found: Counter[int] = Counter()
-    lines = subprocess.run(["ss", "-tinpHO"], capture_output=True, text=True, check=True).stdout.splitlines()
+    lines = subprocess.run(
+        ["ss", "-tinpHO"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     for line in lines:
         who = re.search(r"pid=(\d+)", line)
         counted = re.findall(r"bytes_(?:sent|received):(\d+)", line)

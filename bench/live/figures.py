@@ -47,7 +47,9 @@ class Network:
 
     def __init__(self, design, plain, members, **parameters):
         self._folder = tempfile.TemporaryDirectory(prefix="implicast-bench-")
-        self.local = Local(Path(self._folder.name) / "net", design, members, parameters, plain, limits=False)
+        self.local = Local(
+            Path(self._folder.name) / "net", design, members, parameters, plain, limits=False
+        )
         self.local.lay_out()
         self.tasks = Tasks(self.local)
 
@@ -71,7 +73,9 @@ class Network:
 
         async def one(number):
             async with gate:
-                receipt = await self.members[number % NODES].cast(target(number), payload, wait=30.0)
+                receipt = await self.members[number % NODES].cast(
+                    target(number), payload, wait=30.0
+                )
                 return receipt.notified
 
         return sum(await asyncio.gather(*(one(number) for number in range(count))))
@@ -120,18 +124,36 @@ async def deliveries_per_cpu_s(design, plain, casts, signed=False, groups=5):
         cpu_s, seconds = time.process_time() - begun, time.monotonic() - wall
         delivered = network.count("delivered") - before
         assert delivered == notified == casts * NODES // groups, (delivered, notified)
-        return {"delivered": delivered, "cpu_s": round(cpu_s, 2), "per_cpu_s": round(delivered / cpu_s),
-                "seconds": round(seconds, 2)}  # fmt: skip
+        return {
+            "delivered": delivered,
+            "cpu_s": round(cpu_s, 2),
+            "per_cpu_s": round(delivered / cpu_s),
+            "seconds": round(seconds, 2),
+        }
 
 
 def throughput(say):
     for design, casts in (("centralised", 3000), ("spice-unloaded", 2000)):
-        for plain, inbox, signed in ((True, False, False), (False, False, False), (False, True, False),
-                                     (False, True, True)):  # fmt: skip
+        for plain, inbox, signed in (
+            (True, False, False),
+            (False, False, False),
+            (False, True, False),
+            (False, True, True),
+        ):
             with nullcontext() if inbox else Unwritten():
-                found = asyncio.run(deliveries_per_cpu_s(design, plain, casts // (1 + 3 * signed), signed))
-            say({"what": "deliveries per CPU second", "design": design, "tls": not plain, "inbox": inbox,
-                 "signed": signed, **found})  # fmt: skip
+                found = asyncio.run(
+                    deliveries_per_cpu_s(design, plain, casts // (1 + 3 * signed), signed)
+                )
+            say(
+                {
+                    "what": "deliveries per CPU second",
+                    "design": design,
+                    "tls": not plain,
+                    "inbox": inbox,
+                    "signed": signed,
+                    **found,
+                }
+            )
         pace(say)
 
 
@@ -145,8 +167,14 @@ def pace(say):
     signature = signer.sign(b"text")
     pack_us = _took_us(lambda: pack(cast), 200_000)
     check_us = _took_us(lambda: Ed25519().verify(signer.public, b"text", signature), 2_000)
-    say({"what": "pace", "load": round(os.getloadavg()[0], 1), "pack_ns": round(pack_us * 1000),
-         "check_us": round(check_us)})  # fmt: skip
+    say(
+        {
+            "what": "pace",
+            "load": round(os.getloadavg()[0], 1),
+            "pack_ns": round(pack_us * 1000),
+            "check_us": round(check_us),
+        }
+    )
 
 
 def _took_us(what, times):
@@ -169,12 +197,18 @@ async def _latency(design, casts):
             await node.cast(targets[number % 4], payload, wait=10.0)
             for each in network.members:
                 await each.store.committed()
-                found += [(row[5] - begun_us) / 1000 for row in each.store.inbox(after_us=begun_us - 1)
-                          if bytes(row[3]) == payload]  # fmt: skip
+                found += [
+                    (row[5] - begun_us) / 1000
+                    for row in each.store.inbox(after_us=begun_us - 1)
+                    if bytes(row[3]) == payload
+                ]
             await asyncio.sleep(0.01)
         found.sort()
-        return {"p50_ms": round(found[len(found) // 2], 2), "p99_ms": round(found[int(len(found) * 0.99)], 2),
-                "deliveries": len(found)}  # fmt: skip
+        return {
+            "p50_ms": round(found[len(found) // 2], 2),
+            "p99_ms": round(found[int(len(found) * 0.99)], 2),
+            "deliveries": len(found),
+        }
 
 
 def latency(say):
@@ -185,16 +219,35 @@ def latency(say):
 def ready(say):
     """Each in a process of its own: up, joined, registered, as tasks of one process."""
     for design in HOMES:
-        words = [sys.executable, "-m", "implicast", "local", str(NODES), "--design", design, "--in-process", "--casts",
-                 "1", "--json"]  # fmt: skip
+        words = [
+            sys.executable,
+            "-m",
+            "implicast",
+            "local",
+            str(NODES),
+            "--design",
+            design,
+            "--in-process",
+            "--casts",
+            "1",
+            "--json",
+        ]
         with tempfile.TemporaryDirectory() as folder:
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            went = subprocess.run([*words, "--dir", f"{folder}/net"], capture_output=True, text=True, check=False)
+            went = subprocess.run(
+                [*words, "--dir", f"{folder}/net"], capture_output=True, text=True, check=False
+            )
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         row = json.loads(went.stdout) if went.stdout else {}
-        say({"what": "local 50 --in-process", "design": design, "seconds_to_ready": row.get("seconds_to_ready"),
-             "cpu_s": round(cpu_s, 1)})  # fmt: skip
+        say(
+            {
+                "what": "local 50 --in-process",
+                "design": design,
+                "seconds_to_ready": row.get("seconds_to_ready"),
+                "cpu_s": round(cpu_s, 1),
+            }
+        )
 
 
 async def _connections(count):
@@ -207,14 +260,18 @@ async def _connections(count):
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         authority = CertificateAuthority.init(base / "ca", "bench")
-        (base / "node.pem").write_bytes(pem(authority.issue("one", own_key(base / "node.key").public_key())))
+        (base / "node.pem").write_bytes(
+            pem(authority.issue("one", own_key(base / "node.key").public_key()))
+        )
         tls = contexts(base / "node.key", base / "node.pem", base / "ca" / "authority.pem")
         authority.close()
         counters = Counters()
         says = lambda: Hello(PROTOCOL, b"n", b"d", b"x" * 16, ("127.0.0.1", 1), 1, 1)  # noqa: E731
         server = Carrier(says, lambda *told: None, counters, *tls)
         port = await server.listen("127.0.0.1", 0)
-        dialled = [Carrier(says, lambda *told: None, counters, *tls) for _ in range(count)]  # a buffer each, as a node
+        dialled = [
+            Carrier(says, lambda *told: None, counters, *tls) for _ in range(count)
+        ]  # a buffer each, as a node
         gc.collect()
         before_kb = memory_kb()
         for each in dialled:
@@ -242,23 +299,35 @@ def process(say):
     with tempfile.TemporaryDirectory() as folder:
         local = Local(Path(folder) / "net", "spice-unloaded", everybody(1))
         local.lay_out()
-        code = ("import asyncio, resource, sys, time; from pathlib import Path; from implicast.net.node import Node\n"
-                "async def main():\n"
-                "    async with Node.open(Path(sys.argv[1])) as node:\n"
-                "        await node.join()\n"
-                "        status = dict(line.split(':', 1) for line in open('/proc/self/status') if ':' in line)\n"
-                "        used = resource.getrusage(resource.RUSAGE_SELF)\n"
-                "        print(used.ru_utime + used.ru_stime, int(status['VmHWM'].split()[0]) / 1024)\n"
-                "asyncio.run(main())\n")  # fmt: skip
+        code = (
+            "import asyncio, resource, sys, time; from pathlib import Path; from implicast.net.node import Node\n"
+            "async def main():\n"
+            "    async with Node.open(Path(sys.argv[1])) as node:\n"
+            "        await node.join()\n"
+            "        status = dict(line.split(':', 1) for line in open('/proc/self/status') if ':' in line)\n"
+            "        used = resource.getrusage(resource.RUSAGE_SELF)\n"
+            "        print(used.ru_utime + used.ru_stime, int(status['VmHWM'].split()[0]) / 1024)\n"
+            "asyncio.run(main())\n"
+        )
         took = []
         for _ in range(5):
             begun = time.monotonic()
-            went = subprocess.run([sys.executable, "-c", code, str(local.folders()[0])], capture_output=True,
-                                  text=True, check=True)  # fmt: skip
+            went = subprocess.run(
+                [sys.executable, "-c", code, str(local.folders()[0])],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
             cpu_s, peak_mb = map(float, went.stdout.split())
             took.append((time.monotonic() - begun, cpu_s, peak_mb))
-        say({"what": "node process", "seconds": round(min(each[0] for each in took), 2),
-             "cpu_s": round(min(each[1] for each in took), 2), "peak_mb": round(took[-1][2], 1)})  # fmt: skip
+        say(
+            {
+                "what": "node process",
+                "seconds": round(min(each[0] for each in took), 2),
+                "cpu_s": round(min(each[1] for each in took), 2),
+                "peak_mb": round(took[-1][2], 1),
+            }
+        )
 
 
 PARTS = {
@@ -282,8 +351,17 @@ def before_others():
 
 def main(words):
     logging.disable(logging.WARNING)
-    print(json.dumps({"python": sys.version.split()[0], "openssl": ssl.OPENSSL_VERSION, "cores": os.cpu_count(),
-                      "load": os.getloadavg()[0], "scheduler": before_others()}))  # fmt: skip
+    print(
+        json.dumps(
+            {
+                "python": sys.version.split()[0],
+                "openssl": ssl.OPENSSL_VERSION,
+                "cores": os.cpu_count(),
+                "load": os.getloadavg()[0],
+                "scheduler": before_others(),
+            }
+        )
+    )
     for word in words or PARTS:
         PARTS[word](lambda row: print(json.dumps(row), flush=True))
 

@@ -28,7 +28,9 @@ class Member:
         self.someone = someone
         context = multiprocessing.get_context("fork")
         self._pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_run, args=(number, someone, join, theirs), daemon=True)
+        self.process = context.Process(
+            target=_run, args=(number, someone, join, theirs), daemon=True
+        )
         self.process.start()
 
     def wait(self) -> None:

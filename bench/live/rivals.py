@@ -20,7 +20,9 @@ def library_path(home: Path) -> dict[str, str]:
 
 
 def started(home: Path, *words: str) -> "subprocess.Popen[bytes]":
-    process = subprocess.Popen(words, env=library_path(home), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        words, env=library_path(home), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     time.sleep(1.0)
     if process.poll() is not None:
         raise OSError(f"{words[0]} ended with code {process.returncode}")
@@ -62,11 +64,16 @@ class Nats:
 class Mosquitto:
     """MQTT 3.1.1: a topic for each tag."""
 
-    name, settings = "Mosquitto", "MQTT 3.1.1, a topic per tag, QoS 1 both ways, clean sessions, no TLS"
+    name, settings = (
+        "Mosquitto",
+        "MQTT 3.1.1, a topic per tag, QoS 1 both ways, clean sessions, no TLS",
+    )
 
     def start(self, home: Path) -> Any:
         file = home / "mosquitto.conf"
-        file.write_text(f"listener 1883 {HOST}\nallow_anonymous true\npersistence false\nuser root\n")
+        file.write_text(
+            f"listener 1883 {HOST}\nallow_anonymous true\npersistence false\nuser root\n"
+        )
         return started(home, str(home / "root/usr/sbin/mosquitto"), "-c", str(file))
 
     def version(self, home: Path) -> str:
@@ -78,7 +85,9 @@ class Mosquitto:
 
             loop, ready = asyncio.get_running_loop(), asyncio.Event()
             client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=f"m{number}")
-            client.on_message = lambda _, __, message: loop.call_soon_threadsafe(take, message.payload)
+            client.on_message = lambda _, __, message: loop.call_soon_threadsafe(
+                take, message.payload
+            )
             client.on_subscribe = lambda *_: loop.call_soon_threadsafe(ready.set)
             client.connect(HOST, 1883)
             client.loop_start()
@@ -99,11 +108,25 @@ class Redis:
     name, settings = "Redis", "Pub/Sub channels, one per tag, no persistence, no TLS"
 
     def start(self, home: Path) -> Any:
-        return started(home, str(home / "root/usr/bin/redis-server"), "--bind", HOST, "--port", "6379", "--save", "",
-                       "--appendonly", "no", "--protected-mode", "no")  # fmt: skip
+        return started(
+            home,
+            str(home / "root/usr/bin/redis-server"),
+            "--bind",
+            HOST,
+            "--port",
+            "6379",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--protected-mode",
+            "no",
+        )
 
     def version(self, home: Path) -> str:
-        return _said(home, home / "root/usr/bin/redis-server", "--version").split("v=")[1].split()[0]
+        return (
+            _said(home, home / "root/usr/bin/redis-server", "--version").split("v=")[1].split()[0]
+        )
 
     def join(self) -> Join:
         async def join(number: int, tags: tuple[str, ...], take: Take) -> Publish:
@@ -132,7 +155,9 @@ class Zenoh:
     """Zenoh peers without a router: a key for each tag."""
 
     name = "Zenoh"
-    settings = "peers, gossip scouting from one known peer, a key expression per tag, reliable TCP, no TLS"
+    settings = (
+        "peers, gossip scouting from one known peer, a key expression per tag, reliable TCP, no TLS"
+    )
 
     def start(self, home: Path) -> Any:
         return None
@@ -158,7 +183,9 @@ class Zenoh:
             def came(sample: Any) -> None:
                 loop.call_soon_threadsafe(take, bytes(sample.payload))
 
-            everything.append((session, [session.declare_subscriber(f"tag/{tag}", came) for tag in tags]))
+            everything.append(
+                (session, [session.declare_subscriber(f"tag/{tag}", came) for tag in tags])
+            )
 
             async def publish(topic: str, data: bytes) -> None:
                 session.put(f"tag/{topic}", data)
@@ -170,8 +197,13 @@ class Zenoh:
 
 
 def _said(home: Path, *words: Any) -> str:
-    return subprocess.run([str(each) for each in words], env=library_path(home), capture_output=True, text=True,
-                          check=False).stdout.strip()  # fmt: skip
+    return subprocess.run(
+        [str(each) for each in words],
+        env=library_path(home),
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
 
 
 RIVALS: tuple[Callable[[], Any], ...] = (Nats, Mosquitto, Redis, Zenoh)

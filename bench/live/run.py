@@ -28,8 +28,14 @@ from task import Result, task  # noqa: E402
 
 from implicast.peer.errors import ImplicastError  # noqa: E402
 
-OURS = (("centralised", True), ("centralised", False), ("dht", False), ("spice-unloaded", False), ("condcast", False),
-        ("broker", False))  # fmt: skip
+OURS = (
+    ("centralised", True),
+    ("centralised", False),
+    ("dht", False),
+    ("spice-unloaded", False),
+    ("condcast", False),
+    ("broker", False),
+)
 
 
 def main() -> int:
@@ -47,8 +53,13 @@ def main() -> int:
     home = given.home.resolve()
     make_importable(home)
     wanted = task(given.peers, given.casts, given.seed)
-    arms = {made.name: partial(rival, made) for made in (kind() for kind in RIVALS)} | {"Serf": serf}
-    arms |= {f"implicast {name}{' plain' if plain else ''}": partial(ours, name, plain) for name, plain in OURS}
+    arms = {made.name: partial(rival, made) for made in (kind() for kind in RIVALS)} | {
+        "Serf": serf
+    }
+    arms |= {
+        f"implicast {name}{' plain' if plain else ''}": partial(ours, name, plain)
+        for name, plain in OURS
+    }
     found: list[Result] = []
     print(HEAD, flush=True)
     for name, arm in arms.items():
@@ -58,8 +69,10 @@ def main() -> int:
         if result is not None:
             found.append(result)
             print(row(result, given.casts), flush=True)
-    print(f"\n{given.peers} members, {given.casts} casts, {given.peers // 10} killed, seed {given.seed}; Linux "
-          f"{platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}")  # fmt: skip
+    print(
+        f"\n{given.peers} members, {given.casts} casts, {given.peers // 10} killed, seed {given.seed}; Linux "
+        f"{platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    )
     if given.json:
         given.json.write_text(json.dumps([asdict(each) for each in found], indent=1))
     return 0
@@ -71,7 +84,10 @@ def _inside() -> int:
     try:
         return subprocess.run(words, env={**os.environ, INSIDE: "1"}, check=False).returncode
     except FileNotFoundError:
-        print("compare: `unshare` (util-linux) and the right to make a network namespace are needed", file=sys.stderr)
+        print(
+            "compare: `unshare` (util-linux) and the right to make a network namespace are needed",
+            file=sys.stderr,
+        )
         return 1
 
 
@@ -84,18 +100,33 @@ def _run(name: str, arm: "partial[Result]") -> Result | None:
         return None
 
 
-COLUMNS = ("system", "version", "delivered", "wrong", "copies to non-members, a cast", "bytes a cast", "idle bytes/s",
-           "p50 / p99 ms", "delivered, 10 % killed", "Gini of bytes", "")  # fmt: skip
+COLUMNS = (
+    "system",
+    "version",
+    "delivered",
+    "wrong",
+    "copies to non-members, a cast",
+    "bytes a cast",
+    "idle bytes/s",
+    "p50 / p99 ms",
+    "delivered, 10 % killed",
+    "Gini of bytes",
+    "",
+)
 HEAD = f"| {' | '.join(COLUMNS)} |\n|---|---|{'---:|' * 8}---|"
 
 
 def row(result: Result, casts: int) -> str:
     wait = result.latency_ms
-    p50, p99 = (wait[min(len(wait) - 1, int(share * len(wait)))] if wait else 0 for share in (0.5, 0.99))
+    p50, p99 = (
+        wait[min(len(wait) - 1, int(share * len(wait)))] if wait else 0 for share in (0.5, 0.99)
+    )
     after = f"{result.delivered_after} of {result.due_after}" if result.due_after else "-"
-    return (f"| {result.arm} | {result.version} | {result.delivered} of {result.due} | {result.wrong} | "
-            f"{result.reached / casts:.2f} | {result.bytes_per_cast:,.0f} | {result.idle_bytes_per_s:,.0f} | "
-            f"{p50:.1f} / {p99:.1f} | {after} | {gini(result.bytes_by):.2f} | {result.note} |")  # fmt: skip
+    return (
+        f"| {result.arm} | {result.version} | {result.delivered} of {result.due} | {result.wrong} | "
+        f"{result.reached / casts:.2f} | {result.bytes_per_cast:,.0f} | {result.idle_bytes_per_s:,.0f} | "
+        f"{p50:.1f} / {p99:.1f} | {after} | {gini(result.bytes_by):.2f} | {result.note} |"
+    )
 
 
 if __name__ == "__main__":

@@ -50,7 +50,9 @@ def task(peers: int, casts: int, seed: int) -> Task:
     people = everybody(peers)
     drawn = draw(people, casts, seed)
     killed = sorted(Random(seed).sample([each.name for each in people], peers // 10))
-    alive = [each for each in draw(people, 2 * casts, seed + 1) if each.publisher not in killed][:casts]
+    alive = [each for each in draw(people, 2 * casts, seed + 1) if each.publisher not in killed][
+        :casts
+    ]
     return Task(people, drawn, alive, killed)
 
 

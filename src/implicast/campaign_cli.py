@@ -23,21 +23,67 @@ from implicast.world.liars.trust import Trust
 
 @click.command("campaign")
 @click.argument("name", metavar="DESIGN")
-@click.option("--scenarios", default=20, show_default=True, type=click.IntRange(min=1), help="How many.")
+@click.option(
+    "--scenarios", default=20, show_default=True, type=click.IntRange(min=1), help="How many."
+)
 @click.option("--seed", default=1, show_default=True, help="All scenarios follow from it.")
-@click.option("--first", default=0, show_default=True, type=click.IntRange(min=0), help="Number of the first scenario.")
-@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1, 1024), help="Processes that share them.")
-@click.option("--language", default=MIXED, show_default=True, type=click.Choice([MIXED, "tags", "attributes"]),
-              help="Casts to tags, to ranges of values, or now these and now those.")  # fmt: skip
-@click.option("--lasting", is_flag=True, help="Freezes, cuts, partitions of up to seven minutes, not twenty seconds.")
-@click.option("--changing", is_flag=True, help="Half the peers describe themselves anew, or withdraw, meanwhile.")
-@click.option("--returns", "returning", is_flag=True, help="An eighth of the peers crash and come back, every time.")
-@click.option("--liars", default="", metavar="TEXT",
-              help="Members that lie meanwhile, like share=0.2,strategy=silent; see `simulate --help`.")  # fmt: skip
-@click.option("--whole", is_flag=True, help="Show failing scenarios as they are, without making them small.")
+@click.option(
+    "--first",
+    default=0,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Number of the first scenario.",
+)
+@click.option(
+    "--jobs",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 1024),
+    help="Processes that share them.",
+)
+@click.option(
+    "--language",
+    default=MIXED,
+    show_default=True,
+    type=click.Choice([MIXED, "tags", "attributes"]),
+    help="Casts to tags, to ranges of values, or now these and now those.",
+)
+@click.option(
+    "--lasting",
+    is_flag=True,
+    help="Freezes, cuts, partitions of up to seven minutes, not twenty seconds.",
+)
+@click.option(
+    "--changing",
+    is_flag=True,
+    help="Half the peers describe themselves anew, or withdraw, meanwhile.",
+)
+@click.option(
+    "--returns",
+    "returning",
+    is_flag=True,
+    help="An eighth of the peers crash and come back, every time.",
+)
+@click.option(
+    "--liars",
+    default="",
+    metavar="TEXT",
+    help="Members that lie meanwhile, like share=0.2,strategy=silent; see `simulate --help`.",
+)
+@click.option(
+    "--whole", is_flag=True, help="Show failing scenarios as they are, without making them small."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each design.")
 def campaign_command(
-    name: str, scenarios: int, seed: int, first: int, jobs: int, liars: str, whole: bool, as_json: bool, **bent: Any
+    name: str,
+    scenarios: int,
+    seed: int,
+    first: int,
+    jobs: int,
+    liars: str,
+    whole: bool,
+    as_json: bool,
+    **bent: Any,
 ) -> None:
     """Try random scenarios of change on DESIGN (or on `all`) and judge each from outside."""
     meant = [each for each in designs().values() if _meant(each, bent["language"])]
@@ -46,11 +92,17 @@ def campaign_command(
     with mapper(jobs) as mapped:
         for each in chosen:
             tally = Tally(each.name, scenarios)
-            failed = campaign(each, scenarios, seed, first, tally.see, mapped, Bent(**bent, liars=lying))
-            small = failed if whole else [shrink(one, partial(_infrastructure, each)) for one in failed]
+            failed = campaign(
+                each, scenarios, seed, first, tally.see, mapped, Bent(**bent, liars=lying)
+            )
+            small = (
+                failed if whole else [shrink(one, partial(_infrastructure, each)) for one in failed]
+            )
             failures += len(failed)
             tally.finish()
-            click.echo(json.dumps(tally.described(small), indent=2) if as_json else tally.text(small))
+            click.echo(
+                json.dumps(tally.described(small), indent=2) if as_json else tally.text(small)
+            )
     if failures:
         raise SystemExit(1)
 
@@ -111,20 +163,35 @@ class Tally:
 
     def _trust(self, trust: Trust) -> None:
         self.trust = self.trust or Counter()
-        for name in ("expected", "arrived", "victim_expected", "victim_arrived", "forged", "repeated", "uninvited"):
+        for name in (
+            "expected",
+            "arrived",
+            "victim_expected",
+            "victim_arrived",
+            "forged",
+            "repeated",
+            "uninvited",
+        ):
             self.trust[name] += getattr(trust, name)
 
     def _trusted(self) -> dict[str, Any]:
         if self.trust is None:
             return {}
         expected = self.trust["expected"]
-        return {"trust": {**self.trust, "arrival": self.trust["arrived"] / expected if expected else 1.0}}
+        return {
+            "trust": {
+                **self.trust,
+                "arrival": self.trust["arrived"] / expected if expected else 1.0,
+            }
+        }
 
     def progress(self) -> str:
         done = self.count["scenarios"]
         left_s = (time.perf_counter() - self.begun) / done * (self.scenarios - done)
         left = f"{left_s / 60:.0f} min" if left_s > 90 else f"{left_s:.0f} s"
-        return f"{self.name} {done}/{self.scenarios}, {self.count['failed']} failed, about {left} left"
+        return (
+            f"{self.name} {done}/{self.scenarios}, {self.count['failed']} failed, about {left} left"
+        )
 
     def finish(self) -> None:
         """The line has served."""
@@ -141,10 +208,14 @@ class Tally:
             "delivery_ratio_during_change": self.ratio(),
             "repair_s_max": max(self.repairs_s, default=0.0),
             "return_s_max": max(self.returns_s, default=0.0),
-            "upkeep_per_peer_minute_mean": sum(self.upkeep) / len(self.upkeep) if self.upkeep else 0.0,
+            "upkeep_per_peer_minute_mean": sum(self.upkeep) / len(self.upkeep)
+            if self.upkeep
+            else 0.0,
             "seconds": round(time.perf_counter() - self.begun, 1),
             **self._trusted(),
-            "failures": [{"reasons": list(one.reasons), "replay": one.scenario.command()} for one in failed],
+            "failures": [
+                {"reasons": list(one.reasons), "replay": one.scenario.command()} for one in failed
+            ],
         }
 
     def text(self, failed: list[Finding]) -> str:

@@ -24,48 +24,97 @@ class Later(NamedTuple):
 
 
 EXTRAS = {
-    **dict.fromkeys(("markdown_it", "python_multipart", "multipart", "starlette", "uvicorn"), "web"),
+    **dict.fromkeys(
+        ("markdown_it", "python_multipart", "multipart", "starlette", "uvicorn"), "web"
+    ),
     **dict.fromkeys(("prometheus_client", "rich", "textual"), "net"),
-    **dict.fromkeys(("pyspark", "pandas", "matplotlib", "jinja2", "bibtexparser", "packaging", "psutil", "pyroaring"),
-                    "lab"),
-}  # fmt: skip
+    **dict.fromkeys(
+        (
+            "pyspark",
+            "pandas",
+            "matplotlib",
+            "jinja2",
+            "bibtexparser",
+            "packaging",
+            "psutil",
+            "pyroaring",
+        ),
+        "lab",
+    ),
+}
 """By library, what brings it."""
 _NET = "implicast.net.cli"
 _SUBSCRIBE = "implicast.net.subscribe_cli"
 GROUPS: dict[str, dict[str, Later]] = {
     "First steps": {
-        "try": Later("implicast.front.cli:try_command", "Cast to an expression among the peers of a file."),
-        "explain": Later("implicast.front.cli:explain_command", "What an expression means, and what a cast takes."),
-        "compare": Later("implicast.front.cli:compare_command", "All designs on one workload, in one table."),
-        "designs": Later("implicast.simulate_cli:designs_command", "The designs and their parameters."),
+        "try": Later(
+            "implicast.front.cli:try_command", "Cast to an expression among the peers of a file."
+        ),
+        "explain": Later(
+            "implicast.front.cli:explain_command",
+            "What an expression means, and what a cast takes.",
+        ),
+        "compare": Later(
+            "implicast.front.cli:compare_command", "All designs on one workload, in one table."
+        ),
+        "designs": Later(
+            "implicast.simulate_cli:designs_command", "The designs and their parameters."
+        ),
     },
     "A network": {
         "local": Later("implicast.net.local_cli:local_command", "Start a network on this machine."),
         "node": Later("implicast.net.node_cli:node_command", "Run one node."),
-        "client": Later("implicast.net.client_cli:client_command", "Fetch what arrived while a light client slept."),
-        "authority": Later("implicast.net.authority_cli:authority_command", "Who belongs to a network."),
+        "client": Later(
+            "implicast.net.client_cli:client_command",
+            "Fetch what arrived while a light client slept.",
+        ),
+        "authority": Later(
+            "implicast.net.authority_cli:authority_command", "Who belongs to a network."
+        ),
         "cast": Later(f"{_NET}:cast_command", "Send a message to whoever a target describes."),
         "inbox": Later(f"{_NET}:inbox_command", "What has arrived at a node."),
-        "subscribe": Later(f"{_SUBSCRIBE}:subscribe_command", "Hear of what is published, in designs for that."),
+        "subscribe": Later(
+            f"{_SUBSCRIBE}:subscribe_command", "Hear of what is published, in designs for that."
+        ),
         "unsubscribe": Later(f"{_SUBSCRIBE}:unsubscribe_command", "Take a subscription back."),
-        "subscriptions": Later(f"{_SUBSCRIBE}:subscriptions_command", "What a node has subscribed to."),
-        "publish": Later(f"{_SUBSCRIBE}:publish_command", "Tell whoever subscribed to things of a description."),
+        "subscriptions": Later(
+            f"{_SUBSCRIBE}:subscriptions_command", "What a node has subscribed to."
+        ),
+        "publish": Later(
+            f"{_SUBSCRIBE}:publish_command", "Tell whoever subscribed to things of a description."
+        ),
         "describe": Later(f"{_NET}:describe_command", "Say what a node is."),
         "receipts": Later(f"{_NET}:receipts_command", "What became of a node's casts."),
         "status": Later(f"{_NET}:status_command", "How a node is."),
         "peers": Later(f"{_NET}:peers_command", "Who a node is connected with."),
-        "watch": Later("implicast.net.watch_cli:watch_command", "Nodes, casts and queues in the terminal."),
+        "watch": Later(
+            "implicast.net.watch_cli:watch_command", "Nodes, casts and queues in the terminal."
+        ),
         "leave": Later(f"{_NET}:leave_command", "Let a node go."),
-        "journal": Later("implicast.lab.live_cli:journal_command", "Gather what nodes wrote down, for the laboratory."),
-        "replay-node": Later("implicast.net.node_cli:replay_node_command", "Feed a recorded node to a fresh peer."),
+        "journal": Later(
+            "implicast.lab.live_cli:journal_command",
+            "Gather what nodes wrote down, for the laboratory.",
+        ),
+        "replay-node": Later(
+            "implicast.net.node_cli:replay_node_command", "Feed a recorded node to a fresh peer."
+        ),
     },
     "This command": {
-        "completion": Later("implicast.completion_cli:completion_command", "What makes a shell complete `implicast`."),
+        "completion": Later(
+            "implicast.completion_cli:completion_command",
+            "What makes a shell complete `implicast`.",
+        ),
     },
     "The laboratory": {
-        "simulate": Later("implicast.simulate_cli:simulate_command", "One run: contract, load, fairness, latency."),
-        "parity": Later("implicast.scenario_cli:parity_command", "One scenario in the world and over sockets."),
-        "campaign": Later("implicast.campaign_cli:campaign_command", "Random scenarios of change, judged."),
+        "simulate": Later(
+            "implicast.simulate_cli:simulate_command", "One run: contract, load, fairness, latency."
+        ),
+        "parity": Later(
+            "implicast.scenario_cli:parity_command", "One scenario in the world and over sockets."
+        ),
+        "campaign": Later(
+            "implicast.campaign_cli:campaign_command", "Random scenarios of change, judged."
+        ),
         "lab": Later("implicast.lab.cli:lab", "Experiments on Spark, with reports."),
         "picture": Later("implicast.lab.picture:picture", "Draw a surface and a registry on it."),
     },
@@ -95,12 +144,18 @@ class Front(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if words and words[0] not in LATER:
             near = get_close_matches(words[0], LATER, 1)
-            ctx.fail(f"there is no command {words[0]!r}" + (f"; did you mean {near[0]}?" if near else ""))
+            ctx.fail(
+                f"there is no command {words[0]!r}" + (f"; did you mean {near[0]}?" if near else "")
+            )
         return super().resolve_command(ctx, words)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Commands with what they are for, without loading any of them; options as always."""
-        found = [CompletionItem(name, help=each.about) for name, each in LATER.items() if name.startswith(incomplete)]
+        found = [
+            CompletionItem(name, help=each.about)
+            for name, each in LATER.items()
+            if name.startswith(incomplete)
+        ]
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -134,11 +189,15 @@ class Front(click.Group):
                 raise
             extra = EXTRAS.get((error.name or "").partition(".")[0])
             advice = f"; install it with: pip install 'implicast[{extra}]'" if extra else ""
-            click.echo(f"implicast: this needs {error.name}, which is not installed{advice}", err=True)
+            click.echo(
+                f"implicast: this needs {error.name}, which is not installed{advice}", err=True
+            )
             ctx.exit(1)
 
 
-@click.group(cls=Front, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=Front, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(package_name="implicast", prog_name="implicast")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def main(debug: bool) -> None:

@@ -47,56 +47,126 @@ def designs_command(name: str | None, as_json: bool) -> None:
 
 @click.command("simulate")
 @click.argument("name", metavar="[DESIGN]", required=False)
-@click.option("--scenario", "path", type=click.Path(path_type=Path), help="All of it from a TOML file but the design.")
+@click.option(
+    "--scenario",
+    "path",
+    type=click.Path(path_type=Path),
+    help="All of it from a TOML file but the design.",
+)
 @click.option("--peers", default=4096, show_default=True, help="How many peers register.")
 @click.option("--casts", default=1024, show_default=True, help="How many casts are made.")
-@click.option("--seed", default=1, show_default=True, help="Everything drawn in the run follows from it.")
-@click.option("--workload", default="zipf", show_default=True,
-              help="zipf | extreme | groups | attributes | a directory of tables.")  # fmt: skip
+@click.option(
+    "--seed", default=1, show_default=True, help="Everything drawn in the run follows from it."
+)
+@click.option(
+    "--workload",
+    default="zipf",
+    show_default=True,
+    help="zipf | extreme | groups | attributes | a directory of tables.",
+)
 @click.option("--skew", type=float, help="Exponent of the zipf workload (default 1.0).")
 @click.option("--tags-per-peer", type=int, help="Tags each peer registers (default 18).")
-@click.option("--with", "knobs", multiple=True, metavar="NAME=VALUE", help="Further parameters of the workload.")
 @click.option(
-    "--network", default="flat", show_default=True,
+    "--with",
+    "knobs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Further parameters of the workload.",
+)
+@click.option(
+    "--network",
+    default="flat",
+    show_default=True,
     help="flat | national | laboratory | worldwide | the path of a map (.cch, .latencies.intra, .graphml, RTT matrix).",
-)  # fmt: skip
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameters of the design.")
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameters of the design."
+)
 @click.option("--interval-ms", default=1000, show_default=True, help="Time between two casts.")
-@click.option("--warm-up", default=0, show_default=True, help="Casts before those that are measured.")
+@click.option(
+    "--warm-up", default=0, show_default=True, help="Casts before those that are measured."
+)
 @click.option("--payload-bytes", default=0, show_default=True, help="What each cast carries.")
-@click.option("--start", type=click.Choice(["assembled", "joined"]), default="assembled", show_default=True,
-              help="The converged overlay at once, or grown by joining through messages.")  # fmt: skip
-@click.option("--register", type=click.Choice(["assembled", "messages"]),
-              help="What registrations leave behind put in place at once, or registering by messages. Default: "
-              "as the network starts: assembled where it is assembled, messages where peers join.")  # fmt: skip
-@click.option("--changes", default=0, show_default=True, help="Re-registrations and withdrawals while casts go on.")
-@click.option("--faults", default="", metavar="TEXT", help="Hardship, such as loss=0.01,duplicate=0.01,reorder=0.1.")
-@click.option("--churn", default="", metavar="TEXT",
-              help="Change, such as joins=64,leaves=32,crashes=32,over_s=600; @FILE reads a script.")  # fmt: skip
-@click.option("--liars", default="", metavar="TEXT",
-              help="Members that lie, such as share=0.2,strategy=silent; strategies: "
-              "silent, dropping, delaying, selective, aimed, hoarding, replaying, forging, flooding, preempting, "
-              "sybil, misrouting, eclipsing; victim=ADDRESS where one is aimed at.")  # fmt: skip
+@click.option(
+    "--start",
+    type=click.Choice(["assembled", "joined"]),
+    default="assembled",
+    show_default=True,
+    help="The converged overlay at once, or grown by joining through messages.",
+)
+@click.option(
+    "--register",
+    type=click.Choice(["assembled", "messages"]),
+    help="What registrations leave behind put in place at once, or registering by messages. Default: "
+    "as the network starts: assembled where it is assembled, messages where peers join.",
+)
+@click.option(
+    "--changes",
+    default=0,
+    show_default=True,
+    help="Re-registrations and withdrawals while casts go on.",
+)
+@click.option(
+    "--faults",
+    default="",
+    metavar="TEXT",
+    help="Hardship, such as loss=0.01,duplicate=0.01,reorder=0.1.",
+)
+@click.option(
+    "--churn",
+    default="",
+    metavar="TEXT",
+    help="Change, such as joins=64,leaves=32,crashes=32,over_s=600; @FILE reads a script.",
+)
+@click.option(
+    "--liars",
+    default="",
+    metavar="TEXT",
+    help="Members that lie, such as share=0.2,strategy=silent; strategies: "
+    "silent, dropping, delaying, selective, aimed, hoarding, replaying, forging, flooding, preempting, "
+    "sybil, misrouting, eclipsing; victim=ADDRESS where one is aimed at.",
+)
 @click.option("--strict", is_flag=True, help="Encode every message and compare on arrival.")
-@click.option("--journal", type=click.Path(path_type=Path), help="Keep the journal in this new directory.")
-@click.option("--require", "requirements", multiple=True, metavar="TEXT",
-              help='A threshold that decides the exit code, like "missing == 0" or "RTH < 5".')  # fmt: skip
+@click.option(
+    "--journal", type=click.Path(path_type=Path), help="Keep the journal in this new directory."
+)
+@click.option(
+    "--require",
+    "requirements",
+    multiple=True,
+    metavar="TEXT",
+    help='A threshold that decides the exit code, like "missing == 0" or "RTH < 5".',
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def simulate_command(
-    name: str | None, path: Path | None, skew: float | None, tags_per_peer: int | None, knobs: tuple[str, ...],
-    settings: tuple[str, ...], journal: Path | None, requirements: tuple[str, ...], as_json: bool, debug: bool,
+    name: str | None,
+    path: Path | None,
+    skew: float | None,
+    tags_per_peer: int | None,
+    knobs: tuple[str, ...],
+    settings: tuple[str, ...],
+    journal: Path | None,
+    requirements: tuple[str, ...],
+    as_json: bool,
+    debug: bool,
     **plain: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Simulate one run of DESIGN and print its measures."""
     given: dict[str, Setting | None] = {"skew": skew, "tags_per_peer": tags_per_peer}
-    workload_parameters = {key: value for key, value in given.items() if value is not None} | pairs(knobs, "--with")
+    workload_parameters = {key: value for key, value in given.items() if value is not None} | pairs(
+        knobs, "--with"
+    )
     parameters = pairs(settings)
     wanted = read(requirements, () if plain["liars"] else KNOWN)
-    scenario = _scenario(name, path, {"parameters": parameters, "workload_parameters": workload_parameters, **plain})
+    scenario = _scenario(
+        name, path, {"parameters": parameters, "workload_parameters": workload_parameters, **plain}
+    )
     scenario.refuse_what_is_in_vain()
     begun = time.perf_counter()
-    atexit.register(gc.freeze)  # looking for cycles in what goes with the process took a tenth of a large run,
+    atexit.register(
+        gc.freeze
+    )  # looking for cycles in what goes with the process took a tenth of a large run,
     gc.set_threshold(*RARELY)  # and right after the run a thirtieth of a small one
     outcome = simulate(scenario, journal, _bar() if sys.stderr.isatty() and not as_json else silent)
     cost: dict[str, Any] = {
@@ -120,10 +190,16 @@ def _scenario(name: str | None, path: Path | None, given: dict[str, Any]) -> Sce
     if path is not None:
         return read_scenario(path, design=name)
     if name is None:
-        raise click.UsageError("name a design, like dht, or a file with --scenario; `implicast designs` lists them")
+        raise click.UsageError(
+            "name a design, like dht, or a file with --scenario; `implicast designs` lists them"
+        )
     _refuse_options(name, given["parameters"])
-    texts = {"faults": Faults.parse(given["faults"]), "churn": Churn.parse(given["churn"]),
-             "liars": Liars.parse(given["liars"]), "register": given["register"] or ""}  # fmt: skip
+    texts = {
+        "faults": Faults.parse(given["faults"]),
+        "churn": Churn.parse(given["churn"]),
+        "liars": Liars.parse(given["liars"]),
+        "register": given["register"] or "",
+    }
     return Scenario(design=name, **{**given, **texts})
 
 
@@ -134,13 +210,19 @@ def _all_figures(outcome: Outcome) -> dict[str, float]:
     return {**outcome.measures, **asdict(outcome.contract), **counted, **honest}
 
 
-KNOWN = (*NAMES, *(each.name for each in fields(Verdict)), *(f"messages.{phase}" for phase in PHASES))
+KNOWN = (
+    *NAMES,
+    *(each.name for each in fields(Verdict)),
+    *(f"messages.{phase}" for phase in PHASES),
+)
 """The same before the run; among liars there are more."""
 
 
 def _refuse_options(name: str, parameters: Mapping[str, Setting]) -> None:
     """Say so when `--set` is used for what is an option of its own."""
-    options = {option.removeprefix("--") for each in simulate_command.params for option in each.opts}
+    options = {
+        option.removeprefix("--") for each in simulate_command.params for option in each.opts
+    }
     known = {each.name for each in design(name).parameters}
     if "alive" in parameters and "alive" not in known:
         raise ParameterError(
@@ -150,7 +232,9 @@ def _refuse_options(name: str, parameters: Mapping[str, Setting]) -> None:
     for key, value in parameters.items():
         option = key.replace("_", "-")
         if key not in known and option in options:
-            raise ParameterError(f"{name} has no parameter {key!r}; it is an option of its own: --{option} {value}")
+            raise ParameterError(
+                f"{name} has no parameter {key!r}; it is an option of its own: --{option} {value}"
+            )
 
 
 def _bar() -> Progress:
@@ -161,7 +245,9 @@ def _bar() -> Progress:
         share = done / of if of else 1
         filled = "█" * int(30 * share)
         end = "\n" if done == of else ""
-        sys.stderr.write(f"\r{phase:12} {filled:·<30} {done}/{of}  {time.perf_counter() - begun:5.1f} s{end}")
+        sys.stderr.write(
+            f"\r{phase:12} {filled:·<30} {done}/{of}  {time.perf_counter() - begun:5.1f} s{end}"
+        )
         sys.stderr.flush()
 
     return show
@@ -204,7 +290,13 @@ def _design_text(each: Design) -> str:
 def _outcome_text(outcome: Outcome, cost: dict[str, Any], journal: Path | None) -> str:
     scenario, contract, measures = outcome.scenario, outcome.contract, outcome.measures
     broken = "as liars left it" if outcome.trust is not None else "not promised, and not kept"
-    verdict = "kept" if contract.clean else "BROKEN" if scenario.promised() and not outcome.kept else broken
+    verdict = (
+        "kept"
+        if contract.clean
+        else "BROKEN"
+        if scenario.promised() and not outcome.kept
+        else broken
+    )
     lines = [
         f"{scenario.design}: {scenario.peers} peers, {scenario.casts} casts, {scenario.workload} on "
         f"{scenario.network}, seed {scenario.seed}" + _assurance(outcome),
@@ -213,7 +305,10 @@ def _outcome_text(outcome: Outcome, cost: dict[str, Any], journal: Path | None) 
         f"invented {contract.invented}, altered {contract.altered}, misreported {contract.misreported}",
     ]
     lines += [f"  {label:42} {_figures(measures, names)}" for label, names in _GROUPS]
-    lines.append(f"  {'messages':42} " + "  ".join(f"{phase} {count:,}" for phase, count in outcome.messages.items()))
+    lines.append(
+        f"  {'messages':42} "
+        + "  ".join(f"{phase} {count:,}" for phase, count in outcome.messages.items())
+    )
     lines += _change_lines(outcome.change) if outcome.change is not None else []
     lines += _trust_lines(outcome.trust) if outcome.trust is not None else []
     lines += [f"  objection: {objection}" for objection in outcome.objections]
@@ -242,7 +337,9 @@ def _change_lines(change: Change) -> list[str]:
         f"  {'repair, seconds':42} median {change.repair_s_median:.1f}  longest {change.repair_s_max:.1f}  "
         f"never {change.unrepaired}",
         f"  {'upkeep per peer and minute, storm':42} {change.upkeep_per_peer_minute:.2f}  {change.storm:.1f}",
-        *[f"  {'back and registered, seconds':42} longest {change.return_s_max:.1f}, {change.returns} members"]
+        *[
+            f"  {'back and registered, seconds':42} longest {change.return_s_max:.1f}, {change.returns} members"
+        ]
         * bool(change.returns),
         *(f"  complaint: {complaint}" for complaint in change.complaints),
     ]
@@ -274,10 +371,15 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("packets per link", ("PINK_M", "TINK_M")),
     ("fairness over all, used and router links", ("TINK_G", "TINK_used_G", "TINK_router_G")),
     ("messages, mean and largest hops against one server", ("RTH", "RAH", "RMH")),
-    ("milliseconds to a member", ("latency_ms_mean", "latency_ms_median", "latency_ms_p99", "latency_ms_max")),
+    (
+        "milliseconds to a member",
+        ("latency_ms_mean", "latency_ms_median", "latency_ms_p99", "latency_ms_max"),
+    ),
 )
 
 
 def _figures(measures: dict[str, float], names: tuple[str, ...]) -> str:
-    show: Callable[[float], str] = lambda value: f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"  # noqa: E731
+    show: Callable[[float], str] = lambda value: (
+        f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
+    )  # noqa: E731
     return "  ".join(f"{name} {show(measures[name])}" for name in names)

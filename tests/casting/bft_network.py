@@ -36,19 +36,35 @@ class Network:
     """n members, all with the tag `jazz`; those of an even address also with `opera`. Or plain ones, only at home."""
 
     def __init__(
-        self, n: int = 40, checks: frozenset[int] = ALL_CHECKS, plain: bool = False, start: str = "assembled",
-        said: list[Description] | None = None, **parameters: Any,
-    ) -> None:  # fmt: skip
+        self,
+        n: int = 40,
+        checks: frozenset[int] = ALL_CHECKS,
+        plain: bool = False,
+        start: str = "assembled",
+        said: list[Description] | None = None,
+        **parameters: Any,
+    ) -> None:
         self.plain = plain
         self.carried = 0
         self.ledgers = [Ledger(seed=address, now_us=NOW_US) for address in range(n + 1)]
-        settled = design("bft").settle({"signatures": "stand-in", "assurance": "none", **parameters})
+        settled = design("bft").settle(
+            {"signatures": "stand-in", "assurance": "none", **parameters}
+        )
         usual = [("jazz", "opera"), ("jazz",)]
         said = said or [Description(() if plain else usual[each % 2]) for each in range(n)]
         plan = Plan(
-            n, 1, settled, 1, lambda address: self.ledgers[address], lambda a, b: 1, descriptions=said, start=start
+            n,
+            1,
+            settled,
+            1,
+            lambda address: self.ledgers[address],
+            lambda a, b: 1,
+            descriptions=said,
+            start=start,
         )
-        self.plan = replace(plan, roles=roles(plan.peers, plan.infrastructure), credentials=credentials)
+        self.plan = replace(
+            plan, roles=roles(plan.peers, plan.infrastructure), credentials=credentials
+        )
         population = assemble(plan, checks)
         self.members = [peer for peer in population if isinstance(peer, Bft)]
         office = population[-1]
@@ -67,17 +83,27 @@ class Network:
         member = self.members[address]
         if self.plain:
             return member.graph.certificates()[0]
-        return next(each for each in member.graph.certificates() if each.key.startswith(tag_realm(tag)))
+        return next(
+            each for each in member.graph.certificates() if each.key.startswith(tag_realm(tag))
+        )
 
-    def cast(self, address: int, target: Target, payload: bytes = b"hello") -> list[tuple[int, CastHop]]:
+    def cast(
+        self, address: int, target: Target, payload: bytes = b"hello"
+    ) -> list[tuple[int, CastHop]]:
         """What the publisher sends; nothing is carried yet."""
         self.members[address].cast(target, payload)
-        return [(to, message) for to, message in self.ledgers[address].sent() if isinstance(message, CastHop)]  # type: ignore[misc]
+        return [
+            (to, message)
+            for to, message in self.ledgers[address].sent()
+            if isinstance(message, CastHop)
+        ]  # type: ignore[misc]
 
     def sent(self, address: int) -> list[Any]:
         return self.ledgers[address].sent()
 
-    def carry(self, sent: list[tuple[int, Any]], silent: frozenset[int] = frozenset()) -> Counter[int]:
+    def carry(
+        self, sent: list[tuple[int, Any]], silent: frozenset[int] = frozenset()
+    ) -> Counter[int]:
         """Carry messages until nobody sends any more; the silent send nothing. How often each was notified."""
         queue = deque(sent)
         self.carried = len(queue)
@@ -113,7 +139,9 @@ class Network:
         """Give one message to one member: what it counted, and what it did."""
         before = Counter(self.members[address].multicasts.gate.refusals)
         self.members[address].receive(-1, message)
-        return dict(self.members[address].multicasts.gate.refusals - before), self.ledgers[address].take()
+        return dict(self.members[address].multicasts.gate.refusals - before), self.ledgers[
+            address
+        ].take()
 
     # --- forgers' tools: a liar has its own keys, and only these
 
@@ -129,7 +157,9 @@ class Network:
         return self.members[address].multicasts.signed_hop(source, level, self.place(address, tag))
 
     def common(self, one: int, other: int) -> int:
-        return self.members[0].multicasts.gate.vectors.common(self.place(one).vector, self.place(other).vector)
+        return self.members[0].multicasts.gate.vectors.common(
+            self.place(one).vector, self.place(other).vector
+        )
 
 
 EVERYONE = Target((Term(lacks=("nobody",)),))

@@ -33,7 +33,9 @@ def test_receipts_cost_at_most_twice_the_messages_and_no_time(name):
     signatures = {"signatures": "stand-in"} if name == "bft" else {}
     for assurance in ("none", "receipts"):
         parameters = {"assurance": assurance, **equal, **signatures}
-        outcome = simulate(Scenario(name, 128, 32, parameters=parameters, workload_parameters={"tags_per_peer": 6}))
+        outcome = simulate(
+            Scenario(name, 128, 32, parameters=parameters, workload_parameters={"tags_per_peer": 6})
+        )
         assert outcome.contract.clean
         found[assurance] = outcome.measures
     none, receipts = found["none"], found["receipts"]

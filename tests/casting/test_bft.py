@@ -31,7 +31,9 @@ from implicast.world.simulate import Outcome, simulate
 
 
 def run(**options: object) -> Outcome:
-    return simulate(Scenario("bft", **{"peers": 64, "casts": 24, "seed": 5, "strict": True, **options}))  # type: ignore[arg-type]
+    return simulate(
+        Scenario("bft", **{"peers": 64, "casts": 24, "seed": 5, "strict": True, **options})
+    )  # type: ignore[arg-type]
 
 
 def publish_revoked(office: Office, *certificates: Certificate) -> None:
@@ -58,7 +60,9 @@ def test_other_bases_of_digits_change_the_rings_and_not_the_outcome() -> None:
 
 
 def test_real_and_stand_in_signatures_differ_in_nothing_that_is_measured() -> None:
-    real, stand_in = (run(peers=32, casts=16, parameters={"signatures": name}) for name in ("ed25519", "stand-in"))
+    real, stand_in = (
+        run(peers=32, casts=16, parameters={"signatures": name}) for name in ("ed25519", "stand-in")
+    )
 
     assert real.contract == stand_in.contract
     assert real.messages == stand_in.messages
@@ -101,13 +105,21 @@ def test_places_that_join_by_messages_end_up_where_assembled_ones_are() -> None:
 def test_attribute_casts_reach_exactly_those_within_the_ranges() -> None:
     rng = Random(3)
     people = [
-        Description(("gpu",) * has, (Value("age", rng.randint(-50, 50)), Value("city", rng.choice("abc"))))
+        Description(
+            ("gpu",) * has, (Value("age", rng.randint(-50, 50)), Value("city", rng.choice("abc")))
+        )
         for has in [0, 1] * 40
     ]
     targets = [
-        Target((Term(where=(Predicate("age", low, low + rng.randint(0, 40)),)),)) for low in range(-60, 60, 10)
+        Target((Term(where=(Predicate("age", low, low + rng.randint(0, 40)),)),))
+        for low in range(-60, 60, 10)
     ] + [
-        Target((Term(where=(Predicate("age", None, -20),)), Term(has=("gpu",), where=(Predicate("city", "a", "a"),)))),
+        Target(
+            (
+                Term(where=(Predicate("age", None, -20),)),
+                Term(has=("gpu",), where=(Predicate("city", "a", "a"),)),
+            )
+        ),
         Target((Term(lacks=("gpu",), where=(Predicate("age", 0, None),)),)),
         Target((Term(where=(Predicate("age", None, None),)),)),
     ]
@@ -137,7 +149,9 @@ def test_a_target_whose_terms_share_a_peer_notifies_it_once() -> None:
 def test_two_terms_with_one_handle_are_one_multicast() -> None:
     network = Network(30)
 
-    sent = network.cast(0, Target((Term(has=("jazz", "opera")), Term(has=("jazz",), lacks=("opera",)))))
+    sent = network.cast(
+        0, Target((Term(has=("jazz", "opera")), Term(has=("jazz",), lacks=("opera",))))
+    )
 
     assert len({hop.source.name for _, hop in sent}) == 1
 
@@ -155,7 +169,9 @@ def test_real_peers_send_what_the_bare_trial_sends(k: int) -> None:
     """The figures of the paper are taken from the trial: it must be the same algorithm."""
     network = Network(80, plain=True, k=k)
     overlay = Overlay(80, k, seed=1)
-    overlay.spots = [Spot(network.place(each).key, network.place(each).vector, each) for each in range(80)]
+    overlay.spots = [
+        Spot(network.place(each).key, network.place(each).vector, each) for each in range(80)
+    ]
     overlay.graph = Standing(k, overlay.graph.vectors, overlay.spots)
     liars = frozenset(range(3, 80, 7))
     for silent in (frozenset[int](), liars):
@@ -166,7 +182,9 @@ def test_real_peers_send_what_the_bare_trial_sends(k: int) -> None:
         outcome = spread(overlay, overlay.spots[0], arc, [each in silent for each in range(80)])
 
         assert network.carried == outcome.messages
-        assert set(notified) | {0} == {each for each, hops in enumerate(outcome.hops) if hops is not None}
+        assert set(notified) | {0} == {
+            each for each, hops in enumerate(outcome.hops) if hops is not None
+        }
 
 
 def test_a_new_description_takes_its_places_before_the_old_ones_are_left() -> None:
@@ -179,7 +197,9 @@ def test_a_new_description_takes_its_places_before_the_old_ones_are_left() -> No
     assert ("after", GRACE_US, Vacate(version)) in ledger.entries
     assert Registered(version) in network.settle(1)
     held = [place.key for place in member.graph.certificates()]
-    assert any(key.startswith(tag_realm("jazz")) for key in held), "casts on their way still find it here"
+    assert any(key.startswith(tag_realm("jazz")) for key in held), (
+        "casts on their way still find it here"
+    )
     assert any(key.startswith(tag_realm("samba")) for key in held)
 
     member.wake(Vacate(version))
@@ -206,14 +226,20 @@ def test_a_range_of_keys_reaches_every_peer_with_a_place_in_it_and_nobody_else()
     network, chance = Network(60), stream(9, "key ranges")
     keys = sorted(each.key for member in network.members for each in member.graph.certificates())
     assert len(keys) > 120
-    ends = [chance.sample(keys, 2) for _ in range(14)] + [[keys[0], keys[0]], [keys[-2], keys[1]], [keys[-1], b"\x00"]]
+    ends = [chance.sample(keys, 2) for _ in range(14)] + [
+        [keys[0], keys[0]],
+        [keys[-2], keys[1]],
+        [keys[-1], b"\x00"],
+    ]
     assert sum(low > high for low, high in ends) > 4, "some go across the end"
 
     for low, high in ends:
         publisher = chance.randrange(60)
         network.members[publisher].cast_range(low, high, b"hello")
         noted = network.ledgers[publisher].take()
-        notified = Counter(publisher for verb, _, what in noted if verb == "deliver" and isinstance(what, Notice))
+        notified = Counter(
+            publisher for verb, _, what in noted if verb == "deliver" and isinstance(what, Notice)
+        )
         notified += network.carry([(to, what) for verb, to, what in noted if verb == "send"])  # type: ignore[misc]
         arc = Arc(low, high)
         reached = [
@@ -251,15 +277,23 @@ def test_what_a_member_at_rest_holds_is_known_without_making_it(n: int, assuranc
 
 
 def an_application(
-    network: Network, address: int, wanted: tuple[bytes, ...], given_up: tuple[bytes, ...] = (), stamp: int = 1 << 59
+    network: Network,
+    address: int,
+    wanted: tuple[bytes, ...],
+    given_up: tuple[bytes, ...] = (),
+    stamp: int = 1 << 59,
 ) -> Apply:
     return signed(network, address, address, wanted, given_up, stamp)
 
 
 def signed(
-    network: Network, address: int, at: int, wanted: tuple[bytes, ...], given_up: tuple[bytes, ...] = (),
+    network: Network,
+    address: int,
+    at: int,
+    wanted: tuple[bytes, ...],
+    given_up: tuple[bytes, ...] = (),
     stamp: int = 1 << 59,
-) -> Apply:  # fmt: skip
+) -> Apply:
     """An application of a member, as if it were at some address."""
     keys = network.members[address]._keys
     bare = Apply(5, stamp, keys.enrolment, wanted, given_up, None, 0, b"")
@@ -288,7 +322,9 @@ def test_the_office_declines_beyond_the_limit_and_a_place_given_up_makes_room() 
     assert isinstance(denied, Denied)
     assert "all an applicant may" in denied.reason
 
-    network.office.receive(1, an_application(network, 1, (tag_realm("samba"),), (tag_realm("jazz"), realms[0])))
+    network.office.receive(
+        1, an_application(network, 1, (tag_realm("samba"),), (tag_realm("jazz"), realms[0]))
+    )
     ((_, granted),) = network.sent(20)
     assert isinstance(granted, Granted)
 
@@ -302,7 +338,9 @@ def test_nobody_applies_in_anothers_name_or_from_anothers_address() -> None:
     forged = Apply(5, 1, own, wanted, (), None, 0, b"")
 
     for each in (stolen, forged):
-        network.office.receive(2, msgspec.structs.replace(each, signature=eve.signer.sign(each.body(2))))
+        network.office.receive(
+            2, msgspec.structs.replace(each, signature=eve.signer.sign(each.body(2)))
+        )
     network.office.receive(2, signed(network, 2, 9, wanted))
     replies = [message for _, message in network.sent(20)]
 
@@ -326,7 +364,9 @@ def test_a_declined_application_leaves_the_applicant_as_it_was() -> None:
     name = network.members[1].name
     before = {each.key for each in network.office.authority.held(name)}
 
-    network.office.receive(1, an_application(network, 1, tuple(tag_realm(f"tag {each}") for each in range(9))))
+    network.office.receive(
+        1, an_application(network, 1, tuple(tag_realm(f"tag {each}") for each in range(9)))
+    )
 
     assert {each.key for each in network.office.authority.held(name)} == before
 
@@ -355,7 +395,12 @@ def test_who_comes_to_the_address_of_another_voids_what_that_one_held_there() ->
     for to, revocation in published:
         network.members[to].receive(20, revocation)
     others = [member for member in network.members if member.address != 7]
-    known = [node for each in others for place in each.graph.places.held.values() for node in place.known.values()]
+    known = [
+        node
+        for each in others
+        for place in each.graph.places.held.values()
+        for node in place.known.values()
+    ]
     assert known
     assert outcast not in known
 
@@ -366,7 +411,9 @@ def test_a_strangers_certificate_is_not_accepted() -> None:
     keys = network.members[3]._keys
     gate = network.members[0].multicasts.gate
     own = Authority(keys.scheme, keys.authority, gate.vectors)
-    certificate = own.issue(network.members[3].name, tag_realm("jazz"), 3, keys.signer.public, NOW_US)
+    certificate = own.issue(
+        network.members[3].name, tag_realm("jazz"), 3, keys.signer.public, NOW_US
+    )
 
     assert gate.trust.flaw(certificate, NOW_US) == "forged_certificate"
     secret = network.office.authority._secret
@@ -401,7 +448,9 @@ def test_who_leaves_before_its_places_are_granted_gives_them_up() -> None:
         member.receive(20, reply)
 
     assert member.graph.places.held == {}
-    assert [each.given_up for _, each in network.sent(3) if isinstance(each, Apply)] == [application.wanted]
+    assert [each.given_up for _, each in network.sent(3) if isinstance(each, Apply)] == [
+        application.wanted
+    ]
 
 
 # --- receipts and estimates
@@ -409,15 +458,18 @@ def test_who_leaves_before_its_places_are_granted_gives_them_up() -> None:
 
 def test_a_receipt_counts_members_and_costs_a_message_for_each_message() -> None:
     none, receipts = (
-        run(parameters={"signatures": "stand-in", "assurance": each}) for each in ("none", "receipts")
-    )  # fmt: skip
+        run(parameters={"signatures": "stand-in", "assurance": each})
+        for each in ("none", "receipts")
+    )
 
     assert receipts.contract.clean, "receipts are compared with what was notified"
     assert receipts.messages["cast"] == 2 * none.messages["cast"]
     assert "upkeep" not in receipts.messages, "nothing changes in this world"
 
 
-def test_a_late_step_of_the_first_attempt_does_not_make_a_member_count_twice_in_the_second() -> None:
+def test_a_late_step_of_the_first_attempt_does_not_make_a_member_count_twice_in_the_second() -> (
+    None
+):
     network, cast = Network(24, assurance="receipts"), CastId(name_of(network_of(1), 1), 1, 1)
 
     def attempt(at_us: int) -> Source:
@@ -427,7 +479,9 @@ def test_a_late_step_of_the_first_attempt_does_not_make_a_member_count_twice_in_
     def step_to(member: Bft, place: Place, source: Source) -> CastHop | None:
         """One that this place of a member takes, and no other."""
         gate, places = member.multicasts.gate, member.graph.places.held.values()
-        for forwarder, node in ((each, node) for each in network.members for node in each.graph.certificates()):
+        for forwarder, node in (
+            (each, node) for each in network.members for node in each.graph.certificates()
+        ):
             level = gate.vectors.common(node.vector, place.certificate.vector)
             hop = forwarder.multicasts.signed_hop(source, level, node)
             if [each for each in places if gate.place_flaw(hop, each.table) is None] == [place]:
@@ -446,7 +500,9 @@ def test_a_late_step_of_the_first_attempt_does_not_make_a_member_count_twice_in_
         member.receive(-1, hop)
 
     met = [member.multicasts.seen.get(source.name) for source in attempts]
-    assert [sum(duty.tally.taken for duty in each.duties.values()) for each in met if each is not None] == [1, 1]
+    assert [
+        sum(duty.tally.taken for duty in each.duties.values()) for each in met if each is not None
+    ] == [1, 1]
 
 
 def test_an_estimate_is_about_right_and_says_what_a_cast_would_cost() -> None:
@@ -474,7 +530,11 @@ def test_an_authority_that_comes_back_knows_what_it_gave() -> None:
     again.receive(1, an_application(network, 1, (tag_realm("samba"),)))
     ((_, granted),) = network.sent(20)
     assert isinstance(granted, Granted)
-    newest = max(place.certificate.serial for each in network.members for place in each.graph.places.held.values())
+    newest = max(
+        place.certificate.serial
+        for each in network.members
+        for place in each.graph.places.held.values()
+    )
     assert granted.certificates[0].serial > newest
     assert granted.introducers
     again.receive(1, an_application(network, 1, (tag_realm("tango"),)))

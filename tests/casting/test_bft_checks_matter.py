@@ -31,7 +31,9 @@ def preempting_hops(
             continue
         place = network.place(victim)
         proper = min(common(source.certificate.vector, place.vector), source.start)
-        level, liar = min((common(network.place(liar).vector, place.vector), liar) for liar in sorted(liars))
+        level, liar = min(
+            (common(network.place(liar).vector, place.vector), liar) for liar in sorted(liars)
+        )
         if any_level:
             level = 0
         if level < proper:
@@ -39,7 +41,9 @@ def preempting_hops(
     return hops
 
 
-def arrival(checks: frozenset[int], liars: frozenset[int], preempt: bool, any_level: bool = False) -> float:
+def arrival(
+    checks: frozenset[int], liars: frozenset[int], preempt: bool, any_level: bool = False
+) -> float:
     """The share of honest peers notified, over some casts; liars forward nothing."""
     network = Network(N, checks, plain=True, k=3)
     share = 0.0
@@ -69,7 +73,11 @@ def test_check_2_keeps_a_single_liar_from_preempting_everyone() -> None:
 
     assert arrival(ALL_CHECKS - {5}, liars, preempt=True) > 0.99
     assert arrival(ALL_CHECKS - {2, 5}, liars, preempt=True, any_level=True) < 0.8
-    assert arrival(ALL_CHECKS, liars, preempt=True, any_level=True) == arrival(ALL_CHECKS, liars, preempt=False) == 1.0
+    assert (
+        arrival(ALL_CHECKS, liars, preempt=True, any_level=True)
+        == arrival(ALL_CHECKS, liars, preempt=False)
+        == 1.0
+    )
 
 
 @pytest.mark.parametrize("check_2", [True, False])
@@ -84,7 +92,9 @@ def test_check_2_leaves_a_liar_only_the_doors_of_its_own_rings(check_2: bool) ->
         network.hand(victim, network.hop(liar, source, proper))
         opened += network.members[victim].multicasts.seen.get(source.name) is not None
 
-    assert opened == (0 if check_2 else N - 2), "who differs from the source in the first digit is in step with nobody"
+    assert opened == (0 if check_2 else N - 2), (
+        "who differs from the source in the first digit is in step with nobody"
+    )
 
 
 @pytest.mark.parametrize("check_1", [True, False])
@@ -93,7 +103,9 @@ def test_check_1_keeps_forged_payloads_out(check_1: bool) -> None:
     sent = network.cast(0, tagged("jazz"))
     replace = msgspec.structs.replace
 
-    notified = network.carry([(to, replace(hop, source=replace(hop.source, payload=b"forged"))) for to, hop in sent])
+    notified = network.carry(
+        [(to, replace(hop, source=replace(hop.source, payload=b"forged"))) for to, hop in sent]
+    )
 
     assert bool(notified) is not check_1
 
@@ -109,7 +121,11 @@ def test_check_3_keeps_random_next_hops_from_spreading(check_3: bool) -> None:
             continue
         place = network.place(victim)
         proper = min(common(source.certificate.vector, place.vector), source.start)
-        entitled = (each for each in range(2, N, 2) if common(network.place(each).vector, place.vector) == proper)
+        entitled = (
+            each
+            for each in range(2, N, 2)
+            if common(network.place(each).vector, place.vector) == proper
+        )
         liar = next(entitled, None)
         if liar is not None and proper < source.start:
             network.members[victim].receive(liar, network.hop(liar, source, proper))
@@ -125,7 +141,9 @@ def lists_beyond_the_top(place: Place) -> LevelTable[Certificate]:
     """What a careless peer has: lists of ever smaller rings, up to the one in which it is alone."""
     table = by_the_rule(place)
     levels = list(table.levels)
-    ring = [node for node, fresh in zip(levels[-1].nodes, levels[-1].fresh, strict=True) if not fresh]
+    ring = [
+        node for node, fresh in zip(levels[-1].nodes, levels[-1].fresh, strict=True) if not fresh
+    ]
     while len(ring) > 1:
         number, owner = len(levels), table.owner
         near = [place.vectors.common(owner.vector, node.vector) > number for node in ring]
@@ -134,10 +152,14 @@ def lists_beyond_the_top(place: Place) -> LevelTable[Certificate]:
     return LevelTable(table.owner, levels)
 
 
-def from_above(network: Network, source: Source, liars: frozenset[int]) -> list[tuple[int, CastHop]]:
+def from_above(
+    network: Network, source: Source, liars: frozenset[int]
+) -> list[tuple[int, CastHop]]:
     """Every honest place gets the genuine message from a liar in a ring too small for it to have a list of."""
     hops = []
-    for victim in (each for each in range(N) if each not in liars and each != source.certificate.address):
+    for victim in (
+        each for each in range(N) if each not in liars and each != source.certificate.address
+    ):
         top = by_the_rule(network.members[victim].graph.places.held[network.place(victim).key]).top
         level, liar = max((network.common(liar, victim), liar) for liar in sorted(liars))
         if top < level < source.start:
@@ -157,7 +179,9 @@ def work(checks: frozenset[int], attack: bool) -> tuple[int, int]:
     return carried, attempts
 
 
-def test_check_4_keeps_peers_from_working_in_rings_too_small_for_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_4_keeps_peers_from_working_in_rings_too_small_for_lists(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The paper's gate has no fifth check: there a message from above its receiver's top sets off needless duties."""
     paper = ALL_CHECKS - {5}
     silence, _ = work(paper, attack=False)
@@ -210,6 +234,11 @@ def test_notices_are_never_repeated_even_without_check_6() -> None:
     network = Network(40, ALL_CHECKS - {6}, k=2)
     to, hop = network.cast(0, tagged("jazz"))[0]
 
-    notices = [entry for _ in range(5) for entry in network.hand(to, hop)[1] if isinstance(entry[2], Notice)]
+    notices = [
+        entry
+        for _ in range(5)
+        for entry in network.hand(to, hop)[1]
+        if isinstance(entry[2], Notice)
+    ]
 
     assert len(notices) <= 1

@@ -24,7 +24,9 @@ class Mutator:
 
     def __init__(self, network: Network, seed: int) -> None:
         self.network, self.rng = network, Random(seed)
-        self.genuine = [hop for address in (0, 1, 2, 3) for _, hop in network.cast(address, tagged("jazz"))]
+        self.genuine = [
+            hop for address in (0, 1, 2, 3) for _, hop in network.cast(address, tagged("jazz"))
+        ]
         self.outcomes: Counter[str] = Counter()
 
     def spoilt_bytes(self) -> bytes:
@@ -62,14 +64,22 @@ class Mutator:
 
     def _another(self, value: Any) -> Any:
         if isinstance(value, int):
-            return self.rng.choice([0, -1, 1, value + 1, value ^ 1, 2**62, -(2**62), self.rng.randrange(64)])
+            return self.rng.choice(
+                [0, -1, 1, value + 1, value ^ 1, 2**62, -(2**62), self.rng.randrange(64)]
+            )
         if isinstance(value, bytes):
-            return self.rng.choice([b"", value[:-1], value + b"x", self.rng.randbytes(len(value)), b"tjazz\0" + value])
+            return self.rng.choice(
+                [b"", value[:-1], value + b"x", self.rng.randbytes(len(value)), b"tjazz\0" + value]
+            )
         if isinstance(value, tuple):
             return self.rng.choice([(), (0,) * 9, (-1,), (2**40,)])
         if isinstance(value, Target):
             return self.rng.choice([Target(()), tagged("nobody"), Target((Term(lacks=("jazz",)),))])
-        return msgspec.structs.replace(value, **self._change(value)) if isinstance(value, Message) else value
+        return (
+            msgspec.structs.replace(value, **self._change(value))
+            if isinstance(value, Message)
+            else value
+        )
 
     def throw(self, message: Message) -> None:
         """At somebody who has not met the genuine one; what it delivers, if anything, must be genuine."""
@@ -83,7 +93,9 @@ class Mutator:
             if verb == "deliver":
                 assert isinstance(what, Notice)
                 assert what.payload == b"hello", f"{message} delivered {what}"
-                assert what.cast in {hop.source.cast for hop in self.genuine}, f"{message} delivered {what}"
+                assert what.cast in {hop.source.cast for hop in self.genuine}, (
+                    f"{message} delivered {what}"
+                )
         self.outcomes[kind.__name__] += 1
 
 
@@ -104,10 +116,14 @@ def fuzz(count: int, signatures: str, seed: int) -> Mutator:
 
 
 @pytest.mark.parametrize(("signatures", "count"), [("ed25519", 1_500), ("stand-in", 6_000)])
-def test_mutated_messages_raise_nothing_and_deliver_nothing_false(signatures: str, count: int) -> None:
+def test_mutated_messages_raise_nothing_and_deliver_nothing_false(
+    signatures: str, count: int
+) -> None:
     mutator = fuzz(count, signatures, seed=1)
 
-    refused = sum((Counter(member.multicasts.gate.refusals) for member in mutator.network.members), Counter())
+    refused = sum(
+        (Counter(member.multicasts.gate.refusals) for member in mutator.network.members), Counter()
+    )
     assert {"forged_source", "forged_hop", "forged_certificate"} <= set(refused), refused
     assert mutator.outcomes["unreadable"] > 0
 

@@ -20,25 +20,33 @@ def network(request: pytest.FixtureRequest) -> Network:
     return Network(30, signatures=request.param)
 
 
-def a_hop(network: Network, publisher: int = 0, target: Target | None = None) -> tuple[int, CastHop]:
+def a_hop(
+    network: Network, publisher: int = 0, target: Target | None = None
+) -> tuple[int, CastHop]:
     """A genuine message and somebody in its range to whom it goes; nobody has met it but its publisher."""
     sent = network.cast(publisher, target or tagged("jazz"))
     common = network.members[0].multicasts.gate.vectors.common
     ring = [
         (to, hop)
         for to, hop in sent
-        if common(hop.source.certificate.vector, network.place(to).vector) >= hop.source.start == hop.level
+        if common(hop.source.certificate.vector, network.place(to).vector)
+        >= hop.source.start
+        == hop.level
     ]
     return (ring or sent)[0]
 
 
-def test_a_genuine_message_is_delivered_and_passed_on_and_a_copy_of_it_is_not(network: Network) -> None:
+def test_a_genuine_message_is_delivered_and_passed_on_and_a_copy_of_it_is_not(
+    network: Network,
+) -> None:
     to, hop = a_hop(network)
 
     counted, done = network.hand(to, hop)
 
     assert counted == {}
-    assert [entry for entry in done if entry[0] == "deliver"] == [("deliver", None, Notice(hop.source.cast, b"hello"))]
+    assert [entry for entry in done if entry[0] == "deliver"] == [
+        ("deliver", None, Notice(hop.source.cast, b"hello"))
+    ]
     assert network.hand(to, hop) == ({"repeated": 1}, [])
 
 
@@ -60,8 +68,14 @@ SPOILS: dict[str, tuple[str, Spoil]] = {
         "forged_source",
         lambda net, hop, to: replace(hop, source=replace(hop.source, payload=b"forged")),
     ),
-    "a changed range": ("forged_source", lambda net, hop, to: replace(hop, source=replace(hop.source, high=b"z"))),
-    "a changed start level": ("forged_source", lambda net, hop, to: replace(hop, source=replace(hop.source, start=63))),
+    "a changed range": (
+        "forged_source",
+        lambda net, hop, to: replace(hop, source=replace(hop.source, high=b"z")),
+    ),
+    "a changed start level": (
+        "forged_source",
+        lambda net, hop, to: replace(hop, source=replace(hop.source, start=63)),
+    ),
     "a changed time": (
         "forged_source",
         lambda net, hop, to: replace(hop, source=replace(hop.source, sent_us=NOW_US - 1)),
@@ -71,27 +85,43 @@ SPOILS: dict[str, tuple[str, Spoil]] = {
     "a level of astronomical size": ("wrong_level", lambda net, hop, to: replace(hop, level=2**62)),
     "another's signature on the hop": (
         "forged_hop",
-        lambda net, hop, to: replace(hop, signature=net.hop(other_than(net, to, 0), hop.source, hop.level).signature),
+        lambda net, hop, to: replace(
+            hop, signature=net.hop(other_than(net, to, 0), hop.source, hop.level).signature
+        ),
     ),
     "a forwarder that certified itself": (
         "forged_certificate",
-        lambda net, hop, to: replace(hop, forwarder=replace(hop.forwarder, vector=hop.forwarder.vector ^ 1)),
+        lambda net, hop, to: replace(
+            hop, forwarder=replace(hop.forwarder, vector=hop.forwarder.vector ^ 1)
+        ),
     ),
     "a source that certified itself": (
         "forged_certificate",
         lambda net, hop, to: replace(
-            hop, source=replace(hop.source, certificate=replace(hop.source.certificate, key=b"tjazz\0somewhere"))
+            hop,
+            source=replace(
+                hop.source, certificate=replace(hop.source.certificate, key=b"tjazz\0somewhere")
+            ),
         ),
     ),
     "a cast in another's name": (
         "misattributed",
         lambda net, hop, to: lying_source(net, to, cast=forged_cast(0)),
     ),
-    "handles that no term has": ("malformed", lambda net, hop, to: lying_source(net, to, handles=(5,))),
+    "handles that no term has": (
+        "malformed",
+        lambda net, hop, to: lying_source(net, to, handles=(5,)),
+    ),
     "no handles at all": ("malformed", lambda net, hop, to: lying_source(net, to, handles=())),
     "a negative start level": ("malformed", lambda net, hop, to: lying_source(net, to, start=-1)),
-    "a time long past": ("stale", lambda net, hop, to: lying_source(net, to, sent_us=NOW_US - 60_000_000)),
-    "a time to come": ("premature", lambda net, hop, to: lying_source(net, to, sent_us=NOW_US + SKEW_US + 1)),
+    "a time long past": (
+        "stale",
+        lambda net, hop, to: lying_source(net, to, sent_us=NOW_US - 60_000_000),
+    ),
+    "a time to come": (
+        "premature",
+        lambda net, hop, to: lying_source(net, to, sent_us=NOW_US + SKEW_US + 1),
+    ),
 }
 
 
@@ -131,7 +161,9 @@ def test_a_revoked_certificate_is_refused_once_the_list_is_known(network: Networ
     network.take()
 
     assert network.hand(to, hop) == ({"revoked_certificate": 1}, [])
-    network.members[to].receive(30, msgspec.structs.replace(revocation, number=revocation.number + 1))
+    network.members[to].receive(
+        30, msgspec.structs.replace(revocation, number=revocation.number + 1)
+    )
     assert network.members[to].multicasts.gate.refusals["forged_revocation"] == 1
 
 
@@ -142,7 +174,11 @@ def test_revoked_entries_leave_the_lists() -> None:
 
     def listing() -> list[Bft]:
         held = {each: each.graph.places.held.values() for each in network.members}
-        return [each for each, places in held.items() if any(outcast.key in place.known for place in places)]
+        return [
+            each
+            for each, places in held.items()
+            if any(outcast.key in place.known for place in places)
+        ]
 
     assert listing()
     for member in listing():
@@ -184,7 +220,9 @@ def too_low(network: Network) -> tuple[Source, int, int, int]:
     raise AssertionError("no such pair in this network")
 
 
-def test_a_copy_at_too_low_a_level_is_refused_and_does_not_block_the_proper_one(network: Network) -> None:
+def test_a_copy_at_too_low_a_level_is_refused_and_does_not_block_the_proper_one(
+    network: Network,
+) -> None:
     """Check 5: pre-emption."""
     source, victim, liar, level = too_low(network)
 
@@ -199,11 +237,15 @@ def test_who_is_far_from_the_range_refuses_to_be_drawn_in() -> None:
     outsider = next(
         address
         for address in range(1, 60, 2)
-        if not network.members[address].multicasts.concerned(hop.source) and entitled(network, hop.source, address)
+        if not network.members[address].multicasts.concerned(hop.source)
+        and entitled(network, hop.source, address)
     )
     liar, level, tag = entitled(network, hop.source, outsider) or (0, 0, "")
 
-    assert network.hand(outsider, network.hop(liar, hop.source, level, tag)) == ({"unconcerned": 1}, [])
+    assert network.hand(outsider, network.hop(liar, hop.source, level, tag)) == (
+        {"unconcerned": 1},
+        [],
+    )
 
 
 def entitled(network: Network, source: Source, victim: int) -> tuple[int, int, str] | None:
@@ -223,7 +265,10 @@ def a_level_beyond(network: Network) -> tuple[int, CastHop]:
     for liar in range(30):
         for victim in range(30):
             level = network.common(liar, victim) if liar != victim else 0
-            if level > network.members[victim].graph.places.held[network.place(victim).key].table.top:
+            if (
+                level
+                > network.members[victim].graph.places.held[network.place(victim).key].table.top
+            ):
                 _, hop = a_hop(network, liar)
                 source = replace(hop.source, start=level, certificate=network.place(liar))
                 return victim, network.hop(liar, network.resigned(liar, source), level)
@@ -246,7 +291,9 @@ def test_a_source_that_floods_is_refused_beyond_its_share() -> None:
     base = first.source
     for each in range(PER_PUBLISHER_MAX + 5):
         source = network.resigned(0, replace(base, query=each, cast=forged_cast(0)))
-        network.members[to].receive(0, network.members[0].multicasts.signed_hop(source, first.level, first.forwarder))
+        network.members[to].receive(
+            0, network.members[0].multicasts.signed_hop(source, first.level, first.forwarder)
+        )
 
     assert network.members[to].multicasts.gate.refusals["flooding"] == 5
 
@@ -261,7 +308,9 @@ def test_a_source_that_says_two_things_under_one_number_is_heard_once() -> None:
     network.take()
     other = network.resigned(0, replace(first.source, payload=b"something else"))
 
-    counted, done = network.hand(to, network.members[0].multicasts.signed_hop(other, first.level, first.forwarder))
+    counted, done = network.hand(
+        to, network.members[0].multicasts.signed_hop(other, first.level, first.forwarder)
+    )
 
     assert counted == {"equivocation": 1}
     assert done == []

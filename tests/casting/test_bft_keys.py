@@ -12,7 +12,9 @@ numbers = st.integers(-(2**70), 2**70)
 
 
 @given(tags, tags, tails)
-def test_a_tags_arc_holds_the_places_of_that_tag_and_of_no_other(asked: str, held: str, tail: bytes) -> None:
+def test_a_tags_arc_holds_the_places_of_that_tag_and_of_no_other(
+    asked: str, held: str, tail: bytes
+) -> None:
     (arc,) = handles_of(Term(has=(asked,)))
 
     assert arc.holds(tag_realm(held) + tail) == (asked == held)
@@ -21,7 +23,9 @@ def test_a_tags_arc_holds_the_places_of_that_tag_and_of_no_other(asked: str, hel
 
 
 @given(tags, numbers, numbers, numbers, tails)
-def test_a_ranges_arc_holds_exactly_the_values_within(name: str, a: int, b: int, value: int, tail: bytes) -> None:
+def test_a_ranges_arc_holds_exactly_the_values_within(
+    name: str, a: int, b: int, value: int, tail: bytes
+) -> None:
     predicate = Predicate(name, min(a, b), max(a, b))
     (arc,) = handles_of(Term(where=(predicate,)))
 
@@ -30,7 +34,9 @@ def test_a_ranges_arc_holds_exactly_the_values_within(name: str, a: int, b: int,
 
 
 @given(tags, st.none() | numbers, numbers, tails)
-def test_an_open_end_reaches_every_number_and_no_string(name: str, low: int | None, value: int, tail: bytes) -> None:
+def test_an_open_end_reaches_every_number_and_no_string(
+    name: str, low: int | None, value: int, tail: bytes
+) -> None:
     (arc,) = handles_of(Term(where=(Predicate(name, low, None),)))
 
     assert arc.holds(value_realm(Value(name, value)) + tail) == (low is None or low <= value)

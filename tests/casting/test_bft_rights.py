@@ -30,7 +30,9 @@ def rights(network: Network, member: int, said: Description) -> tuple[Right, ...
     return network.members[member].settler._words.rights_to(said)
 
 
-def applied(network: Network, member: int, wanted: tuple[bytes, ...], shown: tuple[Right, ...]) -> object:
+def applied(
+    network: Network, member: int, wanted: tuple[bytes, ...], shown: tuple[Right, ...]
+) -> object:
     """What the office answers to an application of a member that shows these rights."""
     keys = network.members[member]._keys
     bare = Apply(5, 1 << 59, keys.enrolment, wanted, (), None, 0, b"", shown)
@@ -45,7 +47,9 @@ def test_who_was_allowed_gets_the_place() -> None:
     assert isinstance(applied(network, ANN, (PLACE,), rights(network, ANN, DOCTOR)), Granted)
 
     network = a_network()
-    assert isinstance(applied(network, BEA, (tag_realm("staff:nurse"),), rights(network, BEA, NURSE)), Granted)
+    assert isinstance(
+        applied(network, BEA, (tag_realm("staff:nurse"),), rights(network, BEA, NURSE)), Granted
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,8 +78,12 @@ def test_a_right_is_of_one_name_and_of_one_value() -> None:
 
     assert stolen
     assert isinstance(applied(network, EVE, (PLACE,), stolen), Denied)
-    assert isinstance(applied(network, ANN, (value_realm(Value("role", "surgeon")),), other), Denied)
-    assert isinstance(applied(network, ANN, (value_realm(Value("role", "surgeon")),), stolen), Denied)
+    assert isinstance(
+        applied(network, ANN, (value_realm(Value("role", "surgeon")),), other), Denied
+    )
+    assert isinstance(
+        applied(network, ANN, (value_realm(Value("role", "surgeon")),), stolen), Denied
+    )
 
 
 def test_a_right_that_has_ended_counts_no_more() -> None:

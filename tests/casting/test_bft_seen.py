@@ -6,7 +6,12 @@ WINDOW_US = 60_000_000
 
 
 def meet(
-    table: SeenTable[str], query: int, sent_us: int, now_us: int, source: bytes = b"s", place: bytes = b""
+    table: SeenTable[str],
+    query: int,
+    sent_us: int,
+    now_us: int,
+    source: bytes = b"s",
+    place: bytes = b"",
 ) -> str | None:
     """As a receiver does: refused or recorded."""
     if table.get((query, source + place)) is not None:
@@ -53,11 +58,15 @@ def test_messages_from_the_past_and_from_the_future_are_refused() -> None:
 def test_one_publisher_cannot_fill_the_table_from_however_many_places() -> None:
     table: SeenTable[str] = SeenTable(WINDOW_US, entries_max=100, per_publisher_max=10)
 
-    flaws = [meet(table, query, 0, 0, b"flooder", b"%d" % query) for query in range(50)]  # each from another place
+    flaws = [
+        meet(table, query, 0, 0, b"flooder", b"%d" % query) for query in range(50)
+    ]  # each from another place
 
     assert flaws == [None] * 10 + ["flooding"] * 40
     assert meet(table, 1, 0, 0, b"honest") is None
-    assert meet(table, 99, 2 * WINDOW_US, 2 * WINDOW_US, b"flooder") is None, "the share is free again after the window"
+    assert meet(table, 99, 2 * WINDOW_US, 2 * WINDOW_US, b"flooder") is None, (
+        "the share is free again after the window"
+    )
 
 
 def test_a_full_table_hurts_those_who_fill_it_and_nobody_else() -> None:
@@ -66,10 +75,18 @@ def test_a_full_table_hurts_those_who_fill_it_and_nobody_else() -> None:
     table: SeenTable[str] = SeenTable(WINDOW_US, entries_max=100, per_publisher_max=20)
     assert meet(table, 0, sent_us=0, now_us=0, source=b"honest") is None
     for each in range(16 * 20):
-        meet(table, 10_000 + each, sent_us=SKEW_US - 100_000, now_us=1, source=b"liar %d" % (each % 16))
+        meet(
+            table,
+            10_000 + each,
+            sent_us=SKEW_US - 100_000,
+            now_us=1,
+            source=b"liar %d" % (each % 16),
+        )
 
     assert len(table) <= 100
-    assert meet(table, 0, sent_us=0, now_us=1, source=b"honest") == "repeated", "what it cast before is still known"
+    assert meet(table, 0, sent_us=0, now_us=1, source=b"honest") == "repeated", (
+        "what it cast before is still known"
+    )
     assert meet(table, 1, sent_us=1, now_us=1, source=b"honest") is None
     assert meet(table, 2, sent_us=1, now_us=1, source=b"a newcomer") is None
     assert meet(table, 3, sent_us=2, now_us=2, source=b"liar 0") == "stale", "it has moved its own"

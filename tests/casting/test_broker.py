@@ -249,7 +249,10 @@ def test_casts_that_no_broker_takes_are_kept_up_to_a_bound_and_then_refused():
     assert len(client.requests) == REQUESTS_MAX
     assert sum(isinstance(event, Refused) for event in events(ledger)) == 3
     client.receive(B, Serving())
-    assert len([message for _, message in ledger.sent() if isinstance(message, Publish)]) == REQUESTS_MAX
+    assert (
+        len([message for _, message in ledger.sent() if isinstance(message, Publish)])
+        == REQUESTS_MAX
+    )
 
 
 def test_an_answer_of_a_former_broker_completes_nothing():
@@ -289,7 +292,10 @@ def test_a_client_that_begins_again_looks_for_a_broker_and_says_what_it_was():
     again.carry_on(cast, JAZZ, b"x")
     ledger.take()
     again.receive(C, Serving())
-    assert ledger.sent() == [(C, registered(version=version_of(2, 1))), (C, Publish(cast, JAZZ, b"x"))]
+    assert ledger.sent() == [
+        (C, registered(version=version_of(2, 1))),
+        (C, Publish(cast, JAZZ, b"x")),
+    ]
 
 
 # --- brokers and their clients
@@ -350,7 +356,9 @@ def test_a_broker_without_a_view_answers_no_client_and_confirms_nothing():
     broker.receive(B, passed())
     assert ledger.sent() == []
     broker.receive(A, View(3 * FIRST, A, (B,), 64))
-    assert {to for to, message in ledger.sent()} == {A, B}, "B must know of the client before the client hears of it"
+    assert {to for to, message in ledger.sent()} == {A, B}, (
+        "B must know of the client before the client hears of it"
+    )
     broker.receive(1, Probe())
     assert ledger.sent() == [(1, Serving())]
 
@@ -372,12 +380,16 @@ def test_a_cast_goes_to_own_clients_and_through_filters_but_never_back():
 def test_predicates_are_left_to_the_index():
     broker, ledger = a_broker((B,), assurance="none")
     for address, name, price in ((1, ONE, 5), (2, TWO, 50)):
-        broker.receive(address, registered(name, description=Description(("stock",), (Value("price", price),))))
+        broker.receive(
+            address, registered(name, description=Description(("stock",), (Value("price", price),)))
+        )
     ledger.take()
     target = Target((Term(where=(Predicate("price", 1, 9),)),))
     broker.receive(1, Publish(CAST, target, b""))
 
-    assert [to for to, _ in ledger.sent()] == [1, B], "a filter cannot rule a predicate out, so it goes on"
+    assert [to for to, _ in ledger.sent()] == [1, B], (
+        "a filter cannot rule a predicate out, so it goes on"
+    )
 
 
 # --- casts, with receipts
@@ -571,13 +583,21 @@ def test_brokers_count_together_whom_a_target_selects():
 
 @pytest.mark.parametrize(
     ("peers", "given", "brokers"),
-    [(4096, {}, 41), (8192, {}, 82), (50, {}, 2), (1000, {"brokers": 7}, 7), (1000, {"broker_share": 0.2}, 200)],
+    [
+        (4096, {}, 41),
+        (8192, {}, 82),
+        (50, {}, 2),
+        (1000, {"brokers": 7}, 7),
+        (1000, {"broker_share": 0.2}, 200),
+    ],
 )
 def test_one_peer_in_a_hundred_is_a_broker_unless_said_otherwise(peers, given, brokers):
     assert brokers_wanted(peers, design("broker").settle(given)) == brokers
 
 
-@pytest.mark.parametrize("given", [{"brokers": -1}, {"routing_error": 0}, {"routing_error": 1.5}, {"expected_tags": 0}])
+@pytest.mark.parametrize(
+    "given", [{"brokers": -1}, {"routing_error": 0}, {"routing_error": 1.5}, {"expected_tags": 0}]
+)
 def test_parameters_out_of_range_are_refused(given):
     with pytest.raises(ParameterError, match="broker: "):
         design("broker").settle(given)
@@ -588,7 +608,9 @@ def test_joining_finds_the_same_brokers_as_assembling(kind):
     found = design("broker")
     network = build(kind, 60, 7, seed=4)
     world = World(network, 4)
-    plan = Plan(60, 7, found.settle({"brokers": 7, "assurance": "none"}), 4, world.host, network.latency_us)
+    plan = Plan(
+        60, 7, found.settle({"brokers": 7, "assurance": "none"}), 4, world.host, network.latency_us
+    )
     plan = replace(plan, roles=found.roles(plan.peers, plan.infrastructure))
     assembled = population(found).assemble(plan)
     newcomers = [plan.begin(found, address) for address in range(60)]
@@ -607,7 +629,9 @@ def test_joining_finds_the_same_brokers_as_assembling(kind):
 @pytest.mark.parametrize("assurance", ["none", "receipts"])
 def test_a_whole_run_with_filters_that_must_grow(assurance):
     given = {"brokers": 12, "expected_tags": 8, "assurance": assurance}
-    outcome = simulate(Scenario("broker", 200, 100, 5, given, network="laboratory", changes=100, strict=True))
+    outcome = simulate(
+        Scenario("broker", 200, 100, 5, given, network="laboratory", changes=100, strict=True)
+    )
 
     assert outcome.contract.clean, outcome.scenario.command()
     assert outcome.objections == []
@@ -617,7 +641,15 @@ def test_a_whole_run_with_filters_that_must_grow(assurance):
 
 def test_receipts_double_the_messages_of_a_cast_and_cost_no_time():
     once, assured = (
-        simulate(Scenario("broker", peers=300, casts=40, seed=4, parameters={"brokers": 6, "assurance": assurance}))
+        simulate(
+            Scenario(
+                "broker",
+                peers=300,
+                casts=40,
+                seed=4,
+                parameters={"brokers": 6, "assurance": assurance},
+            )
+        )
         for assurance in ("none", "receipts")
     )
 

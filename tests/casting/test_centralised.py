@@ -23,7 +23,17 @@ from implicast.casting.telling import PATIENCE, Got, Notify
 from implicast.language.target import Description, Predicate, Target, Term
 from implicast.peer.asking import Late
 from implicast.peer.contract import CastId
-from implicast.peer.events import Estimated, Joined, Left, Notice, Outlived, Refused, Registered, Settled, Withdrawn
+from implicast.peer.events import (
+    Estimated,
+    Joined,
+    Left,
+    Notice,
+    Outlived,
+    Refused,
+    Registered,
+    Settled,
+    Withdrawn,
+)
 from implicast.peer.ledger import Ledger
 from implicast.peer.name import name_of, version_of
 from implicast.peer.site import Site
@@ -130,7 +140,9 @@ def test_the_sum_holds_at_all_times():
     ledger.take()
     ledger.now_us += HOLD_US
     server.wake(Hold(CAST, 0))
-    assert ledger.sent() == [(2, final(open=2))], "after a second the publisher knows that it was accepted"
+    assert ledger.sent() == [(2, final(open=2))], (
+        "after a second the publisher knows that it was accepted"
+    )
     server.receive(1, got())
     server.receive(2, Publish(CAST, JAZZ, b"x"))
     assert ledger.sent() == [(2, final(notified=1, open=1))], "and whenever it asks"
@@ -173,7 +185,9 @@ def test_a_server_with_its_hands_full_takes_no_more_and_loses_nothing():
     half = ROUTES_MAX // 2
     for serial in range(half + 3):
         server.receive(2, Publish(CastId(TWO, 1, serial), JAZZ, b"x"))
-    assert len(server.routes._routes) == half, "one publisher has half of the room, the rest is for the others"
+    assert len(server.routes._routes) == half, (
+        "one publisher has half of the room, the rest is for the others"
+    )
     assert len(server.kept().casts) == half
     server.receive(1, Got(CastId(TWO, 1, 0), ONE, Outcome.TAKEN))
     ledger.take()
@@ -288,7 +302,10 @@ def test_a_client_that_is_not_known_says_again_what_it_is_and_is_registered_once
     client.receive(SERVER, Stored(FIRST))
 
     entries = ledger.take()
-    assert [message for verb, _, message in entries if verb == "send"] == [registered(), registered()]
+    assert [message for verb, _, message in entries if verb == "send"] == [
+        registered(),
+        registered(),
+    ]
     assert [event for verb, _, event in entries if verb == "deliver"] == [Registered(FIRST)]
 
 
@@ -312,7 +329,10 @@ def test_a_repeated_notification_is_confirmed_and_not_delivered():
         client.receive(SERVER, Notify(CAST, JAZZ, b"x"))
 
     entries = ledger.take()
-    assert [message.outcome for verb, _, message in entries if verb == "send"] == [Outcome.TAKEN, Outcome.REPEAT]
+    assert [message.outcome for verb, _, message in entries if verb == "send"] == [
+        Outcome.TAKEN,
+        Outcome.REPEAT,
+    ]
     assert [event for verb, _, event in entries if verb == "deliver"] == [Notice(CAST, b"x")]
 
 
@@ -336,7 +356,12 @@ def test_nobody_but_the_server_answers_for_it():
     client.register(FAN)
     cast = client.cast(JAZZ, b"x")
     ledger.take()
-    for lie in (Stored(FIRST), Outdated(version_of(9, 9)), Known(version_of(9, 9)), Carried(cast, 0, 3, 0, 0, 0)):
+    for lie in (
+        Stored(FIRST),
+        Outdated(version_of(9, 9)),
+        Known(version_of(9, 9)),
+        Carried(cast, 0, 3, 0, 0, 0),
+    ):
         client.receive(("liar.example", 1), lie)
 
     assert ledger.take() == []
@@ -442,10 +467,16 @@ def test_a_server_that_has_forgotten_subscriptions_is_told_them_again():
 def alive(churn: str, **more):
     return simulate(
         Scenario(
-            "centralised", peers=32, casts=150, seed=4, workload="groups", churn=Churn.parse(churn), parameters=more,
+            "centralised",
+            peers=32,
+            casts=150,
+            seed=4,
+            workload="groups",
+            churn=Churn.parse(churn),
+            parameters=more,
             faults=Faults.parse("loss=0.02"),
         )
-    )  # fmt: skip
+    )
 
 
 def test_a_server_that_falls_and_gets_up_misses_nothing():
@@ -466,7 +497,9 @@ def test_a_client_that_stood_still_for_longer_than_its_lease_is_found_again():
 
 def test_without_receipts_a_cast_takes_one_message_for_each_member_and_with_them_two():
     once, assured = (
-        simulate(Scenario("centralised", peers=64, casts=32, seed=4, parameters={"assurance": assurance}))
+        simulate(
+            Scenario("centralised", peers=64, casts=32, seed=4, parameters={"assurance": assurance})
+        )
         for assurance in ("none", "receipts")
     )
 
@@ -481,9 +514,14 @@ def test_without_receipts_a_cast_takes_one_message_for_each_member_and_with_them
 def test_nothing_of_a_fast_publisher_is_lost(name, interval_ms):
     outcome = simulate(
         Scenario(
-            name, peers=4, casts=3000, seed=1, workload="groups", faults=Faults.parse("loss=0.05"),
+            name,
+            peers=4,
+            casts=3000,
+            seed=1,
+            workload="groups",
+            faults=Faults.parse("loss=0.05"),
             interval_ms=interval_ms,
         )
-    )  # fmt: skip
+    )
 
     assert outcome.contract.clean

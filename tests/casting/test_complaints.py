@@ -119,7 +119,9 @@ def test_a_restart_of_the_keeper_frees_nobody():
     complain(book, members[:8])
     again = Docket(lambda: clock.now_us, from_disk(book.kept()))
     assert again.kept() == book.kept()
-    assert again.admits(cast(2), members), "what was complained of is counted when they are told again"
+    assert again.admits(cast(2), members), (
+        "what was complained of is counted when they are told again"
+    )
     third = Docket(lambda: clock.now_us, from_disk(again.kept()))
     assert not third.admits(cast(3), members)
     assert third.slowing(cast(3)).complaints == 8
@@ -138,7 +140,10 @@ def test_what_is_written_down_is_bounded_and_the_verdict_stays():
         assert book.admits(cast(2, publisher), members)
         assert not book.admits(cast(3, publisher), members)
     kept = book.kept()
-    assert sum(len(each.against) + len(each.reached) + len(each.complained) for each in kept) <= KEPT_NAMES_MAX
+    assert (
+        sum(len(each.against) + len(each.reached) + len(each.complained) for each in kept)
+        <= KEPT_NAMES_MAX
+    )
     again = Docket(lambda: clock.now_us, from_disk(kept))
     assert [each.publisher for each in kept] == [bytes([number]) * 16 for number in range(12)]
     assert not any(again.admits(cast(4, each.publisher), members[:10]) for each in kept)
@@ -177,14 +182,21 @@ def test_the_bound_is_wilsons():
 
 
 SPAM = [
-    ("centralised", 0.0), ("centralised", 0.1), ("broker", 0.1),
-    *(pytest.param(name, false, marks=pytest.mark.long) for name in ("spice", "spice-unloaded")
-      for false in (0.0, 0.1)),
-]  # fmt: skip
+    ("centralised", 0.0),
+    ("centralised", 0.1),
+    ("broker", 0.1),
+    *(
+        pytest.param(name, false, marks=pytest.mark.long)
+        for name in ("spice", "spice-unloaded")
+        for false in (0.0, 0.1)
+    ),
+]
 
 
 @pytest.mark.parametrize(("name", "false"), SPAM)
-def test_spam_to_half_of_all_reaches_few_within_ten_minutes_and_no_honest_publisher_is_slowed(name, false):
+def test_spam_to_half_of_all_reaches_few_within_ten_minutes_and_no_honest_publisher_is_slowed(
+    name, false
+):
     outcome = Trial(Settings(name, peers=256, false=false)).run()
     assert outcome.spam_share[0] == 0.5
     assert max(outcome.spam_share[9:]) < 0.05

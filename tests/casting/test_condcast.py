@@ -48,19 +48,31 @@ def _kept(outcome: Outcome) -> Outcome:
 
 def _run(**options: object) -> Outcome:
     given = {"assurance": "none", **options.pop("parameters", {})}  # type: ignore[dict-item]
-    return simulate(Scenario("condcast", **{"peers": 100, "casts": 60, "strict": True, **options, "parameters": given}))  # type: ignore[arg-type]
+    return simulate(
+        Scenario(
+            "condcast",
+            **{"peers": 100, "casts": 60, "strict": True, **options, "parameters": given},
+        )
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("settle", ["assembled", "flows"])
 @pytest.mark.parametrize("place", ["random", "tags"])
-def test_the_contract_is_kept_however_values_settle_and_wherever_peers_stand(settle: str, place: str) -> None:
+def test_the_contract_is_kept_however_values_settle_and_wherever_peers_stand(
+    settle: str, place: str
+) -> None:
     _kept(_run(parameters={"settle": settle, "place": place}, seed=2))
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_flows_bring_changed_descriptions_to_all_before_they_are_promised(seed: int) -> None:
     outcome = _run(
-        parameters={"settle": "flows"}, seed=seed, changes=60, casts=400, interval_ms=2000, workload_parameters=FEW_TAGS
+        parameters={"settle": "flows"},
+        seed=seed,
+        changes=60,
+        casts=400,
+        interval_ms=2000,
+        workload_parameters=FEW_TAGS,
     )
 
     _kept(outcome)
@@ -68,14 +80,22 @@ def test_flows_bring_changed_descriptions_to_all_before_they_are_promised(seed: 
 
 @pytest.mark.parametrize("settle", ["assembled", "flows"])
 def test_a_ring_grown_by_joins_keeps_the_contract_and_ends_as_an_assembled_one(settle: str) -> None:
-    _kept(_run(peers=60, start="joined", parameters={"settle": settle}, workload_parameters=FEW_TAGS))
+    _kept(
+        _run(peers=60, start="joined", parameters={"settle": settle}, workload_parameters=FEW_TAGS)
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_repeated_and_overtaken_messages_notify_nobody_twice(seed: int) -> None:
     faults = Faults(duplicate=0.2, reorder=0.3, jitter=0.5)
 
-    outcome = _run(peers=60, seed=seed, faults=faults, parameters={"settle": "flows"}, workload_parameters=FEW_TAGS)
+    outcome = _run(
+        peers=60,
+        seed=seed,
+        faults=faults,
+        parameters={"settle": "flows"},
+        workload_parameters=FEW_TAGS,
+    )
 
     assert outcome.contract.clean, outcome.contract
     assert outcome.contract.expected > 0
@@ -107,7 +127,9 @@ def test_every_receiver_gets_one_message_and_the_way_is_short(tmp_path: Path) ->
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("settle", ["assembled", "flows"])
 def test_the_contract_is_kept_at_4096_peers_and_1024_casts(seed: int, settle: str) -> None:
-    outcome = simulate(Scenario("condcast", seed=seed, parameters={"assurance": "none", "settle": settle}))
+    outcome = simulate(
+        Scenario("condcast", seed=seed, parameters={"assurance": "none", "settle": settle})
+    )
 
     assert outcome.contract.clean, outcome.contract
     assert outcome.contract.expected > 50_000
@@ -121,8 +143,14 @@ def _population(
 ) -> tuple[World, list[Condcast]]:
     world = World(Flat(), codec=Codec(DESIGN.kinds))
     plan = Plan(
-        count, 0, peers_parameters(**given), 1, world.host, world.latency_us, descriptions=descriptions or ()
-    )  # fmt: skip
+        count,
+        0,
+        peers_parameters(**given),
+        1,
+        world.host,
+        world.latency_us,
+        descriptions=descriptions or (),
+    )
     peers = population(DESIGN).assemble(plan)
     for address, peer in enumerate(peers):
         world.place(address, peer)
@@ -136,7 +164,10 @@ def _told(world: World) -> list[int]:
 def test_attributes_are_found_by_hulls_and_texts_and_decided_by_the_peer() -> None:
     rng = stream(1, "attributes")
     descriptions = [
-        Description(("jazz",) if rng.random() < 0.5 else (), (Value("age", rng.randrange(100)), Value("city", city)))
+        Description(
+            ("jazz",) if rng.random() < 0.5 else (),
+            (Value("age", rng.randrange(100)), Value("city", city)),
+        )
         for city in rng.choices(["Berlin", "Osaka", "Oslo"], k=120)
     ]
     world, peers = _population(120, descriptions)
@@ -145,7 +176,9 @@ def test_attributes_are_found_by_hulls_and_texts_and_decided_by_the_peer() -> No
         Term((), ("jazz",), (Predicate("city", "Oslo", "Oslo"), Predicate("age", None, 12))),
     )
     target = Target(terms)
-    world.at(0, 0, lambda: [peer.register(each) for peer, each in zip(peers, descriptions, strict=True)])
+    world.at(
+        0, 0, lambda: [peer.register(each) for peer, each in zip(peers, descriptions, strict=True)]
+    )
     world.at(SECOND_US, 0, lambda: peers[5].cast(target, b"hello"))
     world.run()
 
@@ -167,7 +200,9 @@ def test_values_of_any_kind_are_cast_to_over_a_range_of_keys() -> None:
     world.at(0, 0, lambda: peers[0].condcast(arc, Within(10, 20), b""))
     world.run()
 
-    due = [at for at, peer in enumerate(peers) if peer.links.me.key in arc and 10 <= numbers[at] <= 20]
+    due = [
+        at for at, peer in enumerate(peers) if peer.links.me.key in arc and 10 <= numbers[at] <= 20
+    ]
     assert _told(world) == due
     assert due
 
@@ -182,9 +217,13 @@ def test_a_value_is_promised_when_an_update_has_passed_and_the_age_is_over() -> 
     begun_us = world.now_us
     world.run()
 
-    [(time_us, address, event)] = [entry for entry in world.events if isinstance(entry[2], Registered)]
+    [(time_us, address, event)] = [
+        entry for entry in world.events if isinstance(entry[2], Registered)
+    ]
     assert (address, event) == (7, Registered(peers[7].version))
-    assert 210 <= (time_us - begun_us) / SECOND_US <= 250, "six levels of P + G after an update passed"
+    assert 210 <= (time_us - begun_us) / SECOND_US <= 250, (
+        "six levels of P + G after an update passed"
+    )
     above = Above(8)
     for publisher in range(50):
         world.at(world.now_us, 0, lambda by=publisher: peers[by].condcast(Arc(0, 0), above, b""))  # type: ignore[misc]
@@ -192,11 +231,16 @@ def test_a_value_is_promised_when_an_update_has_passed_and_the_age_is_over() -> 
     assert _told(world) == [7] * 50
 
 
-def test_a_value_that_adds_nothing_is_promised_at_once_unless_the_last_one_is_still_travelling() -> None:
+def test_a_value_that_adds_nothing_is_promised_at_once_unless_the_last_one_is_still_travelling() -> (
+    None
+):
     world, peers = _population(30, [Description(("a", "b"))] * 30)
     peers[3].register(Description(("a", "b")))
     peers[3].register(Description(("a",)))
-    assert [event for _, _, event in world.events] == [Registered(peers[3].version - 1), Registered(peers[3].version)]
+    assert [event for _, _, event in world.events] == [
+        Registered(peers[3].version - 1),
+        Registered(peers[3].version),
+    ]
 
     world.events.clear()
     peers[3].register(Description(("a", "b", "c")))
@@ -256,7 +300,9 @@ def test_a_flow_that_meets_a_newcomer_still_asking_for_its_fingers_goes_on() -> 
     world.run(world.now_us + 10 * SECOND_US)
 
     assert not late.flows.updating
-    assert late.links.left.address in {at for at, peer in enumerate(peers) if peer.flowing and peer.flows.received_us}
+    assert late.links.left.address in {
+        at for at, peer in enumerate(peers) if peer.flowing and peer.flows.received_us
+    }
 
 
 def test_a_cast_that_comes_twice_is_delivered_once() -> None:
@@ -265,7 +311,9 @@ def test_a_cast_that_comes_twice_is_delivered_once() -> None:
     key = peers[0].links.me.key
     assert peers[0].cast(Target((Term(("a",)),)), b"") == CastId(peers[0].name, peers[0].life, 1)
 
-    message = Carry(CastId(bytes(16), 1, 1), 0, (Arc(key, key),), Sought(Target((Term(("a",)),)), 4096, 4), b"")
+    message = Carry(
+        CastId(bytes(16), 1, 1), 0, (Arc(key, key),), Sought(Target((Term(("a",)),)), 4096, 4), b""
+    )
     peers[0].receive(9, message)
     peers[0].receive(9, message)
 
@@ -273,9 +321,15 @@ def test_a_cast_that_comes_twice_is_delivered_once() -> None:
 
 
 def test_peers_stand_where_their_tags_say() -> None:
-    alike = [Description(("jazz", "samba")), Description(("jazz", "samba")), Description(("opera",))]
+    alike = [
+        Description(("jazz", "samba")),
+        Description(("jazz", "samba")),
+        Description(("opera",)),
+    ]
     world, peers = _population(3, alike, place="tags")
-    plan = Plan(3, 0, peers_parameters(place="tags"), 1, world.host, world.latency_us, descriptions=alike)
+    plan = Plan(
+        3, 0, peers_parameters(place="tags"), 1, world.host, world.latency_us, descriptions=alike
+    )
     late = Condcast(replace(plan, credentials=population(DESIGN).credentials).site(3))
     world.place(3, late)
     late.register(alike[0])
@@ -298,7 +352,9 @@ def test_neighbours_in_gray_order_differ_in_one_landmark() -> None:
 
 def test_standing_by_common_tags_saves_messages() -> None:
     options = {"peers": 1000, "casts": 100, "seed": 4, "strict": False}
-    at_random, by_tags = (_kept(_run(parameters={"place": place}, **options)) for place in ("random", "tags"))
+    at_random, by_tags = (
+        _kept(_run(parameters={"place": place}, **options)) for place in ("random", "tags")
+    )
 
     assert by_tags.contract.notified == at_random.contract.notified
     assert by_tags.messages["cast"] < 0.8 * at_random.messages["cast"]

@@ -70,8 +70,13 @@ def _population(described: Sequence[Description], newcomers: int = 0) -> tuple[N
     world = Net(Flat(), codec=Codec(DESIGN.kinds))
     world.kinds = {}
     count = len(described)
-    plan = Plan(count, 0, DESIGN.settle({}), 1, world.host, world.latency_us, descriptions=described)
-    peers = [*population(DESIGN).assemble(plan), *(Condcast(plan.site(count + number)) for number in range(newcomers))]
+    plan = Plan(
+        count, 0, DESIGN.settle({}), 1, world.host, world.latency_us, descriptions=described
+    )
+    peers = [
+        *population(DESIGN).assemble(plan),
+        *(Condcast(plan.site(count + number)) for number in range(newcomers)),
+    ]
     for address, peer in enumerate(peers):
         world.place(address, peer)
     for peer, each in zip(peers, described, strict=False):
@@ -92,7 +97,11 @@ def _told(world: World) -> list[int]:
 
 
 def _events(world: World, kind: type) -> list[Any]:
-    return [(time_us, address, event) for time_us, address, event in world.events if isinstance(event, kind)]
+    return [
+        (time_us, address, event)
+        for time_us, address, event in world.events
+        if isinstance(event, kind)
+    ]
 
 
 def _to(*tags: str) -> Target:
@@ -109,7 +118,10 @@ def test_a_newcomer_is_promised_after_the_age_of_aggregates_and_found_by_everybo
     _at(world, 4, lambda: late.register(B), REGISTER)
     _run(world, 60)
 
-    [(joined_us, _, _)], [(promised_us, _, registered)] = _events(world, Joined), _events(world, Registered)[30:]
+    [(joined_us, _, _)], [(promised_us, _, registered)] = (
+        _events(world, Joined),
+        _events(world, Registered)[30:],
+    )
     assert joined_us < 4 * SECOND_US
     assert registered == Registered(late.version)
     assert AGE_S - 0.5 <= (promised_us - 4 * SECOND_US) / SECOND_US <= AGE_S + 4.5
@@ -137,7 +149,9 @@ def _reached_from_the_deaf() -> bool:
     ring = sorted(range(31), key=lambda at: peers[at].links.me.key)
     deaf = ring[(ring.index(30) - 12) % 31]  # so that the newcomer is in one of its upper levels
     right = peers[deaf].links.right.address
-    world.lets = lambda sender, to, message: not (isinstance(message, LevelIs) and to == deaf and sender != right)  # type: ignore[assignment]
+    world.lets = lambda sender, to, message: (
+        not (isinstance(message, LevelIs) and to == deaf and sender != right)
+    )  # type: ignore[assignment]
     _at(world, 3, lambda: late.join((0, 5)), JOIN)
     _at(world, 4, lambda: late.register(B), REGISTER)
     _run(world, 45)
@@ -148,9 +162,15 @@ def _reached_from_the_deaf() -> bool:
 
 
 JOINS = Scenario(
-    "condcast", peers=48, casts=120, seed=3, workload="groups", interval_ms=500,
-    churn=Churn.parse("joins=24,over_s=30"), changes=12,
-)  # fmt: skip
+    "condcast",
+    peers=48,
+    casts=120,
+    seed=3,
+    workload="groups",
+    interval_ms=500,
+    churn=Churn.parse("joins=24,over_s=30"),
+    changes=12,
+)
 
 
 def test_while_peers_only_come_and_change_nothing_is_missed_at_any_time() -> None:
@@ -354,14 +374,22 @@ def _after_thirty_casts() -> list[Condcast]:
 
 
 def test_what_a_peer_remembers_of_casts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert min(len(peer.carrier.tasks) for peer in _after_thirty_casts()) > 10, "there is more to remember"
+    assert min(len(peer.carrier.tasks) for peer in _after_thirty_casts()) > 10, (
+        "there is more to remember"
+    )
 
     monkeypatch.setattr(carrier, "TASKS_MAX", 10)
     peers = _after_thirty_casts()
 
-    assert all(5 <= len(peer.carrier.tasks) <= 10 for peer in peers), "half for one that asks alone, all for many"
+    assert all(5 <= len(peer.carrier.tasks) <= 10 for peer in peers), (
+        "half for one that asks alone, all for many"
+    )
     assert all(not peer.carrier.errands and not peer.carrier._stuck for peer in peers)
-    assert all(task.query is None and task.payload == b"" for peer in peers for task in peer.carrier.tasks.values())
+    assert all(
+        task.query is None and task.payload == b""
+        for peer in peers
+        for task in peer.carrier.tasks.values()
+    )
 
 
 def test_of_one_that_gives_many_tasks_the_newest_are_remembered_and_others_keep_theirs(
@@ -395,7 +423,9 @@ def test_a_sleeper_that_wakes_after_its_place_was_closed_does_no_harm() -> None:
 
     told = [(address, event.cast) for _, address, event in _events(world, Notice)]
     assert len(set(told)) == len(told)
-    later = {CastId(peers[by].name, peers[by].life, serial) for by in range(5) for serial in (9, 10, 11)}
+    later = {
+        CastId(peers[by].name, peers[by].life, serial) for by in range(5) for serial in (9, 10, 11)
+    }
     assert {cast for address, cast in told if address == 5} >= later
     assert population(DESIGN).objections(peers) == []
     assert sum(cast == CastId(peers[5].name, peers[5].life, 1) for _, cast in told) == 20
@@ -412,7 +442,10 @@ def _fails(scenarios: list[Scenario]) -> list[str]:
 def test_peers_that_stand_by_their_tags_survive_too() -> None:
     drawn = [scenario_of(DESIGN, 11, number) for number in range(2)]
 
-    assert _fails([replace(each, parameters={**each.parameters, "place": "tags"}) for each in drawn]) == []
+    assert (
+        _fails([replace(each, parameters={**each.parameters, "place": "tags"}) for each in drawn])
+        == []
+    )
 
 
 def state_attributes(folder: Path, peers: int, casts: int, seed: int) -> str:
@@ -459,7 +492,10 @@ def test_casts_to_attributes_survive_too(tmp_path: Path, place: str) -> None:
     drawn = scenario_of(DESIGN, 12, 4)
     stated = state_attributes(tmp_path, drawn.peers, drawn.casts, drawn.seed)
 
-    assert _fails([replace(drawn, workload=stated, parameters={**drawn.parameters, "place": place})]) == []
+    assert (
+        _fails([replace(drawn, workload=stated, parameters={**drawn.parameters, "place": place})])
+        == []
+    )
 
 
 def _cast_messages(outcome: Outcome, casts: int) -> float:
@@ -469,9 +505,14 @@ def _cast_messages(outcome: Outcome, casts: int) -> float:
 def test_pruning_still_pays_while_things_change() -> None:
     """A flood would tell everybody, and be answered by everybody: 2 (n - 1) messages a cast."""
     scenario = Scenario(
-        "condcast", peers=128, casts=50, seed=2, workload="zipf",
-        churn=Churn.parse("joins=6,leaves=4,crashes=4,over_s=40"), faults=Faults(loss=0.01),
-    )  # fmt: skip
+        "condcast",
+        peers=128,
+        casts=50,
+        seed=2,
+        workload="zipf",
+        churn=Churn.parse("joins=6,leaves=4,crashes=4,over_s=40"),
+        faults=Faults(loss=0.01),
+    )
     pruned = simulate(scenario)
     flood = simulate(replace(scenario, parameters={"bits": 8}))
 
@@ -499,7 +540,9 @@ def test_a_peer_that_left_and_came_back_is_another_life_and_found_again() -> Non
     world, peers = _gone_and_back()
     assert population(DESIGN).objections(peers) == []
     assert not any(peer.links.detector.is_lost(peers[5].links.me) for peer in peers)
-    assert [node.life > 0 for peer in peers for node in peer.ring.table.nodes if node.address == 5] == [True] * 5
+    assert [
+        node.life > 0 for peer in peers for node in peer.ring.table.nodes if node.address == 5
+    ] == [True] * 5
 
     peers[0].cast(_to("b"), b"")
     peers[1].cast(_to("a"), b"")
@@ -507,11 +550,15 @@ def test_a_peer_that_left_and_came_back_is_another_life_and_found_again() -> Non
     assert _told(world) == sorted([5, *(at for at in range(24) if at != 5)])
 
 
-def test_where_lives_are_ignored_whoever_comes_back_is_taken_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_lives_are_ignored_whoever_comes_back_is_taken_for_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(Membership, "_new_life", lambda self: self._links.begin(0))
     _, peers = _gone_and_back()
 
-    assert any(peer.links.detector.is_lost(peers[5].links.me) for peer in peers), "for good: it said so itself"
+    assert any(peer.links.detector.is_lost(peers[5].links.me) for peer in peers), (
+        "for good: it said so itself"
+    )
 
 
 @pytest.mark.parametrize("numbers", [False, True])
@@ -530,14 +577,18 @@ def test_a_filter_or_span_that_lacks_somebody_is_objected_to(numbers: bool) -> N
     assert said == "what 3 knows of the arc of level 2 lacks somebody in it"
 
 
-@pytest.mark.parametrize(("settings", "within_s"), [({}, 40), (DESIGN.quick, 15)], ids=["default", "quick"])
+@pytest.mark.parametrize(
+    ("settings", "within_s"), [({}, 40), (DESIGN.quick, 15)], ids=["default", "quick"]
+)
 @pytest.mark.parametrize("disk", ["kept", "old", "empty"])
 def test_whoever_comes_back_at_its_address_is_in_and_registered_soon(
     settings: dict[str, float], within_s: float, disk: str
 ) -> None:
     churn = Churn.parse(f"deed=4..9:return:3:{disk}")
     outcome = simulate(
-        Scenario("condcast", 24, 100, 3, dict(settings), workload="groups", churn=churn, interval_ms=800)
+        Scenario(
+            "condcast", 24, 100, 3, dict(settings), workload="groups", churn=churn, interval_ms=800
+        )
     )
 
     assert outcome.kept, outcome.contract
@@ -546,13 +597,17 @@ def test_whoever_comes_back_at_its_address_is_in_and_registered_soon(
     assert outcome.change.described()["return_s_max"] <= within_s
 
 
-def test_who_comes_back_tells_its_former_neighbours_that_it_is_gone_and_waits_for_no_check() -> None:
+def test_who_comes_back_tells_its_former_neighbours_that_it_is_gone_and_waits_for_no_check() -> (
+    None
+):
     world, peers = _population([A] * 16)
     _run(world, 2)
     kept = peers[5].kept()
     world.crash(5)
     parameters = DESIGN.settle({})
-    back = Condcast(Site(peers[5].name, 9 << 16, 5, world.host(5), parameters, network_of(1), kept=kept))
+    back = Condcast(
+        Site(peers[5].name, 9 << 16, 5, world.host(5), parameters, network_of(1), kept=kept)
+    )
     world.place(5, back)
     _at(world, 2.1, lambda: back.join((0, 1)))
     _run(world, 5)
@@ -564,20 +619,26 @@ def test_who_comes_back_tells_its_former_neighbours_that_it_is_gone_and_waits_fo
 
 
 @pytest.mark.parametrize("assurance", ["receipts", "none"])
-def test_a_cast_does_not_go_in_a_circle_over_a_peer_that_came_back_elsewhere(assurance: str) -> None:
+def test_a_cast_does_not_go_in_a_circle_over_a_peer_that_came_back_elsewhere(
+    assurance: str,
+) -> None:
     world, peers = _population([A] * 16)
     _run(world, 2)
     gone = 5
     world.crash(gone)
     parameters = DESIGN.settle({})
-    back = Condcast(Site(b"elsewhere".ljust(16), 9 << 16, gone, world.host(gone), parameters, network_of(1)))
+    back = Condcast(
+        Site(b"elsewhere".ljust(16), 9 << 16, gone, world.host(gone), parameters, network_of(1))
+    )
     assert abs(back.links.key - peers[gone].links.me.key) > 1 << 58
     world.place(gone, back)
     _at(world, 2.1, lambda: back.register(A))
     _at(world, 2.2, lambda: back.join((0, 1)))
     _run(world, 2.6)
     assert back.links.state == "in"
-    assert peers[gone].links.me in [peer.links.right for peer in peers], "its old place is still linked"
+    assert peers[gone].links.me in [peer.links.right for peer in peers], (
+        "its old place is still linked"
+    )
 
     before = world.kinds.get("Carry", 0)
 

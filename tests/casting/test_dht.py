@@ -52,7 +52,11 @@ def test_references_are_intersected_and_excluded_ones_subtracted() -> None:
 
 
 def test_one_list_of_whole_registrations_is_enough_for_a_term() -> None:
-    lists = {"a": [each for n, tags in enumerate(("a", "ab", "abc", "ac")) for each in listed(n, tags=tags)]}
+    lists = {
+        "a": [
+            each for n, tags in enumerate(("a", "ab", "abc", "ac")) for each in listed(n, tags=tags)
+        ]
+    }
 
     assert filtered(Term(has=("a",)), lists) == chosen(0, 1, 2, 3)
     assert filtered(Term(has=("a", "b")), lists) == chosen(1, 2)
@@ -104,15 +108,25 @@ def test_receipts_cost_a_confirmation_for_each_step_and_no_time(name: str) -> No
     bare, assured = run(name, peers=256), run(name, peers=256, parameters={})
 
     assert assured.measures["RTH"] <= 2.1 * bare.measures["RTH"] + 1
-    assert assured.measures["latency_ms_mean"] == pytest.approx(bare.measures["latency_ms_mean"], rel=0.05)
+    assert assured.measures["latency_ms_mean"] == pytest.approx(
+        bare.measures["latency_ms_mean"], rel=0.05
+    )
     assert bare.messages.get("upkeep", 0) == 0, "without receipts no upkeep runs"
 
 
 @pytest.mark.parametrize("interval_ms", [1, 20])
 @pytest.mark.parametrize("name", BOTH)
 def test_nothing_is_missing_however_fast_a_publisher_casts(name: str, interval_ms: int) -> None:
-    outcome = run(name, peers=4, casts=800, interval_ms=interval_ms, workload="groups", faults=Faults(loss=0.05),
-                  parameters={}, seed=1)  # fmt: skip
+    outcome = run(
+        name,
+        peers=4,
+        casts=800,
+        interval_ms=interval_ms,
+        workload="groups",
+        faults=Faults(loss=0.05),
+        parameters={},
+        seed=1,
+    )
 
     assert outcome.contract.clean, outcome.contract
 
@@ -122,7 +136,9 @@ def test_an_estimate_is_the_size_of_the_rarest_list(name: str) -> None:
     chosen = design(name)
     network = build("flat", hosts=24, infrastructure=0, seed=1)
     world = World(network, 1)
-    members = population(chosen).assemble(Plan(24, 0, chosen.settle({}), 1, world.host, network.latency_us))
+    members = population(chosen).assemble(
+        Plan(24, 0, chosen.settle({}), 1, world.host, network.latency_us)
+    )
     for address, member in enumerate(members):
         world.place(address, member)
         tags = ("all", "some") if address < 9 else ("all",)
@@ -133,7 +149,9 @@ def test_an_estimate_is_the_size_of_the_rarest_list(name: str) -> None:
 
     told = {who: event for _, who, event in world.events if isinstance(event, Estimated)}
     assert {who: event.members for who, event in told.items()} == {5: 9, 6: 24}
-    assert told[6].messages > told[5].messages > 18, "each of those told confirms, and lists have to be fetched"
+    assert told[6].messages > told[5].messages > 18, (
+        "each of those told confirms, and lists have to be fetched"
+    )
 
 
 def test_whole_registrations_take_more_room_and_fewer_messages_than_references() -> None:

@@ -13,7 +13,9 @@ TAGS = [name for name, design in designs().items() if "tags" in design.languages
 
 
 def run(name: str, **options) -> Outcome:
-    return simulate(Scenario(name, strict=True, **{"peers": 96, "casts": 48, "seed": 11, **options}))
+    return simulate(
+        Scenario(name, strict=True, **{"peers": 96, "casts": 48, "seed": 11, **options})
+    )
 
 
 def assert_kept(outcome: Outcome) -> None:
@@ -30,7 +32,9 @@ def test_everyone_selected_is_notified_once_and_nobody_else(name):
 @pytest.mark.parametrize("name", TAGS)
 def test_expressions_with_several_terms_and_negation(name):
     # Few tags, so that terms overlap and the same peer is selected several times over.
-    assert_kept(run(name, workload_parameters={"terms": 3, "negated": 1, "tags": 60, "tags_per_peer": 6}))
+    assert_kept(
+        run(name, workload_parameters={"terms": 3, "negated": 1, "tags": 60, "tags_per_peer": 6})
+    )
 
 
 @pytest.mark.parametrize("name", TAGS)
@@ -48,7 +52,15 @@ def test_descriptions_that_change_while_casts_are_under_way(name):
 
 @pytest.mark.parametrize("name", TAGS)
 def test_grown_by_joining_through_messages(name):
-    assert_kept(run(name, peers=40, casts=24, start="joined", workload_parameters={"tags": 60, "tags_per_peer": 6}))
+    assert_kept(
+        run(
+            name,
+            peers=40,
+            casts=24,
+            start="joined",
+            workload_parameters={"tags": 60, "tags_per_peer": 6},
+        )
+    )
 
 
 @pytest.mark.parametrize("name", TAGS)
@@ -61,7 +73,12 @@ def test_very_small_populations(name, peers):
 
 @pytest.mark.parametrize("name", TAGS)
 def test_nobody_fits(name):
-    outcome = run(name, peers=24, casts=12, workload_parameters={"tags": 37000, "tags_per_peer": 1, "skew": 0.0})
+    outcome = run(
+        name,
+        peers=24,
+        casts=12,
+        workload_parameters={"tags": 37000, "tags_per_peer": 1, "skew": 0.0},
+    )
 
     assert outcome.contract.clean
     assert outcome.contract.notified == 0

@@ -44,7 +44,9 @@ def test_a_cast_is_remembered_for_a_horizon_and_forgotten_after_two():
     seen, cast = Seen(), CastId(ANN, 1, 1)
     seen.first(cast, HORIZON_US)
 
-    assert not seen.first(cast, 2 * HORIZON_US), "the younger generation has just become the older one"
+    assert not seen.first(cast, 2 * HORIZON_US), (
+        "the younger generation has just become the older one"
+    )
     assert seen.first(CastId(ANN, 1, 2), 3 * HORIZON_US)
     assert seen.first(cast, 3 * HORIZON_US + 1)
 

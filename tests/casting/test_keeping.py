@@ -59,19 +59,29 @@ def test_copies_that_meet_in_any_order_end_the_same(words) -> None:
     assert len(ends) == 1
 
 
-WORD = st.tuples(st.integers(1, 4), st.booleans(), st.integers(1, 3), st.integers(0, 2), st.sampled_from(["a", "b"]))
+WORD = st.tuples(
+    st.integers(1, 4),
+    st.booleans(),
+    st.integers(1, 3),
+    st.integers(0, 2),
+    st.sampled_from(["a", "b"]),
+)
 
 
 @given(st.lists(WORD, max_size=12), st.integers(0, 2 * REMEMBERED_US))
 @settings(max_examples=100, deadline=None)
-def test_what_an_owner_has_is_found_by_its_name_as_by_looking_at_everything(words, later_us: int) -> None:
+def test_what_an_owner_has_is_found_by_its_name_as_by_looking_at_everything(
+    words, later_us: int
+) -> None:
     rows = KeptRows()
     for stamp, there, name, number, tag in words:
         rows.take(Row(5, ("t", "", tag), a_contact(name), number, stamp, b"x" if there else b""), 0)
     rows.expire(later_us, S)
 
     for owner in map(a_contact, (1, 2, 3)):
-        held = [entry.row for entry in rows.entries() if entry.in_force and entry.row.owner == owner]
+        held = [
+            entry.row for entry in rows.entries() if entry.in_force and entry.row.owner == owner
+        ]
         assert rows.of(owner) == held
         assert owner.address in rows.addresses or not held
 
@@ -123,10 +133,16 @@ def test_equal_sums_mean_equal_entries() -> None:
 # --- ranges
 
 
-@given(st.tuples(st.integers(0, 9), st.integers(0, 9)), st.tuples(st.integers(0, 9), st.integers(0, 9)))
+@given(
+    st.tuples(st.integers(0, 9), st.integers(0, 9)), st.tuples(st.integers(0, 9), st.integers(0, 9))
+)
 def test_what_is_left_of_a_stretch_is_what_the_other_lacks(one, other) -> None:
     (low, high), (start, end) = sorted(one), sorted(other)
-    left = {value for first, last in without((low, high), start, end) for value in range(first, last + 1)}
+    left = {
+        value
+        for first, last in without((low, high), start, end)
+        for value in range(first, last + 1)
+    }
 
     assert left == set(range(low, high + 1)) - set(range(start, end + 1))
 
@@ -145,7 +161,10 @@ def test_only_missing_values_are_asked_for_again() -> None:
     for value in (0, 1, 3):
         question.take(Listed(CastId(bytes(16), 1, 1), 0, value, value, 0, 1, ()))
 
-    assert [(low, high) for _, (_, _, low, high, _) in question.missing_ranges()] == [(2, 2), (4, 5)]
+    assert [(low, high) for _, (_, _, low, high, _) in question.missing_ranges()] == [
+        (2, 2),
+        (4, 5),
+    ]
 
 
 # --- in a world with crashes
@@ -154,7 +173,9 @@ def test_only_missing_values_are_asked_for_again() -> None:
 class Town:
     """A living ring of sixteen in which anybody may die."""
 
-    def __init__(self, name: str = "opchord-pubsub", peers: int = 16, sync_s: float = 12.0, seed: int = 1) -> None:
+    def __init__(
+        self, name: str = "opchord-pubsub", peers: int = 16, sync_s: float = 12.0, seed: int = 1
+    ) -> None:
         chosen = design(name)
         given = {"sync_s": sync_s} | ({"schema": "price: 0..999"} if "pubsub" in name else {})
         network = build("flat", hosts=peers + 1, infrastructure=0, seed=1)
@@ -177,7 +198,11 @@ class Town:
         self.world.run(until_us=int(until_s * S))
 
     def heard(self, kind: type) -> list[tuple[float, int]]:
-        return [(time_us / S, who) for time_us, who, event in self.world.events if isinstance(event, kind)]
+        return [
+            (time_us / S, who)
+            for time_us, who, event in self.world.events
+            if isinstance(event, kind)
+        ]
 
     def keepers(self, key: int) -> list[int]:
         """Those to the right of a key, nearest first."""
@@ -220,7 +245,9 @@ def test_who_came_back_elsewhere_does_not_confirm_copies_in_the_place_of_who_it_
     town.world.place(first, back)
     town.at(1.6, partial(back.join, (asker,)))
     town.run(4)
-    assert (back.links.state, town.members[owner].links.right.address) == (IN, first), "it is in, and not known to be"
+    assert (back.links.state, town.members[owner].links.right.address) == (IN, first), (
+        "it is in, and not known to be"
+    )
     town.at(4.1, partial(town.members[far].register, Description(("rust",))))
     while not town.heard(Registered):
         town.run(town.world.now_us / S + 0.1)
@@ -272,7 +299,9 @@ def who_hears_of_a_lack() -> tuple[set[int], set[int]]:
     return told, set(town.world.peers)
 
 
-def test_a_walk_to_a_value_that_nobody_answers_for_does_not_go_round(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_walk_to_a_value_that_nobody_answers_for_does_not_go_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As while a ring has fallen apart: what is asked is asked again by its origin, and need not be for ever."""
     town, steps = Town(), []
     first = town.members[0]
@@ -329,7 +358,9 @@ def test_what_is_given_back_is_not_had_any_more_whoever_vouched_for_it() -> None
 
 
 @pytest.mark.parametrize("place", [1, 5])
-def test_a_newer_word_kept_by_a_leaver_that_does_not_answer_for_it_does_not_go_away_with_it(place: int) -> None:
+def test_a_newer_word_kept_by_a_leaver_that_does_not_answer_for_it_does_not_go_away_with_it(
+    place: int,
+) -> None:
     """Neither where it keeps copies, nor far from there."""
     town = Town("dht")
     key = hashed("rust")
@@ -359,7 +390,9 @@ def entries_when_copies_vanish_with_their_keeper(known: bool = True) -> list[str
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_whoever_hears_that_its_keeper_died_lays_its_entry_again(known, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_hears_that_its_keeper_died_lays_its_entry_again(
+    known, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert entries_when_copies_vanish_with_their_keeper(known) == []
 
     monkeypatch.setattr(Layings, "mourn", lambda self, keeper: None)
@@ -398,8 +431,18 @@ def wrong_after_entries_were_lost_while_their_owner_was_passed_over() -> list[st
 @pytest.mark.parametrize(
     ("wrong_after", "owner", "rule"),
     [
-        pytest.param(wrong_after_a_keeper_of_copies_was_passed_over, Comparisons, "_has_doubts", id="laid meanwhile"),
-        pytest.param(wrong_after_entries_were_lost_while_their_owner_was_passed_over, Layings, "renew_all", id="lost"),
+        pytest.param(
+            wrong_after_a_keeper_of_copies_was_passed_over,
+            Comparisons,
+            "_has_doubts",
+            id="laid meanwhile",
+        ),
+        pytest.param(
+            wrong_after_entries_were_lost_while_their_owner_was_passed_over,
+            Layings,
+            "renew_all",
+            id="lost",
+        ),
     ],
 )
 def test_who_was_passed_over_and_has_come_back_asks_for_what_it_missed(
@@ -490,7 +533,11 @@ def test_whoever_leaves_while_it_joins_has_left_and_took_nothing_along(after_s: 
 
 
 def test_rows_of_one_key_are_returned_together():
-    rows = [Row(key, ("t", "", f"tag{key}"), a_contact(name), 0, 1, b"x") for key in (3, 5, 8) for name in range(3)]
+    rows = [
+        Row(key, ("t", "", f"tag{key}"), a_contact(name), 0, 1, b"x")
+        for key in (3, 5, 8)
+        for name in range(3)
+    ]
 
     parts = list(in_rows(rows, 2))
 

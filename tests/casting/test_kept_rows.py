@@ -74,7 +74,9 @@ class Both:
 
     def compare(self, low: int, high: int) -> None:
         here = [row for row, _ in self.plain.values() if up_to(low, row.key, high)]
-        assert sorted(map(repr, here)) == sorted(repr(entry.row) for entry in self.rows.within(low, high))
+        assert sorted(map(repr, here)) == sorted(
+            repr(entry.row) for entry in self.rows.within(low, high)
+        )
         marks = [mark_of(row.slot, row.ident, row.stamp, True) for row in here if row.packed]
         assert self.rows.summary(low, high) == (len(marks), sum(marks) % 2**63)
 
@@ -98,7 +100,9 @@ def test_a_look_from_outside_sees_what_is_lost_after_all_was_in_order() -> None:
     chosen = design("dht")
     network = build("flat", hosts=12, infrastructure=0, seed=1)
     world = World(network, 1)
-    members = population(chosen).assemble(Plan(12, 0, chosen.settle({}), 1, world.host, network.latency_us))
+    members = population(chosen).assemble(
+        Plan(12, 0, chosen.settle({}), 1, world.host, network.latency_us)
+    )
     for address, member in enumerate(members):
         world.place(address, member)
         tags = tuple(f"tag {number}" for number in range(address, address + 4))

@@ -32,7 +32,9 @@ SCHEMA = Schema.read("price: 0.00..9.99 by 0.01; size: 0..49; exchange: text")
 @pytest.mark.parametrize("name", DESIGNS)
 def test_every_event_reaches_whom_it_matches_also_after_updates_and_deletions(name: str) -> None:
     ranges = Ranges(seed=3, peers=48, domain=200)
-    outcome = run_events(EventScenario(name, ranges, 48, subscriptions=80, events=80, seed=3, strict=True))
+    outcome = run_events(
+        EventScenario(name, ranges, 48, subscriptions=80, events=80, seed=3, strict=True)
+    )
 
     assert outcome.clean, outcome
     assert outcome.expected > 100
@@ -42,7 +44,9 @@ def test_every_event_reaches_whom_it_matches_also_after_updates_and_deletions(na
 @pytest.mark.long
 @pytest.mark.parametrize("name", DESIGNS)
 def test_a_thousand_subscriptions_and_events_on_1024_peers(name: str) -> None:
-    outcome = run_events(EventScenario(name, Ranges(seed=1, peers=1024), 1024, subscriptions=1000, events=1000))
+    outcome = run_events(
+        EventScenario(name, Ranges(seed=1, peers=1024), 1024, subscriptions=1000, events=1000)
+    )
 
     assert outcome.clean, outcome
     assert outcome.expected > 5_000
@@ -52,7 +56,9 @@ def test_a_thousand_subscriptions_and_events_on_1024_peers(name: str) -> None:
 def test_repeated_and_overtaken_messages_notify_nobody_twice(name: str) -> None:
     faults = Faults(duplicate=0.1, reorder=0.2, jitter=1.0)
     ranges = Ranges(seed=5, peers=32, domain=100)
-    outcome = run_events(EventScenario(name, ranges, 32, subscriptions=40, events=40, faults=faults))
+    outcome = run_events(
+        EventScenario(name, ranges, 32, subscriptions=40, events=40, faults=faults)
+    )
 
     assert outcome.clean, outcome
 
@@ -61,16 +67,28 @@ class Ring:
     """An assembled or growing population of one design in a strict world."""
 
     def __init__(
-        self, name: str, peers: int, standing: int | None = None, faults: Faults | None = None,
-        assurance: str = "none", schema: Schema = SCHEMA,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        peers: int,
+        standing: int | None = None,
+        faults: Faults | None = None,
+        assurance: str = "none",
+        schema: Schema = SCHEMA,
+    ) -> None:
         self.design = design(name)
         self.assured = assurance == "receipts"
         parameters = self.design.settle({"schema": str(schema), "assurance": assurance})
         network = build("flat", hosts=peers, infrastructure=0, seed=1)
         fate = FaultStream(faults, 1) if faults else None
         self.world = CountingWorld(network, 1, faults=fate, codec=Codec(self.design.kinds))
-        self.plan = Plan(peers if standing is None else standing, 0, parameters, 1, self.world.host, network.latency_us)
+        self.plan = Plan(
+            peers if standing is None else standing,
+            0,
+            parameters,
+            1,
+            self.world.host,
+            network.latency_us,
+        )
         self.members: list[PubSub] = []
         for peer in the_population(self.design).assemble(self.plan):
             self._place(peer)
@@ -97,7 +115,9 @@ class Ring:
         return [(member, row) for member, row in found if not own or member.chord.owns(row.key)]
 
     def heard(self, kind: type) -> list[tuple[int, object]]:
-        found = [(address, event) for _, address, event in self.world.events if isinstance(event, kind)]
+        found = [
+            (address, event) for _, address, event in self.world.events if isinstance(event, kind)
+        ]
         self.world.events = [each for each in self.world.events if not isinstance(each[2], kind)]
         return found
 
@@ -145,7 +165,11 @@ def test_an_update_moves_only_the_difference(name: str, assurance: str) -> None:
 @pytest.mark.parametrize("name", RINGS)
 def test_unsubscribing_leaves_nothing_behind(name: str, assurance: str) -> None:
     ring = Ring(name, 24, assurance=assurance)
-    ring.do(lambda: ring.members[3].subscribe(parse("price in 1.00..1.50 & size > 40 | exchange = LSE", SCHEMA)))
+    ring.do(
+        lambda: ring.members[3].subscribe(
+            parse("price in 1.00..1.50 & size > 40 | exchange = LSE", SCHEMA)
+        )
+    )
     assert ring.rows()
 
     ring.do(lambda: ring.members[3].unsubscribe(1))
@@ -161,7 +185,11 @@ def test_not_equal_is_the_two_ranges_around_and_tells_once(name: str, assurance:
     ring.do(lambda: ring.members[2].subscribe(parse("size != 7 | size > 20", SCHEMA)))
 
     for size, told in ((6, [2]), (7, []), (30, [2])):
-        ring.do(lambda size=size: ring.members[5].publish(describe(values={"size": size}, schema=SCHEMA), b""))
+        ring.do(
+            lambda size=size: ring.members[5].publish(
+                describe(values={"size": size}, schema=SCHEMA), b""
+            )
+        )
         assert ring.notified() == told, size
 
 
@@ -185,7 +213,10 @@ WIDE = Schema.read("price: 0..2000 by 0.01; weight: 0..1000000000 by 0.000001")
 def test_wide_ranges_are_stored_by_cells_and_compared_exactly(assurance: str) -> None:
     """Events on both sides of every end, against what the target itself says of them."""
     ring, chance = Ring("opchord-pubsub", 24, assurance=assurance, schema=WIDE), stream(3, "wide")
-    wanted = [parse(text, WIDE) for text in ("price > 100", "price < 1000.07", "weight > 7.5 & price > 1999.98")]
+    wanted = [
+        parse(text, WIDE)
+        for text in ("price > 100", "price < 1000.07", "weight > 7.5 & price > 1999.98")
+    ]
     for number, target in enumerate(wanted):
         ring.do(lambda number=number, target=target: ring.members[number].subscribe(target))
     assert len(ring.heard(Subscribed)) == 3
@@ -204,7 +235,11 @@ def test_a_wide_subscription_is_moved_and_ended() -> None:
     ring.do(lambda: ring.members[4].update(1, parse("price > 1500 | price = 3", WIDE)))
 
     for price, told in (("100.01", []), ("1500", []), ("1500.01", [4]), ("3", [4])):
-        ring.do(lambda price=price: ring.members[9].publish(describe(values={"price": price}, schema=WIDE), b""))
+        ring.do(
+            lambda price=price: ring.members[9].publish(
+                describe(values={"price": price}, schema=WIDE), b""
+            )
+        )
         assert ring.notified() == told, price
     ring.do(lambda: ring.members[4].unsubscribe(1))
     assert ring.rows() == []
@@ -250,7 +285,9 @@ def test_casts_with_predicates_reach_the_peers_whose_values_they_select(name: st
     for _ in range(25):
         target, publisher = random_target(chance), ring.members[chance.randrange(40)]
         ring.do(lambda target=target, publisher=publisher: publisher.cast(target, b""))
-        assert ring.notified() == [n for n, each in enumerate(descriptions) if target.selects(each)], target
+        assert ring.notified() == [
+            n for n, each in enumerate(descriptions) if target.selects(each)
+        ], target
 
     ring.do(ring.members[0].withdraw)
     ((who, withdrawn),) = ring.heard(Withdrawn)
@@ -266,7 +303,8 @@ def test_casts_with_predicates_reach_the_peers_whose_values_they_select(name: st
 def test_lists_follow_their_keys_through_joins_and_leaves(name: str) -> None:
     ring = Ring(name, 30, standing=14)
     targets = {
-        peer: parse(f"price in {peer % 5}.00..{peer % 5 + 1}.49 & size > {peer}", SCHEMA) for peer in range(1, 13, 2)
+        peer: parse(f"price in {peer % 5}.00..{peer % 5 + 1}.49 & size > {peer}", SCHEMA)
+        for peer in range(1, 13, 2)
     }
     for peer, target in targets.items():
         ring.do(lambda peer=peer, target=target: ring.members[peer].subscribe(target))
@@ -274,7 +312,9 @@ def test_lists_follow_their_keys_through_joins_and_leaves(name: str) -> None:
 
     for address in range(14, 30):
         ring.world.at(
-            address * 100_000 + ring.world.now_us, JOIN, lambda address=address: ring.members[address].join((0,))
+            address * 100_000 + ring.world.now_us,
+            JOIN,
+            lambda address=address: ring.members[address].join((0,)),
         )
     for address in (0, 2, 4, 6, 8):
         ring.world.at(4_000_000 + address + ring.world.now_us, LEAVE, ring.members[address].leave)
@@ -288,7 +328,9 @@ def test_lists_follow_their_keys_through_joins_and_leaves(name: str) -> None:
     for price in ("0.70", "1.20", "4.40"):
         event = describe(values={"price": price, "size": 30}, schema=SCHEMA)
         ring.do(lambda event=event: ring.members[20].publish(event, b""))
-        assert ring.notified() == [peer for peer, target in targets.items() if target.selects(event)]
+        assert ring.notified() == [
+            peer for peer, target in targets.items() if target.selects(event)
+        ]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -304,7 +346,9 @@ def test_lists_survive_hurried_changes_in_a_lossy_network(seed: int) -> None:
             lambda address=address: ring.members[address].join((1, 3)),
         )
     for address in (0, 2, 4, 6, 8):
-        ring.world.at(ring.world.now_us + chance.randrange(2_000_000), LEAVE, ring.members[address].leave)
+        ring.world.at(
+            ring.world.now_us + chance.randrange(2_000_000), LEAVE, ring.members[address].leave
+        )
     ring.rest(60)
 
     assert the_population(ring.design).objections(ring.members) == []
@@ -322,7 +366,9 @@ def test_what_was_replaced_while_its_keeper_was_asked_for_it_does_not_come_back(
     ring.do(lambda: ring.members[1].register(describe("jazz", "football")))
     ring.do(lambda: layings.lay_again(before))
 
-    kept = {row.slot[2]: row for _, row in ring.rows() if row.slot[2] in ("jazz", "chess", "football")}
+    kept = {
+        row.slot[2]: row for _, row in ring.rows() if row.slot[2] in ("jazz", "chess", "football")
+    }
     assert set(kept) == {"jazz", "football"}
     assert b"football" in kept["jazz"].packed
 
@@ -372,7 +418,9 @@ def test_centralised_speaks_of_values_too() -> None:
         world.place(address, peer)
     descriptions = [random_description(chance) for _ in members]
     for member, description in zip(members, descriptions, strict=True):
-        world.at(0, REGISTER, lambda member=member, description=description: member.register(description))
+        world.at(
+            0, REGISTER, lambda member=member, description=description: member.register(description)
+        )
     world.run()
 
     for _ in range(20):

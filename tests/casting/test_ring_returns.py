@@ -28,16 +28,25 @@ def returns(name: str, disk: str, quick: bool) -> Outcome:
     churn = f"deed=5..10:return:3:{disk},deed=30..32:return:7:{disk},deed=50..60:return:7+9:{disk}"
     return simulate(
         Scenario(
-            name, peers=24, casts=120, seed=1, workload="groups", network="national", faults=Faults(loss=0.02),
-            parameters=dict(design(name).quick) if quick else {}, churn=Churn.parse(churn),
+            name,
+            peers=24,
+            casts=120,
+            seed=1,
+            workload="groups",
+            network="national",
+            faults=Faults(loss=0.02),
+            parameters=dict(design(name).quick) if quick else {},
+            churn=Churn.parse(churn),
         )
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize("disk", DISKS)
 @pytest.mark.parametrize("name", RINGS)
-def test_whoever_returns_is_in_again_and_nothing_is_missed_nor_told_falsely(name: str, disk: str, quick: bool) -> None:
+def test_whoever_returns_is_in_again_and_nothing_is_missed_nor_told_falsely(
+    name: str, disk: str, quick: bool
+) -> None:
     outcome = returns(name, disk, quick)
     contract, change = outcome.contract, outcome.change
 
@@ -95,7 +104,11 @@ class Village:
         self.world.at(int(time_s * S), JOIN, now)
 
     def heard(self, kind: type) -> list[tuple[float, int]]:
-        return [(time_us / S, who) for time_us, who, event in self.world.events if isinstance(event, kind)]
+        return [
+            (time_us / S, who)
+            for time_us, who, event in self.world.events
+            if isinstance(event, kind)
+        ]
 
 
 @pytest.mark.parametrize("name", [*RINGS, "condcast"])

@@ -27,7 +27,9 @@ def test_signed_casts_reach_those_who_have_signed_what_they_are(name):
     assert not outcome.objections
 
 
-@pytest.mark.parametrize("name", ["centralised", "broker", "dht", "spice", "condcast", "chord-pubsub"])
+@pytest.mark.parametrize(
+    "name", ["centralised", "broker", "dht", "spice", "condcast", "chord-pubsub"]
+)
 def test_members_that_begin_again_go_on_above_their_own_signed_words(name):
     churn = Churn(joins=2, crashes=1, returns=3, disk="any", over_s=20.0)
     outcome = run(name, peers=16, churn=churn, faults=Faults(loss=0.02))

@@ -32,7 +32,11 @@ class Village:
     """A small assembled world to be played by hand."""
 
     def __init__(
-        self, peers: int = 32, name: str = "spice-unloaded", casts: tuple[str, ...] = (), **given: object
+        self,
+        peers: int = 32,
+        name: str = "spice-unloaded",
+        casts: tuple[str, ...] = (),
+        **given: object,
     ) -> None:
         found = design(name)
         network = build("flat", hosts=peers, infrastructure=0, seed=1)
@@ -58,13 +62,19 @@ class Village:
         """Who hears of it, in order."""
         self.world.events.clear()
         self.do(lambda: self.peers[publisher].cast(parse(text), b""))
-        return sorted(address for _, address, event in self.world.events if isinstance(event, Notice))
+        return sorted(
+            address for _, address, event in self.world.events if isinstance(event, Notice)
+        )
 
 
 def test_the_home_at_the_next_notch_lies_in_the_scaled_extent_of_the_home_below() -> None:
     rng = Random(1)
     for _ in range(300):
-        dimensions, root, spot = rng.choice((2, 3, 4, 5, 6)), rng.getrandbits(BITS), rng.getrandbits(BITS)
+        dimensions, root, spot = (
+            rng.choice((2, 3, 4, 5, 6)),
+            rng.getrandbits(BITS),
+            rng.getrandbits(BITS),
+        )
         notch = rng.randrange(BITS // dimensions)
         below, above = (home(root, each, spot, dimensions) for each in (notch, notch + 1))
         scaled = scale_within((below, below + 1), root, notch, dimensions)
@@ -105,7 +115,10 @@ def test_the_nearest_root_is_the_nearest_of_all(dimensions: int) -> None:
         centre = tuple(rng.randrange(whole) for _ in range(dimensions))
 
         def away(root: int, centre: tuple[int, ...] = centre) -> int:
-            gaps = [abs(2 * there - here) for there, here in zip(place(root, dimensions), centre, strict=True)]
+            gaps = [
+                abs(2 * there - here)
+                for there, here in zip(place(root, dimensions), centre, strict=True)
+            ]
             return sum(min(gap, whole - gap) ** 2 for gap in gaps)
 
         nearest = nearest_root(address, level, centre)
@@ -151,10 +164,16 @@ def test_a_registry_over_the_limit_spreads_and_every_member_is_still_found() -> 
         village.register(peer, "jazz", f"own{peer}")
 
     shares = [
-        len(reg.records) for peer in village.peers for key, reg in peer.shelf.registries.items() if key[0] == "jazz"
+        len(reg.records)
+        for peer in village.peers
+        for key, reg in peer.shelf.registries.items()
+        if key[0] == "jazz"
     ]
     closed = [
-        key for peer in village.peers for key, reg in peer.shelf.registries.items() if key[0] == "jazz" and reg.closed
+        key
+        for peer in village.peers
+        for key, reg in peer.shelf.registries.items()
+        if key[0] == "jazz" and reg.closed
     ]
 
     assert sum(shares) == 60
@@ -173,7 +192,9 @@ def test_later_records_go_past_what_is_known_to_be_closed(monkeypatch: pytest.Mo
     shut = {
         (key[2], peer.address)
         for peer, key, each in registries
-        if key[0] == "jazz" and each.closed and not within(whole[key, peer.address], peer.surface.ground)
+        if key[0] == "jazz"
+        and each.closed
+        and not within(whole[key, peer.address], peer.surface.ground)
     }
     taken = set()
     take = Stores.take
@@ -197,7 +218,12 @@ def test_every_replica_answers_alone() -> None:
     for peer in range(20):
         village.register(peer, "jazz")
 
-    roots = [key for peer in village.peers for key in peer.shelf.registries if key[0] == "jazz" and key[2] == 0]
+    roots = [
+        key
+        for peer in village.peers
+        for key in peer.shelf.registries
+        if key[0] == "jazz" and key[2] == 0
+    ]
 
     assert len(roots) == 8
     for publisher in (0, 21, 42, 63):
@@ -205,7 +231,9 @@ def test_every_replica_answers_alone() -> None:
 
 
 def test_a_root_that_is_cast_to_too_often_has_its_level_raised() -> None:
-    village = Village(64, frequency_limit=0.1, storage_limit=3, replication="live", deepest_level=1, rate_s=10.0)
+    village = Village(
+        64, frequency_limit=0.1, storage_limit=3, replication="live", deepest_level=1, rate_s=10.0
+    )
     for peer in range(20):
         village.register(peer, "jazz", "chess")
     for publisher in range(40):
@@ -215,9 +243,11 @@ def test_a_root_that_is_cast_to_too_often_has_its_level_raised() -> None:
 
     roots = roots_of(address_of("jazz"), 1, 3)
     ready = [
-        root for root in roots for peer in village.peers
+        root
+        for root in roots
+        for peer in village.peers
         if peer.surface.answers(root) and peer.levels.is_ready("jazz", root)
-    ]  # fmt: skip
+    ]
 
     assert ready == roots
     assert len([peer for peer in village.peers if peer.shelf.copies.get("chess")]) == 1
@@ -242,7 +272,10 @@ def test_changing_and_withdrawing_take_effect_everywhere() -> None:
     village.register(5, "chess", "opera")
     village.do(village.peers[6].withdraw)
 
-    assert [type(event) for _, address, event in village.world.events if address == 6] == [Registered, Withdrawn]
+    assert [type(event) for _, address, event in village.world.events if address == 6] == [
+        Registered,
+        Withdrawn,
+    ]
     assert village.cast(20, "jazz") == [each for each in range(12) if each not in (5, 6)]
     assert village.cast(20, "opera | jazz & chess") == [each for each in range(12) if each != 6]
 
@@ -251,10 +284,14 @@ def test_registration_is_confirmed_once_per_version() -> None:
     village = Village(32, storage_limit=2)
     for peer in range(10):
         village.register(peer, "jazz")
-    village.do(lambda: [village.peers[3].register(Description((tag,))) for tag in ("chess", "opera")])
+    village.do(
+        lambda: [village.peers[3].register(Description((tag,))) for tag in ("chess", "opera")]
+    )
 
     versions = [
-        event.version for _, address, event in village.world.events if address == 3 and isinstance(event, Registered)
+        event.version
+        for _, address, event in village.world.events
+        if address == 3 and isinstance(event, Registered)
     ]
     life = village.peers[3].life
     assert versions == [version_of(life, 1), version_of(life, 3)]
@@ -266,7 +303,9 @@ def test_a_peer_without_tags_is_registered_at_once_and_never_selected() -> None:
     village = Village()
     village.register(3)
 
-    assert any(isinstance(event, Registered) for _, address, event in village.world.events if address == 3)
+    assert any(
+        isinstance(event, Registered) for _, address, event in village.world.events if address == 3
+    )
     assert village.cast(1, "jazz") == []
 
 
@@ -287,7 +326,10 @@ def small_world(seed: int) -> Scenario:
 
 def clean(seed: int) -> None:
     rng, world = Random(seed), small_world(seed)
-    parameters = {"dimensions": rng.randrange(2, 6), "branch_factor": rng.choice((0.0, rng.random() * pi, pi / 3, pi))}
+    parameters = {
+        "dimensions": rng.randrange(2, 6),
+        "branch_factor": rng.choice((0.0, rng.random() * pi, pi / 3, pi)),
+    }
     parameters["merge"] = rng.random() < 0.7
     parameters["landmarks"] = rng.choice((0, 16))
     parameters["assurance"] = rng.choice(("none", "none", "receipts"))  # type: ignore[assignment]
@@ -297,10 +339,19 @@ def clean(seed: int) -> None:
         parameters["choose"] = rng.choice(("first", "rarest"))  # type: ignore[assignment]
         parameters["replication"] = rng.choice(("beforehand", "beforehand", "live"))  # type: ignore[assignment]
         parameters["collect_ms"] = rng.choice((0, 20, 250))
-    knobs = {"terms": rng.choice((1, 1, 2, 3)), "tags": rng.choice((30, 300))} if world.workload == "zipf" else {}
+    knobs = (
+        {"terms": rng.choice((1, 1, 2, 3)), "tags": rng.choice((30, 300))}
+        if world.workload == "zipf"
+        else {}
+    )
     knobs |= {"tags_per_peer": 6} if world.workload == "zipf" else {}
     scenario = Scenario(
-        **{**world.described(), "faults": world.faults, "parameters": parameters, "workload_parameters": knobs}
+        **{
+            **world.described(),
+            "faults": world.faults,
+            "parameters": parameters,
+            "workload_parameters": knobs,
+        }
     )
 
     outcome = simulate(scenario)
@@ -309,7 +360,9 @@ def clean(seed: int) -> None:
     assert outcome.objections == [], scenario.command()
 
 
-@pytest.mark.parametrize("seed", [*range(12), 155])  # 155: a walk in one branch, through more peers than `hops_max`
+@pytest.mark.parametrize(
+    "seed", [*range(12), 155]
+)  # 155: a walk in one branch, through more peers than `hops_max`
 def test_small_worlds_of_every_kind_keep_the_contract(seed: int) -> None:
     clean(seed)
 
@@ -322,7 +375,9 @@ def test_two_hundred_small_worlds_keep_the_contract(seed: int) -> None:
 
 @pytest.mark.long
 def test_grown_by_a_thousand_joins_the_contract_is_kept() -> None:
-    outcome = simulate(Scenario("spice-unloaded", 1024, 128, 1, {"assurance": "none"}, start="joined"))
+    outcome = simulate(
+        Scenario("spice-unloaded", 1024, 128, 1, {"assurance": "none"}, start="joined")
+    )
 
     assert outcome.contract.clean
     assert outcome.objections == []

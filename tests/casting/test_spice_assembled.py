@@ -13,16 +13,35 @@ def registered(monkeypatch, how):
     ways, copies = {}, {}
 
     def look(run, progress):
-        ways.update({each.address: dict(each.stores.above) for each in run.population if each.stores.above})
-        copies.update({each.address: dict(each.copies._copied) for each in run.population if each.copies._copied})
+        ways.update(
+            {each.address: dict(each.stores.above) for each in run.population if each.stores.above}
+        )
+        copies.update(
+            {
+                each.address: dict(each.copies._copied)
+                for each in run.population
+                if each.copies._copied
+            }
+        )
 
     monkeypatch.setattr(Run, "cast", look)
     parameters = {"storage_limit": LIMIT}
-    simulate(Scenario("spice-unloaded", peers=60, casts=1, workload="groups", register=how, parameters=parameters))
+    simulate(
+        Scenario(
+            "spice-unloaded",
+            peers=60,
+            casts=1,
+            workload="groups",
+            register=how,
+            parameters=parameters,
+        )
+    )
     return ways, copies
 
 
-def test_renewals_know_their_way_up_and_what_all_roots_have_as_after_registering_by_messages(monkeypatch):
+def test_renewals_know_their_way_up_and_what_all_roots_have_as_after_registering_by_messages(
+    monkeypatch,
+):
     ways, copies = registered(monkeypatch, "assembled")
 
     assert ways

@@ -8,7 +8,14 @@ from implicast.casting.spice import stores
 from implicast.casting.spice.casts import CastWatch
 from implicast.casting.spice.copies import Copies
 from implicast.casting.spice.homes import address_of, home, roots_of, spot_of
-from implicast.casting.spice.items import HEADER, RECORD, Header, RootState, header_item, record_item
+from implicast.casting.spice.items import (
+    HEADER,
+    RECORD,
+    Header,
+    RootState,
+    header_item,
+    record_item,
+)
 from implicast.casting.spice.messages import (
     AskVeto,
     CastTo,
@@ -95,7 +102,9 @@ class Town:
         return sorted(address for address, each in self.notices if each == cast)
 
     def owner(self, code):
-        return next(each for each in map(awake, self.world.peers.values()) if each.surface.answers(code))
+        return next(
+            each for each in map(awake, self.world.peers.values()) if each.surface.answers(code)
+        )
 
 
 def held(peer, tag, consumer):
@@ -141,7 +150,9 @@ def test_a_withdrawn_record_does_not_come_back_with_an_older_one():
     town.application._withdraw(4)
     town.run(2)
     owner, address = town.owner(address_of("jazz")), address_of("jazz")
-    town.peers[7].surface.send(StoreAt(Way((address, address + 1)), "jazz", address, 0, (old,), 7, 99))
+    town.peers[7].surface.send(
+        StoreAt(Way((address, address + 1)), "jazz", address, 0, (old,), 7, 99)
+    )
     town.run(2)
 
     assert list(held(owner, "jazz", town.peers[4]).values()) == [town.peers[4].version]
@@ -174,7 +185,10 @@ def test_renewing_costs_two_messages_a_tag():
     town.run(3)
     kinds = []
     carry = town.world.carry
-    town.world.carry = lambda sender, to, message: (kinds.append(type(message).__name__), carry(sender, to, message))
+    town.world.carry = lambda sender, to, message: (
+        kinds.append(type(message).__name__),
+        carry(sender, to, message),
+    )
     for address, peer in enumerate(town.peers):
         peer.host.send = lambda to, message, address=address: town.world.carry(address, to, message)
     town.run(120)
@@ -213,7 +227,9 @@ def test_a_publisher_is_told_how_its_cast_ended():
     freeze(town.world, 4)
     second = town.cast(1, "jazz")
     town.run(CAST_US / _S)
-    assert [(each.cast, each.notified, each.unreachable) for each in settled[1:]] == [(second, 2, 1)]
+    assert [(each.cast, each.notified, each.unreachable) for each in settled[1:]] == [
+        (second, 2, 1)
+    ]
 
 
 def test_a_quick_publisher_loses_nothing():
@@ -224,7 +240,9 @@ def test_a_quick_publisher_loses_nothing():
 
     town.run(60)
     assert not town.peers[1].casts.publishing
-    assert sorted(cast.serial for address, cast in town.notices if address == 4) == [cast.serial for cast in casts]
+    assert sorted(cast.serial for address, cast in town.notices if address == 4) == [
+        cast.serial for cast in casts
+    ]
 
 
 def test_a_member_that_fits_no_more_declines():
@@ -241,7 +259,9 @@ def test_a_member_that_fits_no_more_declines():
     town.cast(1, "jazz")
     town.run(2)
 
-    assert [(each.notified, each.declined, each.unreachable, each.open) for each in settled] == [(1, 1, 0, 0)]
+    assert [(each.notified, each.declined, each.unreachable, each.open) for each in settled] == [
+        (1, 1, 0, 0)
+    ]
 
 
 def test_what_a_cast_would_reach_can_be_asked_before():
@@ -252,7 +272,9 @@ def test_what_a_cast_would_reach_can_be_asked_before():
     token = town.peers[9].estimate(parse("jazz"))
     town.run(3)
 
-    assert [(address, event.token, event.members) for address, event in estimated] == [(9, token, 8)]
+    assert [(address, event.token, event.members) for address, event in estimated] == [
+        (9, token, 8)
+    ]
     assert estimated[0][1].messages >= 16
 
 
@@ -265,7 +287,9 @@ def test_a_member_that_lived_before_takes_a_later_life():
     later = member.version + (5 << 40)
     store = entry_of(member, "jazz", later)
     address = address_of("jazz")
-    town.peers[7].surface.send(StoreAt(Way((address, address + 1)), "jazz", address, 0, (store,), 7, 99))
+    town.peers[7].surface.send(
+        StoreAt(Way((address, address + 1)), "jazz", address, 0, (store,), 7, 99)
+    )
     town.run(2)
     town.register(4, "jazz", "chess")
     town.run(4)
@@ -294,7 +318,10 @@ def test_a_full_registry_spreads_and_everybody_is_still_found():
     spread(town)
 
     holders = {
-        peer.address for peer in town.peers for (tag, _, _), each in peer.shelf.registries.items() if each.records
+        peer.address
+        for peer in town.peers
+        for (tag, _, _), each in peer.shelf.registries.items()
+        if each.records
     }
     assert len(holders) > 2
     assert not list(record_objections(town.peers))
@@ -342,7 +369,9 @@ def far_consumer(town, root, tag):
     last = root.settings.last_notch
     address, dimensions = address_of(tag), root.settings.dimensions
     homes = {each: home(address, last, spot_of(each.name, tag), dimensions) for each in town.peers}
-    return next(each for each, at in homes.items() if each is not root and not root.surface.answers(at))
+    return next(
+        each for each, at in homes.items() if each is not root and not root.surface.answers(at)
+    )
 
 
 def close_all(peer, tag):
@@ -362,9 +391,12 @@ def test_confirmations_come_down_the_way_the_record_went_up(monkeypatch):
     entry = entry_of(consumer, "jazz")
     confirmed = []
     monkeypatch.setattr(
-        Stores, "confirm",
-        lambda self, answer, key, kept: confirmed.append((answer, list(kept))) if self is root.stores else 0,
-    )  # fmt: skip
+        Stores,
+        "confirm",
+        lambda self, answer, key, kept: (
+            confirmed.append((answer, list(kept))) if self is root.stores else 0
+        ),
+    )
     with monkeypatch.context() as patch:
         patch.setattr(Stores, "send_store", lambda self, *store: None)
         root.stores.take("jazz", address, 0, [entry], (5, 7, 0))
@@ -388,7 +420,9 @@ def test_what_comes_down_is_shown_to_walks_above():
     close_all(root, "jazz")
     consumer, publisher = far_consumer(town, root, "jazz"), town.peers[7]
     cast = publisher.upcoming_cast()
-    walk = CastTo(Way((address, address + 1), 5), cast, parse("jazz"), 0, "jazz", 0, address, 0, b"")
+    walk = CastTo(
+        Way((address, address + 1), 5), cast, parse("jazz"), 0, "jazz", 0, address, 0, b""
+    )
     root.receive(publisher.address, walk)
     root.containers.gather(("jazz", address, 0))
     entry = entry_of(consumer, "jazz")
@@ -410,7 +444,9 @@ def a_record_on_its_way_up():
     root.containers.rise(key)
 
     def stored(notch):
-        root.on_stored(root.address, StoredAt("jazz", address, 0, RISING, ((consumer.name, 1, notch),)))
+        root.on_stored(
+            root.address, StoredAt("jazz", address, 0, RISING, ((consumer.name, 1, notch),))
+        )
 
     return root, key, consumer.name, stored
 
@@ -481,7 +517,9 @@ def test_renewals_reach_all_roots_together_and_in_time():
     said = []
     begin = Copies._begin
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Copies, "_begin", lambda self, fan: said.append(len(fan.left)) or begin(self, fan))
+        patch.setattr(
+            Copies, "_begin", lambda self, fan: said.append(len(fan.left)) or begin(self, fan)
+        )
         for number in range(45):  # three leases
             town.cast(number % 12, "jazz")
             town.run(2)
@@ -509,7 +547,9 @@ def test_a_root_in_use_objects_to_a_lower_level(monkeypatch):
     owner.replicas._rates["jazz", root].per_s = 0.2
     answers = []
     monkeypatch.setitem(Spice._messages, Taken, lambda self, sender, taken: answers.append(taken))
-    owner.arrived(owner.address, (root, root + 1), AskVeto(Way((root, root + 1)), "jazz", leader.address, 3))
+    owner.arrived(
+        owner.address, (root, root + 1), AskVeto(Way((root, root + 1)), "jazz", leader.address, 3)
+    )
     town.run(1)
 
     assert [each.veto for each in answers] == [True]
@@ -555,7 +595,9 @@ def test_a_root_that_remembers_what_the_original_root_has_lost_is_believed():
     hint(town, leader, root)
     header = leader.levels.header("jazz")
 
-    assert header.number > 5, "what was registered meanwhile is copied, and the roots are called again"
+    assert header.number > 5, (
+        "what was registered meanwhile is copied, and the roots are called again"
+    )
     assert header == Header(header.number, 1, 1, True)
 
 
@@ -583,7 +625,9 @@ def with_six_for_jazz(**settings):
 
 
 def test_whoever_takes_over_from_an_original_root_ends_what_it_began():
-    town = with_six_for_jazz(peers=16, frequency_limit=0.5, rate_s=1000.0, deepest_level=1, storage_limit=32)
+    town = with_six_for_jazz(
+        peers=16, frequency_limit=0.5, rate_s=1000.0, deepest_level=1, storage_limit=32
+    )
     leader, address = town.owner(address_of("jazz")), address_of("jazz")
     leader.replicas._aim("jazz", Header(1, 0, 1, False))
     town.run(0.05)
@@ -621,7 +665,9 @@ def test_after_a_partition_the_replicas_of_one_side_get_the_records_of_the_other
         leader.levels.set_header("jazz", Header(5, 1, 1, True))
         item = record_item(("jazz", address, 0), entry_of(town.peers[0], "jazz"), address)
     other = next(each for each in town.peers if each is not leader).address
-    leader.arrived(other, (address, address + 1), Offer(Way((address, address + 1)), (item,), other, 1))
+    leader.arrived(
+        other, (address, address + 1), Offer(Way((address, address + 1)), (item,), other, 1)
+    )
     town.run(6)
 
     assert leader.levels.header("jazz").level == 1
@@ -630,7 +676,9 @@ def test_after_a_partition_the_replicas_of_one_side_get_the_records_of_the_other
 
 def test_after_a_partition_a_part_of_a_registry_that_comes_to_another_peer_gets_to_all_replicas():
     """Only what came to the original root itself was copied: casts at replicas missed who lay in a container."""
-    town = with_six_for_jazz(peers=16, frequency_limit=0.01, rate_s=1000.0, deepest_level=1, storage_limit=1)
+    town = with_six_for_jazz(
+        peers=16, frequency_limit=0.01, rate_s=1000.0, deepest_level=1, storage_limit=1
+    )
     leader, address = town.owner(address_of("jazz")), address_of("jazz")
     ready_on_the_other_side(town, "jazz")
     leader.levels.set_header("jazz", Header(5, 1, 1, True))
@@ -653,7 +701,9 @@ def test_after_a_partition_a_part_of_a_registry_that_comes_to_another_peer_gets_
 
 
 def test_an_original_root_without_replicas_has_nothing_to_copy_when_parts_of_its_registry_came_elsewhere():
-    town = with_six_for_jazz(peers=16, frequency_limit=0.01, rate_s=1000.0, deepest_level=1, storage_limit=1)
+    town = with_six_for_jazz(
+        peers=16, frequency_limit=0.01, rate_s=1000.0, deepest_level=1, storage_limit=1
+    )
     leader = town.owner(address_of("jazz"))
     other = next(each for each in town.peers if each is not leader)
     other.replicas.came_otherwise(["jazz"])
@@ -667,7 +717,9 @@ def test_an_original_root_without_replicas_has_nothing_to_copy_when_parts_of_its
 @pytest.mark.parametrize("deeper", ["ours", "theirs"])
 def test_after_a_partition_the_replicas_of_the_older_header_are_copied_to_as_well(deeper, aimed):
     """The newer one held, and the roots of the deeper level answered casts for ever without being sent a record."""
-    town = with_six_for_jazz(peers=24, frequency_limit=0.01, rate_s=1000.0, deepest_level=2, storage_limit=32)
+    town = with_six_for_jazz(
+        peers=24, frequency_limit=0.01, rate_s=1000.0, deepest_level=2, storage_limit=32
+    )
     leader, address = town.owner(address_of("jazz")), address_of("jazz")
     for root in roots_of(address, 2, 3):
         if root != address:
@@ -679,8 +731,13 @@ def test_after_a_partition_the_replicas_of_the_older_header_are_copied_to_as_wel
         leader.replicas._aim("jazz", ours._replace(number=ours.number + 1))
     assert list(record_objections(town.peers))
 
-    other, item = next(each for each in town.peers if each is not leader).address, header_item("jazz", theirs)
-    leader.arrived(other, (address, address + 1), Offer(Way((address, address + 1)), (item,), other, 1))
+    other, item = (
+        next(each for each in town.peers if each is not leader).address,
+        header_item("jazz", theirs),
+    )
+    leader.arrived(
+        other, (address, address + 1), Offer(Way((address, address + 1)), (item,), other, 1)
+    )
     town.run(8)
 
     assert leader.levels.header("jazz")[1:] == (2, 2, True)
@@ -690,11 +747,15 @@ def test_after_a_partition_the_replicas_of_the_older_header_are_copied_to_as_wel
 
 @pytest.mark.parametrize("goes", ["gives", "dies"])
 def test_whoever_takes_over_from_an_original_root_copies_what_replicas_may_lack(goes):
-    town = with_six_for_jazz(peers=16, frequency_limit=0.01, rate_s=1000.0, deepest_level=1, storage_limit=32)
+    town = with_six_for_jazz(
+        peers=16, frequency_limit=0.01, rate_s=1000.0, deepest_level=1, storage_limit=32
+    )
     leader, address = town.owner(address_of("jazz")), address_of("jazz")
     ready_on_the_other_side(town, "jazz")
     item, others = header_item("jazz", Header(5, 1, 1, True)), leader.surface.plot.neighbours()
-    leader.arrived(others[0], (address, address + 1), Offer(Way((address, address + 1)), (item,), others[0], 1))
+    leader.arrived(
+        others[0], (address, address + 1), Offer(Way((address, address + 1)), (item,), others[0], 1)
+    )
     town.run(0.2)
     if goes == "gives":
         leader.surface.giver.give(leader.surface.pieces[0], others[0])
@@ -708,7 +769,9 @@ def test_whoever_takes_over_from_an_original_root_copies_what_replicas_may_lack(
 
 
 def test_replicas_that_came_into_doubt_while_roots_were_told_are_copied_to_before_all_is_well():
-    town = with_six_for_jazz(peers=16, frequency_limit=0.01, rate_s=1000.0, deepest_level=1, storage_limit=32)
+    town = with_six_for_jazz(
+        peers=16, frequency_limit=0.01, rate_s=1000.0, deepest_level=1, storage_limit=32
+    )
     leader = town.owner(address_of("jazz"))
     ready_on_the_other_side(town, "jazz")
     leader.levels.set_header("jazz", Header(5, 1, 1, False))
@@ -744,7 +807,9 @@ def test_what_ran_out_of_hops_and_waited_goes_on():
     town.register(3, "jazz")
     town.run(3)
     address = address_of("jazz")
-    peer = next(each for each in town.peers if not each.surface.answers(address) and each.address != 3)
+    peer = next(
+        each for each in town.peers if not each.surface.answers(address) and each.address != 3
+    )
     worn = Way((address, address + 1), 7, hops=peer.surface.terms.timers.hops_max + 1)
     cast, target = CastId(peer.name, 1, 1), parse("jazz")
     payload = peer.words.seal(cast, target, b"")
@@ -756,7 +821,9 @@ def test_what_ran_out_of_hops_and_waited_goes_on():
 
 def test_replicas_that_answer_are_mended_before_a_level_is_raised():
     """The raise had met the dead and did not end before its walk was given up."""
-    town = with_six_for_jazz(peers=24, frequency_limit=0.01, rate_s=1000.0, deepest_level=2, storage_limit=32)
+    town = with_six_for_jazz(
+        peers=24, frequency_limit=0.01, rate_s=1000.0, deepest_level=2, storage_limit=32
+    )
     leader, address = town.owner(address_of("jazz")), address_of("jazz")
     ready_on_the_other_side(town, "jazz")
     leader.levels.set_header("jazz", Header(5, 1, 2, False))
@@ -856,7 +923,9 @@ def test_a_store_at_a_notch_that_no_surface_has_is_not_heard():
     town = Town()
     peer, other = town.peers[0], town.peers[1]
     low, high = peer.surface.ground[:2]
-    peer.receive(1, StoreAt(Way((low, high), 1), "jazz", low, BITS, (entry_of(other, "jazz"),), 1, 7))
+    peer.receive(
+        1, StoreAt(Way((low, high), 1), "jazz", low, BITS, (entry_of(other, "jazz"),), 1, 7)
+    )
 
     assert not held(peer, "jazz", other)
 
@@ -872,14 +941,26 @@ def test_an_heir_keeps_nothing_for_an_owner_that_cannot_be():
     before = dict(heir.surface.estates.held[owner.address].items)
     root, (low, high) = address_of("jazz"), owner.surface.ground[:2]
     entry, body = entry_of(town.peers[5], "jazz"), b"x"
-    made_up = [Item(low, high, b"nonsense", body), Item(low, high, encode((9, "jazz", root, 0, None)), body),
-               Item(low, high, encode((HEADER, "jazz", root, 1, None)), body),
-               Item(low, high, encode((RECORD, "jazz", root, 0, None)), body),
-               record_item(("jazz", root, owner.settings.last_notch), entry, low),
-               Item(root, root + 1, encode((RECORD, "jazz", root, 0, b"another consumer")), encode(entry))]  # fmt: skip
+    made_up = [
+        Item(low, high, b"nonsense", body),
+        Item(low, high, encode((9, "jazz", root, 0, None)), body),
+        Item(low, high, encode((HEADER, "jazz", root, 1, None)), body),
+        Item(low, high, encode((RECORD, "jazz", root, 0, None)), body),
+        record_item(("jazz", root, owner.settings.last_notch), entry, low),
+        Item(root, root + 1, encode((RECORD, "jazz", root, 0, b"another consumer")), encode(entry)),
+    ]
     surface = owner.surface
-    heir.receive(owner.address, Backup(99, surface.succession.serial + 1, town.world.now_us, surface.greetings.mark,
-                                       tuple(surface.plot.pieces), tuple(made_up)))  # fmt: skip
+    heir.receive(
+        owner.address,
+        Backup(
+            99,
+            surface.succession.serial + 1,
+            town.world.now_us,
+            surface.greetings.mark,
+            tuple(surface.plot.pieces),
+            tuple(made_up),
+        ),
+    )
 
     assert before
     assert heir.surface.estates.held[owner.address].items == before
@@ -893,7 +974,15 @@ def test_nothing_is_left_of_casts_that_are_over():
 
     for peer in town.peers:
         each = peer.walks
-        walks = (each._works, each._trips, each._hops, each._active, each._slow, peer.asker, peer.casts.publishing)
+        walks = (
+            each._works,
+            each._trips,
+            each._hops,
+            each._active,
+            each._slow,
+            peer.asker,
+            peer.casts.publishing,
+        )
         errands = (
             peer.stores.climbs,
             peer.containers._moves,

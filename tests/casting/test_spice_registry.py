@@ -12,7 +12,9 @@ LEASE_US = 600 * S
 
 
 def entry(number: int, version: int = 1) -> Entry:
-    return Entry(Contact(number.to_bytes(16, "big"), number), version, number, Description(("jazz",)))
+    return Entry(
+        Contact(number.to_bytes(16, "big"), number), version, number, Description(("jazz",))
+    )
 
 
 @pytest.fixture

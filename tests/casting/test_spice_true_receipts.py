@@ -57,7 +57,11 @@ class Bereft(Square):
 
     def lacking(self):
         """Who knows that it lacks what was registered at the tag's address."""
-        return [each for each in map(awake, self.world.peers.values()) if contains(each.shelf.lacking, ROOT)]
+        return [
+            each
+            for each in map(awake, self.world.peers.values())
+            if contains(each.shelf.lacking, ROOT)
+        ]
 
 
 def test_whoever_told_the_members_may_die_before_it_can_say_so():

@@ -13,7 +13,9 @@ from implicast.world.upheaval import Upheaval
 UNFOUND = "would not find"
 
 
-@pytest.mark.parametrize(("name", "number"), [("spice", 1), ("spice", 4), ("spice-unloaded", 0), ("spice-unloaded", 3)])
+@pytest.mark.parametrize(
+    ("name", "number"), [("spice", 1), ("spice", 4), ("spice-unloaded", 0), ("spice-unloaded", 3)]
+)
 def test_through_change_it_says_what_a_fresh_look_says(name, number, monkeypatch):
     looks = []
 
@@ -46,7 +48,10 @@ def test_a_record_that_goes_is_missed_at_the_next_look_and_found_again(name, mon
             fresh = list(record_objections(here))
             missed.extend([fresh, upheaval._objections(here)])
             registry.keep(
-                held.entry, upheaval.world.now_us, upheaval.world.now_us + here[0].settings.lease_us, safe=True
+                held.entry,
+                upheaval.world.now_us,
+                upheaval.world.now_us + here[0].settings.lease_us,
+                safe=True,
             )
             assert not upheaval._objections(here)
         return found
@@ -64,7 +69,11 @@ def test_whoever_has_said_nothing_yet_is_not_missed():
 
 def _largest(peers):
     """A registry with many records of consumers that are there."""
-    here = {each.name for each in peers if each.description is not None and not each.registrations.awaited}
+    here = {
+        each.name
+        for each in peers
+        if each.description is not None and not each.registrations.awaited
+    }
     found = [
         each
         for peer in peers

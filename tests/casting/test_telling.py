@@ -18,7 +18,12 @@ NOTIFY = Notify(CastId(NAMES[0], 1, 1), parse("jazz"), b"x")
 def a_teller(assured=True):
     ledger, ended = Ledger(), []
     asker = Asker(9, ledger)
-    return Teller(9, ledger, asker, assured, lambda cast, told: ended.append(told)), asker, ledger, ended
+    return (
+        Teller(9, ledger, asker, assured, lambda cast, told: ended.append(told)),
+        asker,
+        ledger,
+        ended,
+    )
 
 
 def got(number, outcome):
@@ -38,7 +43,9 @@ def test_without_receipts_each_is_told_once_and_nothing_is_counted():
 def test_outcomes_are_counted_and_add_up():
     teller, asker, ledger, ended = a_teller()
     teller.tell(NOTIFY, MEMBERS)
-    for number, outcome in enumerate((Outcome.TAKEN, Outcome.REPEAT, Outcome.UNFIT, Outcome.BLOCKED, Outcome.TAKEN)):
+    for number, outcome in enumerate(
+        (Outcome.TAKEN, Outcome.REPEAT, Outcome.UNFIT, Outcome.BLOCKED, Outcome.TAKEN)
+    ):
         teller.on_got(number, got(number, outcome))
         told = teller.casts[NOTIFY.cast]
         assert told.open + told.notified + told.declined + told.unreachable == 6
@@ -166,7 +173,9 @@ def test_a_member_confirms_by_name_what_became_of_it():
     for _ in range(2):
         member.receive(9, NOTIFY)
 
-    confirmed = [Got(NOTIFY.cast, member.name, outcome) for outcome in (Outcome.TAKEN, Outcome.REPEAT)]
+    confirmed = [
+        Got(NOTIFY.cast, member.name, outcome) for outcome in (Outcome.TAKEN, Outcome.REPEAT)
+    ]
     assert ledger.sent() == [(9, each) for each in confirmed]
     assert member.strays == 0
     member.receive(9, got(1, Outcome.TAKEN))

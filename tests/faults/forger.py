@@ -32,7 +32,18 @@ from implicast.peer.words import PERSONAL, SEAL_BYTES, Said, reveal
 from implicast.world.run import Run, silent
 from implicast.world.scenario import Scenario
 
-REGISTRATIONS = {"Register", "Subscribe", "Lay", "Copy", "Rows", "Estate", "Return", "StoreAt", "CopyTo", "Offer"}
+REGISTRATIONS = {
+    "Register",
+    "Subscribe",
+    "Lay",
+    "Copy",
+    "Rows",
+    "Estate",
+    "Return",
+    "StoreAt",
+    "CopyTo",
+    "Offer",
+}
 CASTS = {"Publish", "Announce", "Notify", "Happened", "Matched", "CastTo", "Carry", "Pass"}
 RECEIPTS = {"Got", "Outdated", "EntryOutdated", "StoredLater", "LaterEntry"}
 KINDS = {"registrations": REGISTRATIONS, "casts": CASTS, "receipts": RECEIPTS}
@@ -47,8 +58,16 @@ class Scene:
     def __init__(self, name: str, directory: Path, signed: bool, seed: int = 1) -> None:
         given = {"signed": signed, "signatures": "stand-in"}
         few = {"tags": 20, "tags_per_peer": 3}
-        scenario = Scenario(name, peers=12, casts=12, seed=seed, parameters=given, workload_parameters=few,
-                            register="messages", payload_bytes=8)  # fmt: skip
+        scenario = Scenario(
+            name,
+            peers=12,
+            casts=12,
+            seed=seed,
+            parameters=given,
+            workload_parameters=few,
+            register="messages",
+            payload_bytes=8,
+        )
         self.rng = Random(seed)
         self.said: dict[str, list[Message]] = defaultdict(list)
         self.notices: list[Notice] = []
@@ -93,7 +112,9 @@ class Scene:
         for number in range(count):
             got = Got(cast[0], dead.name, Outcome.TAKEN)
             to = self.rng.choice(list(self.world.peers))
-            self.world.peers[to].receive(dead.address, self.forger.words.say(got) if number % 2 else got)
+            self.world.peers[to].receive(
+                dead.address, self.forger.words.say(got) if number % 2 else got
+            )
         self.world.run(self.world.now_us + 120_000_000)
         return [each for each in self.settled if each.cast == cast[0] and not each.open]
 
@@ -135,7 +156,9 @@ class Scene:
         if not isinstance(value, msgspec.Struct):
             return value
         names = [each.name for each in fields(value)]
-        return replace(value, **{name: self.other(value, name, getattr(value, name)) for name in names})
+        return replace(
+            value, **{name: self.other(value, name, getattr(value, name)) for name in names}
+        )
 
     def other(self, value: Any, name: str, was: Any) -> Any:
         """Another value for a field that counts."""
@@ -149,8 +172,17 @@ class Scene:
             return self.rng.choice(list(Outcome))
         if name in ("entries", "rows"):
             return tuple(self.altered(one) for one in was)
-        changes = {"payload": self.payload, "entry": self.altered, "row": self.altered, "cast": self.altered}
-        return self.packed(value, was) if name == "packed" else changes.get(name, lambda same: same)(was)
+        changes = {
+            "payload": self.payload,
+            "entry": self.altered,
+            "row": self.altered,
+            "cast": self.altered,
+        }
+        return (
+            self.packed(value, was)
+            if name == "packed"
+            else changes.get(name, lambda same: same)(was)
+        )
 
     def payload(self, was: bytes) -> bytes:
         """Another payload under the old seal, bare, or under the forger's (its own name is not in the cast)."""
@@ -163,19 +195,27 @@ class Scene:
             return self.rng.choice((b"", deed.packed if deed is not None else was))
         stamp = deed.stamp + self.rng.randrange(1 << 30)
         proof = deed.proof if how == 1 else self.forger.words.prove(("row", owner, stamp))
-        return IN_FORCE + msgspec.msgpack.encode(Deed(deed.low, deed.high, stamp, deed.packed, proof))
+        return IN_FORCE + msgspec.msgpack.encode(
+            Deed(deed.low, deed.high, stamp, deed.packed, proof)
+        )
 
     def row(self, row: Row) -> Row:
         stamp = row.stamp + self.rng.randrange(1, 1 << 30)
-        return Row(row.key, row.slot, row.owner, row.number, stamp, self.packed(row.owner, row.packed))
+        return Row(
+            row.key, row.slot, row.owner, row.number, stamp, self.packed(row.owner, row.packed)
+        )
 
     def entry(self, entry: Entry) -> Entry:
         said = self.rng.choice((entry.description, LIE, None))
-        ahead = replace(entry, version=entry.version + self.rng.randrange(1, 1 << 30), description=said)
+        ahead = replace(
+            entry, version=entry.version + self.rng.randrange(1, 1 << 30), description=said
+        )
         how = self.rng.randrange(3)
         if how == 0:
             return replace(ahead, before=reveal(entry.before)[0])
-        return ahead if how == 1 else proved(self.forger.words, "forged", replace(ahead, before=None))
+        return (
+            ahead if how == 1 else proved(self.forger.words, "forged", replace(ahead, before=None))
+        )
 
     # --- what is believed
 
@@ -188,12 +228,16 @@ class Scene:
             if isinstance(peer, Member) and peer is not self.forger:
                 found.add((at, peer.life, peer.version))
             if isinstance(peer, RingMember):
-                rows = (each.row for each in peer.share.rows.entries() if each.row.owner.name != own)
+                rows = (
+                    each.row for each in peer.share.rows.entries() if each.row.owner.name != own
+                )
                 found |= {(at, row.slot, row.owner, row.number, row.in_force) for row in rows}
             elif isinstance(peer, Spice):
                 for key, registry in peer.shelf.all():
                     held = (each.entry for name, each in registry.records.items() if name != own)
-                    found |= {(at, key, each.member, each.version, each.description) for each in held}
+                    found |= {
+                        (at, key, each.member, each.version, each.description) for each in held
+                    }
             elif hasattr(peer, "roster"):
                 entries = (each for name, each in peer.roster.entries.items() if name != own)
                 found |= {(at, each.contact, each.version, each.description) for each in entries}

@@ -28,10 +28,44 @@ from implicast.world.churn import Churn
 from implicast.world.run import Run, silent
 from implicast.world.scenario import Scenario
 
-NUMBERS = (0, 1, -1, 2, 7, 64, 255, 256, 65_535, 1 << 20, 1 << 31, 1 << 34, 1 << 40, 1 << 62, (1 << 63) - 1, -(1 << 63),
-           (1 << 64) - 1)  # fmt: skip
-OTHERS = (None, True, "", "x", "é" * 300, b"", b"\xff" * 16, b"\0" * 4_000, [], {}, [[]], 1.5, float("nan"),
-          float("inf"), ["a", 1], ("host", 80), ["host", -1])  # fmt: skip
+NUMBERS = (
+    0,
+    1,
+    -1,
+    2,
+    7,
+    64,
+    255,
+    256,
+    65_535,
+    1 << 20,
+    1 << 31,
+    1 << 34,
+    1 << 40,
+    1 << 62,
+    (1 << 63) - 1,
+    -(1 << 63),
+    (1 << 64) - 1,
+)
+OTHERS = (
+    None,
+    True,
+    "",
+    "x",
+    "é" * 300,
+    b"",
+    b"\xff" * 16,
+    b"\0" * 4_000,
+    [],
+    {},
+    [[]],
+    1.5,
+    float("nan"),
+    float("inf"),
+    ["a", 1],
+    ("host", 80),
+    ["host", -1],
+)
 SAMPLES = 24
 """Genuine messages of each kind that are kept to be spoilt."""
 STRANGERS = (9_999, 10_000)
@@ -80,11 +114,20 @@ class Scene:
 
     def __init__(self, name: str, directory: Path, seed: int = 1) -> None:
         found = design(name)
-        few = {"workload": "zipf", "workload_parameters": dict(FEW_TAGS)} if found.few_tags else {"workload": "groups"}
+        few = (
+            {"workload": "zipf", "workload_parameters": dict(FEW_TAGS)}
+            if found.few_tags
+            else {"workload": "groups"}
+        )
         scenario = Scenario(
-            name, peers=12, casts=30, seed=seed, parameters=dict(found.trial),
-            churn=Churn.parse("joins=2,leaves=1,crashes=1,anew=3,over_s=20"), **few,
-        )  # fmt: skip
+            name,
+            peers=12,
+            casts=30,
+            seed=seed,
+            parameters=dict(found.trial),
+            churn=Churn.parse("joins=2,leaves=1,crashes=1,anew=3,over_s=20"),
+            **few,
+        )
         self.rng, self.counts = Random(seed), Counter[str]()
         self._grown = False
         """Has the message that is being spoilt grown already?"""
@@ -150,7 +193,9 @@ class Scene:
                         self.world.run(self.world.now_us + 200_000)
             except Exception as wrong:
                 place = extract_tb(wrong.__traceback__)[-1]
-                self.harm.setdefault(f"{wrong!r} at {place.filename}:{place.lineno}", f"{self.last}")
+                self.harm.setdefault(
+                    f"{wrong!r} at {place.filename}:{place.lineno}", f"{self.last}"
+                )
 
     def _send(self, sender: int, to: int, data: bytes) -> None:
         try:
@@ -197,7 +242,9 @@ class Scene:
         if isinstance(value, list) and value and (depth == 0 or rng.random() < 0.6):
             at = rng.randrange(len(value))
             if depth and rng.random() < 0.15 and not self._grown:
-                self._grown = True  # once in a message: five thousand times five thousand fill the machine
+                self._grown = (
+                    True  # once in a message: five thousand times five thousand fill the machine
+                )
                 return value * rng.choice((0, 2, 200, 5_000))
             return [*value[:at], self._spoilt_fields(value[at], depth + 1), *value[at + 1 :]]
         if isinstance(value, int) and not isinstance(value, bool) and rng.random() < 0.7:
@@ -228,7 +275,10 @@ def _least(info: inspect.Type, depth: int) -> Any:
         plain = [one for one in info.types if isinstance(one, inspect.NoneType | inspect.IntType)]
         return _least((plain or list(info.types))[0], depth)
     if isinstance(info, inspect.StructType):
-        return [*([info.tag] if info.tag is not None else []), *(_least(each.type, depth + 1) for each in info.fields)]
+        return [
+            *([info.tag] if info.tag is not None else []),
+            *(_least(each.type, depth + 1) for each in info.fields),
+        ]
     if isinstance(info, inspect.TupleType):
         return [_least(one, depth) for one in info.item_types]
     if isinstance(info, inspect.IntType):
@@ -237,7 +287,12 @@ def _least(info: inspect.Type, depth: int) -> Any:
         return bytes(info.min_length or 0)
     if isinstance(info, inspect.EnumType):
         return next(iter(info.cls)).value
-    simple = {inspect.StrType: "", inspect.BoolType: False, inspect.FloatType: 0.0, inspect.NoneType: None}
+    simple = {
+        inspect.StrType: "",
+        inspect.BoolType: False,
+        inspect.FloatType: 0.0,
+        inspect.NoneType: None,
+    }
     return simple.get(type(info), [])
 
 

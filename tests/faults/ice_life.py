@@ -112,7 +112,9 @@ class Lodger(Peer, parts={"surface": Surface}):
         code = message.way.tract[0]
         if message.version >= self.things.get(message.thing, (0, 0))[1]:
             self.things[message.thing] = (code, message.version)
-        item = next(each for each in self.pack((code, code + 1)) if each.key == message.thing.to_bytes(4))
+        item = next(
+            each for each in self.pack((code, code + 1)) if each.key == message.thing.to_bytes(4)
+        )
         self.surface.batch((item,), lambda: self._complete(message, code))
 
     def _complete(self, message, code):
@@ -260,7 +262,9 @@ class Scene:
     # deeds
 
     def join(self) -> None:
-        known = tuple(each.address for each in self.rng.sample(self.steady(), min(3, len(self.steady()))))
+        known = tuple(
+            each.address for each in self.rng.sample(self.steady(), min(3, len(self.steady())))
+        )
         self.lodge().surface.join(known)
 
     def leave(self) -> None:
@@ -280,7 +284,9 @@ class Scene:
             self.world.crash(address)
             self.look()
 
-    def come_back(self, lodger: Lodger | None = None, disk: bool | None = None, away_s: float | None = None) -> None:
+    def come_back(
+        self, lodger: Lodger | None = None, disk: bool | None = None, away_s: float | None = None
+    ) -> None:
         """A lodger dies, and returns to its address a little later, with what it kept or without."""
         if len(self.steady()) > 4:
             lodger = lodger or self.rng.choice(self.steady())
@@ -292,7 +298,9 @@ class Scene:
 
     def revive(self, address: int, kept: KeptSurface | None) -> None:
         if address not in self.world.peers:
-            known = tuple(each.address for each in self.rng.sample(self.steady(), min(3, len(self.steady()))))
+            known = tuple(
+                each.address for each in self.rng.sample(self.steady(), min(3, len(self.steady())))
+            )
             self.lodge(address, kept).surface.join(known)
 
     def twins(self) -> None:
@@ -317,7 +325,10 @@ class Scene:
             pair = (lodger.address, lodger.surface.heirs[0])
             for link in (pair, pair[::-1]):
                 self.trouble.cut(link)
-                self.at(self.world.now_us / S + self.rng.uniform(3, 20), lambda link=link: self.trouble.mend(link))
+                self.at(
+                    self.world.now_us / S + self.rng.uniform(3, 20),
+                    lambda link=link: self.trouble.mend(link),
+                )
 
     def split(self) -> None:
         everyone = [each.address for each in self.lodgers()]
@@ -393,7 +404,9 @@ class Scene:
         return self
 
 
-def play(seed: int, deeds: dict[str, int], over_s: float = 40.0, quiet_s: float = 60.0, **settings) -> Scene:
+def play(
+    seed: int, deeds: dict[str, int], over_s: float = 40.0, quiet_s: float = 60.0, **settings
+) -> Scene:
     """A scene with so many deeds of each kind at random times, and things put all the while."""
     scene = Scene(seed, **settings)
     for name, count in deeds.items():
@@ -414,12 +427,22 @@ def varied(seed: int, name: str, lodger: type = Lodger) -> Scene:
     deeds = {deed: max(1, int(count * peers / 20)) for deed, count in SCENES[name].items()}
     deeds = {deed: min(count, MOST.get(deed, 16)) for deed, count in deeds.items()}
     loss, again = chance.choice((0.0, 0.01, 0.05)), chance.choice((0.0, 0.02, 0.05))
-    faults = Faults(loss, again, chance.choice((0.0, 0.02)), (50.0, 400.0), chance.choice((0.0, 0.2)))
+    faults = Faults(
+        loss, again, chance.choice((0.0, 0.02)), (50.0, 400.0), chance.choice((0.0, 0.2))
+    )
     slow = chance.random() < 0.25
     return play(
-        seed, deeds, over_s=100.0 if slow else 40.0, quiet_s=60.0, peers=peers, dimensions=chance.choice((2, 3, 4)),
-        faults=faults, timers=Timers() if slow else Timers.of(1.5), lodger=lodger, strict=chance.random() < 0.2,
-    )  # fmt: skip
+        seed,
+        deeds,
+        over_s=100.0 if slow else 40.0,
+        quiet_s=60.0,
+        peers=peers,
+        dimensions=chance.choice((2, 3, 4)),
+        faults=faults,
+        timers=Timers() if slow else Timers.of(1.5),
+        lodger=lodger,
+        strict=chance.random() < 0.2,
+    )
 
 
 MOST = {"crash": 4, "twins": 2, "split": 4, "come_back": 4}

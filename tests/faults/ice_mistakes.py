@@ -183,7 +183,10 @@ class SilentGiver(Giver):
     @handles(Accepted)
     def on_accepted(self, sender, accepted):
         gift = self.gift
-        if (gift is not None and gift.number == accepted.number) or (sender, accepted.number) in self.done:
+        if (gift is not None and gift.number == accepted.number) or (
+            sender,
+            accepted.number,
+        ) in self.done:
             super().on_accepted(sender, accepted)
         elif not self.surface.greetings.correct(sender, [accepted.title]):
             self.host.send(sender, Declined(accepted.number))
@@ -214,58 +217,101 @@ class IceMistake:
 
 MISTAKES = (
     IceMistake(
-        "no epochs", "for each code the best title wins, not the last word (overlay/ice/atlas.py)",
-        mistaken(plot=NoEpochs), SCENES["flux"], "both answer", {"faults": ROUGH, "quiet_s": 5.0},
+        "no epochs",
+        "for each code the best title wins, not the last word (overlay/ice/atlas.py)",
+        mistaken(plot=NoEpochs),
+        SCENES["flux"],
+        "both answer",
+        {"faults": ROUGH, "quiet_s": 5.0},
     ),
     IceMistake(
-        "no backups", "nothing is complete before the heirs have it (overlay/ice/succession.py)",
-        mistaken(succession=NoBackups), SCENES["crash"], "missing",
+        "no backups",
+        "nothing is complete before the heirs have it (overlay/ice/succession.py)",
+        mistaken(succession=NoBackups),
+        SCENES["crash"],
+        "missing",
     ),
     IceMistake(
-        "no acknowledgement", "what must arrive is repeated until it is answered (overlay/ice/share.py)",
-        mistaken(asker=NoRepeats), SCENES["flux"], "pieces", {"faults": LOSSY},
+        "no acknowledgement",
+        "what must arrive is repeated until it is answered (overlay/ice/share.py)",
+        mistaken(asker=NoRepeats),
+        SCENES["flux"],
+        "pieces",
+        {"faults": LOSSY},
     ),
     IceMistake(
-        "no echo rule", "an owner that no heir echoes stops answering (overlay/ice/succession.py)",
-        mistaken(succession=NoEchoRule), SCENES["freeze"], "both answer",
+        "no echo rule",
+        "an owner that no heir echoes stops answering (overlay/ice/succession.py)",
+        mistaken(succession=NoEchoRule),
+        SCENES["freeze"],
+        "both answer",
     ),
     IceMistake(
-        "no inquiry", "nobody is declared dead before all around have been asked (overlay/ice/inquest.py)",
-        mistaken(inquest=NoInquiry), SCENES["cutlink"], "both answer",
+        "no inquiry",
+        "nobody is declared dead before all around have been asked (overlay/ice/inquest.py)",
+        mistaken(inquest=NoInquiry),
+        SCENES["cutlink"],
+        "both answer",
     ),
     IceMistake(
-        "no third message of a give", "a taker answers when the giver has let go (overlay/ice/gives.py)",
-        mistaken(taker=NoThirdMessage), SCENES["flux"], "both answer", {"faults": LOSSY},
+        "no third message of a give",
+        "a taker answers when the giver has let go (overlay/ice/gives.py)",
+        mistaken(taker=NoThirdMessage),
+        SCENES["flux"],
+        "both answer",
+        {"faults": LOSSY},
     ),
     IceMistake(
-        "a giver lets go at once", "a giver holds a piece until it has been accepted (overlay/ice/gives.py)",
-        mistaken(giver=HastyGiver), SCENES["flux"], "nobody holds",
+        "a giver lets go at once",
+        "a giver holds a piece until it has been accepted (overlay/ice/gives.py)",
+        mistaken(giver=HastyGiver),
+        SCENES["flux"],
+        "nobody holds",
     ),
     IceMistake(
-        "no taking back", "a giver whose taker is gone takes the piece back (overlay/ice/gives.py)",
-        mistaken(giver=NoTakingBack), {"join": 12, "crash": 6, "freeze": 6}, "not firm: giving",
+        "no taking back",
+        "a giver whose taker is gone takes the piece back (overlay/ice/gives.py)",
+        mistaken(giver=NoTakingBack),
+        {"join": 12, "crash": 6, "freeze": 6},
+        "not firm: giving",
     ),
     IceMistake(
-        "suspicion never forgiven", "whoever is heard again is no suspect (overlay/ice/circle.py)",
-        mistaken(circle=UnforgivenSuspicion), {"freeze": 12}, "heirs of", {"faults": ROUGH, "peers": 6},
+        "suspicion never forgiven",
+        "whoever is heard again is no suspect (overlay/ice/circle.py)",
+        mistaken(circle=UnforgivenSuspicion),
+        {"freeze": 12},
+        "heirs of",
+        {"faults": ROUGH, "peers": 6},
     ),
     IceMistake(
-        "never meeting again", "those that fell silent are greeted now and then (overlay/ice/circle.py)",
-        NEVER_MEETS_AGAIN, SCENES["split"], "both answer",
+        "never meeting again",
+        "those that fell silent are greeted now and then (overlay/ice/circle.py)",
+        NEVER_MEETS_AGAIN,
+        SCENES["split"],
+        "both answer",
     ),
     IceMistake(
-        "heirs drop their copies", "an heir holds its copy until told otherwise (overlay/ice/estates.py)",
-        mistaken(succession=ForgetfulHeir), SCENES["crash"], "can inherit",
+        "heirs drop their copies",
+        "an heir holds its copy until told otherwise (overlay/ice/estates.py)",
+        mistaken(succession=ForgetfulHeir),
+        SCENES["crash"],
+        "can inherit",
     ),
     IceMistake(
-        "no estates", "who takes the place of the dead takes over what they kept (overlay/ice/inquest.py)",
-        mistaken(inquest=NoHeirs), SCENES["crash"], "missing",
+        "no estates",
+        "who takes the place of the dead takes over what they kept (overlay/ice/inquest.py)",
+        mistaken(inquest=NoHeirs),
+        SCENES["crash"],
+        "missing",
     ),
     IceMistake(
-        "no tidying", "whoever has a spare piece gives it away (overlay/ice/parting.py)",
-        NO_TIDYING, SCENES["crash"], "pieces",
+        "no tidying",
+        "whoever has a spare piece gives it away (overlay/ice/parting.py)",
+        NO_TIDYING,
+        SCENES["crash"],
+        "pieces",
     ),
-)  # fmt: skip
+)
 """Searched for in the first scenes of random change."""
 NO_DUTY = IceMistake(
     "a leaver forgets the dead",
@@ -275,12 +321,18 @@ NO_DUTY = IceMistake(
     "missing",
 )
 NO_SETTLING = IceMistake(
-    "no time to settle", "what is seized answers when rivals have had time to meet (overlay/ice/inquest.py)",
-    mistaken(inquest=NoSettling), {}, "both answer",
-)  # fmt: skip
+    "no time to settle",
+    "what is seized answers when rivals have had time to meet (overlay/ice/inquest.py)",
+    mistaken(inquest=NoSettling),
+    {},
+    "both answer",
+)
 SILENT_GIVER = IceMistake(
-    "a giver declines nothing that it has a part of", "what was taken back is declined (overlay/ice/gives.py)",
-    mistaken(giver=SilentGiver, parting=NoTidying), {}, "not firm: provisional",
-)  # fmt: skip
+    "a giver declines nothing that it has a part of",
+    "what was taken back is declined (overlay/ice/gives.py)",
+    mistaken(giver=SilentGiver, parting=NoTidying),
+    {},
+    "not firm: provisional",
+)
 DIRECTED = (NO_DUTY, NO_SETTLING, SILENT_GIVER)
 """Each in a scene made for it (`test_ice_life.py`)."""

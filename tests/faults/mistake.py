@@ -35,13 +35,21 @@ class Mistake:
 
     def candidates(self) -> list[Scenario]:
         """Where it is looked for."""
-        drawn = [as_found(scenario_of(design(self.design), self.seed, number)) for number in range(self.scenarios)]
+        drawn = [
+            as_found(scenario_of(design(self.design), self.seed, number))
+            for number in range(self.scenarios)
+        ]
         if self.churn:
             drawn = [replace(drawn[0], **self.changes)]
             drawn = [replace(each, churn=Churn.parse(self._script(each.peers))) for each in drawn]
-        return [replace(each, parameters={**each.parameters, **self.parameters}, **self.changes) for each in drawn]
+        return [
+            replace(each, parameters={**each.parameters, **self.parameters}, **self.changes)
+            for each in drawn
+        ]
 
     def _script(self, peers: int) -> str:
         found = design(self.design)
-        infrastructure = found.infrastructure(peers, found.settle({**found.trial, **self.parameters}))
+        infrastructure = found.infrastructure(
+            peers, found.settle({**found.trial, **self.parameters})
+        )
         return self.churn.format(infra=peers, new=peers + infrastructure)

@@ -42,7 +42,10 @@ MISTAKES = (
         put=silence("Late", "EchoDue"),
         says="missing",
         churn="deed=5:crash:3",
-        changes={**LOSSY, "casts": 200},  # most are reached by several senders: one in fifty is missed
+        changes={
+            **LOSSY,
+            "casts": 200,
+        },  # most are reached by several senders: one in fifty is missed
     ),
     Mistake(
         "no memory of what was heard",

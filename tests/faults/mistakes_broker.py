@@ -23,7 +23,9 @@ MISTAKES = (
         "suspicion never forgiven",
         "broker",
         rule="who was lost counts again at its first word (overlay/backbone/views.py)",
-        put=lambda patch: patch.setattr(Views, "heard", lambda self, broker: self.detector.heard(broker)),
+        put=lambda patch: patch.setattr(
+            Views, "heard", lambda self, broker: self.detector.heard(broker)
+        ),
         says="invariants",
         churn=SPLIT,
         changes=SMALL,

@@ -74,7 +74,9 @@ MISTAKES = (
         "no copies",
         "dht",
         rule="an entry counts as laid when it is copied, and copies are compared (casting/keeping/keeper.py)",
-        put=several((Keeper, "_copy_on", confirm_without_copies), (Comparisons, "_sync", lambda self: None)),
+        put=several(
+            (Keeper, "_copy_on", confirm_without_copies), (Comparisons, "_sync", lambda self: None)
+        ),
         says="does not keep what",
         churn="deed=5:crash:3",
         changes=SMALL,
@@ -83,7 +85,9 @@ MISTAKES = (
         "nobody is told what is lacking",
         "dht",
         rule="when a keeper dies with all its copies, those who were in its lists lay them again (rumours.py)",
-        put=several((Tenure, "moved", lambda self: self._copies.soon() if self._share.is_ready else None)),
+        put=several(
+            (Tenure, "moved", lambda self: self._copies.soon() if self._share.is_ready else None)
+        ),
         says="does not keep what",
         churn=NEIGHBOURS,
         changes=SMALL,

@@ -127,7 +127,9 @@ def only_the_original(patch):
 
 
 def _new_roots(levels, tag, level, known):
-    roots = (set(roots_of(address_of(tag), each, levels._settings.dimensions)) for each in (level, known))
+    roots = (
+        set(roots_of(address_of(tag), each, levels._settings.dimensions)) for each in (level, known)
+    )
     larger, smaller = roots
     return sorted(larger - smaller)
 

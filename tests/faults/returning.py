@@ -1,10 +1,10 @@
 """A small world driven by hand, in which one member falls and comes back at its address: any design that has members.
 
-    scene = Returning("centralised")
-    scene.cast(publisher=2, times=3)
-    scene.fall(3); scene.go(5); scene.rise(3, "old")
-    scene.settle()
-    assert not scene.wrong()
+scene = Returning("centralised")
+scene.cast(publisher=2, times=3)
+scene.fall(3); scene.go(5); scene.rise(3, "old")
+scene.settle()
+assert not scene.wrong()
 """
 
 from collections import Counter
@@ -38,15 +38,21 @@ def to(tag: str) -> Target:
 class Returning:
     """Twelve members that like jazz, joined by messages, with the design's quick settings."""
 
-    def __init__(self, name: str, peers: int = 12, loss: float = 0.0, seed: int = 1, **given: Any) -> None:
+    def __init__(
+        self, name: str, peers: int = 12, loss: float = 0.0, seed: int = 1, **given: Any
+    ) -> None:
         self.design = design(name)
         parameters = self.design.settle({**self.design.trial, **self.design.quick, **given})
         more = self.design.infrastructure(peers, parameters)
         network = build("flat", peers, more, seed)
         faults = FaultStream(Faults(loss=loss), seed) if loss else None
         self.world = World(network, seed, faults=faults, codec=Codec(self.design.kinds))
-        plan = Plan(peers, more, parameters, seed, self.world.host, network.latency_us, start="joined")
-        plan = replace(plan, credentials=population(self.design).credentials, descriptions=[JAZZ] * peers)
+        plan = Plan(
+            peers, more, parameters, seed, self.world.host, network.latency_us, start="joined"
+        )
+        plan = replace(
+            plan, credentials=population(self.design).credentials, descriptions=[JAZZ] * peers
+        )
         self.plan = replace(plan, roles=self.design.roles(plan.peers, plan.infrastructure))
         self.chance = stream(seed, "introducers")
         self.old: dict[int, Any] = {}
@@ -96,7 +102,9 @@ class Returning:
         return peer
 
     def join(self, address: int) -> None:
-        others = sorted(other for other in self.joined_us if other != address and other in self.world.peers)
+        others = sorted(
+            other for other in self.joined_us if other != address and other in self.world.peers
+        )
         introducers = tuple(self.chance.sample(others, min(3, len(others))))
         self.world.at(self.world.now_us, JOIN, lambda: self.member(address).join(introducers))
         self.go(0)
@@ -104,7 +112,9 @@ class Returning:
     def register(self, address: int, description: Description) -> None:
         self.said[address] = description
         self.registered_us.pop(address, None)
-        self.world.at(self.world.now_us, REGISTER, lambda: self.member(address).register(description))
+        self.world.at(
+            self.world.now_us, REGISTER, lambda: self.member(address).register(description)
+        )
         self.go(0)
 
     def cast(self, publisher: int, tag: str = "jazz", times: int = 1) -> None:
@@ -114,7 +124,11 @@ class Returning:
 
     def _cast(self, publisher: int, tag: str) -> None:
         """Owed to everybody who is there, says so and is registered."""
-        owed = {who for who in self.registered_us if who in self.world.peers and tag in self.said[who].tags}
+        owed = {
+            who
+            for who in self.registered_us
+            if who in self.world.peers and tag in self.said[who].tags
+        }
         cast = self.member(publisher).cast(to(tag), b"x")
         self.owed[cast], self.outbox[cast] = owed, (publisher, tag)
 
@@ -123,7 +137,11 @@ class Returning:
         for number, (cast, (publisher, tag)) in enumerate(self.outbox.items()):
             settled = self.settled.get(cast)
             if publisher == address and (settled is None or settled.open):
-                self.world.at(self.world.now_us, number, partial(self.member(address).carry_on, cast, to(tag), b"x"))
+                self.world.at(
+                    self.world.now_us,
+                    number,
+                    partial(self.member(address).carry_on, cast, to(tag), b"x"),
+                )
         self.go(0)
 
     def fall(self, address: int) -> None:
@@ -138,7 +156,9 @@ class Returning:
         self.starts[address] += 1
         previous = kept.life if kept is not None else 0
         again, starts = self.lost[address], self.starts[address]
-        self.world.place(address, self.plan.begin(self.design, address, previous, again, kept, starts))
+        self.world.place(
+            address, self.plan.begin(self.design, address, previous, again, kept, starts)
+        )
         self.join(address)
 
     # --- what is heard
@@ -156,9 +176,17 @@ class Returning:
 
     def wrong(self) -> list[str]:
         """Owed and not told, told twice, told wrongly how it ended, or never."""
-        found = [f"{cast} was not told to {who}" for cast, owed in self.owed.items() for who in sorted(owed)
-                 if not self.told[cast, who]]  # fmt: skip
-        found += [f"{cast} was told {times} times to {who}" for (cast, who), times in self.told.items() if times > 1]
+        found = [
+            f"{cast} was not told to {who}"
+            for cast, owed in self.owed.items()
+            for who in sorted(owed)
+            if not self.told[cast, who]
+        ]
+        found += [
+            f"{cast} was told {times} times to {who}"
+            for (cast, who), times in self.told.items()
+            if times > 1
+        ]
         for cast, owed in self.owed.items():
             settled = self.settled.get(cast)
             if settled is None or settled.open:

@@ -79,7 +79,9 @@ class Scene:
         self.soon(1, self.watch)
 
 
-def play(monkeypatch: pytest.MonkeyPatch, scenario: Scenario, hook: Hook, alone: bool = True) -> Finding:
+def play(
+    monkeypatch: pytest.MonkeyPatch, scenario: Scenario, hook: Hook, alone: bool = True
+) -> Finding:
     """Run a scene; `alone`: nobody may ever answer for a place beside another."""
     scenes: list[Scene] = []
 
@@ -97,14 +99,24 @@ def play(monkeypatch: pytest.MonkeyPatch, scenario: Scenario, hook: Hook, alone:
     return replace(finding, reasons=(*finding.reasons, *scenes[0].said[:3]))
 
 
-def scenario(seed: int, churn: str = "drift=0.001", start: str = "assembled", **parameters) -> Scenario:
+def scenario(
+    seed: int, churn: str = "drift=0.001", start: str = "assembled", **parameters
+) -> Scenario:
     """Twenty peers, on two and three dimensions in turn, 1 % loss and repeats."""
     given = {"hello_s": 3.0, "dimensions": 2 + seed % 2, **LIMITS, **parameters}
     return Scenario(
-        "spice-unloaded", peers=20, casts=OVER_S + 75, seed=seed, workload="groups", parameters=given,
-        workload_parameters={"tags_per_peer": 8, "share": 0.25}, faults=Faults(loss=0.01, duplicate=0.01),
-        churn=Churn.parse(f"{churn},over_s={OVER_S}"), start=start, strict=seed % 4 == 0,
-    )  # fmt: skip
+        "spice-unloaded",
+        peers=20,
+        casts=OVER_S + 75,
+        seed=seed,
+        workload="groups",
+        parameters=given,
+        workload_parameters={"tags_per_peer": 8, "share": 0.25},
+        faults=Faults(loss=0.01, duplicate=0.01),
+        churn=Churn.parse(f"{churn},over_s={OVER_S}"),
+        start=start,
+        strict=seed % 4 == 0,
+    )
 
 
 # --- what happens
@@ -144,7 +156,11 @@ def draws(scene: Scene) -> None:
     """Registries are drawn together at random moments, ten times a second, whatever is in them."""
 
     def strike() -> None:
-        registries = [(peer, key, each) for peer in scene.peers() for key, each in peer.shelf.registries.items()]
+        registries = [
+            (peer, key, each)
+            for peer in scene.peers()
+            for key, each in peer.shelf.registries.items()
+        ]
         closed = [(peer, key) for peer, key, each in registries if each.closed and key[2] == 0]
         if closed:
             peer, key = scene.rng.choice(closed)
@@ -159,7 +175,12 @@ def draws(scene: Scene) -> None:
 class Spite:
     """A crash or a cut link just when somebody gives a piece, closes, gathers or confirms."""
 
-    MOMENTS = ((Containers, "_shut"), (Containers, "gather"), (Containers, "_open"), (Stores, "_counts"))
+    MOMENTS = (
+        (Containers, "_shut"),
+        (Containers, "gather"),
+        (Containers, "_open"),
+        (Stores, "_counts"),
+    )
     PAUSE_US = 7 * _S
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +204,10 @@ class Spite:
 
     def strike(self, surface) -> None:
         scene = self.scene
-        if scene is None or not self.last_us < scene.run.world.now_us < scene.start_us + OVER_S * _S:
+        if (
+            scene is None
+            or not self.last_us < scene.run.world.now_us < scene.start_us + OVER_S * _S
+        ):
             return
         self.last_us = scene.run.world.now_us + self.PAUSE_US
         delay_s = scene.rng.uniform(0, 0.3)

@@ -16,7 +16,12 @@ def test_all_may_leave_at_once(name):
     everybody = "+".join(map(str, range(PEERS)))
     churn = Churn.parse(f"deed=5:leave:{everybody}")
     scenario = Scenario(
-        name, peers=PEERS, casts=120, workload="groups", parameters=dict(design(name).trial), churn=churn
+        name,
+        peers=PEERS,
+        casts=120,
+        workload="groups",
+        parameters=dict(design(name).trial),
+        churn=churn,
     )
 
     outcome = simulate(scenario)

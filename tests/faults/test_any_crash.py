@@ -21,23 +21,35 @@ CRASH_S = 2.0
 TAIL_S = 8
 LEASE_S = 86_400.0
 KEEPING = {
-    "spice": "SayAgain", "spice-unloaded": "SayAgain", "dht": "Lack", "dht-naive": "Lack", "chord-pubsub": "Lack",
+    "spice": "SayAgain",
+    "spice-unloaded": "SayAgain",
+    "dht": "Lack",
+    "dht-naive": "Lack",
+    "chord-pubsub": "Lack",
     "opchord-pubsub": "Lack",
-}  # fmt: skip
+}
 """Designs whose peers keep registrations for each other, and the call that says that some are lost."""
 PAIRS = list(combinations(range(PEERS), 2))
 
 
 def lost(
-    design: Design, dying: tuple[int, ...], directory: Path, lease_s: float = LEASE_S, tail_s: int = TAIL_S
+    design: Design,
+    dying: tuple[int, ...],
+    directory: Path,
+    lease_s: float = LEASE_S,
+    tail_s: int = TAIL_S,
 ) -> Outcome:
     """A run in which these die in the same moment."""
     leases = {each.name: lease_s for each in design.parameters if each.name == "lease_s"}
     scenario = Scenario(
-        design.name, peers=PEERS, casts=int(CRASH_S + design.repair_us / 1e6 + tail_s), workload="groups",
-        workload_parameters={"share": 0.5}, parameters={**design.trial, **leases},
+        design.name,
+        peers=PEERS,
+        casts=int(CRASH_S + design.repair_us / 1e6 + tail_s),
+        workload="groups",
+        workload_parameters={"share": 0.5},
+        parameters={**design.trial, **leases},
         churn=Churn(deeds=(Deed(CRASH_S, CRASH_S, "crash", dying),)),
-    )  # fmt: skip
+    )
     return simulate(scenario, directory)
 
 
@@ -48,10 +60,14 @@ def assert_nothing_is_lost(name: str, dying: tuple[int, ...], directory: Path) -
     assert outcome.change is not None
     assert outcome.change.after.expected > 10
     called = set(read(directory, "sends", ["kind"])["kind"].to_pylist())
-    assert KEEPING.get(name) not in called, f"{name}: {dying} took something along that had to be said again"
+    assert KEEPING.get(name) not in called, (
+        f"{name}: {dying} took something along that had to be said again"
+    )
 
 
-@pytest.mark.parametrize("name", [name for name, each in designs().items() if "crashes" in each.survives])
+@pytest.mark.parametrize(
+    "name", [name for name, each in designs().items() if "crashes" in each.survives]
+)
 @pytest.mark.parametrize("who", range(0, PEERS, 3))
 def test_one_peer_may_die(name, who, tmp_path):
     assert_nothing_is_lost(name, (who,), tmp_path / "run")
@@ -88,6 +104,10 @@ def test_leases_are_renewed_at_whoever_inherited(name, tmp_path):
 
     assert outcome.kept, (outcome.change, outcome.objections[:3])
     calm_us = read(tmp_path / "run", "course")["calm_us"][0].as_py()
-    late = [look["first"] for look in read(tmp_path / "run", "health").to_pylist() if look["time_us"] > calm_us]
+    late = [
+        look["first"]
+        for look in read(tmp_path / "run", "health").to_pylist()
+        if look["time_us"] > calm_us
+    ]
     assert len(late) > 20
     assert late == [None] * len(late)

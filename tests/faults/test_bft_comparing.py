@@ -12,7 +12,15 @@ from implicast.casting.designs import design
 from implicast.overlay.skip_graph.absentees import CALL_CAP_US, CALL_US, LOST_US
 from implicast.overlay.skip_graph.accord import contrast, covers
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.overlay.skip_graph.messages import Agree, Compared, CompareLists, Difference, Farewell, Leaving, ListSpan
+from implicast.overlay.skip_graph.messages import (
+    Agree,
+    Compared,
+    CompareLists,
+    Difference,
+    Farewell,
+    Leaving,
+    ListSpan,
+)
 from implicast.overlay.skip_graph.place import Place
 from implicast.trials.campaign import check, scenario_of
 from implicast.world.journal import UPKEEP
@@ -60,7 +68,9 @@ def no_comparing(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(Bft._alarms, Agree, lambda self, alarm: None)
 
 
-def test_whoever_is_missing_for_no_reason_is_named_by_a_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_is_missing_for_no_reason_is_named_by_a_neighbour(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     no_strangers(monkeypatch)
     club = Club(n=40, turn_s=3600.0)
     forget(club, 5)
@@ -72,7 +82,9 @@ def test_whoever_is_missing_for_no_reason_is_named_by_a_neighbour(monkeypatch: p
 
 
 @pytest.mark.parametrize(("silent_us", "pause_us"), [(0, CALL_CAP_US), (2 * LOST_US, LOST_US // 2)])
-def test_somebody_lost_whom_a_neighbour_names_is_called_before_its_time(silent_us: int, pause_us: int) -> None:
+def test_somebody_lost_whom_a_neighbour_names_is_called_before_its_time(
+    silent_us: int, pause_us: int
+) -> None:
     """When a partition ended, a call or its answer got lost four times in a row; each time 17 s passed to the next, or
     half a minute where the partition had lasted for minutes."""
     club = Club(n=40, turn_s=3600.0)
@@ -126,7 +138,9 @@ def test_the_mistake_of_not_comparing_is_seen(fault, monkeypatch: pytest.MonkeyP
     assert club.objections() != []
 
 
-def test_a_farewell_for_one_place_does_not_hide_that_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_farewell_for_one_place_does_not_hide_that_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Who asks a leaver's home place late gets both, that for the place first: the other places stayed for ever."""
     no_comparing(monkeypatch)
     club = Club(n=40)
@@ -156,7 +170,9 @@ def test_a_liar_that_compares_removes_nobody_and_adds_only_who_answers() -> None
         listed = tuple(node.key for node in place.table.contacts())
         named = Compared((Difference(place.key, liar.key, 0, tuple(dead), listed),))
         for said in (shown, named):
-            club.at(0, UPKEEP, lambda said=said, address=address: club.world.carry(7, address, said))
+            club.at(
+                0, UPKEEP, lambda said=said, address=address: club.world.carry(7, address, said)
+            )
     club.run(0.1)
     assert club.listed(3) == before > 0
 
@@ -189,7 +205,9 @@ def test_lists_that_agree_are_not_compared_again() -> None:
     assert place.accord.compared is agreed is place.wide
 
 
-def test_a_neighbour_that_never_agrees_costs_a_few_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_neighbour_that_never_agrees_costs_a_few_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """7 says of all that others list that it does not know them, whenever it is asked."""
     shown, honest = Counter[int](), Bft._messages[CompareLists]
 
@@ -198,7 +216,10 @@ def test_a_neighbour_that_never_agrees_costs_a_few_messages(monkeypatch: pytest.
             honest(peer, sender, compare)
             return
         shown[sender] += 1
-        told = [Difference(span.owner.key, span.place, span.level, (), span.keys) for span in compare.spans]
+        told = [
+            Difference(span.owner.key, span.place, span.level, (), span.keys)
+            for span in compare.spans
+        ]
         peer.host.send(sender, Compared(tuple(told)))
 
     monkeypatch.setitem(Bft._messages, CompareLists, deny)
@@ -214,7 +235,9 @@ def test_a_neighbour_that_never_agrees_costs_a_few_messages(monkeypatch: pytest.
 
     club.run(120)
 
-    assert 4 <= max(shown.values()) <= 2 * (4 + 180 / 20), "two places each: every 20 s after the first four rounds"
+    assert 4 <= max(shown.values()) <= 2 * (4 + 180 / 20), (
+        "two places each: every 20 s after the first four rounds"
+    )
     assert (club.world.carried - carried) / 12 / 2 <= 120
     assert club.objections() == []
 
@@ -244,6 +267,8 @@ def test_campaign_scenarios_that_found_faults_are_clean(number: int) -> None:
 def test_places_of_one_peer_that_stand_side_by_side_know_what_the_nearest_of_them_is_told() -> None:
     """With tags of their own peers have whole stretches; others show their lists to the nearest of a stretch only."""
     drawn = as_found(scenario_of(BFT, 20001, 4))
-    found = check(replace(drawn, workload="groups", workload_parameters={}, peers=min(48, drawn.peers)))
+    found = check(
+        replace(drawn, workload="groups", workload_parameters={}, peers=min(48, drawn.peers))
+    )
 
     assert not found.reasons, found.reasons

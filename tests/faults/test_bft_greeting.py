@@ -37,7 +37,9 @@ def name(club: Club, who: int, nodes: list[Certificate]) -> None:
         graph.search.take_in(place, nodes)
 
 
-def test_who_was_not_heard_lately_is_greeted_and_who_was_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_was_not_heard_lately_is_greeted_and_who_was_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     club = Club()
     met = greetings(monkeypatch)
     graph = club.member(5).graph
@@ -61,7 +63,9 @@ def test_who_is_greeted_learns_of_the_one_who_greets() -> None:
     name(club, 5, other.certificates())
     club.run(0.5)
 
-    assert any(node.address == 5 for place in other.places.held.values() for node in place.table.contacts())
+    assert any(
+        node.address == 5 for place in other.places.held.values() for node in place.table.contacts()
+    )
 
 
 def ghost_of_a_place(club: Club, who: int = 30, forgotten: bool = False) -> None:
@@ -92,7 +96,9 @@ def test_a_place_that_its_living_holder_has_left_does_not_stay(forgotten: bool) 
     assert club.objections() == []
 
 
-def test_the_mistake_of_not_asking_after_those_unknown_to_others_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mistake_of_not_asking_after_those_unknown_to_others_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(Search, "ask_for_life", lambda self, place, doubted: None)
     club = Club(n=40, turn_s=3600.0)
     ghost_of_a_place(club)
@@ -107,7 +113,11 @@ def test_who_asks_for_a_place_left_long_ago_does_not_take_its_holder_for_silent(
     ghost_of_a_place(club, forgotten=True)
     graph, holder = club.member(30).graph, club.member(17).graph
     place = next(iter(graph.places.held.values()))
-    ghost = next(node for node in place.known.values() if node.address == 17 and node.key not in holder.places.held)
+    ghost = next(
+        node
+        for node in place.known.values()
+        if node.address == 17 and node.key not in holder.places.held
+    )
 
     graph.search.ask(place, 17, ghost.key)
     club.run(10)
@@ -125,15 +135,21 @@ def test_nobody_disowns_the_place_of_another() -> None:
     club.run(CLAIM_WINDOW_US / 1e6 + 1)
     before, now_us = club.listed(17), club.world.now_us
     forged = Disown(keys, claim(liar._keys.signer, disowning(keys), place, now_us))
-    its_own = Disown(keys, claim(liar._keys.signer, disowning(keys), liar.graph.certificates()[0], now_us))
+    its_own = Disown(
+        keys, claim(liar._keys.signer, disowning(keys), liar.graph.certificates()[0], now_us)
+    )
     for address in (each for each in range(club.n) if each not in (7, 17)):
         for sender, said in ((7, forged), (17, forged), (7, its_own), (17, its_own), (17, old)):
-            club.at(0, UPKEEP, lambda to=address, by=sender, said=said: club.world.carry(by, to, said))
+            club.at(
+                0, UPKEEP, lambda to=address, by=sender, said=said: club.world.carry(by, to, said)
+            )
 
     club.run(0.03)
 
     assert club.listed(17) == before > 0
-    refusals = sum((club.member(each).graph.places.belief.refusals for each in range(club.n)), Counter[str]())
+    refusals = sum(
+        (club.member(each).graph.places.belief.refusals for each in range(club.n)), Counter[str]()
+    )
     assert refusals["forged_claim"] > 0
     assert refusals["stale_claim"] > 0
 
@@ -176,7 +192,11 @@ def passed_on(club: Club) -> bool:
             club.member(address).graph.absentees.detector.forget(17)
     name(club, who, ghosts)
     club.run(30)
-    return any(17 in club.member(each).graph.absentees.lost for each in range(club.n) if each not in (who, 17))
+    return any(
+        17 in club.member(each).graph.absentees.lost
+        for each in range(club.n)
+        if each not in (who, 17)
+    )
 
 
 def test_the_dead_of_whom_one_hears_are_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,9 @@ class Club:
     def __init__(self, n: int = 12, **parameters: float | bool | str) -> None:
         self.n, self.world = n, World(Flat(), 1, codec=Codec(BFT.kinds))
         settled = BFT.settle({**BFT.trial, **parameters})
-        plan = Plan(n, 1, settled, 1, self.world.host, self.world.latency_us, descriptions=[JAZZ] * n)
+        plan = Plan(
+            n, 1, settled, 1, self.world.host, self.world.latency_us, descriptions=[JAZZ] * n
+        )
         self.plan = replace(plan, roles=BFT.roles(n, 1), credentials=population(BFT).credentials)
         for address, peer in enumerate(population(BFT).assemble(self.plan)):
             self.world.place(address, peer)
@@ -68,14 +70,22 @@ class Club:
         self.world.run(self.world.now_us + int(seconds * SECOND_US))
 
     def objections(self) -> list[str]:
-        return population(BFT).objections([self.world.peers[address] for address in sorted(self.world.peers)])
+        return population(BFT).objections(
+            [self.world.peers[address] for address in sorted(self.world.peers)]
+        )
 
     def heard(self, kind: type) -> list[tuple[int, Message]]:
-        return [(address, event) for _, address, event in self.world.events if isinstance(event, kind)]
+        return [
+            (address, event) for _, address, event in self.world.events if isinstance(event, kind)
+        ]
 
     def listed(self, address: int) -> int:
         """In how many lists of others a peer is."""
-        others = [self.member(each) for each in range(self.n) if each != address and each in self.world.peers]
+        others = [
+            self.member(each)
+            for each in range(self.n)
+            if each != address and each in self.world.peers
+        ]
         places = [place for other in others for place in other.graph.places.held.values()]
         return sum(node.address == address for place in places for node in place.table.contacts())
 
@@ -83,11 +93,19 @@ class Club:
 def slander(club: Club, liar: int, victim: int) -> None:
     """The liar says of the victim, to everyone, that it is silent, and that it has left, signed as well as it can."""
     certificate = club.member(victim).graph.certificates()[0]
-    forged = Leaving(claim(club.member(liar)._keys.signer, ALL_GONE, certificate, club.world.now_us))
+    forged = Leaving(
+        claim(club.member(liar)._keys.signer, ALL_GONE, certificate, club.world.now_us)
+    )
     for address in range(club.n):
         if address not in (liar, victim):
             for message in (Accuse((victim,)), forged):
-                club.at(0, UPKEEP, lambda address=address, message=message: club.world.carry(liar, address, message))
+                club.at(
+                    0,
+                    UPKEEP,
+                    lambda address=address, message=message: club.world.carry(
+                        liar, address, message
+                    ),
+                )
     club.run(0.03)
 
 
@@ -98,12 +116,17 @@ def test_a_farewell_that_the_leaver_did_not_sign_and_accusations_remove_nobody()
     slander(club, liar=7, victim=3)
 
     assert club.listed(3) == before > 0
-    assert sum(club.member(each).graph.places.belief.refusals["forged_claim"] for each in range(12)) == 10
+    assert (
+        sum(club.member(each).graph.places.belief.refusals["forged_claim"] for each in range(12))
+        == 10
+    )
     club.run(30)
     assert club.objections() == []
 
 
-def test_the_mistake_of_believing_farewells_of_others_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mistake_of_believing_farewells_of_others_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(Belief, "credible_from_the_departed", lambda self, verb, said: True)
     club = Club()
 
@@ -118,7 +141,9 @@ def test_the_mistake_of_removing_on_hearsay_is_seen(monkeypatch: pytest.MonkeyPa
         for address in accuse.addresses:
             self._lose(address)
 
-    monkeypatch.setitem(Bft._messages, Accuse, lambda peer, sender, accuse: believe(peer.graph, sender, accuse))
+    monkeypatch.setitem(
+        Bft._messages, Accuse, lambda peer, sender, accuse: believe(peer.graph, sender, accuse)
+    )
     club = Club()
 
     slander(club, liar=7, victim=3)
@@ -175,7 +200,9 @@ def test_when_one_of_the_lost_speaks_all_are_called() -> None:
     club.run(absentees.LOST_US / SECOND_US + 120)
     graph = club.member(5).graph
     assert {1, 2, 3} <= set(graph.absentees.lost)
-    graph.absentees.lost[1].called_us = graph.absentees.lost[2].called_us = club.world.now_us - 30 * SECOND_US
+    graph.absentees.lost[1].called_us = graph.absentees.lost[2].called_us = (
+        club.world.now_us - 30 * SECOND_US
+    )
 
     graph.heard(3)
 
@@ -293,7 +320,9 @@ def test_who_learns_of_a_leaver_while_it_leaves_is_told() -> None:
     assert not lists_a_leaver_learned_of_late(Club())
 
 
-def test_the_mistake_of_telling_only_those_known_at_first_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mistake_of_telling_only_those_known_at_first_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(Farewells, "_tell_late", lambda self, sender: None)
 
     assert lists_a_leaver_learned_of_late(Club())
@@ -335,19 +364,31 @@ def test_at_rest_a_peer_sends_no_more_than_one_message_a_second() -> None:
     assert (club.world.carried - carried) / 40 / 2 <= 60
 
 
-def test_a_flood_of_casts_and_new_descriptions_leaves_memory_flat(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flood_of_casts_and_new_descriptions_leaves_memory_flat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Tables bounded by numbers have their bounds lowered, and places given up are revoked for three minutes."""
     bounds = (
-        (places, "GONE_MAX"), (farewells, "LEFT_MAX"), (keys, "SHARED_MAX"), (multicasts, "COUNTED_MAX"),
+        (places, "GONE_MAX"),
+        (farewells, "LEFT_MAX"),
+        (keys, "SHARED_MAX"),
+        (multicasts, "COUNTED_MAX"),
         (echoes, "KEPT_MAX"),
-    )  # fmt: skip
+    )
     for room, name in bounds:
         monkeypatch.setattr(room, name, 24)
     monkeypatch.setattr(memory, "HORIZON_US", 20 * SECOND_US)
     keys._laboratory.cache_clear()
-    club, tags, weights = Club(n=8, window_s=20, validity_s=180), ("blues", "jazz", "opera", "swing"), []
+    club, tags, weights = (
+        Club(n=8, window_s=20, validity_s=180),
+        ("blues", "jazz", "opera", "swing"),
+        [],
+    )
     for second in range(480):
-        who, said = second * 5 % 8, Description(tuple(sorted({tags[second % 4], tags[second * 7 % 3]})))
+        who, said = (
+            second * 5 % 8,
+            Description(tuple(sorted({tags[second % 4], tags[second * 7 % 3]}))),
+        )
         club.at(second, REGISTER, lambda who=who, said=said: club.member(who).register(said))
         club.at(second + 0.5, 0, lambda who=who: club.member(who).cast(TO_JAZZ, b"hello"))
     for _ in range(2):
@@ -364,14 +405,18 @@ def test_a_publisher_that_nobody_answers_is_not_told_that_nobody_matched() -> No
     club.at(0, 0, lambda: club.member(0).cast(Target((Term(has=("blues",)),)), b"hello"))
     club.run(90)
 
-    assert [(event.notified, event.unreachable, event.open) for _, event in club.heard(Settled)] == [(0, 1, 0)]
+    assert [
+        (event.notified, event.unreachable, event.open) for _, event in club.heard(Settled)
+    ] == [(0, 1, 0)]
 
 
 @pytest.mark.parametrize("number", [9, 2])
 def test_scenarios_that_found_faults_are_clean(number: int) -> None:
     """9: all places of a peer in a row crash at once. 2: newcomers while a peer sleeps."""
     drawn = scenario_of(BFT, 1, number)
-    drawn = replace(drawn, peers=20, churn=Churn.parse(MET[number]), workload="groups", workload_parameters={})
+    drawn = replace(
+        drawn, peers=20, churn=Churn.parse(MET[number]), workload="groups", workload_parameters={}
+    )
     found = check(drawn)
 
     assert not found.reasons, found.scenario.command()

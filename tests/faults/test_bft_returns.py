@@ -26,7 +26,9 @@ def back(scene: Returning, disk: str, away_s: float = 5) -> float:
 @pytest.mark.parametrize("disk", DISKS)
 @pytest.mark.parametrize("loss", [0.0, 0.05])
 @pytest.mark.parametrize("away_s", [1, 20])
-def test_a_member_that_comes_back_casts_and_is_cast_to_as_before(loss: float, disk: str, away_s: float) -> None:
+def test_a_member_that_comes_back_casts_and_is_cast_to_as_before(
+    loss: float, disk: str, away_s: float
+) -> None:
     scene = Returning("bft", loss=loss)
     scene.cast(3, times=3)
     scene.go(1 if disk == "kept" else 10)
@@ -40,7 +42,9 @@ def test_a_member_that_comes_back_casts_and_is_cast_to_as_before(loss: float, di
     scene.go(60)
 
     assert not scene.wrong()
-    assert all(3 in owed for owed in list(scene.owed.values())[3:]), "it is owed all that was cast since"
+    assert all(3 in owed for owed in list(scene.owed.values())[3:]), (
+        "it is owed all that was cast since"
+    )
     if not loss:  # where messages are lost, somebody may be suspected at any time, for a moment
         assert not population(scene.design).objections(list(scene.world.peers.values()))
 
@@ -74,8 +78,12 @@ def test_an_authority_that_falls_and_rises_is_hardly_missed(disk: str) -> None:
     scene.fall(3)
     scene.go(2)
     scene.rise(3, "kept")
-    assert scene.until(lambda: 3 in scene.registered_us, WITHIN_S) < WITHIN_S, "its old certificates will do"
-    scene.world.place(office, scene.plan.stand(scene.design, office, kept.life if kept else 0, kept))
+    assert scene.until(lambda: 3 in scene.registered_us, WITHIN_S) < WITHIN_S, (
+        "its old certificates will do"
+    )
+    scene.world.place(
+        office, scene.plan.stand(scene.design, office, kept.life if kept else 0, kept)
+    )
 
     scene.register(6, SAMBA)
     assert scene.until(lambda: 6 in scene.registered_us, WITHIN_S) < WITHIN_S
@@ -109,11 +117,15 @@ def test_who_comes_back_does_not_count_again_whom_its_last_life_counted(seed: in
 
     (settled,) = scene.settled.values()
     assert len(scene.told) == 24, "everybody is told in the end"
-    assert 24 - len(served) <= settled.notified <= 24, "nobody counts twice; those below who fell may not count"
+    assert 24 - len(served) <= settled.notified <= 24, (
+        "nobody counts twice; those below who fell may not count"
+    )
 
 
 @pytest.mark.parametrize("silent", [1, 3, 7, 8])
-def test_a_neighbour_whose_answers_were_lost_gets_the_cast_from_its_publisher_all_the_same(silent: int) -> None:
+def test_a_neighbour_whose_answers_were_lost_gets_the_cast_from_its_publisher_all_the_same(
+    silent: int,
+) -> None:
     """Nobody else would send it: both are of the ring at which the cast begins."""
     scene = Returning("bft")
     scene.member(5).graph._lose(silent)
@@ -121,7 +133,9 @@ def test_a_neighbour_whose_answers_were_lost_gets_the_cast_from_its_publisher_al
     scene.go(1)
 
     (settled,) = scene.settled.values()
-    assert len(scene.told) == settled.notified == 12, "before anybody could have told them by an echo"
+    assert len(scene.told) == settled.notified == 12, (
+        "before anybody could have told them by an echo"
+    )
 
 
 def test_a_publisher_does_not_wait_long_for_one_that_fell_silent_just_now() -> None:

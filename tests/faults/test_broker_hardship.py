@@ -55,13 +55,19 @@ class Trial:
         rng = stream(self.seed, "trial")
         found, brokers = design("broker"), 2 + rng.randrange(9)
         network = build("national", CLIENTS, brokers, self.seed)
-        self.world = World(network, self.seed, None, FaultStream(self.faults, self.seed), Codec(found.kinds))
-        parameters = found.settle({"brokers": brokers, "expected_tags": 4, "assurance": self.assurance})
+        self.world = World(
+            network, self.seed, None, FaultStream(self.faults, self.seed), Codec(found.kinds)
+        )
+        parameters = found.settle(
+            {"brokers": brokers, "expected_tags": 4, "assurance": self.assurance}
+        )
         plan = Plan(CLIENTS, brokers, parameters, self.seed, self.world.host, network.latency_us)
         self.plan = replace(plan, roles=found.roles(plan.peers, plan.infrastructure))
         if self.fresh:
             self.population = [self.plan.begin(found, address) for address in range(CLIENTS)]
-            self.population += [self.plan.stand(found, CLIENTS + number) for number in range(brokers)]
+            self.population += [
+                self.plan.stand(found, CLIENTS + number) for number in range(brokers)
+            ]
         else:
             self.population = the_population(found).assemble(self.plan)
         for address, peer in enumerate(self.population):
@@ -107,8 +113,12 @@ class Trial:
             self.wrong.append(f"{client.address} is not in the index of {home.address}")
         for tag in client.description.tags:
             for broker, neighbour in towards.items():
-                if not self.population[broker].backbone.leads(neighbour, Target((Term(has=(tag,)),))):
-                    self.wrong.append(f"{broker} does not lead to {neighbour} for {tag} of {client.address}")
+                if not self.population[broker].backbone.leads(
+                    neighbour, Target((Term(has=(tag,)),))
+                ):
+                    self.wrong.append(
+                        f"{broker} does not lead to {neighbour} for {tag} of {client.address}"
+                    )
 
     def ways(self, home: int) -> dict[int, int]:
         """For every other broker, its neighbour on the way home."""
@@ -147,7 +157,8 @@ def forget_the_old(backbone: Backbone, neighbour: int, target: Target) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("part", "method", "mistake"), [(Edges, "wait", answer_at_once), (Backbone, "leads", forget_the_old)]
+    ("part", "method", "mistake"),
+    [(Edges, "wait", answer_at_once), (Backbone, "leads", forget_the_old)],
 )
 def test_the_look_fails_when_it_should(monkeypatch, part, method, mistake):
     monkeypatch.setattr(part, method, mistake)
@@ -174,7 +185,9 @@ def test_with_receipts_every_cast_arrives_exactly_once_in_spite_of_loss(seed):
         def publish(publisher=publisher, target=target):
             cast = publisher.cast(target, b"")
             expected.extend(
-                (address, cast) for address in range(CLIENTS) if target.selects(trial.client(address).description)
+                (address, cast)
+                for address in range(CLIENTS)
+                if target.selects(trial.client(address).description)
             )
 
         trial.world.at(start_us + number * 100_000, number, publish)
@@ -186,7 +199,9 @@ def test_with_receipts_every_cast_arrives_exactly_once_in_spite_of_loss(seed):
     assert trial.notices == dict.fromkeys(expected, 1)
     assert len(trial.settled) == 40
     assert not any(each.open for each in trial.settled.values())
-    assert sum(each.notified for each in trial.settled.values()) >= len(expected), "a client may have two brokers"
+    assert sum(each.notified for each in trial.settled.values()) >= len(expected), (
+        "a client may have two brokers"
+    )
 
 
 def test_withdrawn_tags_are_forgotten_by_a_new_generation():
@@ -206,7 +221,9 @@ def test_withdrawn_tags_are_forgotten_by_a_new_generation():
     kept = set(clients[0].description.tags)
     tables = [broker.backbone.table for broker in trial.brokers()]
     gone = [f"only{number}x{i}" for number in range(1, CLIENTS) for i in range(40)]
-    passed = [each.might_hold(tag) for table in tables for each in table.filters.values() for tag in gone]
+    passed = [
+        each.might_hold(tag) for table in tables for each in table.filters.values() for tag in gone
+    ]
     assert sum(passed) < 0.2 * len(passed)
     assert kept <= set(trial.population[clients[0].station].roster.index.tags())
 
@@ -264,10 +281,16 @@ def test_a_broker_that_registers_before_it_has_a_tree_is_caught(monkeypatch):
 def alive(churn: str, loss: float = 0.02):
     return simulate(
         Scenario(
-            "broker", peers=48, casts=170, seed=4, workload="groups", churn=Churn.parse(churn),
-            parameters={"brokers": 6}, faults=Faults(loss=loss),
+            "broker",
+            peers=48,
+            casts=170,
+            seed=4,
+            workload="groups",
+            churn=Churn.parse(churn),
+            parameters={"brokers": 6},
+            faults=Faults(loss=loss),
         )
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("dead", ["48", "53", "49+50", "48+49+51"])
@@ -290,9 +313,15 @@ def test_few_notifications_are_missed_when_one_of_six_brokers_dies():
 def caught(churn: str, **parameters) -> tuple[str, ...]:
     scenario = scenario_of(design("broker"), 1, 0)
     scenario = Scenario(
-        "broker", peers=24, casts=150, seed=3, workload="groups", faults=scenario.faults,
-        parameters={"brokers": 6, **parameters}, churn=Churn.parse(churn),
-    )  # fmt: skip
+        "broker",
+        peers=24,
+        casts=150,
+        seed=3,
+        workload="groups",
+        faults=scenario.faults,
+        parameters={"brokers": 6, **parameters},
+        churn=Churn.parse(churn),
+    )
     return check(scenario).reasons
 
 
@@ -324,11 +353,16 @@ def test_confirming_before_all_have_a_cast_loses_it(monkeypatch):
 
     def at_once(self, cast, route):
         for neighbour in route.told:
-            route.told[neighbour] = route.told[neighbour] or Carried(cast, self._way.epoch, 0, 0, 0, 0)
+            route.told[neighbour] = route.told[neighbour] or Carried(
+                cast, self._way.epoch, 0, 0, 0, 0
+            )
         settle(self, cast, route)
 
     def missing() -> int:
-        outcome = alive("deed=10..30:cut:48>49,deed=10..30:cut:48>50,deed=10..30:cut:48>51,deed=31:fail:48", loss=0.2)
+        outcome = alive(
+            "deed=10..30:cut:48>49,deed=10..30:cut:48>50,deed=10..30:cut:48>51,deed=31:fail:48",
+            loss=0.2,
+        )
         return outcome.contract.missing
 
     settle = Routes._settle

@@ -84,7 +84,9 @@ def test_peers_may_describe_themselves_anew_through_random_change(name):
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", ALIVE)
 def test_peers_may_describe_themselves_anew_through_a_hundred_scenarios(name):
-    failed = [each for each in campaign(design(name), 100, 8, bent=Bent(changing=True)) if each.reasons]
+    failed = [
+        each for each in campaign(design(name), 100, 8, bent=Bent(changing=True)) if each.reasons
+    ]
 
     assert not failed, "\n".join(f"{each.reasons[:3]} {each.scenario.command()}" for each in failed)
 
@@ -99,9 +101,13 @@ def test_a_failure_is_told_with_the_commands_that_replay_it_and_make_it_small(mo
     command = told.partition("made small by: ")[2]
 
     assert f"replay: {failed[0][1].scenario.command()}" in told
-    assert command == f"implicast campaign centralised --seed 3 --first {failed[0][0]} --scenarios 1"
+    assert (
+        command == f"implicast campaign centralised --seed 3 --first {failed[0][0]} --scenarios 1"
+    )
     ran = CliRunner().invoke(main, [*shlex.split(command)[1:], "--whole", "--json"])
-    assert [each["reasons"] for each in json.loads(ran.output)["failures"]] == [list(failed[0][1].reasons)]
+    assert [each["reasons"] for each in json.loads(ran.output)["failures"]] == [
+        list(failed[0][1].reasons)
+    ]
 
 
 def test_a_storm_is_a_failure_although_everybody_is_told(monkeypatch):
@@ -141,7 +147,10 @@ def test_change_is_the_same_under_any_hash_seed(name):
     )
     said = [
         subprocess.run(
-            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
         ).stdout
         for seed in ("1", "2")
     ]
@@ -193,7 +202,9 @@ def scenario_three(number):
 def test_a_failure_is_made_small(monkeypatch):
     """The mistake: a server that falls forgets. One restart and a few peers show it."""
     monkeypatch.setattr(Server, "kept", lambda self: None)
-    drawn = next(one for one in map(scenario_three, range(99)) if one.churn.restarts and one.peers > 30)
+    drawn = next(
+        one for one in map(scenario_three, range(99)) if one.churn.restarts and one.peers > 30
+    )
     failed = check(replace(drawn, parameters=SLOW_LEASE))
     before = failed.scenario.churn.spelled(failed.scenario.seed, failed.scenario.peers, 1)
 

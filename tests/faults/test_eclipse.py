@@ -37,7 +37,9 @@ def liar_shares(n: int, k: int, f: float, seed: int) -> list[float]:
     """The share of liars in each honest peer's lists, when a fraction of the applicants collude."""
     authority = an_authority()
     liars = set(Random(seed).sample(range(n), round(f * n)))
-    certificates = [authority.issue(named(seed, each), b"home", each, bytes(32), 0) for each in range(n)]
+    certificates = [
+        authority.issue(named(seed, each), b"home", each, bytes(32), 0) for each in range(n)
+    ]
     standing: Standing[Certificate] = Standing(k, VECTORS, certificates)
     shares = []
     for each in sorted(set(range(n)) - liars):
@@ -47,7 +49,9 @@ def liar_shares(n: int, k: int, f: float, seed: int) -> list[float]:
 
 
 @pytest.mark.parametrize("f", [0.1, 0.3])
-def test_the_share_of_liars_in_honest_lists_stays_near_their_share_of_the_applicants(f: float) -> None:
+def test_the_share_of_liars_in_honest_lists_stays_near_their_share_of_the_applicants(
+    f: float,
+) -> None:
     shares = liar_shares(600, 4, f, seed=1)
 
     assert sum(shares) / len(shares) == pytest.approx(f, abs=0.02)
@@ -62,7 +66,9 @@ def test_liars_who_use_all_their_places_weigh_more_and_the_limit_bounds_by_how_m
     assert 0.15 < float(greedy["share_mean"]) < 0.1 * 8 / (0.1 * 8 + 0.9)
 
 
-def test_an_applicant_gets_its_limit_however_often_it_asks_and_whatever_it_calls_the_realm() -> None:
+def test_an_applicant_gets_its_limit_however_often_it_asks_and_whatever_it_calls_the_realm() -> (
+    None
+):
     authority = an_authority(places_max=5)
     granted = 0
     for each in range(200):
@@ -87,7 +93,9 @@ def test_an_applicant_cannot_choose_its_place() -> None:
     left_of_victim = sum(one.key < victim.key for one in tries) / len(tries)
     assert left_of_victim == pytest.approx(int.from_bytes(victim.key[-8:], "big") / 2**64, abs=0.05)
     for digits in (1, 2, 3, 4):
-        sharing = sum(VECTORS.common(one.vector, victim.vector) >= digits for one in tries) / len(tries)
+        sharing = sum(VECTORS.common(one.vector, victim.vector) >= digits for one in tries) / len(
+            tries
+        )
         assert sharing == pytest.approx(0.5**digits, abs=0.03)
 
 
@@ -135,7 +143,9 @@ def newcomers(n: int, k: int, f: float, joins: int, introducers: int) -> tuple[i
         graph = SkipGraph(address, world.host(address), k, VECTORS, trust, signer, Upkeep())
         people.append(Inhabitant(graph))
         world.place(address, people[-1])
-        certificate = authority.issue(named(0, address), b"home", address, signer.public, world.now_us)
+        certificate = authority.issue(
+            named(0, address), b"home", address, signer.public, world.now_us
+        )
         if known is not None:
             world.at(world.now_us + 1, JOIN, lambda: graph.search.take(certificate, known))
             world.run()
@@ -147,9 +157,13 @@ def newcomers(n: int, k: int, f: float, joins: int, introducers: int) -> tuple[i
         person.graph.places.add(certificate, standing)
     liars = set(rng.sample(range(n), round(f * n)))
     for liar in liars:
-        people[liar].accomplices = lambda: [people[each].graph.certificates()[0] for each in sorted(liars)]
+        people[liar].accomplices = lambda: [
+            people[each].graph.certificates()[0] for each in sorted(liars)
+        ]
     whole = lucky = 0
-    blind: set[int] = set()  # they live in a world of colluders, where nobody else can see them either
+    blind: set[int] = (
+        set()
+    )  # they live in a world of colluders, where nobody else can see them either
     for _ in range(joins):
         known = tuple(rng.sample(range(n), introducers))
         newcomer, _ = settle(known)

@@ -103,12 +103,18 @@ class Flood:
     def go(self) -> "Flood":
         design = designs()[self.name]
         scenario = Scenario(
-            self.name, peers=self.peers, casts=self.seconds * self.casts_per_s, **self.load(),
-            interval_ms=1000 // self.casts_per_s, parameters=self.parameters(design),
+            self.name,
+            peers=self.peers,
+            casts=self.seconds * self.casts_per_s,
+            **self.load(),
+            interval_ms=1000 // self.casts_per_s,
+            parameters=self.parameters(design),
             changes=self.seconds // 2 if self.changes else 0,
             faults=Faults(loss=0.01),
-            churn=self.passers_by(self.peers + design.infrastructure(self.peers, design.settle(design.trial))),
-        )  # fmt: skip
+            churn=self.passers_by(
+                self.peers + design.infrastructure(self.peers, design.settle(design.trial))
+            ),
+        )
         self.run = Run(scenario, *scenario.settled(), self.directory)
         self.run.set_up(silent)
         self.run.register(silent)
@@ -137,7 +143,9 @@ class Flood:
     def weigh_at(self, time_us: int) -> None:
         """Shortly before, everybody says again what it is: else one weighs how many have just withdrawn."""
         for peer in range(self.peers):
-            self.run.application.register(time_us - 5_000_000 + peer, peer, self.run.descriptions[peer])
+            self.run.application.register(
+                time_us - 5_000_000 + peer, peer, self.run.descriptions[peer]
+            )
         self.run.world.at(time_us, UPKEEP, self.weigh)
 
     def passers_by(self, first: int) -> Churn:
@@ -153,7 +161,11 @@ class Flood:
         self.population.append(len(present))
         self.bytes.append(weight(present))
         agenda = self.run.world.agenda
-        waiting = [*agenda._open, *agenda._late, *(each for later in agenda._later.values() for each in later)]
+        waiting = [
+            *agenda._open,
+            *agenda._late,
+            *(each for later in agenda._later.values() for each in later),
+        ]
         self.agenda.append(sum(what[0] is not None for _, _, what in waiting))
 
 
@@ -161,13 +173,19 @@ class Tides(Flood):
     """Casts that come in tides; weighed at the end of each ebb. What was heard is hoarded aside, for the control."""
 
     def __init__(self, name: str, directory: Path) -> None:
-        super().__init__(name, directory, peers=8, seconds=TIDES * TIDE_S, casts_per_s=2, changes=False)
+        super().__init__(
+            name, directory, peers=8, seconds=TIDES * TIDE_S, casts_per_s=2, changes=False
+        )
         self.hoard: list[bytes] = []
         self.heard: list[int] = []
         self.leaky: list[int] = []
 
     def plan(self) -> None:
-        application, journal, begin_us = self.run.application, self.run.journal, self.run.world.now_us + QUIET_US
+        application, journal, begin_us = (
+            self.run.application,
+            self.run.journal,
+            self.run.world.now_us + QUIET_US,
+        )
         cast, notice = application.cast, journal.notice
 
         def in_tides(time_us: int, *what: Any) -> None:
@@ -199,7 +217,9 @@ def check_tides(flood: Tides, held: list[int]) -> None:
     assert len(held) == TIDES
     assert set(flood.population) == {len(flood.run.population)}, "else nothing can be compared"
     each = gain(flood.heard, held)
-    assert each < sys.getsizeof(ENTRY) / 2, f"{flood.name}: {each:.0f} bytes are kept of each cast; peers hold {held}"
+    assert each < sys.getsizeof(ENTRY) / 2, (
+        f"{flood.name}: {each:.0f} bytes are kept of each cast; peers hold {held}"
+    )
 
 
 def check(flood: Flood) -> None:
@@ -231,7 +251,9 @@ def lowered(monkeypatch):
 
 @pytest.mark.usefixtures("lowered")
 @pytest.mark.parametrize("name", ALIVE)
-def test_of_a_cast_that_was_heard_nothing_stays_and_fifty_bytes_that_stayed_would_be_caught(name, tmp_path):
+def test_of_a_cast_that_was_heard_nothing_stays_and_fifty_bytes_that_stayed_would_be_caught(
+    name, tmp_path
+):
     flood = Tides(name, tmp_path / "run").go()
 
     check_tides(flood, flood.bytes)
@@ -297,7 +319,9 @@ def test_a_line_through_the_second_half_shows_what_every_cast_leaves_behind():
     filling = [9_000, 20_000, 20_000, 20_100, 19_900, 20_000]
 
     assert abs(gain(heard, filling)) < 1, "tables that fill and then are full"
-    assert gain(heard, [one + 50 * each for one, each in zip(filling, heard, strict=True)]) == pytest.approx(50, abs=1)
+    assert gain(
+        heard, [one + 50 * each for one, each in zip(filling, heard, strict=True)]
+    ) == pytest.approx(50, abs=1)
 
 
 def test_the_journals_buffers_do_not_grow_with_messages(tmp_path):

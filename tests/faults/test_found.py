@@ -14,19 +14,51 @@ from implicast.world.scenario import ASSEMBLED, MESSAGES, Scenario
 
 FOUND = {
     ("dht", 2026, 6): "a dead finger swallowed its arc of a word to all",
-    ("dht-naive", 6001, 514): "a newcomer came to keys whose keeper and copies had died, and did not know",
-    ("dht-naive", 6001, 561): "what was returned in two rows was forgotten when the first had arrived",
+    (
+        "dht-naive",
+        6001,
+        514,
+    ): "a newcomer came to keys whose keeper and copies had died, and did not know",
+    (
+        "dht-naive",
+        6001,
+        561,
+    ): "what was returned in two rows was forgotten when the first had arrived",
     ("dht-naive", 27001, 18): "a word to all came back to whoever had said it",
-    ("chord-pubsub", 6001, 389): "what a node kept while it was alone went back to its owners in one long row",
-    ("chord-pubsub", 9001, 71): "the newest word about an entry went away with a leaver that did not answer for it",
-    ("chord-pubsub", 12001, 186): "leavers repeated too rarely that their entries are to be taken out",
+    (
+        "chord-pubsub",
+        6001,
+        389,
+    ): "what a node kept while it was alone went back to its owners in one long row",
+    (
+        "chord-pubsub",
+        9001,
+        71,
+    ): "the newest word about an entry went away with a leaver that did not answer for it",
+    (
+        "chord-pubsub",
+        12001,
+        186,
+    ): "leavers repeated too rarely that their entries are to be taken out",
     ("dht", 13001, 38): "a comparison after news got lost, and the next two as well",
-    ("dht", 15001, 618): "five questions in a row to a live neighbour were lost, and it was passed over as one looked",
-    ("chord-pubsub", 15001, 237): "the newest word died with a node that its neighbour had not known for long",
+    (
+        "dht",
+        15001,
+        618,
+    ): "five questions in a row to a live neighbour were lost, and it was passed over as one looked",
+    (
+        "chord-pubsub",
+        15001,
+        237,
+    ): "the newest word died with a node that its neighbour had not known for long",
     ("condcast", 15001, 436): "a hint led again and again to a node that had just been found dead",
     ("spice", 6001, 620): "a fragment of a neighbour's ground stayed one",
     ("spice-unloaded", 6001, 47): "the call for what was lost met another hole",
-    ("spice-unloaded", 6001, 747): "and was not repeated, for the ground had been given away meanwhile",
+    (
+        "spice-unloaded",
+        6001,
+        747,
+    ): "and was not repeated, for the ground had been given away meanwhile",
 }
 
 
@@ -48,10 +80,19 @@ def test_one_that_returns_under_a_new_name_survives_its_former_life_as_its_only_
     """Its table then knew nobody but the dead one at its own address, and had no step to take."""
     churn = "deed=27.175..36.979:return:13:empty,deed=27.276..43.64:cut:11>7,deed=30.339:leave:4,deed=35.039:register:2"
     found = check(
-        Scenario("chord-pubsub", 17, 138, 1350428552, {}, "groups", network="national",
-                 faults=Faults.parse("loss=0.05,duplicate=0.02"), churn=Churn.parse(f"drift=0.001,{churn}"),
-                 register=MESSAGES)
-    )  # fmt: skip
+        Scenario(
+            "chord-pubsub",
+            17,
+            138,
+            1350428552,
+            {},
+            "groups",
+            network="national",
+            faults=Faults.parse("loss=0.05,duplicate=0.02"),
+            churn=Churn.parse(f"drift=0.001,{churn}"),
+            register=MESSAGES,
+        )
+    )
 
     assert not found.reasons, (found.reasons, found.scenario.command())
 
@@ -59,10 +100,20 @@ def test_one_that_returns_under_a_new_name_survives_its_former_life_as_its_only_
 def test_a_tag_given_up_and_taken_again_during_a_partition_is_kept():
     """Its removal was still under way, was repeated above the newer word, and took that out."""
     apart = "1+3+4+8+10+15+21+23+24+26+29+33+38+41"
-    churn = f"guests=7,deed=3.649..17.902:split:{apart},deed=5.053:describe:6,deed=11.515:describe:6"
+    churn = (
+        f"guests=7,deed=3.649..17.902:split:{apart},deed=5.053:describe:6,deed=11.515:describe:6"
+    )
     found = check(
         Scenario(
-            "dht", 42, 115, 629335574, {}, "groups", network="national", churn=Churn.parse(churn), register=MESSAGES
+            "dht",
+            42,
+            115,
+            629335574,
+            {},
+            "groups",
+            network="national",
+            churn=Churn.parse(churn),
+            register=MESSAGES,
         )
     )
 
@@ -78,9 +129,19 @@ def test_a_newcomer_that_claimed_in_vain_tells_all_that_it_has_nothing():
     )
     faults = Faults.parse("loss=0.05,duplicate=0.02,reorder=0.2")
     found = check(
-        Scenario("opchord-pubsub", 74, 127, 523737734, {}, "groups", network="national", faults=faults,
-                 churn=Churn.parse(churn), register=MESSAGES)
-    )  # fmt: skip
+        Scenario(
+            "opchord-pubsub",
+            74,
+            127,
+            523737734,
+            {},
+            "groups",
+            network="national",
+            faults=faults,
+            churn=Churn.parse(churn),
+            register=MESSAGES,
+        )
+    )
 
     assert not found.reasons, (found.reasons, found.scenario.command())
 
@@ -93,9 +154,20 @@ def test_a_raise_that_waits_for_the_dead_does_not_keep_replicas_from_being_mende
         "over_s=39.0"
     )
     found = check(
-        Scenario("spice-unloaded", 104, 139, 1686367153, {}, "groups", payload_bytes=300, changes=52,
-                 faults=Faults.parse("loss=0.01"), churn=Churn.parse(churn), register=MESSAGES)
-    )  # fmt: skip
+        Scenario(
+            "spice-unloaded",
+            104,
+            139,
+            1686367153,
+            {},
+            "groups",
+            payload_bytes=300,
+            changes=52,
+            faults=Faults.parse("loss=0.01"),
+            churn=Churn.parse(churn),
+            register=MESSAGES,
+        )
+    )
 
     assert not found.reasons, (found.reasons, found.scenario.command())
 
@@ -104,9 +176,19 @@ def test_a_broker_that_comes_back_finds_out_at_once_which_of_the_others_are_ther
     """The root was found dead first and then another broker, each in five patiences: two members waited 55 s."""
     churn = "joins=20,group=2,restarts=2,fails=2,returns=10,disk=any,anew=3,freezes=2,cuts=1,splits=1,over_s=15.0"
     found = check(
-        Scenario("broker", 87, 115, 975340898, {"brokers": 6, "expected_tags": 64}, "attributes", network="national",
-                 faults=Faults.parse("loss=0.05,reorder=0.2"), churn=Churn.parse(churn), register=MESSAGES)
-    )  # fmt: skip
+        Scenario(
+            "broker",
+            87,
+            115,
+            975340898,
+            {"brokers": 6, "expected_tags": 64},
+            "attributes",
+            network="national",
+            faults=Faults.parse("loss=0.05,reorder=0.2"),
+            churn=Churn.parse(churn),
+            register=MESSAGES,
+        )
+    )
 
     assert not found.reasons, (found.reasons, found.scenario.command())
     assert found.outcome.change.return_s_max < 40
@@ -176,21 +258,44 @@ def test_a_step_to_a_place_that_was_left_meanwhile_is_not_looked_up_there():
         "deed=15.618:leave:12,deed=20.785:join:31"
     )
     found = check(
-        Scenario("bft", 29, 140, 2022002568, {"signatures": "stand-in"}, "zipf", {"tags": 12, "tags_per_peer": 4},
-                 "national", faults=Faults.parse("loss=0.01,duplicate=0.02"), churn=Churn.parse(churn), strict=True,
-                 register=MESSAGES)
-    )  # fmt: skip
+        Scenario(
+            "bft",
+            29,
+            140,
+            2022002568,
+            {"signatures": "stand-in"},
+            "zipf",
+            {"tags": 12, "tags_per_peer": 4},
+            "national",
+            faults=Faults.parse("loss=0.01,duplicate=0.02"),
+            churn=Churn.parse(churn),
+            strict=True,
+            register=MESSAGES,
+        )
+    )
 
     assert not found.reasons, (found.reasons, found.scenario.command())
 
 
 def test_replicas_are_known_again_where_the_header_of_their_tag_fell_with_its_owner_and_both_heirs():
     """Its roots answered casts, and the new owner of the original root, who knew of none, told them of nobody."""
-    churn = "guests=4,deed=4.09..5.287:fall~325.949:2,deed=7.458..15.924:return:3,deed=7.501:crash:0+11"
+    churn = (
+        "guests=4,deed=4.09..5.287:fall~325.949:2,deed=7.458..15.924:return:3,deed=7.501:crash:0+11"
+    )
     found = check(
-        Scenario("spice-unloaded", 18, 144, 236140534, {}, "groups", network="national", churn=Churn.parse(churn),
-                 strict=True, register=MESSAGES)
-    )  # fmt: skip
+        Scenario(
+            "spice-unloaded",
+            18,
+            144,
+            236140534,
+            {},
+            "groups",
+            network="national",
+            churn=Churn.parse(churn),
+            strict=True,
+            register=MESSAGES,
+        )
+    )
 
     assert not found.reasons, (found.reasons, found.scenario.command())
 
@@ -200,22 +305,41 @@ def test_what_a_node_keeps_that_has_lost_sight_of_its_neighbours_does_not_die_wi
     crashed, and was back before anybody missed it."""
     churn = "joins=19,leaves=6,crashes=7,returns=13,disk=any,falls=2,freezes=1,slow=1,flaps=1,drift=0.01,over_s=39.0"
     found = check(
-        Scenario("dht-naive", 108, 139, 516737037, {}, "groups", network="flat", payload_bytes=16,
-                 faults=Faults.parse("duplicate=0.02"), churn=Churn.parse(churn), register=MESSAGES)
-    )  # fmt: skip
+        Scenario(
+            "dht-naive",
+            108,
+            139,
+            516737037,
+            {},
+            "groups",
+            network="flat",
+            payload_bytes=16,
+            faults=Faults.parse("duplicate=0.02"),
+            churn=Churn.parse(churn),
+            register=MESSAGES,
+        )
+    )
 
     assert not found.reasons, (found.reasons, found.scenario.command())
 
 
 def test_one_that_is_back_under_a_new_name_is_no_finger_to_where_it_was():
     """Look-ups went in a circle through its address for two minutes: it answered the pings meant for its old place."""
-    churn = (
-        "joins=1,leaves=10,crashes=2,returns=4,disk=any,falls=2,anew=4,freezes=2,slow=1,cuts=1,drift=0.001,over_s=36.0"
-    )
+    churn = "joins=1,leaves=10,crashes=2,returns=4,disk=any,falls=2,anew=4,freezes=2,slow=1,cuts=1,drift=0.001,over_s=36.0"
     found = check(
-        Scenario("dht", 107, 136, 772562883, {}, "groups", network="national", payload_bytes=300,
-                 faults=Faults.parse("duplicate=0.05,reorder=0.2"), churn=Churn.parse(churn))
-    )  # fmt: skip
+        Scenario(
+            "dht",
+            107,
+            136,
+            772562883,
+            {},
+            "groups",
+            network="national",
+            payload_bytes=300,
+            faults=Faults.parse("duplicate=0.05,reorder=0.2"),
+            churn=Churn.parse(churn),
+        )
+    )
 
     assert not found.reasons, (found.reasons, found.scenario.command())
 
@@ -224,9 +348,19 @@ def test_one_that_is_back_beside_another_that_has_just_crashed_is_registered_wit
     """It was on the ring after ten, when both dead were passed over; then all tables have half a minute to know it."""
     churn = "leaves=2,crashes=2,returns=1,disk=any,falls=1,anew=1,slow=2,flaps=1,splits=1,drift=0.001,over_s=22.0"
     found = check(
-        Scenario("condcast", 17, 122, 2016915263, {}, "groups", network="flat", faults=Faults.parse("duplicate=0.05"),
-                 churn=Churn.parse(churn), register=MESSAGES)
-    )  # fmt: skip
+        Scenario(
+            "condcast",
+            17,
+            122,
+            2016915263,
+            {},
+            "groups",
+            network="flat",
+            faults=Faults.parse("duplicate=0.05"),
+            churn=Churn.parse(churn),
+            register=MESSAGES,
+        )
+    )
 
     assert not found.reasons, (found.reasons, found.scenario.command())
 
@@ -238,9 +372,20 @@ def test_a_call_of_an_old_header_does_not_keep_replicas_from_being_copied_to_aga
         "drift=0.01,over_s=15.0"
     )
     found = check(
-        Scenario("spice-unloaded", 61, 115, 185501297, {}, "groups", network="national", payload_bytes=16,
-                 faults=Faults.parse("loss=0.01,reorder=0.2"), churn=Churn.parse(churn), register=MESSAGES)
-    )  # fmt: skip
+        Scenario(
+            "spice-unloaded",
+            61,
+            115,
+            185501297,
+            {},
+            "groups",
+            network="national",
+            payload_bytes=16,
+            faults=Faults.parse("loss=0.01,reorder=0.2"),
+            churn=Churn.parse(churn),
+            register=MESSAGES,
+        )
+    )
 
     assert not found.reasons, (found.reasons, found.scenario.command())
 
@@ -249,8 +394,19 @@ def test_who_is_counted_again_in_the_next_attempt_counts_no_more_for_late_steps_
     """Its places took steps of both attempts by turns, and with each turn it said once more that it had the cast."""
     churn = "joins=8,leaves=3,returns=4,disk=any,bursts=1,falls=1,anew=4,slow=1,cuts=1,splits=1,drift=0.001,over_s=18.0"
     found = check(
-        Scenario("bft", 32, 118, 369393830, {"signatures": "stand-in"}, "attributes", network="flat", changes=16,
-                 faults=Faults.parse("duplicate=0.05,reorder=0.2"), churn=Churn.parse(churn), register=ASSEMBLED)
-    )  # fmt: skip
+        Scenario(
+            "bft",
+            32,
+            118,
+            369393830,
+            {"signatures": "stand-in"},
+            "attributes",
+            network="flat",
+            changes=16,
+            faults=Faults.parse("duplicate=0.05,reorder=0.2"),
+            churn=Churn.parse(churn),
+            register=ASSEMBLED,
+        )
+    )
 
     assert not found.reasons, (found.reasons, found.scenario.command())

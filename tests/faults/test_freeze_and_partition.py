@@ -26,12 +26,21 @@ FREEZING = [name for name, each in designs().items() if "freezes" in each.surviv
 PARTING = [name for name, each in designs().items() if "partitions" in each.survives]
 
 
-def run(design: Design, deed: str, until_s: float, directory: Path, seed: int = 1, loss: float = 0.0) -> Outcome:
+def run(
+    design: Design, deed: str, until_s: float, directory: Path, seed: int = 1, loss: float = 0.0
+) -> Outcome:
     scenario = Scenario(
-        design.name, peers=PEERS, casts=int(until_s + design.repair_us / 1e6 + TAIL_S), seed=seed, workload="groups",
-        workload_parameters={"share": 0.5}, parameters=dict(design.trial), network="national",
-        faults=Faults(loss=loss), churn=Churn.parse(f"deed={BEGIN_S}..{until_s:.0f}:{deed}"),
-    )  # fmt: skip
+        design.name,
+        peers=PEERS,
+        casts=int(until_s + design.repair_us / 1e6 + TAIL_S),
+        seed=seed,
+        workload="groups",
+        workload_parameters={"share": 0.5},
+        parameters=dict(design.trial),
+        network="national",
+        faults=Faults(loss=loss),
+        churn=Churn.parse(f"deed={BEGIN_S}..{until_s:.0f}:{deed}"),
+    )
     return simulate(scenario, directory)
 
 
@@ -67,23 +76,33 @@ class Trace:
 
 
 @pytest.mark.parametrize("name", FREEZING)
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "seed", [1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)]
+)
 def test_a_sleeper_that_wakes_when_its_place_is_taken_does_no_harm(name, seed, tmp_path):
     design = designs()[name]
     repair_s = design.repair_us / 1e6
     sleepers = {3, 11}
     wake_s = BEGIN_S + repair_s + 20
 
-    outcome = run(design, f"freeze:{'+'.join(map(str, sorted(sleepers)))}", wake_s, tmp_path / "run", seed)
+    outcome = run(
+        design, f"freeze:{'+'.join(map(str, sorted(sleepers)))}", wake_s, tmp_path / "run", seed
+    )
 
     assert outcome.kept, (outcome.change, outcome.objections[:3], outcome.scenario.command())
     trace, others = Trace(tmp_path / "run"), set(range(PEERS)) - sleepers
-    assert trace.reached(trace.between(BEGIN_S + repair_s, wake_s), others) == 1, "the others went on without them"
-    assert trace.reached(trace.between(wake_s + repair_s, 1e6), others | sleepers) == 1, "and all are together again"
+    assert trace.reached(trace.between(BEGIN_S + repair_s, wake_s), others) == 1, (
+        "the others went on without them"
+    )
+    assert trace.reached(trace.between(wake_s + repair_s, 1e6), others | sleepers) == 1, (
+        "and all are together again"
+    )
 
 
 @pytest.mark.parametrize("name", PARTING)
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "seed", [1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)]
+)
 def test_a_partition_answers_on_both_sides_only_what_it_may_and_heals(name, seed, tmp_path):
     design = designs()[name]
     repair_s = design.repair_us / 1e6
@@ -91,18 +110,33 @@ def test_a_partition_answers_on_both_sides_only_what_it_may_and_heals(name, seed
     side = {*range(PEERS * 2 // 5), *(PEERS + each for each in range(infrastructure // 2))}
     heal_s = BEGIN_S + repair_s + 20
 
-    outcome = run(design, f"split:{'+'.join(map(str, sorted(side)))}", heal_s, tmp_path / "run", seed, loss=0.01)
+    outcome = run(
+        design,
+        f"split:{'+'.join(map(str, sorted(side)))}",
+        heal_s,
+        tmp_path / "run",
+        seed,
+        loss=0.01,
+    )
 
     assert outcome.kept, (outcome.change, outcome.objections[:3], outcome.scenario.command())
     trace, everybody = Trace(tmp_path / "run"), set(range(PEERS))
     for cast in trace.between(BEGIN_S + 0.5, heal_s - 1):
         across = everybody - side if cast["publisher"] in side else everybody & side
         told = trace.told.get(cast["cast"], {})
-        assert not [peer for peer in across if told.get(peer, NEVER_US) < trace.start_us + heal_s * 1e6]
-    assert trace.reached(trace.between(heal_s + repair_s, 1e6), everybody) == 1, "both sides are one again"
+        assert not [
+            peer for peer in across if told.get(peer, NEVER_US) < trace.start_us + heal_s * 1e6
+        ]
+    assert trace.reached(trace.between(heal_s + repair_s, 1e6), everybody) == 1, (
+        "both sides are one again"
+    )
     alone = infrastructure == 1  # a side without the one server can only wait
     for mine in (everybody - side,) if alone else (everybody - side, everybody & side):
-        apart = [cast for cast in trace.between(BEGIN_S + repair_s, heal_s - 1) if cast["publisher"] in mine]
+        apart = [
+            cast
+            for cast in trace.between(BEGIN_S + repair_s, heal_s - 1)
+            if cast["publisher"] in mine
+        ]
         assert trace.reached(apart, mine) > 0.95, "a side that stands by itself goes on by itself"
 
 
@@ -122,14 +156,20 @@ LONG = pytest.mark.long
         ],
     ],
 )
-def test_a_partition_heals_however_long_it_lasted_and_whoever_is_on_which_side(name, lasts_s, seed, tmp_path):
+def test_a_partition_heals_however_long_it_lasted_and_whoever_is_on_which_side(
+    name, lasts_s, seed, tmp_path
+):
     """Between the patience of one rule and that of the next, each may rely on what the other has just given up."""
     design = designs()[name]
     drawn = sorted(Random(seed * 1000 + lasts_s).sample(range(PEERS), PEERS // 2))
 
-    outcome = run(design, f"split:{'+'.join(map(str, drawn))}", BEGIN_S + lasts_s, tmp_path / "run", seed)
+    outcome = run(
+        design, f"split:{'+'.join(map(str, drawn))}", BEGIN_S + lasts_s, tmp_path / "run", seed
+    )
 
     assert outcome.kept, (outcome.change, outcome.objections[:3], outcome.scenario.command())
     healed_s = BEGIN_S + lasts_s + design.repair_us / 1e6
     trace = Trace(tmp_path / "run")
-    assert trace.reached(trace.between(healed_s, 1e6), set(range(PEERS))) == 1, "both sides are one again"
+    assert trace.reached(trace.between(healed_s, 1e6), set(range(PEERS))) == 1, (
+        "both sides are one again"
+    )

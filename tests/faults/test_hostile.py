@@ -25,7 +25,9 @@ FLAT = 1.25
 """And after many, when all rests that was under way: a third round adds at most a quarter to what two have left."""
 
 
-def attacked(name: str, directory: Path, rounds: int, messages: int, rest_us: int = 0) -> tuple[Scene, list[int]]:
+def attacked(
+    name: str, directory: Path, rounds: int, messages: int, rest_us: int = 0
+) -> tuple[Scene, list[int]]:
     scene = Scene(name, directory)
     weights = [weight(scene.peers())]
     for _ in range(rounds):
@@ -33,7 +35,9 @@ def attacked(name: str, directory: Path, rounds: int, messages: int, rest_us: in
             scene.attack(role, messages)
         scene.world.run(scene.world.now_us + rest_us)  # what is under way, and ends, is no growth
         weights.append(weight(scene.peers()))
-    assert not scene.harm, "\n".join(f"{wrong}\n    {after[:600]}" for wrong, after in scene.harm.items())
+    assert not scene.harm, "\n".join(
+        f"{wrong}\n    {after[:600]}" for wrong, after in scene.harm.items()
+    )
     return scene, weights
 
 
@@ -70,13 +74,20 @@ def test_a_surface_is_whole_again_when_a_stranger_has_gone(name, tmp_path):
     assert sent.total() < 60 * 60, sent
 
 
-KNOWN = (("CopyEstate", "parts", 1 << 40), ("Carry", "hashes", 1 << 62), ("FingerIs", "level", 1 << 34),
-         ("Summary", "more", 1 << 62), ("ReadyAt", "levels", 1 << 40))  # fmt: skip
+KNOWN = (
+    ("CopyEstate", "parts", 1 << 40),
+    ("Carry", "hashes", 1 << 62),
+    ("FingerIs", "level", 1 << 34),
+    ("Summary", "more", 1 << 62),
+    ("ReadyAt", "levels", 1 << 40),
+)
 """Messages that once stopped or swelled a peer."""
 
 
 def spoilt(design: Design, name: str, field: str) -> list[type]:
-    return [kind for kind in design.kinds if kind.__name__ == name and field in kind.__struct_fields__]
+    return [
+        kind for kind in design.kinds if kind.__name__ == name and field in kind.__struct_fields__
+    ]
 
 
 @pytest.mark.parametrize(("name", "field", "value"), KNOWN)
@@ -90,7 +101,9 @@ def test_messages_that_are_known_to_stop_a_peer_are_refused(name, field, value, 
         codec = Codec(design.kinds)
         for kind in kinds:
             for message in scene.samples[kind]:
-                fields = {each.name: getattr(message, each.name) for each in structs.fields(kind)} | {field: value}
+                fields = {
+                    each.name: getattr(message, each.name) for each in structs.fields(kind)
+                } | {field: value}
                 data = codec.encode(message)[:KIND_BYTES] + pack(list(fields.values()))
                 with pytest.raises(RemoteError), deadline(1.0):
                     codec.decode(data)

@@ -27,7 +27,9 @@ QUIET = Faults()
 
 
 def sentence(scene: Scene) -> str:
-    return f"seed {scene.seed}, {scene.peers} peers, {scene.dimensions} dimensions: {scene.wrong[:3]}"
+    return (
+        f"seed {scene.seed}, {scene.peers} peers, {scene.dimensions} dimensions: {scene.wrong[:3]}"
+    )
 
 
 @pytest.mark.parametrize("name", SCENES)
@@ -106,7 +108,9 @@ def repaired_s(scene: Scene, limit_s: float) -> float:
     return (scene.world.now_us - begun_us) / S
 
 
-@pytest.mark.parametrize(("timers", "limit_s"), [(Timers(), 60), (Timers.of(1.5), 10)], ids=["default", "quick"])
+@pytest.mark.parametrize(
+    ("timers", "limit_s"), [(Timers(), 60), (Timers.of(1.5), 10)], ids=["default", "quick"]
+)
 def test_a_crash_is_repaired_in_time(timers, limit_s):
     scene = stocked(timers=timers)
     scene.crash(richest(scene))
@@ -116,7 +120,9 @@ def test_a_crash_is_repaired_in_time(timers, limit_s):
 
 
 @pytest.mark.parametrize("disk", [True, False], ids=["kept", "empty"])
-@pytest.mark.parametrize(("timers", "limit_s"), [(Timers(), 40), (Timers.of(1.5), 12)], ids=["default", "quick"])
+@pytest.mark.parametrize(
+    ("timers", "limit_s"), [(Timers(), 40), (Timers.of(1.5), 12)], ids=["default", "quick"]
+)
 @pytest.mark.parametrize("away_s", [0.0, 3.0])
 def test_a_peer_that_is_back_at_its_address_is_another_and_the_dead_one_is_succeeded_soon(
     timers, limit_s, disk, away_s
@@ -148,8 +154,13 @@ def test_an_owner_and_its_first_heir_may_die_together():
 def test_two_peers_that_are_no_heirs_of_each_other_may_die_together():
     scene = stocked()
     one = richest(scene)
-    other = next(each for each in scene.lodgers() if one.address not in each.surface.heirs and each is not one
-                 and each.address not in one.surface.heirs)  # fmt: skip
+    other = next(
+        each
+        for each in scene.lodgers()
+        if one.address not in each.surface.heirs
+        and each is not one
+        and each.address not in one.surface.heirs
+    )
     scene.crash(one)
     scene.crash(other)
 
@@ -234,11 +245,16 @@ def last_resorts(seed: int) -> tuple[Scene, int, list, frozenset]:
     scene.parted = 1
     owner = richest(scene)
     dead = (owner.address, *owner.surface.heirs)
-    near = [scene.world.peers[each].surface for each in owner.surface.plot.neighbours() if each not in dead]
+    near = [
+        scene.world.peers[each].surface
+        for each in owner.surface.plot.neighbours()
+        if each not in dead
+    ]
     both, side = next(
         ([one, other], frozenset((one.address, *one.heirs)))
         for one, other in permutations(near, 2)
-        if not {one.address, *one.heirs} & {other.address, *other.heirs} and not {*one.heirs, *other.heirs} & {*dead}
+        if not {one.address, *one.heirs} & {other.address, *other.heirs}
+        and not {*one.heirs, *other.heirs} & {*dead}
     )
     for surface in scene.surfaces():
         surface.inquest.look_us[owner.address] = scene.world.now_us + 60 * S
@@ -261,7 +277,9 @@ def test_two_last_resorts_that_both_answer_settle_it_by_epoch_and_address_when_t
     scene.trouble.heal(side)
     first, second = both if seed % 2 else both[::-1]  # whoever speaks first
     first.greetings.hail([second.address])
-    scene.world.run(scene.world.now_us + S // 4)  # before the loser comes again, and may be given half of it
+    scene.world.run(
+        scene.world.now_us + S // 4
+    )  # before the loser comes again, and may be given half of it
 
     assert [each.address for each in both if each.answers(place)] == [best.owner]
     scene.world.run(scene.world.now_us + 30 * S)  # most of those whom the loser may ask have died
@@ -273,8 +291,14 @@ def test_a_frozen_peer_that_wakes_after_its_place_was_taken_does_no_harm():
     owner = richest(scene)
     freeze(scene.world, owner.address)
     scene.world.run(scene.world.now_us + 12 * S)
-    taken = [each.address for each in scene.lodgers() if each is not owner and any(
-        title.low <= owner.surface.pieces[0].low < title.high for title in each.surface.pieces)]  # fmt: skip
+    taken = [
+        each.address
+        for each in scene.lodgers()
+        if each is not owner
+        and any(
+            title.low <= owner.surface.pieces[0].low < title.high for title in each.surface.pieces
+        )
+    ]
     thaw(scene.world, owner.address)
     scene.world.run(scene.world.now_us + 12 * S)
 
@@ -289,16 +313,18 @@ def test_heirs_do_not_vouch_for_an_owner_whose_place_they_let_be_taken():
     owner = richest(scene)
     freeze(scene.world, owner.address)
     first, second = (scene.world.peers[each].surface for each in owner.surface.heirs)
-    before_us = second.estates.vouched(owner.address, scene.world.now_us, owner.surface.greetings.mark)
+    before_us = second.estates.vouched(
+        owner.address, scene.world.now_us, owner.surface.greetings.mark
+    )
     while owner.address not in first.inquest.inquiries:
         scene.world.run(scene.world.now_us + S // 50)
     second.inquest.on_inquire(first.address, first.inquest.inquiries[owner.address].message)
 
     assert before_us, "until then it does"
     assert second.estates.holds(owner.address)
-    assert not second.estates.vouched(owner.address, scene.world.now_us, owner.surface.greetings.mark), (
-        "it has testified"
-    )
+    assert not second.estates.vouched(
+        owner.address, scene.world.now_us, owner.surface.greetings.mark
+    ), "it has testified"
     scene.world.run(scene.world.now_us + 2 * scene.timers.patience_us)
     assert not second.estates.holds(owner.address), "the place is another's: it is no heir any more"
 
@@ -332,16 +358,22 @@ def test_what_a_giver_may_take_back_is_neither_believed_nor_seized():
     assert asker.plot.of_status("seized"), "what was the dead's own is"
     assert not any(overlap(each, half) for each in asker.pieces)
     assert back not in asker.plot.atlas.titles.values()
-    assert asker.estates.holds(taker.address), "it may have taken it before it died: seen when the give has ended"
+    assert asker.estates.holds(taker.address), (
+        "it may have taken it before it died: seen when the give has ended"
+    )
 
 
 def test_what_the_dead_were_giving_is_the_takers_and_not_seized():
     scene, giver, taker, half = giving()
-    heirs = [scene.world.peers[each].surface for each in giver.surface.heirs if each != taker.address]
+    heirs = [
+        scene.world.peers[each].surface for each in giver.surface.heirs if each != taker.address
+    ]
     scene.die(giver.address)
     scene.world.run(scene.world.now_us + scene.timers.dead_us + scene.timers.rank_us)
 
-    assert any(surface.plot.of_status("seized") or len(surface.pieces) > 1 for surface in heirs), "the rest is"
+    assert any(surface.plot.of_status("seized") or len(surface.pieces) > 1 for surface in heirs), (
+        "the rest is"
+    )
     assert not any(overlap(piece, half) for surface in heirs for piece in surface.pieces)
     scene.world.run(scene.world.now_us + 2 * scene.timers.rank_us)
     assert contains(taker.surface.ground, half.low)
@@ -353,19 +385,27 @@ def test_a_greeting_of_before_does_not_end_a_copy_that_was_added_to_since():
     owner = richest(scene)
     heir, now_us = scene.world.peers[owner.surface.heirs[0]].surface, scene.world.now_us
     late = owner.surface.greetings.hail_for(heir.address)
-    late = msgspec.structs.replace(late, heirs=(), stamp_us=now_us - S // 10)  # it said that we are no heir
+    late = msgspec.structs.replace(
+        late, heirs=(), stamp_us=now_us - S // 10
+    )  # it said that we are no heir
     item = Item(owner.surface.pieces[0].low, owner.surface.pieces[0].low + 1, b"new", b"thing")
     backup = Backup(1, owner.surface.succession.serial + 1, now_us, late.mark, late.pieces, (item,))
     heir.estates.on_backup(owner.address, backup)
     heir.greetings.on_hail(owner.address, late)
 
-    assert item in heir.estates.held[owner.address].within(owner.surface.tract), "a copy anew is on the way, without it"
+    assert item in heir.estates.held[owner.address].within(owner.surface.tract), (
+        "a copy anew is on the way, without it"
+    )
 
 
 def half_lost(kind: type) -> Scene:
     """A giver that does not hear its taker loses half of what it is giving to a third, and is asked for the whole."""
     scene, giver, taker, half = giving(lodging(kind))
-    third = next(scene.world.peers[each].surface for each in giver.surface.plot.neighbours() if each != taker.address)
+    third = next(
+        scene.world.peers[each].surface
+        for each in giver.surface.plot.neighbours()
+        if each != taker.address
+    )
     claimed = Title(half.low, half.bits + 1, half.epoch + 1, third.address)
     third.inquest.claim([claimed], set(third.plot.neighbours()))
     scene.world.run(scene.world.now_us + S // 2)
@@ -436,7 +476,9 @@ def test_a_place_whose_owner_and_heirs_all_die_at_once_is_noticed_as_long_as_nob
     assert len(scene.wrong) == seen, "a neighbour has taken it at last"
 
 
-@pytest.mark.parametrize(("timers", "limit"), [(Timers(), 60), (Timers.of(1.5), 450)], ids=["default", "quick"])
+@pytest.mark.parametrize(
+    ("timers", "limit"), [(Timers(), 60), (Timers.of(1.5), 450)], ids=["default", "quick"]
+)
 def test_upkeep_at_rest_is_bounded(timers, limit):
     scene = Scene(2, peers=64, dimensions=3, timers=timers, faults=QUIET)
     scene.world.run(30 * S)
@@ -458,7 +500,13 @@ def test_memory_stays_flat_under_a_flood():
         for each in scene.surfaces():
             sizes.append(_sizes(each))
             assert all(len(numbers) <= timers.seen_max for numbers in each.routes.seen.values())
-    bounds = (timers.asks_max, timers.parked_max, timers.batches_max, timers.news_max, timers.missed_max)
+    bounds = (
+        timers.asks_max,
+        timers.parked_max,
+        timers.batches_max,
+        timers.news_max,
+        timers.missed_max,
+    )
 
     assert all(size <= bound for held in sizes for size, bound in zip(held, bounds, strict=True))
     assert target.surface.ground

@@ -30,5 +30,7 @@ def test_what_the_dead_had_laid_lapses_with_its_lease(name):
     scene.cast(5)
     scene.go(80)
     late = list(scene.settled.values())[-1]
-    assert (late.notified, late.unreachable, late.declined) == (11, 0, 0), "the living have renewed theirs"
+    assert (late.notified, late.unreachable, late.declined) == (11, 0, 0), (
+        "the living have renewed theirs"
+    )
     assert not scene.wrong()

@@ -62,7 +62,9 @@ def a_gang(liars: Liars, peers: int = 20, seed: int = 1) -> Gang:
     world.announce(CAST, 0)
     world.purpose = -1
     said = [Description()] * peers
-    return Gang(liars, Stage(world, Application(world), seed, peers, 0, (), said, 1_000_000), strategy)
+    return Gang(
+        liars, Stage(world, Application(world), seed, peers, 0, (), said, 1_000_000), strategy
+    )
 
 
 def what_leaves(text: str, *messages: Message, to: int = 2) -> list[tuple[object, Message]]:
@@ -80,7 +82,9 @@ def what_leaves(text: str, *messages: Message, to: int = 2) -> list[tuple[object
 # --- who lies
 
 
-def test_the_gang_is_the_same_for_the_same_seed_of_the_size_asked_for_and_never_the_victim() -> None:
+def test_the_gang_is_the_same_for_the_same_seed_of_the_size_asked_for_and_never_the_victim() -> (
+    None
+):
     one = [a_gang(Liars(0.3, victim=7), 100, seed).liars for seed in (1, 1, 2)]
 
     assert one[0] == one[1] != one[2]
@@ -91,10 +95,16 @@ def test_the_gang_is_the_same_for_the_same_seed_of_the_size_asked_for_and_never_
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
-    [("share=2", "0 to 1"), ("share=some", "a number"), ("strategy=sulking", "silent, dropping"),
-     ("volume=3", "it takes share"), ("share", "it takes share"), ("strategy=silent+sulking", "sulking"),
-     ("fixtures=perhaps", "true or false")],
-)  # fmt: skip
+    [
+        ("share=2", "0 to 1"),
+        ("share=some", "a number"),
+        ("strategy=sulking", "silent, dropping"),
+        ("volume=3", "it takes share"),
+        ("share", "it takes share"),
+        ("strategy=silent+sulking", "sulking"),
+        ("fixtures=perhaps", "true or false"),
+    ],
+)
 def test_nonsense_is_refused_with_what_would_be_right(text: str, complaint: str) -> None:
     with pytest.raises(ParameterError, match=complaint):
         Liars.parse(text)
@@ -141,7 +151,10 @@ def test_what_each_generic_liar_does_with_a_cast_and_its_confirmation() -> None:
 
 
 def test_a_liar_that_can_afford_nothing_repeats_nothing() -> None:
-    assert what_leaves("share=1,strategy=replaying+flooding,extras=0", NOTE, NOD) == [(2, NOTE), (2, NOD)]
+    assert what_leaves("share=1,strategy=replaying+flooding,extras=0", NOTE, NOD) == [
+        (2, NOTE),
+        (2, NOD),
+    ]
 
 
 def test_forging_and_carrying_reach_payloads_however_deep() -> None:
@@ -153,12 +166,16 @@ def test_forging_and_carrying_reach_payloads_however_deep() -> None:
 # --- what comes of it
 
 
-def runs(name: str, strategies: Iterator[str] | tuple[str, ...], share: float, peers: int, casts: int) -> list[dict]:
+def runs(
+    name: str, strategies: Iterator[str] | tuple[str, ...], share: float, peers: int, casts: int
+) -> list[dict]:
     return [attack_row(name, each, share, peers, casts) for each in strategies]
 
 
 @pytest.mark.parametrize("attack", STRATEGIES)
-def test_no_attack_brings_the_honest_a_false_notice_and_hardly_any_costs_them_one(attack: str) -> None:
+def test_no_attack_brings_the_honest_a_false_notice_and_hardly_any_costs_them_one(
+    attack: str,
+) -> None:
     row = attack_row("bft", attack, 0.15, peers=40, casts=6, parameters={"k": 6})
 
     assert int(row["expected"]) > 50
@@ -175,7 +192,9 @@ def test_designs_that_trust_their_peers_lose_much_and_believe_forgers() -> None:
 
 
 def test_who_carries_everything_can_spoil_everything() -> None:
-    silent, lying = (attack_row("centralised", each, 0.0, 40, 8, fixtures=True) for each in ("silent", "forging"))
+    silent, lying = (
+        attack_row("centralised", each, 0.0, 40, 8, fixtures=True) for each in ("silent", "forging")
+    )
 
     assert silent["arrival"] == 0.0
     assert lying["forged"] == lying["expected"] != 0
@@ -196,8 +215,17 @@ def test_a_defender_sees_who_stays_silent_and_who_forges_and_suspects_nobody_els
 
 def test_liars_and_churn_together_and_twice_the_same() -> None:
     churn = Churn.parse("joins=4,leaves=3,crashes=2,returns=2,over_s=10")
-    run = Scenario("bft", 40, 12, 3, {"signatures": "stand-in"}, "groups", {"share": 0.3, "tags_per_peer": 5},
-                   churn=churn, liars=Liars(0.1, "dropping"))  # fmt: skip
+    run = Scenario(
+        "bft",
+        40,
+        12,
+        3,
+        {"signatures": "stand-in"},
+        "groups",
+        {"share": 0.3, "tags_per_peer": 5},
+        churn=churn,
+        liars=Liars(0.1, "dropping"),
+    )
     one, two = simulate(run), simulate(run)
 
     assert one.described() == two.described()
@@ -215,20 +243,54 @@ def test_liars_that_are_none_change_no_notice() -> None:
 
 
 def test_the_command_reports_and_fails_only_where_something_was_promised() -> None:
-    said = CliRunner().invoke(main, ["simulate", "condcast", "--peers", "40", "--casts", "4", "--json",
-                                     "--liars", "share=0.2,strategy=forging"])  # fmt: skip
+    said = CliRunner().invoke(
+        main,
+        [
+            "simulate",
+            "condcast",
+            "--peers",
+            "40",
+            "--casts",
+            "4",
+            "--json",
+            "--liars",
+            "share=0.2,strategy=forging",
+        ],
+    )
     trust = json.loads(said.stdout)["trust"]
 
     assert said.exit_code == 0
-    assert {"expected", "arrived", "arrival", "victim_expected", "victim_arrived", "forged"} <= trust.keys()
-    missed = CliRunner().invoke(main, ["simulate", "dht", "--peers", "40", "--casts", "4", "--liars",
-                                       "share=0.3,strategy=silent", "--require", "arrival >= 0.99"])  # fmt: skip
+    assert {
+        "expected",
+        "arrived",
+        "arrival",
+        "victim_expected",
+        "victim_arrived",
+        "forged",
+    } <= trust.keys()
+    missed = CliRunner().invoke(
+        main,
+        [
+            "simulate",
+            "dht",
+            "--peers",
+            "40",
+            "--casts",
+            "4",
+            "--liars",
+            "share=0.3,strategy=silent",
+            "--require",
+            "arrival >= 0.99",
+        ],
+    )
     assert missed.exit_code == 1
 
 
 def test_a_campaign_counts_what_arrives_among_liars() -> None:
-    said = CliRunner().invoke(main, ["campaign", "dht", "--scenarios", "1", "--json",
-                                     "--liars", "share=0.2,strategy=dropping"])  # fmt: skip
+    said = CliRunner().invoke(
+        main,
+        ["campaign", "dht", "--scenarios", "1", "--json", "--liars", "share=0.2,strategy=dropping"],
+    )
 
     assert said.exit_code == 0, said.output
     assert json.loads(said.stdout)["trust"]["expected"] > 0

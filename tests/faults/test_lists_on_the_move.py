@@ -55,19 +55,29 @@ class Hurry:
         self.subscribed = chance.randrange(1, 4)
         for _ in range(self.subscribed):
             peer, low = chance.randrange(2), chance.randrange(900)
-            target = Target((Term(where=(Predicate("price", low, min(999, low + chance.randrange(60))),)),))
-            self.world.at(chance.randrange(4_000_000), REGISTER, partial(self.members[peer].subscribe, target))
+            target = Target(
+                (Term(where=(Predicate("price", low, min(999, low + chance.randrange(60))),)),)
+            )
+            self.world.at(
+                chance.randrange(4_000_000), REGISTER, partial(self.members[peer].subscribe, target)
+            )
         for address in range(standing, count):
-            self.world.at(chance.randrange(3_000_000), JOIN, partial(self.members[address].join, (0, 1)))
+            self.world.at(
+                chance.randrange(3_000_000), JOIN, partial(self.members[address].join, (0, 1))
+            )
         self.leavers = [address for address in range(2, count) if chance.random() < 0.4]
         for address in self.leavers:
             start_us = 3_000_000 if address >= standing else 0
-            self.world.at(start_us + chance.randrange(3_000_000), LEAVE, self.members[address].leave)
+            self.world.at(
+                start_us + chance.randrange(3_000_000), LEAVE, self.members[address].leave
+            )
 
     def run(self) -> None:
         for second in range(1, REST_S):
             self.world.run(until_us=second * 1_000_000)
-            assert self.world.carried < MESSAGES_MAX, f"something goes in circles: {self.world.kinds}"
+            assert self.world.carried < MESSAGES_MAX, (
+                f"something goes in circles: {self.world.kinds}"
+            )
 
     def stored(self) -> set[tuple[object, int]]:
         inside = [member for member in self.members if member.links.state == "in"]
@@ -75,7 +85,11 @@ class Hurry:
         return {(row.slot, row.number) for member, row in rows if member.chord.owns(row.key)}
 
     def wanted(self) -> set[tuple[object, int]]:
-        entries = [entry for member in self.members[:2] for entry in member.subscriptions.by_sub_number.values()]
+        entries = [
+            entry
+            for member in self.members[:2]
+            for entry in member.subscriptions.by_sub_number.values()
+        ]
         spans = [(span, entry.sub_id) for entry in entries for span in entry.spans]
         return {
             (("s", span.attribute, value), sub_id)
@@ -90,10 +104,14 @@ def assert_lists_followed(seed: int) -> None:
     replay = f"seed {seed}"
     inside = [member.address for member in hurry.members if member.links.state == "in"]
 
-    assert inside == [member.address for member in hurry.members if member.address not in hurry.leavers], replay
+    assert inside == [
+        member.address for member in hurry.members if member.address not in hurry.leavers
+    ], replay
     assert hurry.objections(hurry.members) == [], replay
     assert hurry.wanted() <= hurry.stored(), replay
-    assert sum(isinstance(event, Subscribed) for _, _, event in hurry.world.events) == hurry.subscribed, replay
+    assert (
+        sum(isinstance(event, Subscribed) for _, _, event in hurry.world.events) == hurry.subscribed
+    ), replay
 
 
 @pytest.mark.parametrize("seed", [92, 135, 237, 426, 684, 869, 905, *range(25)])

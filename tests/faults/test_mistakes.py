@@ -10,24 +10,34 @@ from mistake import Mistake
 from implicast.trials.campaign import check
 
 FILES = sorted(Path(__file__).parent.glob("mistakes_*.py"))
-MISTAKES: list[Mistake] = [each for file in FILES for each in importlib.import_module(file.stem).MISTAKES]
+MISTAKES: list[Mistake] = [
+    each for file in FILES for each in importlib.import_module(file.stem).MISTAKES
+]
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "mistakes.md"
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda each: f"{each.design}: {each.name}")
-def test_a_mistake_is_caught_and_only_the_mistake(mistake: Mistake, monkeypatch: pytest.MonkeyPatch):
+def test_a_mistake_is_caught_and_only_the_mistake(
+    mistake: Mistake, monkeypatch: pytest.MonkeyPatch
+):
     with monkeypatch.context() as patch:
         mistake.put(patch)
         findings = (check(each) for each in mistake.candidates())
-        caught = next((one for one in findings if any(mistake.says in reason for reason in one.reasons)), None)
+        caught = next(
+            (one for one in findings if any(mistake.says in reason for reason in one.reasons)), None
+        )
 
-    assert caught is not None, f"{mistake.name}: nobody said {mistake.says!r} in {len(mistake.candidates())} scenarios"
+    assert caught is not None, (
+        f"{mistake.name}: nobody said {mistake.says!r} in {len(mistake.candidates())} scenarios"
+    )
     assert not check(caught.scenario).reasons, "without the mistake the same scenario is clean"
 
 
 @pytest.fixture(scope="module")
 def tool():
-    spec = importlib.util.spec_from_file_location("mistakes_page", PAGE.parents[2] / "tools" / "mistakes.py")
+    spec = importlib.util.spec_from_file_location(
+        "mistakes_page", PAGE.parents[2] / "tools" / "mistakes.py"
+    )
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
     return found

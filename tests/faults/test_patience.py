@@ -21,10 +21,17 @@ def change_where_two_die(name: str, quick: bool, seed: int, peers: int) -> Chang
     churn = Churn.parse("fails=1,over_s=1,deed=50:crash:3+7,deed=100:crash:11+19")
     outcome = simulate(
         Scenario(
-            name, peers, casts=160, seed=seed, parameters=parameters, workload_parameters=FEW_TAGS, network="national",
-            faults=Faults(loss=0.01), churn=churn,
+            name,
+            peers,
+            casts=160,
+            seed=seed,
+            parameters=parameters,
+            workload_parameters=FEW_TAGS,
+            network="national",
+            faults=Faults(loss=0.01),
+            churn=churn,
         )
-    )  # fmt: skip
+    )
     assert outcome.change is not None
     return outcome.change
 

@@ -15,9 +15,16 @@ PEACEABLE = [name for name, each in designs().items() if "joins" in each.survive
 def missed(name: str, seed: int, peers: int = 48) -> str:
     """What was wrong, and how to see it again; empty if all was well."""
     scenario = Scenario(
-        name, peers=peers, casts=80, seed=seed, workload="zipf", workload_parameters=dict(FEW_TAGS),
-        parameters=dict(design(name).trial), changes=40, churn=Churn(joins=12, leaves=8, over_s=40.0),
-    )  # fmt: skip
+        name,
+        peers=peers,
+        casts=80,
+        seed=seed,
+        workload="zipf",
+        workload_parameters=dict(FEW_TAGS),
+        parameters=dict(design(name).trial),
+        changes=40,
+        churn=Churn(joins=12, leaves=8, over_s=40.0),
+    )
     outcome = simulate(scenario)
     assert outcome.contract.expected > 100
     return "" if outcome.contract.clean else f"{outcome.contract}; replay: {scenario.command()}"

@@ -45,7 +45,9 @@ def test_a_member_that_comes_back_casts_and_is_cast_to_as_before(name, setting, 
     scene.go(80)  # who is out of reach is told for 69 s, and the last answer may get lost too
 
     assert not scene.wrong()
-    assert all(3 in owed for owed in list(scene.owed.values())[3:]), "it is owed all that was cast since"
+    assert all(3 in owed for owed in list(scene.owed.values())[3:]), (
+        "it is owed all that was cast since"
+    )
     assert not population(scene.design).objections(list(scene.world.peers.values()))
 
 

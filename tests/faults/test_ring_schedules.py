@@ -72,13 +72,19 @@ def repair_without_a_number(self: Looks, holder: Ref, cur: Ref, cur_num: Number)
 OPENING: dict[str, tuple[type, str, Callable[..., object]]] = {
     "no memory of answers": (Links, "_says_again", lambda self, answered, request: False),
     "no refusal while leaving": (Links, "is_busy", lambda self: self.state not in (IN, "del")),
-    "lives not told apart": (Membership, "_new_life", lambda self: self._links.begin(self._links.me.life)),
+    "lives not told apart": (
+        Membership,
+        "_new_life",
+        lambda self: self._links.begin(self._links.me.life),
+    ),
 }
 """Mistakes that open the ring without any crash."""
 
 
 @pytest.mark.parametrize("mistake", sorted(OPENING))
-def test_a_ring_without_one_of_its_rules_is_caught(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ring_without_one_of_its_rules_is_caught(
+    mistake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     owner, name, instead = OPENING[mistake]
     monkeypatch.setattr(owner, name, instead)
 

@@ -11,9 +11,32 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "overlay"))
 from test_skip_graph_joining import Town
 
 MET = (
-    42, 56, 85, 89, 284, 296, 301, 427, 667, 772, 962, 1057, 1252, 1422, 1482, 1524, 1547, 1608, 1791, 1806, 1886, 1887,
-    1898, 3460, 3833,
-)  # fmt: skip
+    42,
+    56,
+    85,
+    89,
+    284,
+    296,
+    301,
+    427,
+    667,
+    772,
+    962,
+    1057,
+    1252,
+    1422,
+    1482,
+    1524,
+    1547,
+    1608,
+    1791,
+    1806,
+    1886,
+    1887,
+    1898,
+    3460,
+    3833,
+)
 """Schedules that found faults: witnesses that answered from old lists in the middle of their own search, leavers that
 knew nobody for a newcomer, leavers that forgot whom they had asked, gaps hidden by later newcomers, rings taken for
 whole because so few of them were left, peers without any place that did not answer for the one they had left."""

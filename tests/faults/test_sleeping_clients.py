@@ -9,14 +9,18 @@ from implicast.trials.proxies import ProxyTrial, Sleeper, Trial
 SETTINGS = ProxyTrial("centralised", casts=100)
 
 
-@pytest.mark.parametrize(("design", "seed"), [("centralised", 1), ("broker", 2), ("dht", 3), ("condcast", 4)])
+@pytest.mark.parametrize(
+    ("design", "seed"), [("centralised", 1), ("broker", 2), ("dht", 3), ("condcast", 4)]
+)
 def test_each_client_has_every_cast_that_describes_it_once(design, seed):
     outcome = Trial(replace(SETTINGS, name=design, seed=seed)).run()
 
     assert outcome.clean
     assert (outcome.due > 200, outcome.killed) == (True, 3)
     assert outcome.alone, "a proxy that was killed missed something that the other heard"
-    assert outcome.on_shelves <= outcome.fetched, "what one client has from both is fetched from both"
+    assert outcome.on_shelves <= outcome.fetched, (
+        "what one client has from both is fetched from both"
+    )
     assert outcome.fetched < 1.6 * outcome.on_shelves, "the cursor keeps from fetching all again"
 
 
@@ -48,7 +52,9 @@ class Lone(Sleeper):
         super().wake(proxies, chance, cut)
 
 
-@pytest.mark.parametrize(("sleeper", "what"), [(Forgetful, "twice"), (Hasty, "missing"), (Lone, "missing")])
+@pytest.mark.parametrize(
+    ("sleeper", "what"), [(Forgetful, "twice"), (Hasty, "missing"), (Lone, "missing")]
+)
 def test_a_client_that_is_wrong_is_caught(sleeper, what):
     outcome = Trial(replace(SETTINGS, cut=0.5), sleeper).run()
 

@@ -65,7 +65,9 @@ class Scene:
             }
         )
         targets = [self.target() for _ in range(64)]
-        plan = Plan(self.peers, 0, parameters, self.seed, self.world.host, network.latency_us, targets)
+        plan = Plan(
+            self.peers, 0, parameters, self.seed, self.world.host, network.latency_us, targets
+        )
         newcomers = (plan.begin(found, address) for address in range(self.peers))
         self.members = [each for each in newcomers if isinstance(each, Spice)]
         for address, member in enumerate(self.members):
@@ -81,9 +83,14 @@ class Scene:
 
     def target(self) -> Target:
         terms = {
-            Term(tuple(sorted(self.rng.sample(TAGS, self.rng.randint(1, 2))))) for _ in range(self.rng.randint(1, 2))
+            Term(tuple(sorted(self.rng.sample(TAGS, self.rng.randint(1, 2)))))
+            for _ in range(self.rng.randint(1, 2))
         }
-        return Target(tuple(sorted(each for each in terms if not any(set(o.has) < set(each.has) for o in terms))))
+        return Target(
+            tuple(
+                sorted(each for each in terms if not any(set(o.has) < set(each.has) for o in terms))
+            )
+        )
 
     def surfaces(self) -> list[Surface]:
         return [each.surface for each in self.members]
@@ -96,10 +103,14 @@ class Scene:
             self.application.join(1 + rng.randrange(span_us // 3), peer, (0,))
         for peer in range(self.peers):
             for _ in range(rng.randint(1, 3)):
-                self.application.register(rng.randrange(span_us // 3, span_us), peer, self.description())
+                self.application.register(
+                    rng.randrange(span_us // 3, span_us), peer, self.description()
+                )
         for peer in rng.sample(range(1, self.peers), leavers):
             self.application.leave(rng.randrange(span_us // 2, span_us), peer)
-        for number, time_us in enumerate(sorted(rng.randrange(span_us // 3, span_us) for _ in range(64))):
+        for number, time_us in enumerate(
+            sorted(rng.randrange(span_us // 3, span_us) for _ in range(64))
+        ):
             self.application.cast(time_us, number, 0, self.target())
         self.watch()
         casts, registrations = self.application.casts, self.application.registrations
@@ -116,7 +127,10 @@ class Scene:
 def scenes() -> Iterator[Scene]:
     for seed in (1, 2, 5, 6, 7, 8):
         yield Scene(
-            seed, dimensions=2 + seed % 3, choose=("first", "rarest")[seed % 2], frequency_limit=seed % 4 * 0.02
+            seed,
+            dimensions=2 + seed % 3,
+            choose=("first", "rarest")[seed % 2],
+            frequency_limit=seed % 4 * 0.02,
         )
 
 
@@ -130,24 +144,49 @@ def test_joins_and_leaves_while_casts_are_under_way_break_no_law(scene: Scene) -
     assert all(each.completed_us is not None for each in _last_versions(scene))
 
 
-@pytest.mark.parametrize("seed", [3, 8, 14, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(100, 160))])
+@pytest.mark.parametrize(
+    "seed", [3, 8, 14, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(100, 160))]
+)
 def test_levels_raised_amid_joins_leaves_and_changes_break_no_law(seed: int) -> None:
     """Measured live, in short windows, so that levels rise in every scene."""
-    scene = Scene(seed, 12 + seed % 30, 2 + seed % 2, 1 + seed % 5, 0.05, ("first", "rarest")[seed % 2], "live", 4.0)
+    scene = Scene(
+        seed,
+        12 + seed % 30,
+        2 + seed % 2,
+        1 + seed % 5,
+        0.05,
+        ("first", "rarest")[seed % 2],
+        "live",
+        4.0,
+    )
 
     verdict = scene.play(leavers=seed % 3 * 3)
     scene.world.run(scene.world.now_us + 120_000_000)
 
     assert verdict.clean, f"seed {seed}: {verdict}"
     assert surface_objections(scene.surfaces()) == []
-    assert any(header.number for member in scene.members for header in member.levels.headers.values())
-    assert not any(member.walks._hops or member.copies._fans or member.replicas.raising for member in scene.members)
+    assert any(
+        header.number for member in scene.members for header in member.levels.headers.values()
+    )
+    assert not any(
+        member.walks._hops or member.copies._fans or member.replicas.raising
+        for member in scene.members
+    )
 
 
-@pytest.mark.parametrize("seed", [192, *(pytest.param(each, marks=pytest.mark.long) for each in range(100, 200))])
+@pytest.mark.parametrize(
+    "seed", [192, *(pytest.param(each, marks=pytest.mark.long) for each in range(100, 200))]
+)
 def test_a_hundred_scenes_of_joins_and_leaves_break_no_law(seed: int) -> None:
     """In scene 192 a change overtook the one before: the cast between them fits both, and what was complete before."""
-    scene = Scene(seed, 12 + seed % 30, 2 + seed % 4, 1 + seed % 5, seed % 4 * 0.02, ("first", "rarest")[seed % 2])
+    scene = Scene(
+        seed,
+        12 + seed % 30,
+        2 + seed % 4,
+        1 + seed % 5,
+        seed % 4 * 0.02,
+        ("first", "rarest")[seed % 2],
+    )
 
     verdict = scene.play(leavers=seed % 3 * 3)
 

@@ -87,7 +87,10 @@ class DeathAtConfirmation(Spite):
 
     def strike(self, surface):
         scene = self.scene
-        if scene is not None and self.last_us < scene.run.world.now_us < scene.start_us + OVER_S * 1_000_000:
+        if (
+            scene is not None
+            and self.last_us < scene.run.world.now_us < scene.start_us + OVER_S * 1_000_000
+        ):
             self.last_us = scene.run.world.now_us + self.PAUSE_US
             scene.soon(0.01, lambda: scene.crash(surface.address))
 
@@ -102,7 +105,9 @@ def test_confirming_before_the_copies_loses_registrations(monkeypatch):
     hasty(monkeypatch)
     found = play(monkeypatch, scenario(6, "joins=12"), DeathAtConfirmation(monkeypatch))
 
-    assert any("would not find" in reason or "missing" in reason for reason in found.reasons), found.reasons
+    assert any("would not find" in reason or "missing" in reason for reason in found.reasons), (
+        found.reasons
+    )
 
 
 # --- lost ground
@@ -181,7 +186,12 @@ def crash_at_rising(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     def fatal(peer, part, store):
         now_us = scene.run.world.now_us
         rises = store.notch and not store.first and store.reply != peer.address
-        if rises and now_us > scene.start_us and len(struck) < 3 and (not struck or now_us > struck[-1] + 12_000_000):
+        if (
+            rises
+            and now_us > scene.start_us
+            and len(struck) < 3
+            and (not struck or now_us > struck[-1] + 12_000_000)
+        ):
             struck.append(now_us)
             scene.crash(peer.address)
             return
@@ -223,7 +233,9 @@ def test_records_thrown_away_before_they_arrived_are_lost(monkeypatch):
         with monkeypatch.context() as patch:
             if not said:
                 found = fatal_risings(patch, seed)
-                said = [each for each in found.reasons if "would not find" in each or "missing" in each]
+                said = [
+                    each for each in found.reasons if "would not find" in each or "missing" in each
+                ]
 
     assert said
 

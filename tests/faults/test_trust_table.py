@@ -103,7 +103,9 @@ def test_renewing_without_end_leaves_a_few_valid() -> None:
     certificates = [authority.issue(EVE, HOME, 2, bytes(32), 0) for _ in range(2 * GIVEN_UP_MAX)]
     trust.learn(authority.revocation(0))
 
-    assert len({each.serial for each in certificates if trust.flaw(each, 0) is None}) == RENEWALS_MAX
+    assert (
+        len({each.serial for each in certificates if trust.flaw(each, 0) is None}) == RENEWALS_MAX
+    )
     assert len({each.serial for each in certificates}) <= GIVEN_UP_MAX + RENEWALS_MAX
 
 
@@ -164,7 +166,9 @@ def test_an_expelled_name_counts_no_more_whatever_the_authority_forgets() -> Non
     first.expel(EVE)
     assert trust.learn(first.revocation(0))
 
-    again = Authority(scheme("stand-in", b"notary"), b"secret", Vectors(2), life=1 << 16 | 5, roll=copy)
+    again = Authority(
+        scheme("stand-in", b"notary"), b"secret", Vectors(2), life=1 << 16 | 5, roll=copy
+    )
     forgetful = again.issue(EVE, HOME, 2, bytes(32), 0)
     other = again.revoke(0, again.issue(ANN, HOME, 1, bytes(32), 0))
 
@@ -183,7 +187,9 @@ def test_an_authority_killed_a_hundred_times_and_begun_from_old_copies() -> None
     row = kills_row(members=16, kills=100, seed=1)
 
     assert min(row["old_copies"], row["granted"], row["expelled"]) > 3
-    assert [row[each] for each in ("twice", "admitted_expelled", "refused_honest", "unsound_honest")] == [0] * 4
+    assert [
+        row[each] for each in ("twice", "admitted_expelled", "refused_honest", "unsound_honest")
+    ] == [0] * 4
     assert row["lists_apart"] == 0
 
 
@@ -191,7 +197,9 @@ def test_an_authority_killed_a_hundred_times_and_begun_from_old_copies() -> None
 def test_an_authority_killed_a_thousand_times() -> None:
     row = kills_row(members=20, kills=1_000, seed=4)
 
-    assert [row[each] for each in ("twice", "admitted_expelled", "refused_honest", "unsound_honest")] == [0] * 4
+    assert [
+        row[each] for each in ("twice", "admitted_expelled", "refused_honest", "unsound_honest")
+    ] == [0] * 4
 
 
 def test_the_trial_sees_an_authority_that_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +217,9 @@ def test_a_list_reaches_everybody_by_gossip_though_the_authority_tells_few() -> 
     trial.world.run(31_000_000)
 
     known = [member.trust.revocation for member in trial.members]
-    assert all(isinstance(each, Revocation) and each.serials for each in known), "within thirty seconds, all of fifty"
+    assert all(isinstance(each, Revocation) and each.serials for each in known), (
+        "within thirty seconds, all of fifty"
+    )
 
 
 def test_an_applicant_that_names_a_list_nobody_made_waits_and_harms_nobody() -> None:
@@ -227,12 +237,20 @@ def test_an_applicant_that_names_a_list_nobody_made_waits_and_harms_nobody() -> 
     ("given", "code", "said"),
     [
         (["--strategies", "silent", "--least", "0.9"], 0, "silent seed 1: arrival 1.00000"),
-        (["--strategies", "dropping", "--k", "2", "--share", "0.5", "--least", "1"], 1, "dropping seed 1: arrival 0."),
+        (
+            ["--strategies", "dropping", "--k", "2", "--share", "0.5", "--least", "1"],
+            1,
+            "dropping seed 1: arrival 0.",
+        ),
         (["--strategies", "nonsense"], 2, "there is no strategy 'nonsense'"),
     ],
 )
 def test_the_trial_says_what_arrived_and_fails_where_less_did_than_was_asked_for(
-    given: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    given: list[str],
+    code: int,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sys.argv", ["attacks", "--peers", "40", "--casts", "4", *given])
     assert attacks.main() == code

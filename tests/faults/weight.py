@@ -6,7 +6,14 @@ from collections.abc import Iterable
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-OUTSIDE = ("implicast.world", "implicast.workload", "implicast.casting.designs", "networkx", "random", "functools")
+OUTSIDE = (
+    "implicast.world",
+    "implicast.workload",
+    "implicast.casting.designs",
+    "networkx",
+    "random",
+    "functools",
+)
 """Rooms whose objects are not a peer's own: the world, its network, the plan."""
 SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType)
 
@@ -17,7 +24,11 @@ def weight(peers: Iterable[Any]) -> int:
     waiting, total = list(peers), 0
     while waiting:
         each = waiting.pop()
-        if id(each) in found or isinstance(each, SHARED) or type(each).__module__.startswith(OUTSIDE):
+        if (
+            id(each) in found
+            or isinstance(each, SHARED)
+            or type(each).__module__.startswith(OUTSIDE)
+        ):
             continue
         found.add(id(each))
         total += sys.getsizeof(each)

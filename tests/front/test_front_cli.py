@@ -23,7 +23,15 @@ def call(*words):
 
 
 def test_try_says_who_was_reached_over_which_way_at_what_cost(people):
-    words = ("try", "(samba | jazz) & football", "--peers-from", people, "--design", "dht", "--json")
+    words = (
+        "try",
+        "(samba | jazz) & football",
+        "--peers-from",
+        people,
+        "--design",
+        "dht",
+        "--json",
+    )
     found = json.loads(call(*words).stdout)
 
     assert sorted(found["reached"]) == ["ann", "bob"]
@@ -48,7 +56,9 @@ def test_explain_without_anybody_gives_the_normal_form():
 
 def test_explain_warns_of_nobody_and_of_everybody(people):
     nobody = json.loads(call("explain", "tango", "--peers-from", people, "--json").stdout)
-    everybody = json.loads(call("explain", "football | chess", "--peers-from", people, "--json").stdout)
+    everybody = json.loads(
+        call("explain", "football | chess", "--peers-from", people, "--json").stdout
+    )
 
     common = "nobody says 'tango' of itself; common here: football, jazz, samba"
     assert nobody["warnings"] == ["selects nobody of 3", common]
@@ -56,7 +66,17 @@ def test_explain_warns_of_nobody_and_of_everybody(people):
 
 
 def test_explain_measures_a_cast_among_the_peers_of_a_workload():
-    words = ("explain", "tag08267", "--workload", "zipf", "--peers", "64", "--design", "centralised", "--json")
+    words = (
+        "explain",
+        "tag08267",
+        "--workload",
+        "zipf",
+        "--peers",
+        "64",
+        "--design",
+        "centralised",
+        "--json",
+    )
     found = json.loads(call(*words).stdout)
 
     assert found["population"] == 64
@@ -73,7 +93,17 @@ def test_explain_draws_the_way(people, tmp_path):
 
 
 def test_compare_shows_one_row_a_design_and_holds_them_to_requirements():
-    words = ("compare", "centralised", "dht", "--peers", "64", "--casts", "8", "--set", "assurance=none")
+    words = (
+        "compare",
+        "centralised",
+        "dht",
+        "--peers",
+        "64",
+        "--casts",
+        "8",
+        "--set",
+        "assurance=none",
+    )
     good = call(*words, "--json", "--require", "missing == 0", "--require", "RTH < 50")
     bad = call(*words, "--require", "TOUT_G < 0.9")
 
@@ -94,7 +124,10 @@ def test_compare_shows_one_row_a_design_and_holds_them_to_requirements():
         (("compare", "pigeons"), "no design 'pigeons'"),
         (("compare", "dht", "--set", "k=1"), "none of the designs has a parameter 'k'"),
         (("compare", "dht", "--require", "fast"), "a measure, a sign and a number"),
-        (("compare", "dht", "--peers", "16", "--casts", "2", "--require", "RHT < 5"), "did you mean RTH?"),
+        (
+            ("compare", "dht", "--peers", "16", "--casts", "2", "--require", "RHT < 5"),
+            "did you mean RTH?",
+        ),
         (("compare", "dht", "--set", "copies=2", "--set", "copies=3"), "is given already"),
         (("compare", "dht", "broker", "dht"), "dht is named twice"),
         (("compare", "--workload", "zipff"), "no workload 'zipff'"),

@@ -6,7 +6,12 @@ from implicast import Network
 from implicast.casting.designs import designs
 from implicast.front.network import NotDone
 
-PEOPLE = {"ann": "samba, football", "bob": "jazz, football", "cy": "jazz, chess", "dee": "samba, football, chess"}
+PEOPLE = {
+    "ann": "samba, football",
+    "bob": "jazz, football",
+    "cy": "jazz, chess",
+    "dee": "samba, football, chess",
+}
 
 
 def a_network(name):

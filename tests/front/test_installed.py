@@ -14,8 +14,21 @@ import pytest
 from implicast.cli import EXTRAS as LIBRARIES
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTRAS = ("pyspark", "pandas", "matplotlib", "jinja2", "bibtexparser", "pyroaring", "psutil", "starlette", "uvicorn",
-          "markdown_it", "textual", "prometheus_client", "rich")  # fmt: skip
+EXTRAS = (
+    "pyspark",
+    "pandas",
+    "matplotlib",
+    "jinja2",
+    "bibtexparser",
+    "pyroaring",
+    "psutil",
+    "starlette",
+    "uvicorn",
+    "markdown_it",
+    "textual",
+    "prometheus_client",
+    "rich",
+)
 HIDE = f"""
 import sys
 class Hidden:
@@ -42,8 +55,10 @@ def built(made: Path, python: str | Path, *how: str) -> Path:
         shutil.copy(ROOT / name, source)
     done = subprocess.run(
         [python, "-m", "pip", "wheel", "-q", "--no-deps", *how, "-w", made, source],
-        env={**os.environ, "CC": "/bin/false"}, capture_output=True, text=True,
-    )  # fmt: skip
+        env={**os.environ, "CC": "/bin/false"},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     return next(made.glob("*.whl"))
 
@@ -57,9 +72,12 @@ class Installed:
     def __call__(self, *words: str, code: int = 0) -> str:
         cpu = {"PATH": "/usr/bin:/bin", "TMPDIR": str(self.scratch), "PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(
-            [self.python, "-m", "implicast", *words], cwd=self.desk, capture_output=True, text=True,
+            [self.python, "-m", "implicast", *words],
+            cwd=self.desk,
+            capture_output=True,
+            text=True,
             env={**cpu, "PYTHONPATH": self.path} if self.path else cpu,
-        )  # fmt: skip
+        )
         assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr, done.stderr
         return done.stdout + done.stderr
@@ -69,7 +87,17 @@ class Installed:
 def run(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """The wheel beside the dependencies of this environment, those of the extras hidden; all of it read-only."""
     there = tmp_path_factory.mktemp("installed")
-    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", there / "site", wheel]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--target",
+        there / "site",
+        wheel,
+    ]
     subprocess.run(install, check=True, capture_output=True)
     (there / "hide").mkdir()
     (there / "hide" / "sitecustomize.py").write_text(HIDE)
@@ -87,7 +115,9 @@ def test_help_and_version(run):
     assert run("--version").strip().split()[-1][0].isdigit()
 
 
-LATER = [pytest.param(name, marks=pytest.mark.long) for name in ("spice-unloaded", "condcast", "bft")]
+LATER = [
+    pytest.param(name, marks=pytest.mark.long) for name in ("spice-unloaded", "condcast", "bft")
+]
 
 
 @pytest.mark.parametrize("design", ["dht", *LATER])
@@ -99,16 +129,23 @@ def test_a_design_is_simulated(run, design):
 
 
 def test_the_front_door_opens(run):
-    reached = json.loads(run("try", "(samba | jazz) & football", "--peers-from", "people.csv", "--json"))["reached"]
+    reached = json.loads(
+        run("try", "(samba | jazz) & football", "--peers-from", "people.csv", "--json")
+    )["reached"]
 
     assert sorted(reached) == ["ana", "cleo"]
     assert "football" in run("explain", "(samba | jazz) & football")
     run("compare", "dht", "centralised", "--peers", "32", "--casts", "8", "--json")
 
 
-@pytest.mark.parametrize(("words", "extra"), [
-    (("lab", "run", "peers"), "lab"), (("lab", "list"), "lab"), (("watch",), "net"),
-])
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        (("lab", "run", "peers"), "lab"),
+        (("lab", "list"), "lab"),
+        (("watch",), "net"),
+    ],
+)
 def test_what_needs_an_extra_says_which(run, words, extra):
     said = run(*words, code=1)
 
@@ -116,16 +153,20 @@ def test_what_needs_an_extra_says_which(run, words, extra):
 
 
 def test_every_library_of_an_extra_is_known_by_its_extra():
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    listed = {re.split(r"[\[<>=]", each)[0] for name in ("lab", "net", "web") for each in wanted[name]}
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    listed = {
+        re.split(r"[\[<>=]", each)[0] for name in ("lab", "net", "web") for each in wanted[name]
+    }
     modules = {"markdown-it-py": "markdown_it"}
 
     assert {modules.get(each, each.replace("-", "_")) for each in listed} - set(LIBRARIES) == set()
 
 
-VERSIONS = [str(each) for each in sorted(Path(sys.base_prefix).parent.glob("3.1[123].*/bin/python"))] or [
-    found for name in ("3.11", "3.12", "3.13") if (found := shutil.which(f"python{name}"))
-]
+VERSIONS = [
+    str(each) for each in sorted(Path(sys.base_prefix).parent.glob("3.1[123].*/bin/python"))
+] or [found for name in ("3.11", "3.12", "3.13") if (found := shutil.which(f"python{name}"))]
 
 
 @pytest.mark.long
@@ -136,7 +177,9 @@ def test_a_clean_environment_of_each_python(tmp_path, python):
         pytest.skip(f"{python} cannot make environments here")
     inside = tmp_path / "venv" / "bin" / "python"
     wheel = built(tmp_path / "made", inside)
-    subprocess.run([inside, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", wheel], check=True)
+    subprocess.run(
+        [inside, "-m", "pip", "install", "-q", "-c", ROOT / "constraints.txt", wheel], check=True
+    )
     (tmp_path / "people.csv").write_text(PEOPLE)
     (tmp_path / "scratch").mkdir()
     for each in [*(tmp_path / "venv").rglob("*"), tmp_path]:

@@ -26,16 +26,33 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     """What a shell has after `activate`."""
     there = tmp_path_factory.mktemp("newcomer")
     subprocess.run([sys.executable, "-m", "venv", there / "mine"], check=True)
-    install = [there / "mine" / "bin" / "pip", "install", "-q", "-c", ROOT / "constraints.txt", f"{wheel}[lab]"]
+    install = [
+        there / "mine" / "bin" / "pip",
+        "install",
+        "-q",
+        "-c",
+        ROOT / "constraints.txt",
+        f"{wheel}[lab]",
+    ]
     subprocess.run(install, check=True)
     kept = {name: value for name, value in os.environ.items() if name in ("JAVA_HOME", "LANG")}
-    return {**kept, "PATH": f"{there / 'mine' / 'bin'}:/usr/local/bin:/usr/bin:/bin", "HOME": str(there)}
+    return {
+        **kept,
+        "PATH": f"{there / 'mine' / 'bin'}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(there),
+    }
 
 
 def typed(page: Path, desk: Path) -> list[list[str]]:
     """What the page asks for: lines for a shell, then all its Python as one file."""
     found = BLOCK.findall(page.read_text("utf-8"))
-    lines = [line[2:] for kind, text in found if kind == "console" for line in text.splitlines() if line[:2] == "$ "]
+    lines = [
+        line[2:]
+        for kind, text in found
+        if kind == "console"
+        for line in text.splitlines()
+        if line[:2] == "$ "
+    ]
     script = desk / "page.py"
     script.write_text("".join(text for kind, text in found if kind == "python"))
     return [*(["bash", "-c", line] for line in lines), ["python", str(script)]]

@@ -12,7 +12,9 @@ from implicast.lab.session import session
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Small partitions and few of them: these tables have hundreds of rows."""
-    made = session("local[2]", {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g"}, brief=True)
+    made = session(
+        "local[2]", {"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g"}, brief=True
+    )
     yield made
     made.stop()
 

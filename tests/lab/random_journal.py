@@ -10,7 +10,13 @@ from random import Random
 from implicast.language.parse import parse
 from implicast.language.target import Description
 from implicast.space.digest import stream
-from implicast.world.application import Cast, Receipt, Registration, _cast_columns, _registration_columns
+from implicast.world.application import (
+    Cast,
+    Receipt,
+    Registration,
+    _cast_columns,
+    _registration_columns,
+)
 from implicast.world.change import Course, Life, course_tables
 from implicast.world.deeds import LASTING, Deed
 from implicast.world.faults import Faults
@@ -19,9 +25,15 @@ from implicast.world.journal import REGISTER, UPKEEP, Journal
 
 TAGS = ("jazz", "samba", "go", "football", "naïve", "c++", "machine learning", "rare")
 TARGETS = (
-    "jazz & go", "samba", "jazz | samba & football", "c++ & !go", '"machine learning" | naïve & !jazz', "nobody",
-    "go & football | rare", "jazz & samba & go",
-)  # fmt: skip
+    "jazz & go",
+    "samba",
+    "jazz | samba & football",
+    "c++ & !go",
+    '"machine learning" | naïve & !jazz',
+    "nobody",
+    "go & football | rare",
+    "jazz & samba & go",
+)
 ROUTERS = 5
 IN_PEACE = 2
 """With this seed peers only join, and nothing happens to messages."""
@@ -45,19 +57,34 @@ class Made:
     def away(self) -> Away:
         """As the world says it (`world/simulate.py`), in other words: a crash lasts until the peer is back."""
         back_us = {peer: life.back_us or NEVER_US for peer, life in self.lives if life.returned}
-        return {peer: ((at_us, back_us.get(peer, NEVER_US)),) for peer, at_us in self.gone_us.items()}
+        return {
+            peer: ((at_us, back_us.get(peer, NEVER_US)),) for peer, at_us in self.gone_us.items()
+        }
 
     @property
     def forgotten(self) -> Forgotten:
-        return {peer: (life.copied_us, [life.from_us]) for peer, life in self.lives if life.copied_us is not None}
+        return {
+            peer: (life.copied_us, [life.from_us])
+            for peer, life in self.lives
+            if life.copied_us is not None
+        }
 
 
-def random_journal(directory: Path, seed: int, peers: int = 40, casts: int = 25, sends: int = 1500) -> Made:
+def random_journal(
+    directory: Path, seed: int, peers: int = 40, casts: int = 25, sends: int = 1500
+) -> Made:
     rng = stream(seed, "random journal")
-    gone_us = {rng.randrange(peers): 100_000_000 + rng.randrange(40_000_000) for _ in range(seed % 3 * 4)}
+    gone_us = {
+        rng.randrange(peers): 100_000_000 + rng.randrange(40_000_000) for _ in range(seed % 3 * 4)
+    }
     made = Made(directory, [], _registrations(seed, peers), gone_us)
     made.casts = [
-        Cast(number, rng.randrange(peers), 100_000_000 + number * 1_000_000, parse(rng.choice(TARGETS)))
+        Cast(
+            number,
+            rng.randrange(peers),
+            100_000_000 + number * 1_000_000,
+            parse(rng.choice(TARGETS)),
+        )
         for number in range(casts)
     ]
     warm_up = min(casts, seed % 4)
@@ -75,7 +102,16 @@ def random_journal(directory: Path, seed: int, peers: int = 40, casts: int = 25,
         arrived_us = -1 if rng.random() < 0.1 else 200_000_000 + serial
         sent_us = serial * 90_000 + rng.randrange(90_000)
         journal.send(
-            serial, 0, sent_us, arrived_us, sender, receiver, purpose, rng.randrange(1, 9), 40, rng.randrange(3)
+            serial,
+            0,
+            sent_us,
+            arrived_us,
+            sender,
+            receiver,
+            purpose,
+            rng.randrange(1, 9),
+            40,
+            rng.randrange(3),
         )
     for number in range(rng.randrange(3)):
         journal.notice(0, 110_000_000, rng.randrange(peers), -1 - number, 1)
@@ -103,20 +139,45 @@ def random_journal(directory: Path, seed: int, peers: int = 40, casts: int = 25,
 def _write_change(journal: Journal, seed: int, peers: int, made: Made) -> None:
     """Some crash, some leave, some only try to; looks at random moments find something wrong every other time."""
     rng = stream(seed, "change")
-    lives = {peer: Life(rng.choice((0, 0, 90_000_000)), rng.choice((0, 0, None))) for peer in range(peers)}
+    lives = {
+        peer: Life(rng.choice((0, 0, 90_000_000)), rng.choice((0, 0, None)))
+        for peer in range(peers)
+    }
     for peer, at_us in made.gone_us.items():
         end = rng.choice(("crashed", "left", "stayed", "leaving and crashed"))
         leaving_us = None if end == "crashed" else at_us
-        to_us = None if end == "stayed" else at_us if end == "crashed" else at_us + rng.randrange(9_000_000)
+        to_us = (
+            None
+            if end == "stayed"
+            else at_us
+            if end == "crashed"
+            else at_us + rng.randrange(9_000_000)
+        )
         lives[peer] = Life(0, 0, leaving_us, to_us, end.rpartition(" ")[2])
     again = [
-        (peer, Life(life.to_us + 5_000_000, rng.choice((None, life.to_us + 6_000_000)), None, None, "stayed", True,
-                    rng.choice((None, life.to_us + rng.randrange(6_000_000, 30_000_000))),
-                    rng.choice((None, 101_000_000))))
+        (
+            peer,
+            Life(
+                life.to_us + 5_000_000,
+                rng.choice((None, life.to_us + 6_000_000)),
+                None,
+                None,
+                "stayed",
+                True,
+                rng.choice((None, life.to_us + rng.randrange(6_000_000, 30_000_000))),
+                rng.choice((None, 101_000_000)),
+            ),
+        )
         for peer, life in lives.items()
-        if life.end == "crashed" and life.leaving_us is None and life.to_us is not None and rng.random() < 0.5
-    ]  # fmt: skip
-    deeds = [_deed(rng, "join" if seed % 4 == 2 else rng.choice(KINDS)) for _ in range(rng.randrange(1, 12))]
+        if life.end == "crashed"
+        and life.leaving_us is None
+        and life.to_us is not None
+        and rng.random() < 0.5
+    ]
+    deeds = [
+        _deed(rng, "join" if seed % 4 == 2 else rng.choice(KINDS))
+        for _ in range(rng.randrange(1, 12))
+    ]
     well_us = 104_000_000 if seed % 5 == 0 else 160_000_000  # one in five is never well again
     moments_us = sorted(100_000_000 + rng.randrange(60_000_000) for _ in range(60))
     looks = [(at_us, ["a hole"] * (at_us > well_us or rng.randrange(2))) for at_us in moments_us]
@@ -125,7 +186,9 @@ def _write_change(journal: Journal, seed: int, peers: int, made: Made) -> None:
     made.course = Course(100_000_000, last_us, last_us + rng.randrange(9_000_000), end_us)
     course_tables(journal, made.course, tuple(deeds), [*lives.items(), *again], looks)
     if seed == IN_PEACE:  # where leaving is no excuse
-        made.gone_us = {peer: life.to_us for peer, life in lives.items() if life.end == "crashed" and life.to_us}
+        made.gone_us = {
+            peer: life.to_us for peer, life in lives.items() if life.end == "crashed" and life.to_us
+        }
     made.lives = [*lives.items(), *again]
 
 
@@ -153,12 +216,21 @@ def _write_network(journal: Journal, seed: int, peers: int) -> None:
     rng = stream(seed, "network")
     router = [rng.randrange(ROUTERS) for _ in range(peers)]
     rows = [
-        {"peer": peer, "role": "peer", "router": router[peer], "access_us": 1000, "storage_bytes": rng.randrange(5000),
-         "capacity": rng.choice((0.5, 1.0, 4.0))}
+        {
+            "peer": peer,
+            "role": "peer",
+            "router": router[peer],
+            "access_us": 1000,
+            "storage_bytes": rng.randrange(5000),
+            "capacity": rng.choice((0.5, 1.0, 4.0)),
+        }
         for peer in range(peers)
-    ]  # fmt: skip
+    ]
     journal.table("peers", rows)
-    links = [{"link": link, "source": link % ROUTERS, "target": 0, "latency_us": 1000} for link in range(12)]
+    links = [
+        {"link": link, "source": link % ROUTERS, "target": 0, "latency_us": 1000}
+        for link in range(12)
+    ]
     journal.table("links", links)
     pairs = [(a, b) for a in range(ROUTERS) for b in range(ROUTERS) if a != b]
     paths = [

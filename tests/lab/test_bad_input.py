@@ -36,29 +36,47 @@ def rewrite(path: Path, change) -> None:
 
 
 def another_type(table: pa.Table) -> pa.Table:
-    return table.set_column(table.column_names.index("peer"), "peer", table["peer"].cast(pa.string()))
+    return table.set_column(
+        table.column_names.index("peer"), "peer", table["peer"].cast(pa.string())
+    )
 
 
 def unknown_peers(table: pa.Table) -> pa.Table:
-    return table.set_column(table.column_names.index("sender"), "sender", pa.array([-7] * len(table), pa.int32()))
+    return table.set_column(
+        table.column_names.index("sender"), "sender", pa.array([-7] * len(table), pa.int32())
+    )
 
 
 JOURNALS = {
     "cut": (lambda at: cut(at / "sends.parquet"), "sends.parquet cannot be read"),
     "scribbled": (lambda at: scribble(at / "sends.parquet"), "sends.parquet cannot be read"),
-    "empty file": (lambda at: (at / "casts.parquet").write_bytes(b""), "casts.parquet cannot be read"),
-    "text": (lambda at: (at / "peers.parquet").write_text("peer,role\n1,peer\n"), "peers.parquet cannot be read"),
+    "empty file": (
+        lambda at: (at / "casts.parquet").write_bytes(b""),
+        "casts.parquet cannot be read",
+    ),
+    "text": (
+        lambda at: (at / "peers.parquet").write_text("peer,role\n1,peer\n"),
+        "peers.parquet cannot be read",
+    ),
     "missing": (lambda at: (at / "notices.parquet").unlink(), "it has no notices.parquet"),
     "column gone": (
         lambda at: rewrite(at / "casts.parquet", lambda table: table.drop(["target"])),
         "lacks the column 'target'",
     ),
-    "other type": (lambda at: rewrite(at / "peers.parquet", another_type), "is string, where int32 is due"),
+    "other type": (
+        lambda at: rewrite(at / "peers.parquet", another_type),
+        "is string, where int32 is due",
+    ),
     "not a target": (
-        lambda at: rewrite(at / "casts.parquet", lambda t: t.set_column(3, "target", pa.array(["& |"] * len(t)))),
+        lambda at: rewrite(
+            at / "casts.parquet", lambda t: t.set_column(3, "target", pa.array(["& |"] * len(t)))
+        ),
         "it does not hang together",
     ),
-    "nobody's peers": (lambda at: rewrite(at / "sends.parquet", unknown_peers), "it does not hang together"),
+    "nobody's peers": (
+        lambda at: rewrite(at / "sends.parquet", unknown_peers),
+        "it does not hang together",
+    ),
     "a folder": (
         lambda at: ((at / "links.parquet").unlink(), (at / "links.parquet").mkdir()),
         "it has no links.parquet",
@@ -77,11 +95,17 @@ def test_of_many_journals_the_bad_ones_become_rows_and_the_others_are_measured(
     measured = measure(spark, found(Place.of(tmp_path / "all")), Place.of(tmp_path / "out"))
 
     assert measured["measures"]["run"].to_pylist() == ["good"]
-    reasons = {row["run"]: row["reason"] for row in pq.read_table(tmp_path / "out" / "rejected").to_pylist()}
+    reasons = {
+        row["run"]: row["reason"]
+        for row in pq.read_table(tmp_path / "out" / "rejected").to_pylist()
+    }
     for number, (name, (_, says)) in enumerate(JOURNALS.items()):
         assert says in reasons[f"bad{number}"], name
     shutil.rmtree(tmp_path / "all" / "run=good")
-    with pytest.raises(NothingUsable, match=f"none of {len(JOURNALS)} journals can be measured; bad0: sends.parquet"):
+    with pytest.raises(
+        NothingUsable,
+        match=f"none of {len(JOURNALS)} journals can be measured; bad0: sends.parquet",
+    ):
         measure(spark, found(Place.of(tmp_path / "all")))
 
 
@@ -137,7 +161,9 @@ def test_a_bad_call_gets_a_sentence(
     words: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("implicast.lab.options.session", lambda *_, **__: pytest.fail("a session was started"))
+    monkeypatch.setattr(
+        "implicast.lab.options.session", lambda *_, **__: pytest.fail("a session was started")
+    )
     (tmp_path / "file").write_text("x")
     (tmp_path / "broken.toml").write_text("title =")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00\x01")
@@ -155,10 +181,19 @@ def test_a_bad_call_gets_a_sentence(
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ('java.io.IOException: No FileSystem for scheme "s3a"\n\tat org.apache', "no file system for s3a://"),
+        (
+            'java.io.IOException: No FileSystem for scheme "s3a"\n\tat org.apache',
+            "no file system for s3a://",
+        ),
         ("An error occurred: java.lang.OutOfMemoryError: Java heap space", "ran out of memory"),
-        ("ModuleNotFoundError: No module named 'implicast'", "workers lack the Python module implicast"),
-        ("org.apache.spark.SparkException: Could not parse Master URL: 'x'\n\tat a.b.c", "Could not parse Master URL"),
+        (
+            "ModuleNotFoundError: No module named 'implicast'",
+            "workers lack the Python module implicast",
+        ),
+        (
+            "org.apache.spark.SparkException: Could not parse Master URL: 'x'\n\tat a.b.c",
+            "Could not parse Master URL",
+        ),
     ],
 )
 def test_what_spark_says_becomes_a_sentence_and_the_trace_a_file(said: str, told: str) -> None:

@@ -34,9 +34,23 @@ def test_entries_of_many_dialects_are_read_and_the_rest_is_named() -> None:
     found = list(papers(QUIRKY))
 
     used = {paper.key: paper.words for paper in found if paper.reason is None}
-    assert used["two"] == ("multi", "line", "abstracts", "tabs", "agents", "negotiate", "agents", "agents")
-    assert set(used["one"]) >= {"reasoning", "bayesian", "naïve", "gödel", "ai", "magazine"} or "key" in used["one"]
-    reasons = Counter((paper.reason or "used").split(":")[0].split(" of entry")[0] for paper in found)
+    assert used["two"] == (
+        "multi",
+        "line",
+        "abstracts",
+        "tabs",
+        "agents",
+        "negotiate",
+        "agents",
+        "agents",
+    )
+    assert (
+        set(used["one"]) >= {"reasoning", "bayesian", "naïve", "gödel", "ai", "magazine"}
+        or "key" in used["one"]
+    )
+    reasons = Counter(
+        (paper.reason or "used").split(":")[0].split(" of entry")[0] for paper in found
+    )
     assert reasons["a volume, not a paper"] == 1
     assert reasons["cannot be read"] == 1
     assert reasons["repeats the title"] == 1
@@ -52,21 +66,36 @@ def test_a_repeated_field_is_read_once_and_a_repeated_key_is_another_paper() -> 
 
 
 def test_a_skipped_entry_says_where_it_is_and_how_it_begins() -> None:
-    broken = next(paper for paper in papers(QUIRKY) if (paper.reason or "").startswith("cannot be read"))
+    broken = next(
+        paper for paper in papers(QUIRKY) if (paper.reason or "").startswith("cannot be read")
+    )
 
     assert QUIRKY.splitlines()[broken.line - 1].startswith("@article{broken")
     assert broken.text.startswith("@article{broken, title")
 
 
 def test_tex_is_taken_off_words() -> None:
-    assert plain(r"Probabilit\'es, Kratochv\'{i}l, Stra{\ss}e, {\o}re") == "Probabilités, Kratochvíl, Straße, øre"
-    assert words(r"The C{\"o}ln {SAT}-solver's \emph{learning} of $\alpha$-rules in 1999, 2nd ed.") == [
-        "cöln", "sat", "solver", "learning", "rules",
-    ]  # fmt: skip
+    assert (
+        plain(r"Probabilit\'es, Kratochv\'{i}l, Stra{\ss}e, {\o}re")
+        == "Probabilités, Kratochvíl, Straße, øre"
+    )
+    assert words(
+        r"The C{\"o}ln {SAT}-solver's \emph{learning} of $\alpha$-rules in 1999, 2nd ed."
+    ) == [
+        "cöln",
+        "sat",
+        "solver",
+        "learning",
+        "rules",
+    ]
 
 
 def test_queries_become_distinct_sorted_tags_without_stop_words() -> None:
-    assert query_tags("The state of the art in the Art of programming") == ["art", "programming", "state"]
+    assert query_tags("The state of the art in the Art of programming") == [
+        "art",
+        "programming",
+        "state",
+    ]
     assert query_tags("what is this") == []
     assert {"the", "of", "about", "proceedings"} <= stop_words()
 
@@ -76,11 +105,23 @@ def test_files_are_read_in_the_encodings_that_occur_packed_or_not(encoding: str)
     content = "@article{a, title = {Müller’s naïve café}}".encode(encoding)
 
     for packed in (content, gzip.compress(content)):
-        assert [paper.words for paper in papers(text_of(packed)[0])] == [("müller", "naïve", "café")]
+        assert [paper.words for paper in papers(text_of(packed)[0])] == [
+            ("müller", "naïve", "café")
+        ]
 
 
 @pytest.mark.parametrize(
-    "garbage", ["", "@", "@article", "@article{", "@article{x", "{{{{", "@a{b,c=}@", "\0\x01@book{k,title={a" * 50]
+    "garbage",
+    [
+        "",
+        "@",
+        "@article",
+        "@article{",
+        "@article{x",
+        "{{{{",
+        "@a{b,c=}@",
+        "\0\x01@book{k,title={a" * 50,
+    ],
 )
 def test_garbage_never_raises(garbage: str) -> None:
     assert all(paper.reason for paper in papers(garbage)) or list(papers(garbage)) == []
@@ -88,8 +129,12 @@ def test_garbage_never_raises(garbage: str) -> None:
 
 def test_the_real_bibliographies_are_read_to_the_last_entry(data: Path) -> None:
     expected = {
-        "ml-graphical-models-2018": 47, "ai-games": 575, "conf-jurix": 642, "ml-healthcare-2020": 42, "nlp-bionlp": 174,
-    }  # fmt: skip
+        "ml-graphical-models-2018": 47,
+        "ai-games": 575,
+        "conf-jurix": 642,
+        "ml-healthcare-2020": 42,
+        "nlp-bionlp": 174,
+    }
 
     for name, count in expected.items():
         found = list(papers(text_of((data / "bibliographies" / f"{name}.bib.gz").read_bytes())[0]))
@@ -97,7 +142,9 @@ def test_the_real_bibliographies_are_read_to_the_last_entry(data: Path) -> None:
 
 
 def test_each_line_has_its_own_encoding() -> None:
-    mixed = '@misc{a, title = {Müller}}\n'.encode() + '@misc{b, title = {Café Müller}}\n'.encode("cp1252")
+    mixed = "@misc{a, title = {Müller}}\n".encode() + "@misc{b, title = {Café Müller}}\n".encode(
+        "cp1252"
+    )
 
     text, flaw = text_of(mixed)
 
@@ -119,7 +166,9 @@ def test_names_of_strings_are_spelled_out_and_venues_say_what_about() -> None:
 
 
 def test_a_file_that_is_cut_off_gives_what_came_before() -> None:
-    whole = gzip.compress(b"".join(b"@misc{k%d, title = {Paper number %d of many}}\n" % (n, n) for n in range(5000)))
+    whole = gzip.compress(
+        b"".join(b"@misc{k%d, title = {Paper number %d of many}}\n" % (n, n) for n in range(5000))
+    )
 
     text, flaw = text_of(whole[: len(whole) // 2])
 

@@ -37,22 +37,43 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession, made: list[Made]) -> dict[str, dict]:
-    sources = [Source(each.directory.name.removeprefix("run="), Place.of(each.directory)) for each in made]
+    sources = [
+        Source(each.directory.name.removeprefix("run="), Place.of(each.directory)) for each in made
+    ]
     return {row["run"]: row for row in measured(Journals(spark, sources))["change"].to_pylist()}
 
 
 def test_only_runs_in_which_something_changed_have_measures_of_change(found, made):
-    assert set(found) == {each.directory.name.removeprefix("run=") for each in made if each.course is not None}
+    assert set(found) == {
+        each.directory.name.removeprefix("run=") for each in made if each.course is not None
+    }
     assert "r3" not in found
 
 
 def test_every_measure_of_change_equals_the_worlds_on_journals_made_at_random(found, made):
     for each in (one for one in made if one.course is not None):
-        judge = Judge(each.casts, each.registrations, notices(each.directory), each.away, forgotten=each.forgotten)
+        judge = Judge(
+            each.casts,
+            each.registrations,
+            notices(each.directory),
+            each.away,
+            forgotten=each.forgotten,
+        )
         own = change(each.directory, each.course, judge, [])
         row = found[each.directory.name.removeprefix("run=")]
-        for name in ("repair_s_median", "repair_s_max", "sudden", "settle_s_max", "unrepaired", "calm_s", "allowed_s",
-                     "upkeep_per_peer_minute", "storm", "returns", "return_s_max"):  # fmt: skip
+        for name in (
+            "repair_s_median",
+            "repair_s_max",
+            "sudden",
+            "settle_s_max",
+            "unrepaired",
+            "calm_s",
+            "allowed_s",
+            "upkeep_per_peer_minute",
+            "storm",
+            "returns",
+            "return_s_max",
+        ):
             assert row[name] == pytest.approx(getattr(own, name), rel=1e-9), name
         rest = own.described()["upkeep_at_rest"]
         assert row["upkeep_at_rest"] == (None if rest is None else pytest.approx(rest, rel=1e-9))
@@ -65,9 +86,15 @@ def test_every_measure_of_change_equals_the_worlds_on_journals_made_at_random(fo
 
 def test_in_peace_leaving_is_no_excuse(made):
     peaceful = next(each for each in made if each.directory.name == f"run=r{IN_PEACE}")
-    leaving_us = {peer: life.leaving_us for peer, life in peaceful.lives if life.leaving_us is not None}
+    leaving_us = {
+        peer: life.leaving_us for peer, life in peaceful.lives if life.leaving_us is not None
+    }
     judged = [
-        Judge(peaceful.casts, peaceful.registrations, notices(peaceful.directory), for_good(gone_us)).verdict().excused
+        Judge(
+            peaceful.casts, peaceful.registrations, notices(peaceful.directory), for_good(gone_us)
+        )
+        .verdict()
+        .excused
         for gone_us in (peaceful.gone_us, leaving_us | peaceful.gone_us)
     ]
 
@@ -80,19 +107,35 @@ def test_complaints_are_about_those_who_live(found, made):
         expected = 0
         for peer, life in each.lives:
             if life.end == "stayed":
-                opened = peer in newest and newest[peer].completed_us is None and life.leaving_us is None
+                opened = (
+                    peer in newest and newest[peer].completed_us is None and life.leaving_us is None
+                )
                 expected += (life.joined_us is None) + (life.leaving_us is not None) + opened
         assert found[each.directory.name.removeprefix("run=")]["complaints"] == expected
 
 
 def test_random_journals_show_every_kind_of_fault(found):
     rows = list(found.values())
-    for name in ("wrong", "late", "unrepaired", "complaints", "during_missing", "after_missing", "during_excused"):
+    for name in (
+        "wrong",
+        "late",
+        "unrepaired",
+        "complaints",
+        "during_missing",
+        "after_missing",
+        "during_excused",
+    ):
         assert any(row[name] for row in rows), name
-    assert {row["upkeep_at_rest"] is None for row in rows} == {False, True}, "long rests and short ones"
-    assert {row["sudden"] > 0 for row in rows} == {False, True}, "deeds without a word, and only joins and leaves"
+    assert {row["upkeep_at_rest"] is None for row in rows} == {False, True}, (
+        "long rests and short ones"
+    )
+    assert {row["sudden"] > 0 for row in rows} == {False, True}, (
+        "deeds without a word, and only joins and leaves"
+    )
     assert any(row["sudden"] > 0 and row["settle_s_max"] for row in rows)
-    assert any(math.isinf(row["calm_s"]) for row in rows) or all(row["unrepaired"] == 0 for row in rows)
+    assert any(math.isinf(row["calm_s"]) for row in rows) or all(
+        row["unrepaired"] == 0 for row in rows
+    )
 
 
 EVERY = """
@@ -120,7 +163,9 @@ values = ["joins=1"]
 def every(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("surviving")
     went = run(spark, read("every", EVERY), directory)
-    assert not went.failed, [Folder(Place.of(directory), "every").error(name) for name in went.failed]
+    assert not went.failed, [
+        Folder(Place.of(directory), "every").error(name) for name in went.failed
+    ]
     return directory
 
 
@@ -133,12 +178,25 @@ def test_measures_of_change_equal_the_worlds_for_every_surviving_design(every: P
     for each in runs:
         own = Folder(Place.of(every), "every").outcome(each["run"])["change"]
         row = rows[each["run"]]
-        for name in ("delivery_ratio", "delivery_ratio_after", "repair_s_median", "repair_s_max", "settle_s_max",
-                     "unrepaired", "upkeep_per_peer_minute", "upkeep_at_rest", "storm", "returns",
-                     "return_s_max"):  # fmt: skip
+        for name in (
+            "delivery_ratio",
+            "delivery_ratio_after",
+            "repair_s_median",
+            "repair_s_max",
+            "settle_s_max",
+            "unrepaired",
+            "upkeep_per_peer_minute",
+            "upkeep_at_rest",
+            "storm",
+            "returns",
+            "return_s_max",
+        ):
             assert row[name] == pytest.approx(own[name], rel=1e-9), (each["run"], name)
         for name in tables.CONTRACT:
-            assert (row[f"during_{name}"], row[f"after_{name}"]) == (own["during"][name], own["after"][name]), each
+            assert (row[f"during_{name}"], row[f"after_{name}"]) == (
+                own["during"][name],
+                own["after"][name],
+            ), each
         assert row["complaints"] == len(own["complaints"])
         assert row["kept"] == own["kept"]
         assert row["storm"] >= 1
@@ -160,16 +218,30 @@ def test_a_mean_is_of_the_runs_that_took_the_measure(spark: SparkSession):
     """Three runs: joins alone, short rest; a crash, repaired in 20 s, short rest; one repaired in 30 s, long rest."""
     told = [("a", 1.0, 0, None), ("b", 20.0, 1, None), ("c", 30.0, 2, 12.0)]
     blank = {field.name: 0 for field in tables.RUN_CHANGE} | {"kept": True}
-    rows = [{**blank, "run": run, "repair_s_median": repair_s, "repair_s_max": repair_s, "sudden": sudden,
-             "upkeep_at_rest": rest} for run, repair_s, sudden, rest in told]  # fmt: skip
+    rows = [
+        {
+            **blank,
+            "run": run,
+            "repair_s_median": repair_s,
+            "repair_s_max": repair_s,
+            "sudden": sudden,
+            "upkeep_at_rest": rest,
+        }
+        for run, repair_s, sudden, rest in told
+    ]
     taken = changes(spark.createDataFrame(pa.Table.from_pylist(rows, tables.RUN_CHANGE)))
-    placed = [(run, "spice", "spice", "x", point, 0) for run, point in (("a", "1"), ("b", "1"), ("c", "1"), ("a", "2"))]
+    placed = [
+        (run, "spice", "spice", "x", point, 0)
+        for run, point in (("a", "1"), ("b", "1"), ("c", "1"), ("a", "2"))
+    ]
     runs = spark.createDataFrame(placed, ["run", "series", "design", "axis", "point", "position"])
 
     found = summary(runs, taken, ["repair_s_max", "upkeep_at_rest", "storm"]).collect()
 
     means = {(row["point"], row["measure"]): (row["runs"], row["mean"]) for row in found}
     assert means == {
-        ("1", "repair_s_max"): (2, 25.0), ("1", "upkeep_at_rest"): (1, 12.0), ("1", "storm"): (3, 0.0),
+        ("1", "repair_s_max"): (2, 25.0),
+        ("1", "upkeep_at_rest"): (1, 12.0),
+        ("1", "storm"): (3, 0.0),
         ("2", "storm"): (1, 0.0),
-    }  # fmt: skip
+    }

@@ -17,13 +17,29 @@ ALIVE = {name for name, each in designs().items() if each.survives}
 
 
 def row(series, point, measure, mean, half=0.5):
-    return {"series": series, "design": series, "axis": "setting", "point": point, "position": 0, "measure": measure,
-            "runs": 3, "mean": mean, "low": mean - half, "high": mean + half}  # fmt: skip
+    return {
+        "series": series,
+        "design": series,
+        "axis": "setting",
+        "point": point,
+        "position": 0,
+        "measure": measure,
+        "runs": 3,
+        "mean": mean,
+        "low": mean - half,
+        "high": mean + half,
+    }
 
 
 ROWS = [
-    *(row("broker", point, "upkeep_at_rest", mean) for point, mean in (("default", 15), ("quick", 80), ("1", 5))),
-    *(row("broker", point, "repair_s_max", mean) for point, mean in (("default", 20), ("quick", 6), ("1", 30))),
+    *(
+        row("broker", point, "upkeep_at_rest", mean)
+        for point, mean in (("default", 15), ("quick", 80), ("1", 5))
+    ),
+    *(
+        row("broker", point, "repair_s_max", mean)
+        for point, mean in (("default", 20), ("quick", 6), ("1", 30))
+    ),
     row("centralised", "default", "upkeep_at_rest", 4),
     row("centralised", "default", "repair_s_max", 0),
 ]
@@ -47,8 +63,16 @@ def test_servers_and_brokers_go_down_where_there_are_any_and_elsewhere_the_words
         survives, churn = design(each.design).survives, scenario_of(json.loads(each.settings)).churn
         assert bool(churn.fails) == ("fails" in survives), each.run
         assert churn.crashes or churn.deeds, "what happens to peers is the same for all"
-    hour = {each.design: scenario_of(json.loads(each.settings)).churn for each in planned if each.experiment == "hour"}
-    assert {name for name, churn in hour.items() if churn.restarts} == {"bft", "broker", "centralised"}
+    hour = {
+        each.design: scenario_of(json.loads(each.settings)).churn
+        for each in planned
+        if each.experiment == "hour"
+    }
+    assert {name for name, churn in hour.items() if churn.restarts} == {
+        "bft",
+        "broker",
+        "centralised",
+    }
     assert {(churn.joins, churn.leaves, churn.crashes) for churn in hour.values()} == {(64, 32, 32)}
 
 
@@ -75,10 +99,16 @@ def test_points_of_patience_are_those_that_a_design_names():
     broker = design("broker")
 
     assert patience_settings(broker, "default") == {}
-    assert patience_settings(broker, "quick") == {f"design.{name}": value for name, value in broker.quick.items()}
+    assert patience_settings(broker, "quick") == {
+        f"design.{name}": value for name, value in broker.quick.items()
+    }
     assert patience_settings(broker, str(len(broker.patience) + 1)) is None
     points = {each.point for each in plan(experiment("upkeep"), "small") if each.design == "broker"}
-    assert points == {"default", "quick", *(str(number + 1) for number in range(len(broker.patience)))}
+    assert points == {
+        "default",
+        "quick",
+        *(str(number + 1) for number in range(len(broker.patience))),
+    }
 
 
 @pytest.mark.parametrize("name", sorted(ALIVE))
@@ -97,12 +127,21 @@ def test_a_measure_that_nobody_takes_is_refused():
 
 
 def test_a_trade_off_is_a_curve_through_the_points_from_left_to_right():
-    drawn = trade_figure(ROWS, Figure("repair_s_max", over="upkeep_at_rest", limit=60, over_limit=60))
+    drawn = trade_figure(
+        ROWS, Figure("repair_s_max", over="upkeep_at_rest", limit=60, over_limit=60)
+    )
 
     assert drawn is not None
     assert drawn.name == "repair_s_max_over_upkeep_at_rest"
     assert "broker from 30 at 5 to 6 at 80" in drawn.alternative
-    for word in ("broker", "centralised", "quick", "default", "seconds", "messages per peer and minute"):
+    for word in (
+        "broker",
+        "centralised",
+        "quick",
+        "default",
+        "seconds",
+        "messages per peer and minute",
+    ):
         assert word in drawn.svg, word
 
 
@@ -113,13 +152,23 @@ def test_a_trade_off_that_was_not_measured_is_not_drawn():
 def test_the_overview_has_a_row_for_each_series_and_point():
     table = overview(ROWS, ["repair_s_max", "upkeep_at_rest"])
 
-    assert [(each["series"], each["point"]) for each in table["rows"]].count(("broker", "quick")) == 1
+    assert [(each["series"], each["point"]) for each in table["rows"]].count(
+        ("broker", "quick")
+    ) == 1
     assert len(table["rows"]) == 4
-    assert next(each for each in table["rows"] if each["point"] == "quick")["cells"] == ["6 ± 0.5", "80 ± 0.5"]
+    assert next(each for each in table["rows"] if each["point"] == "quick")["cells"] == [
+        "6 ± 0.5",
+        "80 ± 0.5",
+    ]
     assert overview(ROWS, []) is None
 
 
 def test_what_was_not_measured_is_a_dash_in_the_overview():
-    table = overview([*ROWS, row("spice", "default", "repair_s_max", 23)], ["repair_s_max", "upkeep_at_rest"])
+    table = overview(
+        [*ROWS, row("spice", "default", "repair_s_max", 23)], ["repair_s_max", "upkeep_at_rest"]
+    )
 
-    assert next(each for each in table["rows"] if each["series"] == "spice")["cells"] == ["23 ± 0.5", "-"]
+    assert next(each for each in table["rows"] if each["series"] == "spice")["cells"] == [
+        "23 ± 0.5",
+        "-",
+    ]

@@ -14,7 +14,9 @@ from implicast.lab.places import Place
 SEEDS = 5
 
 
-def sweep(path: Path, factor: float = 1.0, seeds: range = range(1, SEEDS + 1), noise: str = "x") -> Path:
+def sweep(
+    path: Path, factor: float = 1.0, seeds: range = range(1, SEEDS + 1), noise: str = "x"
+) -> Path:
     """Two series at two points; RTH of one of them at one point is changed by the factor."""
     place = Place.of(path)
     opened(place)
@@ -24,11 +26,19 @@ def sweep(path: Path, factor: float = 1.0, seeds: range = range(1, SEEDS + 1), n
         for point in ("64", "128"):
             for seed in seeds:
                 name = f"{series}-{point}-{noise}{seed}"
-                placed = {"run": name, "series": series, "design": series, "axis": "peers", "point": point}
+                placed = {
+                    "run": name,
+                    "series": series,
+                    "design": series,
+                    "axis": "peers",
+                    "point": point,
+                }
                 runs.append({**placed, "position": 0, "seed": seed, "planned": True})
                 value = 3.0 + seed / 10
                 changed = value * factor if (series, point) == ("spice", "64") else value
-                measured.append({"run": name, **dict.fromkeys(tables.MEASURES, value), "RTH": changed})
+                measured.append(
+                    {"run": name, **dict.fromkeys(tables.MEASURES, value), "RTH": changed}
+                )
     dataset.store(folder, "runs", pa.Table.from_pylist(runs, tables.RUNS))
     dataset.store(folder, "measures", pa.Table.from_pylist(measured, tables.RUN_MEASURES))
     return path
@@ -46,7 +56,9 @@ def test_equal_sweeps_are_silent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("factor", [0.95, 1.05])
-def test_a_change_of_five_per_cent_in_one_measure_is_told_and_nothing_else(tmp_path: Path, factor: float) -> None:
+def test_a_change_of_five_per_cent_in_one_measure_is_told_and_nothing_else(
+    tmp_path: Path, factor: float
+) -> None:
     code, said = compared(str(sweep(tmp_path / "a")), str(sweep(tmp_path / "b", factor)))
 
     assert code == 1

@@ -19,7 +19,8 @@ def entries(spark: SparkSession, data: Path, tmp_path_factory: pytest.TempPathFa
     """Three of the bibliographies: large enough to draw from, small enough for every test run."""
     folder, path = data / "bibliographies", tmp_path_factory.mktemp("corpus") / "entries"
     files = [
-        folder / f"{name}.bib.gz" for name in ("ai-nonmonotonic-reasoning", "ml-graphical-models-2018", "conf-alife")
+        folder / f"{name}.bib.gz"
+        for name in ("ai-nonmonotonic-reasoning", "ml-graphical-models-2018", "conf-alife")
     ]
     tables.write(papers.read_entries(spark, papers.bibliographies(files)), path, tables.ENTRIES)
     return tables.read(spark, path, tables.ENTRIES)
@@ -35,7 +36,10 @@ def test_every_entry_is_used_or_left_out_for_a_reason(entries: DataFrame) -> Non
 
 def test_registrations_look_like_those_of_table_9_2(entries: DataFrame) -> None:
     drawn = {row["peer"]: row["tags"] for row in papers.registrations(entries, 60, 1).collect()}
-    again = {row["peer"]: row["tags"] for row in papers.registrations(entries.repartition(5), 60, 1).collect()}
+    again = {
+        row["peer"]: row["tags"]
+        for row in papers.registrations(entries.repartition(5), 60, 1).collect()
+    }
 
     assert drawn == again
     assert set(drawn) == set(range(60))
@@ -43,7 +47,8 @@ def test_registrations_look_like_those_of_table_9_2(entries: DataFrame) -> None:
     assert not {tag for tags in drawn.values() for tag in tags} & stop_words()
     # Table 9.2, second sample: "belief knowledge artificial action preliminary nonmonotonic ... logic theory"
     reasoner = max(
-        drawn.values(), key=lambda tags: len({"logic", "reasoning", "nonmonotonic", "knowledge"} & set(tags))
+        drawn.values(),
+        key=lambda tags: len({"logic", "reasoning", "nonmonotonic", "knowledge"} & set(tags)),
     )
     assert {"logic", "reasoning", "nonmonotonic"} <= set(reasoner)
 
@@ -61,17 +66,26 @@ def test_casts_are_drawn_as_often_as_they_were_asked(spark: SparkSession, data: 
     assert google == pytest.approx(2_000 * asked["google"] / sum(asked.values()), rel=0.5)
 
 
-def test_key_phrases_are_one_to_three_tags_and_follow_a_power_law(spark: SparkSession, data: Path) -> None:
+def test_key_phrases_are_one_to_three_tags_and_follow_a_power_law(
+    spark: SparkSession, data: Path
+) -> None:
     phrases = casts.read_queries(spark, [data / "keywords" / "cs-papers.tsv.gz"])
 
-    lengths = {row["tags"]: row["count"] for row in phrases.groupBy(F.size("tags").alias("tags")).count().collect()}
-    frequencies = [row["asked"] for row in phrases.select("asked").orderBy(F.desc("asked")).collect()]
+    lengths = {
+        row["tags"]: row["count"]
+        for row in phrases.groupBy(F.size("tags").alias("tags")).count().collect()
+    }
+    frequencies = [
+        row["asked"] for row in phrases.select("asked").orderBy(F.desc("asked")).collect()
+    ]
 
     assert sum(lengths[count] for count in (1, 2, 3)) > 0.9 * sum(lengths.values())
     assert 0.3 < describe.fit(frequencies).slope < 1.2
 
 
-def test_users_of_a_tagging_site_register_their_commonest_tags(spark: SparkSession, data: Path) -> None:
+def test_users_of_a_tagging_site_register_their_commonest_tags(
+    spark: SparkSession, data: Path
+) -> None:
     read, tagged = taggers.read_tagged(spark, data / "tags" / "citeulike-a")
 
     registered = taggers.registrations(read, tagged, 200, 1).collect()

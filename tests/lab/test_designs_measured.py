@@ -39,7 +39,9 @@ def out(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("designs")
     made = read("every-design", EVERY_DESIGN)
     went = run(spark, made, directory)
-    assert not went.failed, [Folder(Place.of(directory), "every-design").error(name) for name in went.failed]
+    assert not went.failed, [
+        Folder(Place.of(directory), "every-design").error(name) for name in went.failed
+    ]
     return directory
 
 
@@ -52,7 +54,9 @@ def test_measures_equal_the_tally_for_every_design(out: Path) -> None:
 def test_verdicts_equal_the_worlds_for_every_design_and_are_clean(out: Path) -> None:
     for row in pq.read_table(out / "contract").to_pylist():
         noted = Folder(Place.of(out), "every-design").outcome(row["run"])["contract"]
-        assert {name: row[name] for name in tables.CONTRACT} == {name: noted[name] for name in tables.CONTRACT}
+        assert {name: row[name] for name in tables.CONTRACT} == {
+            name: noted[name] for name in tables.CONTRACT
+        }
         assert not any(row[name] for name in tables.BROKEN), row
 
 
@@ -72,13 +76,18 @@ def test_the_report_is_one_file_that_fetches_nothing(out: Path) -> None:
     text = path.read().decode("utf-8")
     assert "Kept in all" in text
     sections = [
-        text.index(f'<section id="{name}"') for name in ("verdict", "figures", "fairness", "tables", "provenance")
+        text.index(f'<section id="{name}"')
+        for name in ("verdict", "figures", "fairness", "tables", "provenance")
     ]
     assert sections == sorted(sections)
     assert "prefers-color-scheme: dark" in text
     for fetched in ('src="http', "@import", "<link", "<script", "url(http"):
         assert fetched not in text
-    assert text.count('role="img"') == text.count("<figcaption>") == len(list((out / "figures").glob("*.svg")))
+    assert (
+        text.count('role="img"')
+        == text.count("<figcaption>")
+        == len(list((out / "figures").glob("*.svg")))
+    )
     assert text.count("<table") == text.count("<caption>")
 
 
@@ -86,7 +95,9 @@ VALUES = EVERY_DESIGN.replace('designs = "tags"', 'designs = "attributes"').repl
 VALUES = VALUES.replace('"workload.tags" = 40', 'workload = "attributes"\n"workload.share" = 0.3')
 
 
-def test_casts_to_ranges_of_values_are_judged_as_the_world_judges_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_casts_to_ranges_of_values_are_judged_as_the_world_judges_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     made = read("values", VALUES)
     went = run(spark, made, tmp_path / "values")
 
@@ -96,6 +107,8 @@ def test_casts_to_ranges_of_values_are_judged_as_the_world_judges_them(spark: Sp
     assert len(judged) == len(made.chosen()) > 3
     for row in judged:
         noted = Folder(Place.of(tmp_path / "values"), "values").outcome(row["run"])["contract"]
-        assert {name: row[name] for name in tables.CONTRACT} == {name: noted[name] for name in tables.CONTRACT}
+        assert {name: row[name] for name in tables.CONTRACT} == {
+            name: noted[name] for name in tables.CONTRACT
+        }
         assert row["expected"] > 20
         assert not any(row[name] for name in tables.BROKEN), row

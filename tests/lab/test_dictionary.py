@@ -15,9 +15,12 @@ from implicast.lab.places import Place
 from implicast.world.journal import CHANGE_SCHEMAS, SCHEMAS
 
 WORKLOADS = {
-    **tables.WORKLOAD, **tables.DESCRIPTION, "entries": tables.ENTRIES, "queries": tables.QUERIES,
+    **tables.WORKLOAD,
+    **tables.DESCRIPTION,
+    "entries": tables.ENTRIES,
+    "queries": tables.QUERIES,
     "groups": tables.GROUPS,
-}  # fmt: skip
+}
 ROOMS = {"sweep": dataset.SCHEMAS, "journal": {**SCHEMAS, **CHANGE_SCHEMAS}, "workload": WORKLOADS}
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
 
@@ -36,7 +39,9 @@ def test_the_files_of_a_journal_and_of_a_sweep_carry_them(tmp_path: Path) -> Non
     dataset.store(folder, "measures", dataset.SCHEMAS["measures"].empty_table())
 
     sent = pq.read_schema(tmp_path / "journal" / "sends.parquet").field("sent_us")
-    measured = pq.read_schema(tmp_path / "sweep" / "measures" / "experiment=e" / "part-0.parquet").field("TINK_M")
+    measured = pq.read_schema(
+        tmp_path / "sweep" / "measures" / "experiment=e" / "part-0.parquet"
+    ).field("TINK_M")
 
     assert (sent.metadata[b"unit"], sent.metadata[b"meaning"]) == (b"us", b"when it was sent")
     assert measured.metadata[b"unit"] == b"packets"
@@ -46,7 +51,10 @@ def test_the_page_says_the_same() -> None:
     text = PAGE.read_text("utf-8")
 
     for row in dictionary.rows():
-        assert f"| `{row['column']}` | {row['unit']} | {row['meaning']} |" in text, (row["table"], row["column"])
+        assert f"| `{row['column']}` | {row['unit']} | {row['meaning']} |" in text, (
+            row["table"],
+            row["column"],
+        )
 
 
 def test_the_command_prints_a_table_or_all_of_them() -> None:
@@ -60,7 +68,9 @@ def test_the_command_prints_a_table_or_all_of_them() -> None:
 
 def test_a_table_written_before_a_column_was_added_is_read_with_nulls(tmp_path: Path) -> None:
     folder = Folder(Place.of(tmp_path), "e")
-    dataset.store(folder, "rejected", pa.Table.from_pylist([{"run": "r", "reason": "x"}], tables.REJECTED))
+    dataset.store(
+        folder, "rejected", pa.Table.from_pylist([{"run": "r", "reason": "x"}], tables.REJECTED)
+    )
     path = tmp_path / "rejected" / "experiment=e" / "part-0.parquet"
     pq.write_table(pq.read_table(path).drop(["reason"]), path)
 

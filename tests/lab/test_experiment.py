@@ -33,12 +33,16 @@ def test_every_design_variant_point_and_seed_is_one_run_with_a_name_of_its_own()
 
     assert len(planned) == 2 * 2 * 2
     assert len({each.run for each in planned}) == 8
-    assert [each.run for each in planned] == [each.run for each in plan(read("tiny", TINY), "small")]
+    assert [each.run for each in planned] == [
+        each.run for each in plan(read("tiny", TINY), "small")
+    ]
     assert scenario_of(json.loads(planned[0].settings)).casts == 3
 
 
 def test_the_name_of_a_run_follows_from_its_scenario_alone() -> None:
-    names = {(each.design, each.point, each.seed): each.run for each in plan(read("tiny", TINY), "small")}
+    names = {
+        (each.design, each.point, each.seed): each.run for each in plan(read("tiny", TINY), "small")
+    }
 
     more = plan(read("other", TINY.replace("[8, 16]", "[16, 64]")), "small", runs=3)
 
@@ -55,11 +59,17 @@ def test_the_experiments_of_the_papers_can_all_be_planned_at_both_scales() -> No
 
 
 def test_designs_join_by_language_and_by_knowing_what_the_axis_varies() -> None:
-    assert experiment("peers").chosen() == [name for name, each in designs().items() if "tags" in each.languages]
-    text = TINY.replace('["centralised", "broker"]', '"tags"').replace('of = "peers"', 'of = "design.routing_error"')
+    assert experiment("peers").chosen() == [
+        name for name, each in designs().items() if "tags" in each.languages
+    ]
+    text = TINY.replace('["centralised", "broker"]', '"tags"').replace(
+        'of = "peers"', 'of = "design.routing_error"'
+    )
     chosen = read("errors", text.replace("[8, 16]", "[0.1, 0.2]").replace("[32]", "[0.1]")).chosen()
     assert chosen == [
-        name for name, each in designs().items() if any(one.name == "routing_error" for one in each.parameters)
+        name
+        for name, each in designs().items()
+        if any(one.name == "routing_error" for one in each.parameters)
     ]
 
 
@@ -88,7 +98,9 @@ def test_a_wrong_file_is_refused_with_a_sentence(change: tuple[str, str], says: 
         (("casts = 3", '"workload.skew" = 7.0'), "skew=7.0 is out of range"),
     ],
 )
-def test_a_wrong_scenario_is_refused_before_anything_runs(change: tuple[str, str], says: str) -> None:
+def test_a_wrong_scenario_is_refused_before_anything_runs(
+    change: tuple[str, str], says: str
+) -> None:
     with pytest.raises(LocalError, match=says):
         plan(read("tiny", TINY.replace(*change)), "small")
 
@@ -107,15 +119,20 @@ def test_the_demonstration_shows_what_registering_costs_and_so_registers_by_mess
 
 
 def test_an_experiment_that_says_nothing_registers_at_once_and_a_wrong_word_is_refused() -> None:
-    assert {each.scenario().registers for each in plan(read("tiny", TINY), "small")} == {"assembled"}
+    assert {each.scenario().registers for each in plan(read("tiny", TINY), "small")} == {
+        "assembled"
+    }
     with pytest.raises(LocalError, match="register='later'; it takes assembled or messages"):
         plan(read("tiny", TINY.replace("casts = 3", 'casts = 3\nregister = "later"')), "small")
 
 
 @pytest.mark.parametrize(
-    ("change", "says"), [(("[8, 16]", "[]"), "no runs at scale small"), (("[8, 16]", "[8, 8]"), "asked for twice")]
+    ("change", "says"),
+    [(("[8, 16]", "[]"), "no runs at scale small"), (("[8, 16]", "[8, 8]"), "asked for twice")],
 )
-def test_a_plan_of_nothing_or_of_the_same_run_twice_is_refused(change: tuple[str, str], says: str) -> None:
+def test_a_plan_of_nothing_or_of_the_same_run_twice_is_refused(
+    change: tuple[str, str], says: str
+) -> None:
     with pytest.raises(ExperimentError, match=says):
         plan(read("tiny", TINY.replace(*change)), "small")
 

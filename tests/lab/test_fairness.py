@@ -50,7 +50,9 @@ def test_percentiles_of_counted_latencies_are_those_of_all_latencies(share: floa
 
 
 @pytest.mark.spark
-def test_the_gini_coefficient_counts_the_idle_and_agrees_with_its_definition(spark: SparkSession) -> None:
+def test_the_gini_coefficient_counts_the_idle_and_agrees_with_its_definition(
+    spark: SparkSession,
+) -> None:
     rng = np.random.default_rng(7)
     cases = {
         "none": [0] * 5,
@@ -83,6 +85,9 @@ def test_the_area_under_the_lorenz_curve_is_what_the_gini_coefficient_leaves() -
 
 
 def test_where_one_bears_all_the_lorenz_curve_goes_through_the_corner() -> None:
-    curve = {(row["share_of_peers"], row["share_of_load"]) for row in lorenz(np.array([0] * 499 + [700]), "TOUT")}
+    curve = {
+        (row["share_of_peers"], row["share_of_load"])
+        for row in lorenz(np.array([0] * 499 + [700]), "TOUT")
+    }
 
     assert curve == {(0.0, 0.0), (499 / 500, 0.0), (1.0, 1.0)}

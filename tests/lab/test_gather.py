@@ -19,8 +19,13 @@ from implicast.net.local import Local, Someone, Tasks
 from implicast.world.journal import SCHEMAS
 from implicast.world.tally import tally
 
-PEOPLE = [Someone("ann", "samba, football"), Someone("bob", "jazz, football"), Someone("cy", "jazz, chess"),
-          Someone("di", "samba, chess"), Someone("ed", "jazz")]  # fmt: skip
+PEOPLE = [
+    Someone("ann", "samba, football"),
+    Someone("bob", "jazz, football"),
+    Someone("cy", "jazz, chess"),
+    Someone("di", "samba, chess"),
+    Someone("ed", "jazz"),
+]
 TARGETS = ["jazz & football", "samba | jazz", "chess & !jazz", "tango", "football"]
 
 
@@ -28,7 +33,11 @@ def has_upkeep(directory, nodes):
     """Whether any node has written down a message of standing upkeep."""
     for node in nodes:
         node.driver.journal.flush()
-    paths = [path for who in PEOPLE for path in journal.segments(directory / "net" / who.name / journal.FOLDER)]
+    paths = [
+        path
+        for who in PEOPLE
+        for path in journal.segments(directory / "net" / who.name / journal.FOLDER)
+    ]
     return any(getattr(row, "upkeep", False) for path in paths for row, _ in journal.rows(path))
 
 
@@ -42,11 +51,16 @@ def lived(directory, design="dht", meanwhile=lambda nodes: None, until=lambda no
         await tasks.start_all()
         try:
             nodes = tasks.nodes
-            receipts = [await nodes[who.name].cast(target, b"x") for who in PEOPLE for target in TARGETS]
+            receipts = [
+                await nodes[who.name].cast(target, b"x") for who in PEOPLE for target in TARGETS
+            ]
             meanwhile(nodes.values())
             while not until(nodes.values()):
                 await asyncio.sleep(0.1)
-            boxes = {who.name: [note.cast async for note in nodes[who.name].inbox(follow=False)] for who in PEOPLE}
+            boxes = {
+                who.name: [note.cast async for note in nodes[who.name].inbox(follow=False)]
+                for who in PEOPLE
+            }
             return receipts, boxes, sum(each.driver._sent for each in nodes.values())
         finally:
             await tasks.stop()
@@ -192,7 +206,19 @@ def test_a_folder_without_journals_and_a_bad_name_are_told_in_a_sentence(tmp_pat
 
 def test_from_the_command_line_a_network_writes_and_a_lake_is_measured(tmp_path):
     net, lake = tmp_path / "net", tmp_path / "lake"
-    words = ["local", "4", "--design", "dht", "--in-process", "--plain", "--journal", "--casts", "5", "--dir", str(net)]
+    words = [
+        "local",
+        "4",
+        "--design",
+        "dht",
+        "--in-process",
+        "--plain",
+        "--journal",
+        "--casts",
+        "5",
+        "--dir",
+        str(net),
+    ]
     for each in (words, ["journal", str(net), "--to", str(lake), "--run", "five", "--json"]):
         went = CliRunner().invoke(main, each)
         assert went.exit_code == 0, went.output

@@ -28,7 +28,10 @@ from implicast.lab.session import require_java
         (["workload", "zipf", "--out", "w", "--with", "skew=9"], "skew=9 is out of range"),
         (["workload", "moon", "--out", "w"], "there is no workload 'moon'"),
         (["workload", "corpus", "--out", "w"], "needs --bibliographies and --queries"),
-        (["workload", "corpus", "--out", "w", "--bibliographies", ".", "--queries", "q"], "no BibTeX file"),
+        (
+            ["workload", "corpus", "--out", "w", "--bibliographies", ".", "--queries", "q"],
+            "no BibTeX file",
+        ),
         (["workload", "tags", "--out", "w"], "needs --tagged"),
     ],
 )
@@ -36,7 +39,9 @@ def test_a_wrong_call_gets_one_sentence_and_nothing_is_started(
     words: list[str], says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("implicast.lab.options.session", lambda *_, **__: pytest.fail("a session was started"))
+    monkeypatch.setattr(
+        "implicast.lab.options.session", lambda *_, **__: pytest.fail("a session was started")
+    )
 
     result = CliRunner().invoke(main, ["lab", *words])
 
@@ -54,7 +59,9 @@ def test_the_experiments_are_listed_with_what_they_are_about() -> None:
     assert "thesis, section 8.4.1" in result.output
 
 
-def test_a_missing_java_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_java_is_said_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(NoSpark, match="needs Java 17 or later and none was found: install one"):
         require_java()
@@ -67,7 +74,9 @@ def test_a_missing_java_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch,
         require_java()
 
 
-def test_a_case_study_without_its_data_says_how_to_name_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_case_study_without_its_data_says_how_to_name_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("IMPLICAST_DATA", raising=False)
 
@@ -116,5 +125,8 @@ def test_an_experiment_on_maps_that_are_not_here_is_refused_before_any_work(
     refused = CliRunner().invoke(main, ["lab", "run", "maps", "--out", "x"])
 
     assert refused.exit_code == 2
-    assert "maps needs the map topology-zoo/Colt.graphml; run it in a folder that holds it" in refused.output
+    assert (
+        "maps needs the map topology-zoo/Colt.graphml; run it in a folder that holds it"
+        in refused.output
+    )
     assert not (tmp_path / "x").exists()

@@ -57,7 +57,10 @@ def quick(tmp_path: Path) -> Path:
 def tables_of(out: Path) -> dict[str, list[tuple[object, ...]]]:
     """Every result of an experiment but the seconds it took."""
     names = ("measures", "contract", "costs", "lorenz", "summary")
-    return {name: sorted(tuple(row.values()) for row in pq.read_table(out / name).to_pylist()) for name in names}
+    return {
+        name: sorted(tuple(row.values()) for row in pq.read_table(out / name).to_pylist())
+        for name in names
+    }
 
 
 def finished(out: Path) -> dict[str, int]:
@@ -67,7 +70,11 @@ def finished(out: Path) -> dict[str, int]:
 
 def journals_of(out: Path) -> dict[str, bytes]:
     names = ("sends", "notices", "casts", "registrations", "peers", "links", "paths")
-    return {str(path.relative_to(out)): path.read_bytes() for name in names for path in (out / name).rglob("*.parquet")}
+    return {
+        str(path.relative_to(out)): path.read_bytes()
+        for name in names
+        for path in (out / name).rglob("*.parquet")
+    }
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +82,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sweep that nobody disturbed."""
     folder = tmp_path_factory.mktemp("whole")
     (folder / "quick.toml").write_text(QUICK)
-    subprocess.run([*LAB, "run", str(folder / "quick.toml"), "--out", str(folder / "out")], check=True, timeout=900)
+    subprocess.run(
+        [*LAB, "run", str(folder / "quick.toml"), "--out", str(folder / "out")],
+        check=True,
+        timeout=900,
+    )
     return folder / "out"
 
 
@@ -84,7 +95,9 @@ def test_a_sweep_costs_little_more_than_its_runs(tmp_path: Path) -> None:
     from implicast.lab.session import session
     from implicast.lab.sweep import sweep
 
-    planned = sorted(plan(experiment("peers"), "small"), key=lambda each: (each.seed, each.run))[:32]
+    planned = sorted(plan(experiment("peers"), "small"), key=lambda each: (each.seed, each.run))[
+        :32
+    ]
     begun = time.process_time()
     for each in planned:
         simulate(each.scenario())
@@ -93,7 +106,9 @@ def test_a_sweep_costs_little_more_than_its_runs(tmp_path: Path) -> None:
     spark = session("local[2]", brief=True)
     try:
         made = experiment("peers")
-        warm, out = (claim(Place.of(tmp_path / name), made, "small", None) for name in ("warm", "out"))
+        warm, out = (
+            claim(Place.of(tmp_path / name), made, "small", None) for name in ("warm", "out")
+        )
         sweep(spark, planned[:2], warm)  # starting workers belongs to starting the session
         began = processor_s()
         went = sweep(spark, planned, out)
@@ -129,13 +144,31 @@ def cluster(tmp_path: Path) -> Iterator[str]:
     run_class = [str(home / "bin" / "spark-class")]
     deploy = "org.apache.spark.deploy"
     master = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(page)]
-    started = [subprocess.Popen([*run_class, f"{deploy}.master.Master", *master], env=env, stderr=subprocess.DEVNULL)]
+    started = [
+        subprocess.Popen(
+            [*run_class, f"{deploy}.master.Master", *master], env=env, stderr=subprocess.DEVNULL
+        )
+    ]
     try:
         await_port(port)
         for _ in range(2):
-            worker = ["--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", str(free_port()), url]
+            worker = [
+                "--host",
+                "127.0.0.1",
+                "--cores",
+                "1",
+                "--memory",
+                "1g",
+                "--webui-port",
+                str(free_port()),
+                url,
+            ]
             started.append(
-                subprocess.Popen([*run_class, f"{deploy}.worker.Worker", *worker], env=env, stderr=subprocess.DEVNULL)
+                subprocess.Popen(
+                    [*run_class, f"{deploy}.worker.Worker", *worker],
+                    env=env,
+                    stderr=subprocess.DEVNULL,
+                )
             )
         yield url
     finally:
@@ -162,9 +195,13 @@ def await_port(port: int) -> None:
 
 
 CONF = [
-    "--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1",
-    "--conf", "spark.executor.memory=800m",
-]  # fmt: skip
+    "--conf",
+    "spark.driver.host=127.0.0.1",
+    "--conf",
+    "spark.driver.bindAddress=127.0.0.1",
+    "--conf",
+    "spark.executor.memory=800m",
+]
 
 
 @pytest.fixture
@@ -174,7 +211,12 @@ def connect(tmp_path: Path) -> Iterator[str]:
 
     home = Path(pyspark.__file__).parent
     port = free_port()
-    words = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--name", "connect"]
+    words = [
+        "--class",
+        "org.apache.spark.sql.connect.service.SparkConnectServer",
+        "--name",
+        "connect",
+    ]
     words += [
         "--master",
         "local[2]",
@@ -183,9 +225,22 @@ def connect(tmp_path: Path) -> Iterator[str]:
         "--conf",
         "spark.ui.enabled=false",
     ]
-    words += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1", "spark-internal"]
-    env = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    server = subprocess.Popen([str(home / "bin" / "spark-submit"), *words], env=env, stderr=subprocess.DEVNULL)
+    words += [
+        "--conf",
+        "spark.driver.host=127.0.0.1",
+        "--conf",
+        "spark.driver.bindAddress=127.0.0.1",
+        "spark-internal",
+    ]
+    env = {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    server = subprocess.Popen(
+        [str(home / "bin" / "spark-submit"), *words], env=env, stderr=subprocess.DEVNULL
+    )
     try:
         await_port(port)
         yield f"sc://127.0.0.1:{port}"
@@ -200,8 +255,15 @@ def test_local_standalone_submitted_and_connected_sweeps_are_equal_to_the_last_b
     import pyspark
 
     quick.write_text(QUICK.replace("runs = 8", "runs = 1"))
-    submit = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", cluster, *CONF]
-    entry = subprocess.run([*LAB, "entry"], check=True, capture_output=True, text=True).stdout.strip()
+    submit = [
+        str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
+        "--master",
+        cluster,
+        *CONF,
+    ]
+    entry = subprocess.run(
+        [*LAB, "entry"], check=True, capture_output=True, text=True
+    ).stdout.strip()
     env = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     ways = {
         "local": [*LAB, "run", str(quick), "--master", "local[2]"],
@@ -238,7 +300,9 @@ def test_under_spark_submit_master_and_memory_are_the_submitters(tmp_path: Path)
     ]
     env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
 
-    said = subprocess.run([*submit, str(script)], check=True, timeout=300, env=env, capture_output=True, text=True)
+    said = subprocess.run(
+        [*submit, str(script)], check=True, timeout=300, env=env, capture_output=True, text=True
+    )
 
     assert "['local[1]', '777m', 'UTC', '5']" in said.stdout
 
@@ -257,7 +321,9 @@ def test_killed_at_random_moments_nothing_is_lost_repeated_or_relabelled(
 
     again = subprocess.run(words, check=True, timeout=900, stderr=subprocess.PIPE, text=True)
 
-    assert f"{32 - len(before)} runs made, {len(before)} were there before, 0 failed" in again.stderr
+    assert (
+        f"{32 - len(before)} runs made, {len(before)} were there before, 0 failed" in again.stderr
+    )
     after = finished(cut)
     assert {name: after[name] for name in before} == before, "finished runs are not made again"
     assert tables_of(cut) == tables_of(whole)
@@ -266,10 +332,14 @@ def test_killed_at_random_moments_nothing_is_lost_repeated_or_relabelled(
 
 
 def _begun(words: list[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(words, start_new_session=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    return subprocess.Popen(
+        words, start_new_session=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
 
 
-def _await(sweep: subprocess.Popen[bytes], out: Path, runs: int, words: str) -> list[psutil.Process]:
+def _await(
+    sweep: subprocess.Popen[bytes], out: Path, runs: int, words: str
+) -> list[psutil.Process]:
     """So many runs are there, and processes below the sweep with these words on their line: those processes."""
     while sweep.poll() is None:
         there = _below(psutil.Process(sweep.pid), words)
@@ -288,7 +358,9 @@ def _below(process: psutil.Process, words: str) -> list[psutil.Process]:
     return found
 
 
-def _killed(words: list[str], out: Path, rng: random.Random, who: str, seen: dict[str, int]) -> dict[str, int]:
+def _killed(
+    words: list[str], out: Path, rng: random.Random, who: str, seen: dict[str, int]
+) -> dict[str, int]:
     """Start a sweep, kill its driver or Java process a few runs later; what is finished then."""
     sweep = _begun(words)
     java = _await(sweep, out, len(seen) + rng.randint(0, 2), "org.apache.spark.deploy.SparkSubmit")
@@ -310,7 +382,9 @@ def _killed(words: list[str], out: Path, rng: random.Random, who: str, seen: dic
     return found
 
 
-def _workers_killed(words: list[str], out: Path, rng: random.Random, seen: dict[str, int]) -> dict[str, int]:
+def _workers_killed(
+    words: list[str], out: Path, rng: random.Random, seen: dict[str, int]
+) -> dict[str, int]:
     """One sweep in which three Python workers die; what is finished at its end."""
     sweep = _begun(words)
     for _ in range(3):
@@ -328,7 +402,9 @@ def test_an_executor_and_a_worker_of_a_cluster_are_killed_and_nothing_is_lost(
     cluster: str, quick: Path, whole: Path, tmp_path: Path
 ) -> None:
     out, env = tmp_path / "out", {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    sweep = subprocess.Popen([*LAB, "run", str(quick), "--master", cluster, *CONF, "--out", str(out)], env=env)
+    sweep = subprocess.Popen(
+        [*LAB, "run", str(quick), "--master", cluster, *CONF, "--out", str(out)], env=env
+    )
     for runs, who in ((3, "CoarseGrainedExecutorBackend"), (8, "deploy.worker.Worker")):
         while len(finished(out)) < runs:
             assert sweep.poll() is None, "it was over before anything could be killed"
@@ -340,15 +416,21 @@ def test_an_executor_and_a_worker_of_a_cluster_are_killed_and_nothing_is_lost(
     assert journals_of(out) == journals_of(whole)
 
 
-def test_of_two_sweeps_at_once_one_waits_and_finds_everything_done(quick: Path, tmp_path: Path) -> None:
+def test_of_two_sweeps_at_once_one_waits_and_finds_everything_done(
+    quick: Path, tmp_path: Path
+) -> None:
     words = [*LAB, "run", str(quick), "--out", str(tmp_path / "out")]
-    both = [subprocess.Popen([*words, "--wait"], stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [
+        subprocess.Popen([*words, "--wait"], stderr=subprocess.PIPE, text=True) for _ in range(2)
+    ]
     while not (tmp_path / "out" / "_lock.json").exists():
         assert both[0].poll() is None
         time.sleep(0.1)
 
     refused = subprocess.run(words, capture_output=True, text=True, timeout=300)
-    said = sorted([each.communicate(timeout=900)[1] for each in both], key=lambda text: "waiting for" in text)
+    said = sorted(
+        [each.communicate(timeout=900)[1] for each in both], key=lambda text: "waiting for" in text
+    )
 
     assert refused.returncode == 2
     assert "is being worked on by" in refused.stderr
@@ -390,7 +472,9 @@ def test_a_full_disk_is_told_and_the_sweep_is_taken_up_when_there_is_room(
 
 
 def test_what_is_packed_runs_elsewhere(tmp_path: Path) -> None:
-    subprocess.run([*LAB, "pack", "--out", str(tmp_path / "packed.tar.gz")], check=True, timeout=900)
+    subprocess.run(
+        [*LAB, "pack", "--out", str(tmp_path / "packed.tar.gz")], check=True, timeout=900
+    )
     with tarfile.open(tmp_path / "packed.tar.gz") as archive:
         assert not any("pyspark/jars" in each for each in archive.getnames())
         archive.extractall(tmp_path / "env", filter="fully_trusted")
@@ -398,14 +482,28 @@ def test_what_is_packed_runs_elsewhere(tmp_path: Path) -> None:
     code = "import implicast.lab.task, pyspark, sys; print(implicast.__file__, sys.prefix)"
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     said = subprocess.run(
-        [tmp_path / "env" / "bin" / "python", "-c", code], check=True, capture_output=True, text=True, env=env
+        [tmp_path / "env" / "bin" / "python", "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=env,
     )
 
     assert said.stdout.count(str(tmp_path / "env")) == 2, said.stdout
 
 
 def test_a_million_peers_and_ten_thousand_casts_are_drawn_and_resolved(tmp_path: Path) -> None:
-    words = ["workload", "zipf", "--peers", "1000000", "--casts", "10000", "--groups", "--out", str(tmp_path / "big")]
+    words = [
+        "workload",
+        "zipf",
+        "--peers",
+        "1000000",
+        "--casts",
+        "10000",
+        "--groups",
+        "--out",
+        str(tmp_path / "big"),
+    ]
     begun = time.monotonic()
     subprocess.run([*LAB, *words], check=True, timeout=1800)
     print(f"{time.monotonic() - begun:.0f} s for workload, groups and description together")
@@ -420,7 +518,9 @@ def test_ten_million_rows_are_measured(tmp_path: Path) -> None:
     journal = tmp_path / "run=ten"
     write_large_journal(journal, peers=4096, casts=1024, messages=5_000_000)
     begun = time.monotonic()
-    subprocess.run([*LAB, "measure", str(journal), "--out", str(tmp_path / "out")], check=True, timeout=1800)
+    subprocess.run(
+        [*LAB, "measure", str(journal), "--out", str(tmp_path / "out")], check=True, timeout=1800
+    )
     print(f"{time.monotonic() - begun:.0f} s")
 
     row = pq.read_table(tmp_path / "out" / "measures").to_pylist()[0]
@@ -446,27 +546,64 @@ def write_large_journal(directory: Path, peers: int, casts: int, messages: int) 
         for turn, (first, last) in enumerate(itertools.pairwise(cuts.tolist())):
             serial = np.arange(turn * CHUNK, min(messages, (turn + 1) * CHUNK))
             count = len(serial)
-            cast, receiver = np.sort(rng.integers(first, last, count)), rng.integers(0, peers, count)
-            kind, phase = (pa.DictionaryArray.from_arrays(np.zeros(count, np.int16), [of]) for of in ("Notify", "cast"))
+            cast, receiver = (
+                np.sort(rng.integers(first, last, count)),
+                rng.integers(0, peers, count),
+            )
+            kind, phase = (
+                pa.DictionaryArray.from_arrays(np.zeros(count, np.int16), [of])
+                for of in ("Notify", "cast")
+            )
             two = np.full(count, 2)
             sends.write_table(
                 columns(
-                    "sends", serial, serial, serial, serial + 5000, np.full(count, peers), receiver, kind, phase, cast,
-                    two, np.full(count, 90),
+                    "sends",
+                    serial,
+                    serial,
+                    serial,
+                    serial + 5000,
+                    np.full(count, peers),
+                    receiver,
+                    kind,
+                    phase,
+                    cast,
+                    two,
+                    np.full(count, 90),
                 )
-            )  # fmt: skip
+            )
             told_us = times_us[cast] + receiver
-            notices.write_table(columns("notices", serial, told_us, receiver, cast, two, np.zeros(count, bool)))
+            notices.write_table(
+                columns("notices", serial, told_us, receiver, cast, two, np.zeros(count, bool))
+            )
     everyone = np.arange(peers + 1)
     write(
-        directory, "casts", np.arange(casts), np.zeros(casts), times_us, ["jazz"] * casts,
-        *[pa.nulls(casts, pa.int64())] * 2, np.zeros(casts, bool), *[pa.nulls(casts, pa.int64())] * 3,
-    )  # fmt: skip
+        directory,
+        "casts",
+        np.arange(casts),
+        np.zeros(casts),
+        times_us,
+        ["jazz"] * casts,
+        *[pa.nulls(casts, pa.int64())] * 2,
+        np.zeros(casts, bool),
+        *[pa.nulls(casts, pa.int64())] * 3,
+    )
     begun = np.zeros(peers)
     tags, values = [["jazz", "go"]] * peers, [[]] * peers
-    write(directory, "registrations", everyone[:-1], begun + 1, begun, begun + 1, begun.astype(bool), tags, values)
+    write(
+        directory,
+        "registrations",
+        everyone[:-1],
+        begun + 1,
+        begun,
+        begun + 1,
+        begun.astype(bool),
+        tags,
+        values,
+    )
     roles = ["peer"] * (peers + 1)
-    write(directory, "peers", everyone, roles, everyone % 100, everyone, everyone, np.ones(peers + 1))
+    write(
+        directory, "peers", everyone, roles, everyone % 100, everyone, everyone, np.ones(peers + 1)
+    )
     write(directory, "links", *[np.arange(100)] * 4)
     pair, position = np.divmod(np.arange(60_000), 6)
     write(directory, "paths", pair // 100, pair % 100, position, np.arange(60_000) % 100)
@@ -489,5 +626,7 @@ def columns(name: str, *given: Any) -> pa.Table:
 def test_the_peers_experiment_runs_clean_at_small_scale(tmp_path: Path) -> None:
     subprocess.run([*LAB, "run", "peers", "--out", str(tmp_path / "out")], check=True, timeout=3600)
 
-    assert len(pq.read_table(tmp_path / "out" / "contract")) == len(plan(experiment("peers"), "small"))
+    assert len(pq.read_table(tmp_path / "out" / "contract")) == len(
+        plan(experiment("peers"), "small")
+    )
     assert "Kept in all" in (tmp_path / "out" / "report.html").read_text("utf-8")

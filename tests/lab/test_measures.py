@@ -28,14 +28,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
 
 
 @pytest.fixture(scope="module")
-def measured(spark: SparkSession, made: list[Made], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def measured(
+    spark: SparkSession, made: list[Made], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     out = tmp_path_factory.mktemp("measures")
     measure(Journals(spark, sources(made)), out)
     return out
 
 
 def sources(made: list[Made]) -> list[Source]:
-    return [Source(each.directory.name.removeprefix("run="), Place.of(each.directory)) for each in made]
+    return [
+        Source(each.directory.name.removeprefix("run="), Place.of(each.directory)) for each in made
+    ]
 
 
 def measure(journals: Journals, out: Path) -> None:
@@ -47,7 +51,9 @@ def rows(out: Path, name: str) -> dict[str, dict[str, object]]:
     return {row["run"]: row for row in pq.read_table(out / name).to_pylist()}
 
 
-def test_every_measure_equals_the_tally_of_the_same_journal(measured: Path, made: list[Made]) -> None:
+def test_every_measure_equals_the_tally_of_the_same_journal(
+    measured: Path, made: list[Made]
+) -> None:
     found = rows(measured, "measures")
 
     for each in made:
@@ -55,7 +61,10 @@ def test_every_measure_equals_the_tally_of_the_same_journal(measured: Path, made
         run = found[each.directory.name.removeprefix("run=")]
         assert set(expected) <= set(run)
         for name, value in expected.items():
-            assert run[name] == pytest.approx(value, rel=1e-9, abs=1e-12), (each.directory.name, name)
+            assert run[name] == pytest.approx(value, rel=1e-9, abs=1e-12), (
+                each.directory.name,
+                name,
+            )
 
 
 def test_counts_equal_the_tally_to_the_last_digit(measured: Path, made: list[Made]) -> None:
@@ -72,7 +81,12 @@ def test_the_contract_is_judged_as_the_world_judges_it(measured: Path, made: lis
 
     for each in made:
         verdict = Judge(
-            each.casts, each.registrations, notices(each.directory), each.away, each.course is None, each.forgotten
+            each.casts,
+            each.registrations,
+            notices(each.directory),
+            each.away,
+            each.course is None,
+            each.forgotten,
         ).verdict()
         run = found[each.directory.name.removeprefix("run=")]
         assert {name: run[name] for name in tables.CONTRACT} == {
@@ -104,7 +118,9 @@ def test_a_lorenz_curve_runs_from_nobody_to_everybody_below_the_diagonal(measure
 
     for load in ("TOUT", "TIN", "STOR"):
         curve = sorted(
-            (p["share_of_peers"], p["share_of_load"]) for p in points if p["run"] == "r1" and p["load"] == load
+            (p["share_of_peers"], p["share_of_load"])
+            for p in points
+            if p["run"] == "r1" and p["load"] == load
         )
         assert curve[0] == (0.0, 0.0)
         assert curve[-1] == (1.0, 1.0)
@@ -122,7 +138,8 @@ class Shuffled(Journals):
 
 
 @pytest.mark.parametrize(
-    "partitions", [7, pytest.param(1, marks=pytest.mark.long), pytest.param(64, marks=pytest.mark.long)]
+    "partitions",
+    [7, pytest.param(1, marks=pytest.mark.long), pytest.param(64, marks=pytest.mark.long)],
 )
 def test_partitions_and_order_of_rows_change_no_bit(
     spark: SparkSession, made: list[Made], measured: Path, tmp_path: Path, partitions: int

@@ -17,12 +17,20 @@ from implicast.world.scenario import Scenario
 from implicast.world.scenario_file import read_scenario
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "parity.toml"
-SMALL = Scenario("dht", peers=6, casts=8, seed=2, start="joined",
-                 workload_parameters={"tags": 6, "tags_per_peer": 3})  # fmt: skip
+SMALL = Scenario(
+    "dht",
+    peers=6,
+    casts=8,
+    seed=2,
+    start="joined",
+    workload_parameters={"tags": 6, "tags_per_peer": 3},
+)
 
 
 @pytest.mark.parametrize("design", sorted(HOMES))
-def test_records_of_every_design_replay_byte_for_byte_and_deliveries_are_the_worlds(design, tmp_path, monkeypatch):
+def test_records_of_every_design_replay_byte_for_byte_and_deliveries_are_the_worlds(
+    design, tmp_path, monkeypatch
+):
     monkeypatch.setattr(parity, "REST_S", 0.5)
     scenario = replace(SMALL, design=design)
     live = parity.on_loopback(scenario, record=True, directory=tmp_path / "net")
@@ -47,7 +55,9 @@ def test_what_differs_is_named():
     one = Side(frozenset({(0, 1), (0, 2)}), 10.0)
     assert objection(one, replace(one, messages=11.9)) is None
     assert "12.1 messages" in objection(one, replace(one, messages=12.1))
-    assert "1 deliveries of the world are missing" in objection(one, replace(one, pairs=frozenset({(0, 1)})))
+    assert "1 deliveries of the world are missing" in objection(
+        one, replace(one, pairs=frozenset({(0, 1)}))
+    )
     assert "1 came twice" in objection(one, replace(one, twice=1))
     with pytest.raises(ScenarioError, match="of the world alone"):
         parity.on_loopback(replace(SMALL, changes=3))
@@ -56,20 +66,31 @@ def test_what_differs_is_named():
 def test_a_scenario_file_is_read_by_simulate_and_by_local(tmp_path, monkeypatch):
     monkeypatch.setattr(parity, "REST_S", 0.1)
     path = tmp_path / "small.toml"
-    path.write_text('design = "centralised"\npeers = 5\ncasts = 6\nseed = 2\n[workload_parameters]\ntags = 6\n'
-                    "tags_per_peer = 3\n")  # fmt: skip
+    path.write_text(
+        'design = "centralised"\npeers = 5\ncasts = 6\nseed = 2\n[workload_parameters]\ntags = 6\n'
+        "tags_per_peer = 3\n"
+    )
     found = {}
     for command in ("simulate", "local"):
         words = [command, "--scenario", str(path), "--json", *["--plain"] * (command == "local")]
         went = CliRunner().invoke(main, words)
         assert went.exit_code == 0, went.output
         found[command] = json.loads(went.stdout)
-    assert found["local"]["due"] == found["local"]["delivered"] == found["simulate"]["contract"]["expected"] > 0
+    assert (
+        found["local"]["due"]
+        == found["local"]["delivered"]
+        == found["simulate"]["contract"]["expected"]
+        > 0
+    )
     assert read_scenario(path, design="dht").design == "dht"
 
 
-WRONG = [("peers = 3", "names no design"), ('design = "dht"\npears = 3', "'pears'"), ("design =", "Invalid value"),
-         ('design = "dht"\npeers = "x"', "peers")]  # fmt: skip
+WRONG = [
+    ("peers = 3", "names no design"),
+    ('design = "dht"\npears = 3', "'pears'"),
+    ("design =", "Invalid value"),
+    ('design = "dht"\npeers = "x"', "peers"),
+]
 
 
 @pytest.mark.parametrize(("text", "said"), WRONG)

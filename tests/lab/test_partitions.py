@@ -16,6 +16,8 @@ def test_groups_are_the_same_bitmaps(spark: SparkSession, partitions: int) -> No
     registrations, casts = workloads.registrations(spark, recipe), workloads.casts(spark, recipe)
     expected = sorted(map(tuple, groups.groups(registrations, casts).collect()))
 
-    dealt = groups.groups(registrations.repartition(partitions, F.rand(1)), casts.repartition(partitions, F.rand(2)))
+    dealt = groups.groups(
+        registrations.repartition(partitions, F.rand(1)), casts.repartition(partitions, F.rand(2))
+    )
 
     assert sorted(map(tuple, dealt.collect())) == expected

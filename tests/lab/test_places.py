@@ -45,7 +45,9 @@ def bucket() -> Iterator[str]:
     made = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     made.start()
     host, port = made.get_host_and_port()
-    options = f"scheme=http&endpoint_override={host}:{port}&allow_bucket_creation=true&region=us-east-1"
+    options = (
+        f"scheme=http&endpoint_override={host}:{port}&allow_bucket_creation=true&region=us-east-1"
+    )
     Place.of(f"s3://key:secret@shelf/?{options}").store.create_dir("shelf")
     yield f"s3://key:secret@shelf/NAME?{options}"
     made.stop()
@@ -53,7 +55,11 @@ def bucket() -> Iterator[str]:
 
 @pytest.fixture(params=["disk", "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path, bucket: str) -> Place:
-    return Place.of(tmp_path / "there") if request.param == "disk" else Place.of(bucket.replace("NAME", tmp_path.name))
+    return (
+        Place.of(tmp_path / "there")
+        if request.param == "disk"
+        else Place.of(bucket.replace("NAME", tmp_path.name))
+    )
 
 
 def test_what_is_written_is_listed_read_and_removed(place: Place, tmp_path: Path) -> None:
@@ -65,7 +71,10 @@ def test_what_is_written_is_listed_read_and_removed(place: Place, tmp_path: Path
     assert place.names() == ["a", "b"]
     assert (place / "a").names() == ["one.txt", "two.txt"]
     assert [each.read()[:1] for each in place.files()] == [b"1", b"2", b"3"]
-    assert sorted(path.name for path in (place / "a").fetch(tmp_path / "copy").iterdir()) == ["one.txt", "two.txt"]
+    assert sorted(path.name for path in (place / "a").fetch(tmp_path / "copy").iterdir()) == [
+        "one.txt",
+        "two.txt",
+    ]
 
     (place / "a").remove()
     (place / "nothing").remove()
@@ -136,7 +145,11 @@ def _come(place: Place, start: Barrier) -> bool:
 def test_a_sweep_into_a_store_gives_the_journals_and_tables_of_a_sweep_into_a_folder(
     spark: SparkSession, bucket: str, tmp_path: Path
 ) -> None:
-    made, far, near = read("tiny", TINY), Place.of(bucket.replace("NAME", "sweep")), Place.of(tmp_path / "near")
+    made, far, near = (
+        read("tiny", TINY),
+        Place.of(bucket.replace("NAME", "sweep")),
+        Place.of(tmp_path / "near"),
+    )
 
     for out in (far, near):
         assert run(spark, made, out).finished == 8
@@ -146,7 +159,11 @@ def test_a_sweep_into_a_store_gives_the_journals_and_tables_of_a_sweep_into_a_fo
         assert len(here) == 8
         assert [each.read() for each in here] == [each.read() for each in there], table
     for table in ("measures", "contract", "costs", "lorenz", "summary"):
-        assert dataset.load(Folder(far, "tiny"), table).equals(dataset.load(Folder(near, "tiny"), table)), table
+        assert dataset.load(Folder(far, "tiny"), table).equals(
+            dataset.load(Folder(near, "tiny"), table)
+        ), table
     assert run(spark, made, far).finished == 0
     assert b"Kept in all" in report.write(far).read()
-    assert not [path for path in Path.cwd().iterdir() if path.name.startswith("s3")], "a local folder of that name"
+    assert not [path for path in Path.cwd().iterdir() if path.name.startswith("s3")], (
+        "a local folder of that name"
+    )

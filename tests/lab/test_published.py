@@ -47,7 +47,9 @@ def said(**fields: object) -> Published:
         ({"at_least": 1.9}, "met"),
     ],
 )
-def test_a_number_is_met_within_its_rounding_and_two_standard_errors(claim: dict[str, object], verdict: str) -> None:
+def test_a_number_is_met_within_its_rounding_and_two_standard_errors(
+    claim: dict[str, object], verdict: str
+) -> None:
     found = judge(said(**claim), seen(spice=SEEDS))
 
     assert found.verdict == verdict
@@ -89,13 +91,15 @@ def test_a_smaller_run_is_told_and_is_no_verdict() -> None:
 
 
 def test_a_claim_states_one_thing_at_a_point_that_there_is() -> None:
-    text = (files := Path(__file__).parents[2] / "src/implicast/lab/experiments/routing-error.toml").read_text("utf-8")
+    text = (
+        files := Path(__file__).parents[2] / "src/implicast/lab/experiments/routing-error.toml"
+    ).read_text("utf-8")
     assert read(files.stem, text).published
 
     for more, words in (
         ("value = 2.0\nat_most = 3.0", "must state one of"),
-        ("trend = \"rises\"\nvalue = 1.0", "must state one of"),
-        ("value = 2.0\nat = \"0.77\"", "points are"),
+        ('trend = "rises"\nvalue = 1.0', "must state one of"),
+        ('value = 2.0\nat = "0.77"', "points are"),
     ):
         claim = f'[[published]]\nsays = "x"\ndesign = "broker"\nmeasure = "RTH"\n{more}\n'
         with pytest.raises(ExperimentError, match=words):
@@ -112,13 +116,44 @@ def test_every_claim_speaks_of_a_series_that_is_run() -> None:
 
 FIGURES = {
     "thesis": [
-        "5.3", "5.4", "5.5", "6.2", "6.3", "6.4", "6.5", "6.6", "6.7", "7.4", "7.5", "7.6", "7.7", "7.8", "7.9", "7.10",
-        "8.5", "8.6", "8.7", "8.8", "8.9", "9.3", "9.4", "9.5", "9.6", "9.7", "9.8",
+        "5.3",
+        "5.4",
+        "5.5",
+        "6.2",
+        "6.3",
+        "6.4",
+        "6.5",
+        "6.6",
+        "6.7",
+        "7.4",
+        "7.5",
+        "7.6",
+        "7.7",
+        "7.8",
+        "7.9",
+        "7.10",
+        "8.5",
+        "8.6",
+        "8.7",
+        "8.8",
+        "8.9",
+        "9.3",
+        "9.4",
+        "9.5",
+        "9.6",
+        "9.7",
+        "9.8",
     ],
     "condcast": ["Figure 9", "Figure 11", "Figure 12", "Figure 13"],
     "publish/subscribe": ["3.3", "4.1", "4.2", "Figure 6", "Figure 7"],
-    "Byzantine-tolerant": ["first figure", "second figure", "third figure", "formula 1", "formula 3"],
-}  # fmt: skip
+    "Byzantine-tolerant": [
+        "first figure",
+        "second figure",
+        "third figure",
+        "formula 1",
+        "formula 3",
+    ],
+}
 """Every figure and numbered claim that the page promises, by paper."""
 
 
@@ -138,19 +173,25 @@ def test_the_command_makes_the_rows_of_an_experiment_and_the_page(tmp_path: Path
         assert told.exit_code == 0, told.output
 
     kept = json.loads(page.with_suffix(".json").read_text())
-    assert kept["pubsub-example"]["paper"]["values"]["pubsub-example"]["1"]["hops_hashed"] == {"1": 6.0}
+    assert kept["pubsub-example"]["paper"]["values"]["pubsub-example"]["1"]["hops_hashed"] == {
+        "1": 6.0
+    }
     row = next(line for line in page.read_text().splitlines() if "| Figure 6 |" in line)
     assert "six hops in the example" in row
     assert "**met**" in row
     assert "implicast lab published brokers --scale paper" in page.read_text()
 
 
-def test_the_laboratory_computes_with_compiled_geometry_although_it_reads_what_nodes_write() -> None:
+def test_the_laboratory_computes_with_compiled_geometry_although_it_reads_what_nodes_write() -> (
+    None
+):
     """In a process of its own: what is imported first decides."""
     text = "import implicast.lab.cli; from implicast.space import kernels; print(type(kernels.rank).__name__)"
     environment = {name: value for name, value in os.environ.items() if name != "IMPLICAST_NUMBA"}
 
-    told = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, env=environment)
+    told = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=True, env=environment
+    )
 
     assert told.stdout.strip() != "function", "the readable one"
 
@@ -169,21 +210,39 @@ def test_what_needs_a_corpus_or_maps_is_left_out_where_there_are_none(
     assert not (tmp_path / "published.json").exists()
 
 
-def test_a_corpus_that_was_made_before_is_read_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_that_was_made_before_is_read_without_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = tmp_path / "kept" / "workloads" / "corpus-4096-15000-1"
     _write(kept / "registrations", {"peer": [0, 1, 2], "tags": [["a", "b"], ["a", "c"], ["a"]]})
-    _write(kept / "casts", {"cast": [0, 1, 2, 3], "publisher": [0, 0, 1, 2], "target": ["a", "a", "a & b", "c"]})
+    _write(
+        kept / "casts",
+        {"cast": [0, 1, 2, 3], "publisher": [0, 0, 1, 2], "target": ["a", "a", "a & b", "c"]},
+    )
     (kept / "workload.json").write_text("{}")
     monkeypatch.setattr("implicast.lab.material.started", None)  # starting Spark would fail
     page = tmp_path / "published.md"
 
     told = CliRunner().invoke(
-        lab, ["published", "corpus", "--runs", "1", "--page", str(page), "--workloads", str(tmp_path / "kept"),
-              "--data", str(tmp_path)],
-    )  # fmt: skip
+        lab,
+        [
+            "published",
+            "corpus",
+            "--runs",
+            "1",
+            "--page",
+            str(page),
+            "--workloads",
+            str(tmp_path / "kept"),
+            "--data",
+            str(tmp_path),
+        ],
+    )
 
     assert told.exit_code == 0, told.output
-    values = json.loads(page.with_suffix(".json").read_text())["corpus"]["paper"]["values"]["corpus"]["4096"]
+    values = json.loads(page.with_suffix(".json").read_text())["corpus"]["paper"]["values"][
+        "corpus"
+    ]["4096"]
     assert values["distinct_share"] == {"1": 0.75}
     assert values["one_tag"]["1"] == pytest.approx(2 / 3, abs=1e-5)
     assert values["two_tags"]["1"] == pytest.approx(1 / 3, abs=1e-5)
@@ -197,9 +256,15 @@ def _write(directory: Path, columns: dict[str, list[object]]) -> None:
 def test_a_map_is_found_among_the_data(tmp_path: Path) -> None:
     (tmp_path / "topology-zoo").mkdir()
     (tmp_path / "topology-zoo" / "Kdl.graphml").write_text("")
-    run = next(each for each in plan(experiment("maps"), "paper") if each.point == "topology-zoo/Kdl.graphml")
+    run = next(
+        each
+        for each in plan(experiment("maps"), "paper")
+        if each.point == "topology-zoo/Kdl.graphml"
+    )
 
-    assert Material(tmp_path).scenario(run).network == str(tmp_path / "topology-zoo" / "Kdl.graphml")
+    assert Material(tmp_path).scenario(run).network == str(
+        tmp_path / "topology-zoo" / "Kdl.graphml"
+    )
     assert Material().scenario(run).network == "topology-zoo/Kdl.graphml"
 
 
@@ -208,7 +273,12 @@ def test_the_backbone_is_a_minimum_spanning_tree(network: str, seed: int) -> Non
     found = backbone_trial(peers=2048, network=network, seed=seed)
     built = build(network, hosts=2048, infrastructure=21, seed=seed)
     hosts = range(2048, 2048 + 21)
-    trips = [[0 if a == b else built.latency_us(a, b) + built.latency_us(b, a) for b in hosts] for a in hosts]
+    trips = [
+        [0 if a == b else built.latency_us(a, b) + built.latency_us(b, a) for b in hosts]
+        for a in hosts
+    ]
 
     assert (found["brokers"], found["links"], found["cycles"]) == (21, 20, 0)
-    assert found["round_trips_ms"] == pytest.approx(float(minimum_spanning_tree(trips).sum()) / 1000)
+    assert found["round_trips_ms"] == pytest.approx(
+        float(minimum_spanning_tree(trips).sum()) / 1000
+    )

@@ -12,11 +12,23 @@ from implicast.lab.report.figures import measure_figure, merged
 from implicast.lab.report.overview import cell
 
 DIFFERENCE = 10
-DEUTERANOPIA = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
-PROTANOPIA = [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+DEUTERANOPIA = [
+    [0.367322, 0.860646, -0.227968],
+    [0.280085, 0.672501, 0.047413],
+    [-0.011820, 0.042940, 0.968881],
+]
+PROTANOPIA = [
+    [0.152286, 1.052583, -0.204868],
+    [0.114503, 0.786281, 0.099216],
+    [-0.003882, -0.048116, 1.051998],
+]
 """Machado, Oliveira and Fernandes 2009, in linear RGB."""
 XYZ = np.array(
-    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+    [
+        [0.4124564, 0.3575761, 0.1804375],
+        [0.2126729, 0.7151522, 0.0721750],
+        [0.0193339, 0.1191920, 0.9503041],
+    ]
 )
 
 
@@ -32,11 +44,16 @@ def lab(rgb: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "seen", [np.eye(3), np.array(DEUTERANOPIA), np.array(PROTANOPIA)], ids=["all", "deutan", "protan"]
+    "seen",
+    [np.eye(3), np.array(DEUTERANOPIA), np.array(PROTANOPIA)],
+    ids=["all", "deutan", "protan"],
 )
 def test_any_two_designs_can_be_told_apart(seen):
     for one, other in combinations(palette.COLOURS.values(), 2):
-        assert np.linalg.norm(lab(seen @ linear(one)) - lab(seen @ linear(other))) > DIFFERENCE, (one, other)
+        assert np.linalg.norm(lab(seen @ linear(one)) - lab(seen @ linear(other))) > DIFFERENCE, (
+            one,
+            other,
+        )
 
 
 @pytest.mark.parametrize("paper", ["#ffffff", "#14171a"])
@@ -51,7 +68,11 @@ def test_series_of_one_design_differ_in_colour_and_mark():
     """As k = 2 to k = 6 of one overlay do."""
     looks = palette.looks((f"k = {k}", "bft") for k in range(2, 10))
 
-    assert len({look.colour for look in looks.values()}) == len({look.mark for look in looks.values()}) == 8
+    assert (
+        len({look.colour for look in looks.values()})
+        == len({look.mark for look in looks.values()})
+        == 8
+    )
 
 
 def test_series_of_several_designs_keep_their_colours_and_differ_in_lines():
@@ -68,30 +89,44 @@ def row(series, measure, mean, half=0.0, runs=3, position=1):
 
 
 def test_a_report_concludes_from_its_last_point():
-    rows = [row("dht", "TOUT_G", 0.3), row("centralised", "TOUT_G", 0.99), row("dht", "TOUT_G", 0.9, position=0)]
+    rows = [
+        row("dht", "TOUT_G", 0.3),
+        row("centralised", "TOUT_G", 0.99),
+        row("dht", "TOUT_G", 0.9, position=0),
+    ]
     contract = [
         {"series": "dht", "expected": 10, "missing": 0},
         {"series": "centralised", "expected": 10, "missing": 2},
     ]
     told = dict(conclusions(rows, contract))
 
-    assert told["Who delivers?"] == "1 of 2 series delivered everything; centralised missed 2 of 10."
+    assert (
+        told["Who delivers?"] == "1 of 2 series delivered everything; centralised missed 2 of 10."
+    )
     load = told["Who bears the load?"]
-    assert load == "At peers 128, sending is spread best by dht (Gini 0.30), least by centralised (0.99)."
+    assert (
+        load
+        == "At peers 128, sending is spread best by dht (Gini 0.30), least by centralised (0.99)."
+    )
     assert "How fast?" not in told
 
 
 @pytest.mark.parametrize(("mean", "named"), [(4.001, "dht and spice"), (4.2, "dht"), (8.0, "dht")])
 def test_series_are_named_together_when_one_figure_is_true_of_all(mean, named):
     """However wide an interval is over three seeds: a figure is not said of a series that has another."""
-    rows = [row("dht", "RTH", 4.0, 9.0, 3), row("spice", "RTH", mean, 9.0, 3), row("bft", "RTH", 40.0, 0.3, 3)]
+    rows = [
+        row("dht", "RTH", 4.0, 9.0, 3),
+        row("spice", "RTH", mean, 9.0, 3),
+        row("bft", "RTH", 40.0, 0.3, 3),
+    ]
 
     assert f"there are 4 by {named}, 40 by bft" in dict(conclusions(rows, []))["At what price?"]
 
 
 def test_series_that_are_the_same_are_drawn_as_one():
     series = {
-        name: [row(name, "RTH", 4.0), row(name, "RTH", 5.0, position=2)] for name in ("dht-naive", "chord-pubsub")
+        name: [row(name, "RTH", 4.0), row(name, "RTH", 5.0, position=2)]
+        for name in ("dht-naive", "chord-pubsub")
     }
     series["bft"] = [row("bft", "RTH", 40.0)]
 
@@ -107,26 +142,47 @@ def test_series_of_a_trial_that_knows_no_designs_look_different():
 
 def test_what_differs_by_less_than_is_told_is_called_alike():
     rows = [
-        {"series": name, "measure": "TOUT_G", "position": 0, "axis": "peers", "point": "8", "mean": mean, "runs": 1,
-         "low": mean, "high": mean}
+        {
+            "series": name,
+            "measure": "TOUT_G",
+            "position": 0,
+            "axis": "peers",
+            "point": "8",
+            "mean": mean,
+            "runs": 1,
+            "low": mean,
+            "high": mean,
+        }
         for name, mean in (("a", 0.996), ("b", 0.998))
-    ]  # fmt: skip
+    ]
 
-    assert ("Who bears the load?", "Sending is spread alike by all (Gini 1.00).") in conclusions(rows, [])
+    assert ("Who bears the load?", "Sending is spread alike by all (Gini 1.00).") in conclusions(
+        rows, []
+    )
 
 
 def test_a_series_has_one_colour_in_all_figures_whichever_are_drawn_as_one():
     axis, names = Axis(of="peers"), ("level 1", "level 2", "level 3")
-    apart = [row(name, "TOUT_M", mean) | {"design": "spice"} for name, mean in zip(names, (1, 2, 3), strict=True)]
-    alike = [row(name, "TIN_M", mean) | {"design": "spice"} for name, mean in zip(names, (1, 1, 3), strict=True)]
+    apart = [
+        row(name, "TOUT_M", mean) | {"design": "spice"}
+        for name, mean in zip(names, (1, 2, 3), strict=True)
+    ]
+    alike = [
+        row(name, "TIN_M", mean) | {"design": "spice"}
+        for name, mean in zip(names, (1, 1, 3), strict=True)
+    ]
 
-    drawn = [measure_figure([*apart, *alike], Figure(measure), axis) for measure in ("TOUT_M", "TIN_M")]
+    drawn = [
+        measure_figure([*apart, *alike], Figure(measure), axis) for measure in ("TOUT_M", "TIN_M")
+    ]
 
     last = palette.looks((name, "spice") for name in names)["level 3"].colour
     middle = palette.looks((name, "spice") for name in names)["level 2"].colour
     assert all(last in each.svg for each in drawn)
     assert middle in drawn[0].svg
-    assert middle not in drawn[1].svg, "level 2 is drawn as level 1 there, and level 3 does not take its colour"
+    assert middle not in drawn[1].svg, (
+        "level 2 is drawn as level 1 there, and level 3 does not take its colour"
+    )
 
 
 def test_what_adding_up_leaves_of_equal_values_is_not_told_as_an_interval():

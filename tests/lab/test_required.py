@@ -20,7 +20,10 @@ from implicast.world.tally import NAMES
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
     made = Folder(Place.of(tmp_path), "peers")
-    measures, contract = {name: [0.0, 0.0] for name in MEASURES}, {name: [0, 0] for name in CONTRACT}
+    measures, contract = (
+        {name: [0.0, 0.0] for name in MEASURES},
+        {name: [0, 0] for name in CONTRACT},
+    )
     dataset.store(made, "measures", pa.table({**measures, "run": ["a", "b"], "RTH": [2.0, 7.0]}))
     dataset.store(made, "contract", pa.table({**contract, "run": ["a", "b"], "missing": [1, 0]}))
     return made

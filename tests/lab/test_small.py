@@ -27,7 +27,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
 
 def test_every_measure_equals_the_tally(made: list[Made]) -> None:
     for each in made:
-        found, expected = small.measured(small.reader(each.directory))["measures"][0], tally(each.directory)
+        found, expected = (
+            small.measured(small.reader(each.directory))["measures"][0],
+            tally(each.directory),
+        )
 
         assert set(found) == set(tables.MEASURES)
         for name, value in expected.items():
@@ -36,7 +39,9 @@ def test_every_measure_equals_the_tally(made: list[Made]) -> None:
 
 def test_the_contract_is_judged_as_the_world_judges_it(made: list[Made]) -> None:
     for each in made:
-        verdict = Judge(each.casts, each.registrations, notices(each.directory), each.away, exact=True).verdict()
+        verdict = Judge(
+            each.casts, each.registrations, notices(each.directory), each.away, exact=True
+        ).verdict()
 
         found = small.measured(small.reader(each.directory))["contract"][0]
 
@@ -50,7 +55,9 @@ def test_costs_are_those_of_each_phase(made: list[Made]) -> None:
     for each in made:
         costs = small.measured(small.reader(each.directory))["costs"]
 
-        assert {row["phase"]: row["messages"] for row in costs} == messages(each.directory)["messages"]
+        assert {row["phase"]: row["messages"] for row in costs} == messages(each.directory)[
+            "messages"
+        ]
 
 
 def test_a_journal_without_casts_has_measures_of_zero(tmp_path: Path) -> None:
@@ -82,12 +89,19 @@ def test_a_journal_in_pieces_has_the_measures_and_the_contract_of_the_whole(
     made: list[Made], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for each in made:
-        source, whole = Source("r", Place.of(each.directory)), small.measured(small.reader(each.directory))
+        source, whole = (
+            Source("r", Place.of(each.directory)),
+            small.measured(small.reader(each.directory)),
+        )
         monkeypatch.setattr(large, "BLOCK_ROWS", source.opened("sends").metadata.num_rows // 5)
 
         pieces = large.pieces(source)
-        found = large._finish(source, added_up([large._tried(large._load, piece) for piece in pieces]))
-        judged = large._verdict(source, added_up([large._tried(large._laws, piece) for piece in pieces]))
+        found = large._finish(
+            source, added_up([large._tried(large._load, piece) for piece in pieces])
+        )
+        judged = large._verdict(
+            source, added_up([large._tried(large._laws, piece) for piece in pieces])
+        )
 
         assert len(pieces) > 3
         assert found["measures"][0] == pytest.approx(whole["measures"][0], rel=1e-12)
@@ -107,4 +121,6 @@ def test_a_piece_that_makes_no_sense_says_so_and_raises_nothing(tmp_path: Path) 
 
     found = large._tried(large._load, large.pieces(source)[0])
 
-    assert found["of"].to_pylist() == ["wrong it does not hang together: ValueError: peers have numbers from 0 on"]
+    assert found["of"].to_pylist() == [
+        "wrong it does not hang together: ValueError: peers have numbers from 0 on"
+    ]

@@ -20,24 +20,46 @@ def journal(tmp_path_factory):
     """Of a simulation: what the lake gets is what nodes of a network would have written."""
     where = tmp_path_factory.mktemp("stream") / "journal"
     tags = {"tags": 8, "tags_per_peer": 3}
-    simulate(Scenario("dht", peers=12, casts=20, interval_ms=9000, payload_bytes=8, workload_parameters=tags), where)
+    simulate(
+        Scenario(
+            "dht", peers=12, casts=20, interval_ms=9000, payload_bytes=8, workload_parameters=tags
+        ),
+        where,
+    )
     return where
 
 
 def poured(lake, journal, parts):
     """A journal as parts of a lake, in order of time."""
     there = Lake(lake, "trial", "dht")
-    tables = {name: pq.read_table(journal / f"{name}.parquet").to_pylist() for name in ("sends", "notices", "casts")}
+    tables = {
+        name: pq.read_table(journal / f"{name}.parquet").to_pylist()
+        for name in ("sends", "notices", "casts")
+    }
     peers = pq.read_table(journal / "peers.parquet").to_pylist()
     tables["peers"] = [{"peer": each["peer"], "role": "peer", "time_us": 0} for each in peers]
-    tables["receipts"] = [{**row, "settled_us": row["settled_us"]} for row in tables["casts"] if row["settled_us"]]
-    stamp = {"sends": "sent_us", "notices": "time_us", "casts": "time_us", "receipts": "settled_us", "peers": "time_us"}
+    tables["receipts"] = [
+        {**row, "settled_us": row["settled_us"]} for row in tables["casts"] if row["settled_us"]
+    ]
+    stamp = {
+        "sends": "sent_us",
+        "notices": "time_us",
+        "casts": "time_us",
+        "receipts": "settled_us",
+        "peers": "time_us",
+    }
     end_us = max(row["sent_us"] for row in tables["sends"]) + 1
     for part in range(parts):
         low, high = part * end_us // parts, (part + 1) * end_us // parts
-        some = {name: [row for row in rows if low <= row[stamp[name]] < high or (part == parts - 1 <= 0)]
-                for name, rows in tables.items()}  # fmt: skip
-        there.add({name: [_shifted(row, STREAMED[name]) for row in rows] for name, rows in some.items()})
+        some = {
+            name: [
+                row for row in rows if low <= row[stamp[name]] < high or (part == parts - 1 <= 0)
+            ]
+            for name, rows in tables.items()
+        }
+        there.add(
+            {name: [_shifted(row, STREAMED[name]) for row in rows] for name, rows in some.items()}
+        )
     return there
 
 
@@ -61,9 +83,20 @@ def agree(row, journal):
     assert {name: row[name] for name in row.keys() & batch.keys()} == {
         name: batch[name] for name in row.keys() & batch.keys()
     }
-    assert {"TOUT_G", "TOUT_M", "POUT_M", "RTH", "latency_ms_p99", "latency_ms_mean", "notified"} <= batch.keys()
+    assert {
+        "TOUT_G",
+        "TOUT_M",
+        "POUT_M",
+        "RTH",
+        "latency_ms_p99",
+        "latency_ms_mean",
+        "notified",
+    } <= batch.keys()
     assert row["messages"] == sum(each["messages"] for each in costs.values())
-    assert (row["messages_cast"], row["bytes_cast"]) == (costs["cast"]["messages"], costs["cast"]["bytes"])
+    assert (row["messages_cast"], row["bytes_cast"]) == (
+        costs["cast"]["messages"],
+        costs["cast"]["bytes"],
+    )
 
 
 class Killed(Exception):
@@ -108,8 +141,14 @@ def test_what_comes_late_counts_and_is_counted_as_late(spark, journal, tmp_path)
     lake, out = tmp_path / "lake", tmp_path / "out"
     there = poured(tmp_path / "aside", journal, 1)
     rows = {name: there.gathered(name).sort_by(_stamp(name)) for name in STREAMED}
-    some = {name: table.slice(0, len(table) // 3) if name == "sends" else table for name, table in rows.items()}
-    first = {name: table.slice(len(some[name])) if name == "sends" else table for name, table in rows.items()}
+    some = {
+        name: table.slice(0, len(table) // 3) if name == "sends" else table
+        for name, table in rows.items()
+    }
+    first = {
+        name: table.slice(len(some[name])) if name == "sends" else table
+        for name, table in rows.items()
+    }
     target = Lake(lake, "trial", "dht")
     for tables in (first, {"sends": some["sends"]}):  # the oldest third of all messages comes last
         target.add({name: table.to_pylist() for name, table in tables.items()})
@@ -118,11 +157,17 @@ def test_what_comes_late_counts_and_is_counted_as_late(spark, journal, tmp_path)
     row = totals(out)
     agree(row, journal)
     newest = max(first["sends"]["sent_us"].to_pylist()) // 60_000_000
-    assert row["late"] == sum(each // 60_000_000 + 1 <= newest for each in some["sends"]["sent_us"].to_pylist()) > 0
+    assert (
+        row["late"]
+        == sum(each // 60_000_000 + 1 <= newest for each in some["sends"]["sent_us"].to_pylist())
+        > 0
+    )
 
 
 @pytest.mark.long
-def test_rows_count_once_after_a_kill_and_a_receipt_that_does_not_come_is_open_too_long(spark, journal, tmp_path):
+def test_rows_count_once_after_a_kill_and_a_receipt_that_does_not_come_is_open_too_long(
+    spark, journal, tmp_path
+):
     there = poured(tmp_path / "aside", journal, 1)
     rows = {name: there.gathered(name).to_pylist() for name in STREAMED}
     rows["receipts"] = rows["receipts"][2:]

@@ -22,8 +22,12 @@ SECONDS = float(os.environ.get("IMPLICAST_STREAM_S", "600"))
 
 def started(directory, name, *words):
     log = (directory / f"{name}.log").open("ab")
-    return subprocess.Popen([sys.executable, "-m", "implicast", *map(str, words)], stdout=log, stderr=log,
-                            start_new_session=True)  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, "-m", "implicast", *map(str, words)],
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )
 
 
 def killed(process):
@@ -57,7 +61,9 @@ def test_a_live_network_into_a_stream_that_is_killed_twice(tmp_path):
         while not (net / people[-1].name / "control.sock").exists():
             time.sleep(0.5)
         wait_for([net / each.name for each in people], lambda status: bool(status["registered"]))
-        others.append(started(tmp_path, "gather", "journal", net, "--to", lake, "--follow", "--run", "ten"))
+        others.append(
+            started(tmp_path, "gather", "journal", net, "--to", lake, "--follow", "--run", "ten")
+        )
         stream = started(tmp_path, "stream", "lab", "stream", lake, "--out", out, "--every", 10)
         chance, begun, kills = Random(1), time.monotonic(), [SECONDS / 3, 2 * SECONDS / 3]
         casts = iter(draw(people, int(4 * SECONDS), 1))
@@ -66,9 +72,16 @@ def test_a_live_network_into_a_stream_that_is_killed_twice(tmp_path):
             if kills and time.monotonic() - begun > kills[0]:
                 kills.pop(0)
                 killed(stream)
-                stream = started(tmp_path, "stream", "lab", "stream", lake, "--out", out, "--every", 10)
+                stream = started(
+                    tmp_path, "stream", "lab", "stream", lake, "--out", out, "--every", 10
+                )
             each = next(casts)
-            list(control.ask(net / each.publisher, {"do": "cast", "target": each.target, "payload": "", "wait": 5}))
+            list(
+                control.ask(
+                    net / each.publisher,
+                    {"do": "cast", "target": each.target, "payload": "", "wait": 5},
+                )
+            )
             made += 1
             time.sleep(chance.uniform(0.4, 0.9))
         stopped(network)
@@ -90,7 +103,12 @@ def test_a_live_network_into_a_stream_that_is_killed_twice(tmp_path):
     assert total["messages"] == sum(row["messages"] for row in costs.values())
     assert total["bytes_cast"] == costs["cast"]["bytes"]
     assert total["casts"] == made
-    assert found["contract"]["missing"] == found["contract"]["repeated"] == found["contract"]["altered"] == 0
+    assert (
+        found["contract"]["missing"]
+        == found["contract"]["repeated"]
+        == found["contract"]["altered"]
+        == 0
+    )
     minutes = pq.read_table(out / "minutes").to_pylist()
     assert sum(row["deliveries"] for row in minutes) == total["notified"] > made
     assert len(minutes) >= SECONDS // 60

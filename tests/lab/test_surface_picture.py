@@ -14,7 +14,13 @@ SCENARIO = Scenario(
     casts=4,
     seed=2,
     workload="extreme",
-    parameters={"dimensions": 2, "storage_limit": 4, "landmarks": 0, "frequency_limit": 0, "assurance": "none"},
+    parameters={
+        "dimensions": 2,
+        "storage_limit": 4,
+        "landmarks": 0,
+        "frequency_limit": 0,
+        "assurance": "none",
+    },
 )
 
 
@@ -25,9 +31,13 @@ def test_the_tiles_cover_the_surface_and_the_registry_is_all_there() -> None:
     kept = sum(count for tile in scene.tiles for count, _ in tile.shares.values())
     told = {receiver for _, receiver, kind in scene.hops if kind == "Notify"}
     assert kept == 24
-    assert 0 <= kept - len(told) <= 2, "all members are notified by message but those that hold themselves"
+    assert 0 <= kept - len(told) <= 2, (
+        "all members are notified by message but those that hold themselves"
+    )
     assert len(scene.containers) > 1
-    assert {kind for _, _, kind in scene.hops} >= set(WAYS), "every arrow of the legend is in the picture"
+    assert {kind for _, _, kind in scene.hops} >= set(WAYS), (
+        "every arrow of the legend is in the picture"
+    )
 
 
 def test_where_a_tag_is_replicated_the_registry_shown_is_the_one_that_the_cast_found() -> None:
@@ -35,7 +45,9 @@ def test_where_a_tag_is_replicated_the_registry_shown_is_the_one_that_the_cast_f
     scene = observe(Scenario("spice-unloaded", 96, 4, 2, replicated, "extreme"))
 
     walkers = {sender for sender, _, kind in scene.hops if kind == "Notify"}
-    holders = {tile.owner for tile in scene.tiles if any(count for count, _ in tile.shares.values())}
+    holders = {
+        tile.owner for tile in scene.tiles if any(count for count, _ in tile.shares.values())
+    }
     assert walkers == holders
 
 

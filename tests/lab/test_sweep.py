@@ -89,10 +89,15 @@ def test_a_run_that_fails_or_dies_is_lost_alone_and_made_again_later(
     assert (again.finished, again.before, again.failed) == (2, 2, ())
     assert not out.failed()
     made_after = {path.name: path.read_text() for path in hurt.glob("made-*")}
-    assert {name for name in made_after if made_after[name] != made_before[name]} == {"made-2", "made-3"}
+    assert {name for name in made_after if made_after[name] != made_before[name]} == {
+        "made-2",
+        "made-3",
+    }
 
 
-def test_a_trial_is_summarised_like_any_other_run(spark: SparkSession, made: Experiment, tmp_path: Path) -> None:
+def test_a_trial_is_summarised_like_any_other_run(
+    spark: SparkSession, made: Experiment, tmp_path: Path
+) -> None:
     import pyarrow.parquet as pq
 
     run(spark, made, tmp_path / "out")
@@ -100,11 +105,16 @@ def test_a_trial_is_summarised_like_any_other_run(spark: SparkSession, made: Exp
     rows = pq.read_table(tmp_path / "out" / "summary").to_pylist()
     assert {row["experiment"] for row in rows} == {"trials"}
     assert {(row["point"], row["measure"], row["mean"]) for row in rows} == {
-        ("1", "square", 1.0), ("2", "square", 4.0), ("3", "square", 9.0), ("4", "square", 16.0),
-    }  # fmt: skip
+        ("1", "square", 1.0),
+        ("2", "square", 4.0),
+        ("3", "square", 9.0),
+        ("4", "square", 16.0),
+    }
 
 
-def test_what_is_half_written_is_not_a_finished_run(spark: SparkSession, made: Experiment, tmp_path: Path) -> None:
+def test_what_is_half_written_is_not_a_finished_run(
+    spark: SparkSession, made: Experiment, tmp_path: Path
+) -> None:
     planned, out = plan(made, "small"), claim(Place.of(tmp_path / "out"), made, "small", None)
     out.scratch(planned[0].run).mkdir(parents=True)
     out.journal("sends", planned[1].run).write(b"PAR1 and no more")
@@ -127,28 +137,38 @@ def test_a_folder_of_something_else_is_left_alone(made: Experiment, tmp_path: Pa
 
 
 def test_a_folder_grows_by_seeds_points_and_captions_and_old_runs_keep_their_commit(
-    spark: SparkSession, made: Experiment, hurt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    made: Experiment,
+    hurt: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = tmp_path / "out"
     monkeypatch.setattr("implicast.lab.sweep.origin", lambda: {"commit": "first", "version": "1"})
     run(spark, made, out)
     made_before = {path.name: path.read_text() for path in hurt.glob("made-*")}
-    more = read("trials", TRIAL.replace("HURT", str(hurt)).replace("[1, 2, 3, 4]", "[1, 2, 3, 4, 5]"))
+    more = read(
+        "trials", TRIAL.replace("HURT", str(hurt)).replace("[1, 2, 3, 4]", "[1, 2, 3, 4, 5]")
+    )
     monkeypatch.setattr("implicast.lab.sweep.origin", lambda: {"commit": "second", "version": "2"})
 
     went = run(spark, msgspec.structs.replace(more, title="Another caption"), out, runs=2)
 
     assert (went.finished, went.before) == (6, 4)
     assert {path.name: path.read_text() for path in hurt.glob("made-*")} == {
-        **dict.fromkeys(made_before, "||"), "made-5": "||"
-    }  # fmt: skip
+        **dict.fromkeys(made_before, "||"),
+        "made-5": "||",
+    }
     rows = dataset.load(Folder(Place.of(out), "trials"), "runs").to_pylist()
     assert {(row["point"], row["seed"]): row["commit"] for row in rows} == {
-        **{(str(point), 1): "first" for point in (1, 2, 3, 4)}, ("5", 1): "second",
+        **{(str(point), 1): "first" for point in (1, 2, 3, 4)},
+        ("5", 1): "second",
         **{(str(point), 2): "second" for point in (1, 2, 3, 4, 5)},
-    }  # fmt: skip
+    }
     summed = dataset.load(Folder(Place.of(out), "trials"), "summary").to_pylist()
-    assert {(row["point"], row["runs"]) for row in summed} == {(str(point), 2) for point in (1, 2, 3, 4, 5)}
+    assert {(row["point"], row["runs"]) for row in summed} == {
+        (str(point), 2) for point in (1, 2, 3, 4, 5)
+    }
 
 
 def test_fewer_seeds_leave_the_others_in_the_tables_and_out_of_the_summary(
@@ -159,7 +179,7 @@ def test_fewer_seeds_leave_the_others_in_the_tables_and_out_of_the_summary(
     assert run(spark, made, tmp_path / "out", runs=1).finished == 0
 
     folder = Folder(Place.of(tmp_path / "out"), "trials")
-    assert sorted((row["seed"], row["planned"]) for row in dataset.load(folder, "runs").to_pylist()) == (
-        [(1, True)] * 4 + [(2, False)] * 4
-    )
+    assert sorted(
+        (row["seed"], row["planned"]) for row in dataset.load(folder, "runs").to_pylist()
+    ) == ([(1, True)] * 4 + [(2, False)] * 4)
     assert {row["runs"] for row in dataset.load(folder, "summary").to_pylist()} == {1}

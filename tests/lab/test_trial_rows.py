@@ -23,7 +23,9 @@ def test_nobody_is_missed_once_a_change_is_visible():
 def test_the_byzantine_design_bears_liars_that_others_do_not():
     rows = {name: attacks(name, 0.2, peers=48, casts=6) for name in ("bft", "condcast")}
 
-    assert {key for key in rows["bft"] if not key.startswith("noticed_s_")} <= rows["condcast"].keys()
+    assert {key for key in rows["bft"] if not key.startswith("noticed_s_")} <= rows[
+        "condcast"
+    ].keys()
     assert "noticed_s_silent" in rows["bft"], "and how soon, where any is noticed"
     assert "noticed_s_silent" not in rows["condcast"], "no moment of what never came"
     assert rows["bft"]["expected"] == rows["condcast"]["expected"] > 50

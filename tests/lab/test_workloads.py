@@ -16,20 +16,35 @@ pytestmark = pytest.mark.spark
 
 @pytest.mark.parametrize(
     ("name", "settings"),
-    [("zipf", {"skew": 1.3, "terms": 2, "negated": 1}), ("extreme", {}), ("groups", {"share": 0.2})],
+    [
+        ("zipf", {"skew": 1.3, "terms": 2, "negated": 1}),
+        ("extreme", {}),
+        ("groups", {"share": 0.2}),
+    ],
 )
-def test_a_world_draws_the_same_from_the_same_seed(spark: SparkSession, name: str, settings: dict[str, float]) -> None:
+def test_a_world_draws_the_same_from_the_same_seed(
+    spark: SparkSession, name: str, settings: dict[str, float]
+) -> None:
     recipe = Recipe(name, 7, 300, 20, settings)
 
-    registered = {row["peer"]: tuple(row["tags"]) for row in workloads.registrations(spark, recipe).collect()}
-    cast = {row["cast"]: (row["publisher"], row["target"]) for row in workloads.casts(spark, recipe).collect()}
+    registered = {
+        row["peer"]: tuple(row["tags"]) for row in workloads.registrations(spark, recipe).collect()
+    }
+    cast = {
+        row["cast"]: (row["publisher"], row["target"])
+        for row in workloads.casts(spark, recipe).collect()
+    }
 
     drawn = workload(name, 7, 300, 20, **settings)
     assert registered == {peer: each.tags for peer, each in enumerate(drawn.described())}
-    assert cast == {n: (drawn.publisher(n), str(target)) for n, target in enumerate(drawn.targeted())}
+    assert cast == {
+        n: (drawn.publisher(n), str(target)) for n, target in enumerate(drawn.targeted())
+    }
 
 
-def test_ranges_and_partitions_do_not_change_a_workload(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranges_and_partitions_do_not_change_a_workload(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recipe = Recipe("zipf", 3, 1000, 50)
     whole = sorted(map(tuple, workloads.registrations(spark, recipe).collect()))
 
@@ -38,7 +53,9 @@ def test_ranges_and_partitions_do_not_change_a_workload(spark: SparkSession, mon
     assert sorted(map(tuple, workloads.registrations(spark, recipe).collect())) == whole
 
 
-def test_a_written_workload_is_read_back_by_a_world_and_described(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_written_workload_is_read_back_by_a_world_and_described(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     recipe = Recipe("zipf", 1, 400, 60)
 
     workloads.write(spark, recipe, tmp_path / "w")

@@ -139,7 +139,9 @@ def test_targets_render_in_decimal_and_read_back(text: str) -> None:
         ("1 < price < 2 < 3", 15, "unexpected '<'"),
     ],
 )
-def test_violations_of_the_schema_are_named_with_their_place(text: str, column: int, words: str) -> None:
+def test_violations_of_the_schema_are_named_with_their_place(
+    text: str, column: int, words: str
+) -> None:
     with pytest.raises(LanguageError) as caught:
         parse(text, SCHEMA)
 

@@ -61,10 +61,14 @@ def test_a_filter_travels_as_bytes() -> None:
 
 
 def test_positions_come_from_one_digest_by_double_hashing() -> None:
-    state = sha1(len(b"bloom").to_bytes(4, "big") + b"bloom" + len(b"jazz").to_bytes(4, "big") + b"jazz")
+    state = sha1(
+        len(b"bloom").to_bytes(4, "big") + b"bloom" + len(b"jazz").to_bytes(4, "big") + b"jazz"
+    )
     first, second = (int.from_bytes(state.digest()[start : start + 8], "big") for start in (0, 8))
 
-    assert positions("jazz", 480, 4) == tuple((first + turn * (1 + second % 479)) % 480 for turn in range(4))
+    assert positions("jazz", 480, 4) == tuple(
+        (first + turn * (1 + second % 479)) % 480 for turn in range(4)
+    )
 
 
 @pytest.mark.parametrize("error", [0.0, 1.0, -0.1, 2.0])

@@ -10,7 +10,13 @@ SCHEMA = Schema.read("price: 0..100 by 0.5; exchange: NYSE | LSE; title: text")
 
 def music() -> Index[int]:
     index: Index[int] = Index()
-    for key, text in {7: "jazz football", 2: "jazz", 9: "samba, football", 4: "jazz, samba", 5: ""}.items():
+    for key, text in {
+        7: "jazz football",
+        2: "jazz",
+        9: "samba, football",
+        4: "jazz, samba",
+        5: "",
+    }.items():
         index.add(key, description(text))
     return index
 
@@ -86,7 +92,13 @@ def test_the_rarest_tag_is_found() -> None:
 
 def test_predicates_select_by_value() -> None:
     index: Index[int] = Index()
-    texts = ("jazz price=8 exchange=NYSE", "jazz price=8.5", "price=9 exchange=LSE", "jazz exchange=LSE", "price=100")
+    texts = (
+        "jazz price=8 exchange=NYSE",
+        "jazz price=8.5",
+        "price=9 exchange=LSE",
+        "jazz exchange=LSE",
+        "price=100",
+    )
     for key, text in enumerate(texts):
         index.add(key, description(text, SCHEMA))
 

@@ -17,7 +17,10 @@ def test_and_binds_tighter_than_or() -> None:
 
 
 def test_the_example_of_the_thesis_has_two_terms() -> None:
-    assert terms("(samba | jazz) & football") == [(("football", "jazz"), ()), (("football", "samba"), ())]
+    assert terms("(samba | jazz) & football") == [
+        (("football", "jazz"), ()),
+        (("football", "samba"), ()),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +48,22 @@ def test_equal_expressions_have_equal_normal_forms(one: str, other: str) -> None
 
 
 @pytest.mark.parametrize(
-    "tag", ["c++", "c#", ".net", "a/b", "topic:jazz", "x-y_z", "8.30", "日本語", "naïve", "हिन्दी", "in", "and", "²"]
+    "tag",
+    [
+        "c++",
+        "c#",
+        ".net",
+        "a/b",
+        "topic:jazz",
+        "x-y_z",
+        "8.30",
+        "日本語",
+        "naïve",
+        "हिन्दी",
+        "in",
+        "and",
+        "²",
+    ],
 )
 def test_letters_digits_and_some_signs_need_no_quotes(tag: str) -> None:
     assert terms(tag) == [((tag,), ())]
@@ -137,7 +155,9 @@ def test_a_description_lists_tags_with_commas_or_spaces() -> None:
 
 
 def test_a_description_reads_back() -> None:
-    given = Description(("jazz", "machine learning"), (Value("exchange", "NYSE"), Value("price", 830)))
+    given = Description(
+        ("jazz", "machine learning"), (Value("exchange", "NYSE"), Value("price", 830))
+    )
 
     assert description(str(given)) == given
 

@@ -18,7 +18,9 @@ def test_folding_twice_changes_nothing_for_any_character() -> None:
 
 
 def test_folding_does_not_see_case_for_any_character() -> None:
-    changed = [hex(ord(each)) for each in CHARACTERS[:0x20000] if fold(each.casefold()) != fold(each)]
+    changed = [
+        hex(ord(each)) for each in CHARACTERS[:0x20000] if fold(each.casefold()) != fold(each)
+    ]
 
     assert changed == []
 

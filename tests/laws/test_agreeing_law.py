@@ -26,17 +26,28 @@ def places(rng: Random, n: int, k: int, forgotten: float, peers: int = 0) -> lis
     keys = rng.sample(range(1_000_000), n)
     people = [
         Certificate(
-            key.to_bytes(4, "big"), VECTORS.pack_number(rng.getrandbits(256)),
-            b"", rng.randrange(peers) if peers else serial, b"", serial, 0, 1, b"",
+            key.to_bytes(4, "big"),
+            VECTORS.pack_number(rng.getrandbits(256)),
+            b"",
+            rng.randrange(peers) if peers else serial,
+            b"",
+            serial,
+            0,
+            1,
+            b"",
         )
         for serial, key in enumerate(keys)
-    ]  # fmt: skip
+    ]
     standing, found = Standing(k, VECTORS, people), []
     for certificate in people:
         place = Place(certificate, k, VECTORS)
         around = standing.surroundings(certificate.key)
         place.surround(
-            [node for node in around if rng.random() >= forgotten or (peers and node.address == certificate.address)]
+            [
+                node
+                for node in around
+                if rng.random() >= forgotten or (peers and node.address == certificate.address)
+            ]
         )
         found.append(place)
     return found
@@ -53,8 +64,12 @@ def spans(one: Place, other: Place) -> list[ListSpan]:
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.integers(0, 2**32), st.integers(2, 60), st.integers(2, 4), st.sampled_from([0.0, 0.03, 0.2]))
-def test_what_agrees_at_a_glance_shows_no_difference(seed: int, n: int, k: int, forgotten: float) -> None:
+@given(
+    st.integers(0, 2**32), st.integers(2, 60), st.integers(2, 4), st.sampled_from([0.0, 0.03, 0.2])
+)
+def test_what_agrees_at_a_glance_shows_no_difference(
+    seed: int, n: int, k: int, forgotten: float
+) -> None:
     rng = Random(seed)
     everyone = places(rng, n, k, forgotten)
     glances = found = 0
@@ -103,7 +118,11 @@ def compare_all(everyone: dict[bytes, Place]) -> bool:
             for is_left in (True, False):
                 near = neighbour(level, me.address, is_left)
                 if near is not None:
-                    learned |= show(place, everyone[near.key], ListSpan(near.key, me, number, level.keys, level.full))
+                    learned |= show(
+                        place,
+                        everyone[near.key],
+                        ListSpan(near.key, me, number, level.keys, level.full),
+                    )
     return learned
 
 
@@ -117,10 +136,15 @@ def show(place: Place, other: Place, span: ListSpan) -> bool:
 
 @settings(deadline=None, max_examples=80)
 @given(
-    st.integers(0, 2**32), st.integers(2, 60), st.integers(2, 4), st.sampled_from([0.03, 0.2, 0.4]),
+    st.integers(0, 2**32),
+    st.integers(2, 60),
+    st.integers(2, 4),
+    st.sampled_from([0.03, 0.2, 0.4]),
     st.sampled_from([0, 2, 3, 6, 12]),
-)  # fmt: skip
-def test_where_all_neighbours_agree_nobody_is_missing(seed: int, n: int, k: int, forgotten: float, peers: int) -> None:
+)
+def test_where_all_neighbours_agree_nobody_is_missing(
+    seed: int, n: int, k: int, forgotten: float, peers: int
+) -> None:
     everyone = {place.key: place for place in places(Random(seed), n, k, forgotten, peers)}
     assume(is_one_piece(everyone))
     people = [place.certificate for place in everyone.values()]
@@ -131,4 +155,6 @@ def test_where_all_neighbours_agree_nobody_is_missing(seed: int, n: int, k: int,
 
     for place in everyone.values():
         wanted = every_class(place.certificate, people, k, VECTORS)
-        assert [level.nodes for level in place.wide.levels] == [level.nodes for level in wanted.levels]
+        assert [level.nodes for level in place.wide.levels] == [
+            level.nodes for level in wanted.levels
+        ]

@@ -18,7 +18,10 @@ BOTH = pytest.mark.parametrize("kind", dict.fromkeys([Around, twin(Around)]))
 
 def population(rng: Random, n: int, vectors: Vectors) -> list[Spot]:
     keys = rng.sample(range(1_000_000), n)
-    return [Spot(key_of(key), vectors.pack_number(rng.getrandbits(256)), index) for index, key in enumerate(keys)]
+    return [
+        Spot(key_of(key), vectors.pack_number(rng.getrandbits(256)), index)
+        for index, key in enumerate(keys)
+    ]
 
 
 def spelled(table: LevelTable[Spot]) -> list[object]:
@@ -44,16 +47,22 @@ def test_both_tables_are_those_of_the_definitions(
 
     assert_as_defined(around, spots[0], k, vectors)
     around.keep_listed()
-    assert sorted(around.known) == [node.key for node in Standing(k, vectors, spots).surroundings(spots[0].key)]
+    assert sorted(around.known) == [
+        node.key for node in Standing(k, vectors, spots).surroundings(spots[0].key)
+    ]
     assert_as_defined(around, spots[0], k, vectors)
 
 
 @BOTH
 @settings(deadline=None, max_examples=200)
 @given(
-    st.integers(0, 2**32), st.integers(1, 60), st.integers(2, 4), st.sampled_from([2, 2, 3]),
-    st.sampled_from([0, 1, 3]), st.sampled_from([3, 3, 20]),
-)  # fmt: skip
+    st.integers(0, 2**32),
+    st.integers(1, 60),
+    st.integers(2, 4),
+    st.sampled_from([2, 2, 3]),
+    st.sampled_from([0, 1, 3]),
+    st.sampled_from([3, 3, 20]),
+)
 def test_so_they_are_when_some_came_went_and_changed(
     kind: type[Around[Spot]], seed: int, n: int, k: int, alpha: int, forgets: int, most: int
 ) -> None:

@@ -22,7 +22,9 @@ def title(draw: st.DrawFn) -> Title:
 def best(titles: list[Title], code: int) -> tuple[int, int] | None:
     """By definition: of all titles that speak of this code, the best."""
     speaking = [each for each in titles if each.low <= code < each.high]
-    found = next((each for each in speaking if not any(better(other, each) for other in speaking)), None)
+    found = next(
+        (each for each in speaking if not any(better(other, each) for other in speaking)), None
+    )
     return None if found is None else (found.epoch, int(str(found.owner)))
 
 

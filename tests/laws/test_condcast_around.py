@@ -15,9 +15,13 @@ RINGS = st.lists(st.integers(0, 999), min_size=1, max_size=40, unique=True).map(
 
 @settings(max_examples=300, deadline=None)
 @given(
-    RINGS, st.data(), st.integers(0, 999), st.integers(0, 999), st.lists(st.booleans(), min_size=40, max_size=40),
+    RINGS,
+    st.data(),
+    st.integers(0, 999),
+    st.integers(0, 999),
+    st.lists(st.booleans(), min_size=40, max_size=40),
     st.lists(st.integers(0, 2), min_size=40, max_size=40),
-)  # fmt: skip
+)
 def test_around_the_lost_everybody_is_sent_for_or_waits(
     keys: list[int], data: st.DataObject, start: int, end: int, lost: list[bool], held: list[int]
 ) -> None:
@@ -33,12 +37,16 @@ def test_around_the_lost_everybody_is_sent_for_or_waits(
     for ref, pieces in onward:
         assert not is_lost(ref)
         for piece in pieces:
-            assert piece.start == ref.key or between(table.me.key, ref.key, piece.start), "it goes clockwise"
+            assert piece.start == ref.key or between(table.me.key, ref.key, piece.start), (
+                "it goes clockwise"
+            )
     assert all(piece.start == table.nodes[0].key or is_lost(table.nodes[0]) for piece in stuck)
     for at, ref in enumerate(refs):
         if ref.key in arc and held[at] == 1 and ref != table.me:
             ways = sum(ref.key in piece for _, pieces in onward for piece in pieces)
-            assert ways + sum(ref.key in piece for piece in stuck) == 1, "once, and nobody is forgotten"
+            assert ways + sum(ref.key in piece for piece in stuck) == 1, (
+                "once, and nobody is forgotten"
+            )
 
 
 @settings(max_examples=200, deadline=None)
@@ -47,7 +55,9 @@ def test_with_nobody_lost_it_is_what_the_short_cut_finds(
     keys: list[int], data: st.DataObject, start: int, end: int
 ) -> None:
     refs = [Ref(key, at) for at, key in enumerate(keys)]
-    table = data.draw(st.sampled_from(settled_tables(refs, [Categories.of(at % 3) for at in range(len(keys))])))
+    table = data.draw(
+        st.sampled_from(settled_tables(refs, [Categories.of(at % 3) for at in range(len(keys))]))
+    )
     match = OfCategory(1).match
 
     here, onward, stuck = split_around(table, [Arc(start, end)], match, lambda ref: False)

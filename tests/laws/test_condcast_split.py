@@ -49,7 +49,13 @@ def _value(kind: str, rng: Random) -> Freight:
         return bloom_of(rng.sample(WORDS, 3), 128, 3)
     if kind == "portrait":
         return portrait(Description(tuple(rng.sample(WORDS, 3)), (Value("age", number),)), 128, 3)
-    return Bundle((Threshold(number), Interval(rng.randrange(100), 100), bloom_of(rng.sample(WORDS, 2), 128, 3)))
+    return Bundle(
+        (
+            Threshold(number),
+            Interval(rng.randrange(100), 100),
+            bloom_of(rng.sample(WORDS, 2), 128, 3),
+        )
+    )
 
 
 def _query(kind: str, rng: Random) -> AnyQuery | Sought:
@@ -66,7 +72,9 @@ def _query(kind: str, rng: Random) -> AnyQuery | Sought:
     if kind == "bloom":
         return bloom_asks(rng.sample(WORDS, rng.choice([1, 1, 2])), 128, 3)
     if kind == "portrait":
-        return Sought(Target((Term((rng.choice(WORDS),), (), (Predicate("age", low, high + 30),)),)), 128, 3)
+        return Sought(
+            Target((Term((rng.choice(WORDS),), (), (Predicate("age", low, high + 30),)),)), 128, 3
+        )
     if kind == "all-of":
         return AllOf((Part(0, Above(low)), Part(2, bloom_asks([rng.choice(WORDS)], 128, 3))))
     if kind == "any-of":
@@ -74,13 +82,26 @@ def _query(kind: str, rng: Random) -> AnyQuery | Sought:
     return Everything()
 
 
-KINDS = ["threshold", "interval", "bitmap", "box", "categories", "bloom", "portrait", "all-of", "any-of", "everything"]
+KINDS = [
+    "threshold",
+    "interval",
+    "bitmap",
+    "box",
+    "categories",
+    "bloom",
+    "portrait",
+    "all-of",
+    "any-of",
+    "everything",
+]
 MODULUS = 10_000
 
 
 def _ring(kind: str, count: int, rng: Random) -> list[Table]:
     keys = sorted(rng.sample(range(MODULUS), count))
-    return settled_tables([Ref(key, at) for at, key in enumerate(keys)], [_value(kind, rng) for _ in keys])
+    return settled_tables(
+        [Ref(key, at) for at, key in enumerate(keys)], [_value(kind, rng) for _ in keys]
+    )
 
 
 def _range(tables: list[Table], rng: Random) -> Arc:
@@ -95,10 +116,14 @@ def _range(tables: list[Table], rng: Random) -> Arc:
     return Arc(*ends)
 
 
-def _check(tables: list[Table], arc: Arc, query: AnyQuery | Sought, result: Spread, replay: str) -> None:
+def _check(
+    tables: list[Table], arc: Arc, query: AnyQuery | Sought, result: Spread, replay: str
+) -> None:
     due = [table.me.address for table in tables if table.me.key in arc and query.match(table.own)]
     assert sorted(result.delivered) == due, replay
-    assert max((sent.hops for sent in result.sent), default=0) <= (len(tables) - 1).bit_length(), replay
+    assert max((sent.hops for sent in result.sent), default=0) <= (len(tables) - 1).bit_length(), (
+        replay
+    )
     assert max(Counter(sent.receiver for sent in result.sent).values(), default=0) <= 1, replay
 
 
@@ -112,7 +137,13 @@ def _casts(count: int) -> None:
 
         result = spread(dict(enumerate(tables)), source, (arc,), query.match)
 
-        _check(tables, arc, query, result, f"number {number}: {kind}, n={len(tables)}, {arc}, {query}, from {source}")
+        _check(
+            tables,
+            arc,
+            query,
+            result,
+            f"number {number}: {kind}, n={len(tables)}, {arc}, {query}, from {source}",
+        )
 
 
 def test_five_thousand_random_casts_equal_brute_force() -> None:
@@ -162,7 +193,10 @@ def test_names_serve_as_keys_as_well_as_numbers(number: int) -> None:
     names = sorted(rng.sample(syllables, rng.randint(1, 30)))
     refs = [Ref(name, at) for at, name in enumerate(names)]
     tables = settled_tables(refs, [_value("threshold", rng) for _ in names])
-    arc, query = Arc(rng.choice(names), rng.choice(["b", "ef", "zz", *names])), Above(rng.randrange(100))
+    arc, query = (
+        Arc(rng.choice(names), rng.choice(["b", "ef", "zz", *names])),
+        Above(rng.randrange(100)),
+    )
 
     result = spread(dict(enumerate(tables)), rng.randrange(len(names)), (arc,), query.match)
 

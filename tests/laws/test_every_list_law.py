@@ -16,7 +16,10 @@ from implicast.world.populations.standing import Standing
 def test_all_lists_at_once_are_those_one_by_one(seed: int, n: int, k: int, alpha: int) -> None:
     rng, vectors = Random(seed), Vectors(alpha)
     keys = rng.sample(range(1_000_000), n)
-    spots = [Spot(key_of(key), vectors.pack_number(rng.getrandbits(256)), index) for index, key in enumerate(keys)]
+    spots = [
+        Spot(key_of(key), vectors.pack_number(rng.getrandbits(256)), index)
+        for index, key in enumerate(keys)
+    ]
     standing = Standing(k, vectors, spots)
 
     assert every_list(spots, k, vectors) == {spot.key: standing.lists(spot.key) for spot in spots}

@@ -15,14 +15,18 @@ from implicast.peer.identity import Certificate
 from implicast.space.built import built
 from implicast.space.vector import Vectors
 
-pytestmark = pytest.mark.skipif(built("overlay.skip_graph._around") is None, reason="nothing was compiled")
+pytestmark = pytest.mark.skipif(
+    built("overlay.skip_graph._around") is None, reason="nothing was compiled"
+)
 VECTORS = Vectors(2)
 
 
 def readable(module: ModuleType) -> ModuleType:
     """The same module once more, without its twins."""
     assert module.__file__ is not None
-    spec = importlib.util.spec_from_file_location(f"readable_{module.__name__.split('.')[-1]}", module.__file__)
+    spec = importlib.util.spec_from_file_location(
+        f"readable_{module.__name__.split('.')[-1]}", module.__file__
+    )
     assert spec is not None
     assert spec.loader is not None
     found = importlib.util.module_from_spec(spec)
@@ -36,11 +40,18 @@ def population(rng: Random, n: int) -> list[Certificate]:
     """Some of few addresses, with keys close enough to meet twice."""
     return [
         Certificate(
-            b"%03d" % rng.randrange(3 * n), VECTORS.pack_number(rng.getrandbits(256)), f"p{serial}", rng.randrange(6),
-            b"public", serial, 0, 1 << 40, b"signature",
+            b"%03d" % rng.randrange(3 * n),
+            VECTORS.pack_number(rng.getrandbits(256)),
+            f"p{serial}",
+            rng.randrange(6),
+            b"public",
+            serial,
+            0,
+            1 << 40,
+            b"signature",
         )
         for serial in range(n)
-    ]  # fmt: skip
+    ]
 
 
 def spelled(table: LevelTable[Certificate]) -> list[object]:
@@ -50,10 +61,21 @@ def spelled(table: LevelTable[Certificate]) -> list[object]:
 def asked(table: LevelTable[Certificate], keys: list[bytes]) -> list[object]:
     """All else that can be asked of lists."""
     levels = table.levels
-    where = [(len(level), *[(level.position(key), level.spans(key)) for key in keys]) for level in levels]
+    where = [
+        (len(level), *[(level.position(key), level.spans(key)) for key in keys]) for level in levels
+    ]
     some = [table.named(0, number) for number in range(len(levels) + 2)]
     ends = [table.ends(number) for number in range(len(levels))]
-    return [where, some, ends, table.borders((2, 2)), table.everyone, table.contacts(), table.listed(), table.top]
+    return [
+        where,
+        some,
+        ends,
+        table.borders((2, 2)),
+        table.everyone,
+        table.contacts(),
+        table.listed(),
+        table.top,
+    ]
 
 
 @settings(deadline=None, max_examples=150)
@@ -69,7 +91,9 @@ def test_who_is_nearest_and_who_a_stranger(seed: int, n: int, count: int) -> Non
     assert place.strangers(known, nodes) == law.strangers(known, nodes)
     news = {node.key: node for node in nodes if rng.random() < 0.2}
     said = tuple(node for node in nodes if rng.random() < 0.5)
-    assert place.updated(said, news, known, nodes[0], nodes[-1]) == law.updated(said, news, known, nodes[0], nodes[-1])
+    assert place.updated(said, news, known, nodes[0], nodes[-1]) == law.updated(
+        said, news, known, nodes[0], nodes[-1]
+    )
 
 
 @settings(deadline=None, max_examples=100)
@@ -97,7 +121,9 @@ def test_who_is_taken_in_and_what_is_known_of_whom(seed: int, n: int, k: int) ->
         found = both[0].known
         assert found == both[1].known
         where = rng.randrange(6)
-        assert places.having(both, place.ADDRESS, where) == held_law.having(both, place.ADDRESS, where)
+        assert places.having(both, place.ADDRESS, where) == held_law.having(
+            both, place.ADDRESS, where
+        )
         void = {rng.randrange(n + 1), rng.randrange(n + 1)}
         assert places.struck(found, void, {"p1"}) == held_law.struck(found, void, {"p1"})
 
@@ -117,13 +143,17 @@ def test_lists_and_what_two_of_them_differ_in(seed: int, n: int, k: int) -> None
         assert asked(mine, keys) == asked(twins, keys)
         for number, (level, same) in enumerate(zip(mine.levels, twins.levels, strict=True)):
             for is_left in (True, False):
-                assert accord.neighbour(same, owner.address, is_left) == law.neighbour(level, owner.address, is_left)
+                assert accord.neighbour(same, owner.address, is_left) == law.neighbour(
+                    level, owner.address, is_left
+                )
             some = tuple(key for key in level.keys if rng.random() < 0.7)
             span = ListSpan(owner.key, rng.choice(level.nodes), number, some, rng.random() < 0.2)
             assert accord.contrast(twins, VECTORS, span) == law.contrast(mine, VECTORS, span)
             near = rng.choice(level.nodes)
             other = twin(Around[Certificate])(near, k, VECTORS)
-            other.replace([node for node in (owner, *others) if node.key != near.key and rng.random() < 0.95])
+            other.replace(
+                [node for node in (owner, *others) if node.key != near.key and rng.random() < 0.95]
+            )
             shown = other.tables()[1].levels[min(number, other.tables()[1].top)]
             for theirs in (some, shown.keys, level.keys):
                 span = ListSpan(owner.key, near, number, theirs, shown.full)

@@ -30,13 +30,18 @@ def readable() -> Any:
 def rows(draw: st.DrawFn, d: int, most: int) -> Any:
     bits = draw(st.lists(st.integers(0, BITS), min_size=1, max_size=most))
     lows = [draw(st.integers(0, CODES - 1)) >> BITS - each << BITS - each for each in bits]
-    return np.array([[*low, *high] for low, high in map(box, lows, bits, [d] * len(bits))], np.int64)
+    return np.array(
+        [[*low, *high] for low, high in map(box, lows, bits, [d] * len(bits))], np.int64
+    )
 
 
 @st.composite
 def tracts(draw: st.DrawFn) -> Any:
     ends = st.tuples(st.integers(0, CODES), st.sampled_from((1, 5, 1 << 20, 1 << 50, CODES)))
-    found = union((low, min(CODES, low + length)) for low, length in draw(st.lists(ends, min_size=1, max_size=4)))
+    found = union(
+        (low, min(CODES, low + length))
+        for low, length in draw(st.lists(ends, min_size=1, max_size=4))
+    )
     return np.array(found, np.int64)
 
 
@@ -56,11 +61,15 @@ def test_a_destination_is_divided_as_the_readable_kernels_divide_it(
     assert vectors.tobytes() == readable["directions"](given_to[2], others, d).tobytes()
     assert np.array_equal(built.divide(vectors, cosine), readable["divide"](vectors, cosine))
     chosen = np.zeros(len(targets), np.int64)
-    assert built.nearest(others, targets, 0, chosen, d) == readable["nearest"](others, targets, 0, chosen, d)
+    assert built.nearest(others, targets, 0, chosen, d) == readable["nearest"](
+        others, targets, 0, chosen, d
+    )
 
 
 @given(st.data(), dimensions, st.integers(0, CODES - 1))
-def test_a_next_hop_is_the_one_of_the_readable_kernels(readable: Any, data: st.DataObject, d: int, code: int) -> None:
+def test_a_next_hop_is_the_one_of_the_readable_kernels(
+    readable: Any, data: st.DataObject, d: int, code: int
+) -> None:
     boxes = data.draw(rows(d, 9))
     owns = data.draw(st.integers(0, min(2, len(boxes))))
     latencies = np.array([data.draw(paces) for _ in boxes[owns:]])
@@ -68,7 +77,9 @@ def test_a_next_hop_is_the_one_of_the_readable_kernels(readable: Any, data: st.D
     by_rows = (boxes[:owns], boxes[owns:], latencies, code, d)
 
     assert built.hop_by_sheet(sheet, owns, code) == readable["hop_by_sheet"](sheet, owns, code)
-    assert built.hops_by_sheet(sheet, owns, np.array([code])).tolist() == [built.hop_by_sheet(sheet, owns, code)]
+    assert built.hops_by_sheet(sheet, owns, np.array([code])).tolist() == [
+        built.hop_by_sheet(sheet, owns, code)
+    ]
     assert built.hop_to_code(*by_rows) == readable["hop_to_code"](*by_rows)
 
 
@@ -82,21 +93,32 @@ def test_a_sheet_divides_a_destination_as_the_readable_one(
     sheet = kernels.sheet_of(boxes[:1], boxes[1:], latencies, around)
 
     assert built.sheet_of_row(boxes, 0, around, latencies).tobytes() == sheet.tobytes()
-    assert built.branches(sheet, tract, cosine, merge) == readable["branches"](sheet, tract, cosine, merge)
+    assert built.branches(sheet, tract, cosine, merge) == readable["branches"](
+        sheet, tract, cosine, merge
+    )
 
 
-@given(st.lists(st.binary(min_size=16, max_size=16), min_size=1, max_size=4), st.binary(max_size=60), st.data())
+@given(
+    st.lists(st.binary(min_size=16, max_size=16), min_size=1, max_size=4),
+    st.binary(max_size=60),
+    st.data(),
+)
 def test_digests_of_many_are_those_of_each(
     readable: Any, names: list[bytes], word: bytes, data: st.DataObject
 ) -> None:
     letters = np.frombuffer(b"".join(names), np.uint8).reshape(len(names), -1)
     chosen = np.array(data.draw(st.lists(st.integers(0, len(names) - 1), max_size=5)), np.int32)
 
-    assert built.digests(letters, chosen, word).tolist() == readable["digests"](letters, chosen, word).tolist()
+    assert (
+        built.digests(letters, chosen, word).tolist()
+        == readable["digests"](letters, chosen, word).tolist()
+    )
 
 
 def test_every_kernel_that_was_built_stands_in_the_readable_file() -> None:
-    names = [name for name in vars(built) if not name.startswith("_") and callable(getattr(built, name))]
+    names = [
+        name for name in vars(built) if not name.startswith("_") and callable(getattr(built, name))
+    ]
 
     assert set(names) >= {"branch", "hop_by_sheet", "hops_by_sheet", "nearest", "locate"}
     assert all(hasattr(kernels, name) for name in names)

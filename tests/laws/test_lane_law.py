@@ -21,22 +21,40 @@ from implicast.world.populations import population
 from implicast.world.populations.condcast import sleepers
 from implicast.world.populations.population import enrol_by_verb
 
-pytestmark = pytest.mark.skipif(built("world._lanes") is None, reason="there was no C compiler, or it is not asked for")
+pytestmark = pytest.mark.skipif(
+    built("world._lanes") is None, reason="there was no C compiler, or it is not asked for"
+)
 WORDS = [f"w{number}" for number in range(30)]
 
 
-def both_rings(number: int, chance: Random) -> tuple[list[Condcast], list[Condcast], list[Ledger], list[Ledger]]:
+def both_rings(
+    number: int, chance: Random
+) -> tuple[list[Condcast], list[Condcast], list[Ledger], list[Ledger]]:
     """The same ring awake and asleep, and what their hosts are asked for."""
     count = chance.choice([1, 2, 3, chance.randint(4, 20), chance.randint(21, 70), 32, 64])
-    words = [[*chance.sample(WORDS, chance.randint(0, 4)), f"only{address}"] for address in range(count)]
+    words = [
+        [*chance.sample(WORDS, chance.randint(0, 4)), f"only{address}"] for address in range(count)
+    ]
     described = [Description(tuple(sorted(each))) for each in words]
-    given = {"assurance": "none", "bits": chance.choice([64, 256, 4096]), "hashes": chance.choice([1, 3]),
-             "place": chance.choice(["random", "tags"])}  # fmt: skip
+    given = {
+        "assurance": "none",
+        "bits": chance.choice([64, 256, 4096]),
+        "hashes": chance.choice([1, 3]),
+        "place": chance.choice(["random", "tags"]),
+    }
     found: list[tuple[list[Condcast], list[Ledger]]] = []
     for awake in (True, False):
         ledgers = [Ledger() for _ in range(count)]
-        plan = Plan(count, 0, DESIGNS[0].settle(given), number, ledgers.__getitem__, lambda a, b: 1,
-                    descriptions=described, resting=True)  # fmt: skip
+        plan = Plan(
+            count,
+            0,
+            DESIGNS[0].settle(given),
+            number,
+            ledgers.__getitem__,
+            lambda a, b: 1,
+            descriptions=described,
+            resting=True,
+        )
         if awake:
             peers = population(DESIGNS[0]).assemble(plan)
             enrol_by_verb(plan, peers)
@@ -57,7 +75,9 @@ def a_target(chance: Random) -> Target:
 
 
 def a_term(chance: Random) -> Term:
-    words = [*WORDS, "nobody"] if chance.random() < 0.5 else [f"only{address}" for address in range(20)]
+    words = (
+        [*WORDS, "nobody"] if chance.random() < 0.5 else [f"only{address}" for address in range(20)]
+    )
     has = tuple(sorted(chance.sample(words, chance.choice([0, 1, 1, 2]))))
     lacks = tuple(chance.sample(words, chance.randrange(2)))
     return Term(has, lacks, (Predicate("age", 1, 3),) if chance.random() < 0.1 else ())
@@ -81,7 +101,9 @@ def test_a_cast_is_led_where_the_carrier_would_carry_it(number: int) -> None:
     for serial in range(1, 9):
         target, arcs = a_target(chance), some_arcs(keys, chance)
         bits = chance.choice([settled.bits] * 9 + [8])
-        carry = Carry(CastId(b"p" * 16, 1, serial), 0, arcs, Sought(target, bits, settled.hashes), b"news")
+        carry = Carry(
+            CastId(b"p" * 16, 1, serial), 0, arcs, Sought(target, bits, settled.hashes), b"news"
+        )
         at = chance.randrange(len(awake))
         awake[at].receive(0, carry)
         asleep[at].receive(0, carry)

@@ -76,7 +76,11 @@ class Ring:
                 arc = table.range(level)
                 if arc is None or value is None:
                     continue
-                in_time = [key for key, since_us in self.since_us.items() if since_us < table.since_us[level]]
+                in_time = [
+                    key
+                    for key, since_us in self.since_us.items()
+                    if since_us < table.since_us[level]
+                ]
                 assert isinstance(value, Categories)
                 wrong += [
                     f"{key} in level {level}"
@@ -98,7 +102,9 @@ def test_whoever_was_there_in_time_is_in_every_aggregate(seed: int) -> None:
 
 def test_answers_that_hide_their_age_lack_somebody(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = Table.answer
-    monkeypatch.setattr(Table, "answer", lambda self, level, now_us=0: (answer(self, level, now_us)[0], 0))
+    monkeypatch.setattr(
+        Table, "answer", lambda self, level, now_us=0: (answer(self, level, now_us)[0], 0)
+    )
 
     assert any(_ever_lacking(seed) for seed in range(20))
 

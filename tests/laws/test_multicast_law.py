@@ -7,7 +7,16 @@ from typing import NamedTuple
 
 import pytest
 
-from implicast.casting.bft.multicast import Arc, Halves, concerned, first_leg, inside, legs, participates, start_level
+from implicast.casting.bft.multicast import (
+    Arc,
+    Halves,
+    concerned,
+    first_leg,
+    inside,
+    legs,
+    participates,
+    start_level,
+)
 from implicast.space.vector import Vectors
 from implicast.world.populations.standing import Standing
 
@@ -37,7 +46,9 @@ def cases(count: int, seed: int = 1) -> Iterator[Case]:
         n = rng.randint(1, rng.choice([1, 2, 3, 5, 8, 13, 20, 40, 80, 150, 300]))
         vectors, size = Vectors(rng.randint(2, 4)), n * rng.choice([1, 2, 5])
         keys = rng.sample(range(size), n)
-        nodes = sorted(Spot(key.to_bytes(4, "big"), vectors.pack_number(rng.getrandbits(300))) for key in keys)
+        nodes = sorted(
+            Spot(key.to_bytes(4, "big"), vectors.pack_number(rng.getrandbits(300))) for key in keys
+        )
         standing = Standing(rng.randint(2, 7), vectors, nodes)
         yield Case(number, standing, nodes, rng.choice(nodes), random_arc(rng, size, keys))
 
@@ -103,10 +114,16 @@ def check(case: Case) -> None:
         if node.key not in run.levels:
             continue
         proper = min(vectors.common(source.vector, node.vector), run.start)
-        assert run.levels[node.key] == {proper}, f"{case}: copies to {node} at levels {run.levels[node.key]}"
-        assert concerned(case.standing.table(node.key), proper, case.arc, run.halves), f"{case}: {node} would refuse"
+        assert run.levels[node.key] == {proper}, (
+            f"{case}: copies to {node} at levels {run.levels[node.key]}"
+        )
+        assert concerned(case.standing.table(node.key), proper, case.arc, run.halves), (
+            f"{case}: {node} would refuse"
+        )
         if node.key not in run.direct and node.key != source.key:
-            assert len(run.senders[node.key]) >= k, f"{case}: {node} has {len(run.senders[node.key])} senders"
+            assert len(run.senders[node.key]) >= k, (
+                f"{case}: {node} has {len(run.senders[node.key])} senders"
+            )
 
 
 def test_every_multicast_reaches_exactly_its_range_through_k_senders() -> None:
@@ -120,7 +137,9 @@ def test_five_thousand_multicasts_reach_exactly_their_range_through_k_senders() 
         check(case)
 
 
-def test_in_the_literal_reading_nodes_in_range_have_k_senders_but_auxiliary_ones_may_have_fewer() -> None:
+def test_in_the_literal_reading_nodes_in_range_have_k_senders_but_auxiliary_ones_may_have_fewer() -> (
+    None
+):
     fewer = 0
     for case in cases(400, seed=3):
         run = Run(case, through=False)
@@ -134,13 +153,17 @@ def test_in_the_literal_reading_nodes_in_range_have_k_senders_but_auxiliary_ones
     assert fewer > 0
 
 
-def test_the_short_ways_to_say_who_is_inside_and_who_is_concerned_agree_with_the_long_ones() -> None:
+def test_the_short_ways_to_say_who_is_inside_and_who_is_concerned_agree_with_the_long_ones() -> (
+    None
+):
     for case in cases(150, seed=4):
         halves = Halves.of(case.standing.k)
         for node in case.nodes[:8]:
             table = case.standing.table(node.key)
             for number, level in enumerate(table.levels):
-                assert inside(level, case.arc) == [case.arc.holds(each.key) for each in level.nodes], case
+                assert inside(level, case.arc) == [
+                    case.arc.holds(each.key) for each in level.nodes
+                ], case
                 flags = participates(level, case.arc, number, halves)
                 assert concerned(table, number, case.arc, halves) == flags[level.own], case
 
@@ -150,7 +173,9 @@ def auxiliary_by_definition(case: Case, node: Spot, number: int) -> bool:
     vectors, halves = case.standing.vectors, Halves.of(case.standing.k)
     ring = [other for other in case.nodes if vectors.common(node.vector, other.vector) >= number]
     outside = [other for other in ring if not case.arc.holds(other.key)]
-    before = sorted(outside, key=lambda other: (other.key < case.arc.low, other.key))[-halves.right :]
+    before = sorted(outside, key=lambda other: (other.key < case.arc.low, other.key))[
+        -halves.right :
+    ]
     after = sorted(outside, key=lambda other: (other.key < case.arc.high, other.key))[: halves.left]
     return node in before or node in after
 

@@ -22,7 +22,10 @@ def ranges(attribute: str) -> st.SearchStrategy[Predicate]:
 
 words = st.sampled_from(["x", "y"]).map(lambda word: Predicate("word", word, word))
 wheres = st.lists(
-    st.one_of(names.flatmap(ranges), words), min_size=1, max_size=3, unique_by=lambda each: each.attribute
+    st.one_of(names.flatmap(ranges), words),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda each: each.attribute,
 )
 terms = st.one_of(
     wheres.map(lambda where: Term(where=tuple(where))),
@@ -31,7 +34,9 @@ terms = st.one_of(
 )
 targets = st.lists(terms, min_size=1, max_size=3).map(lambda found: Target(tuple(found)))
 descriptions = st.builds(
-    lambda tags, a, b, word: Description(tuple(sorted(tags)), (Value("a", a), Value("b", b), Value("word", word))),
+    lambda tags, a, b, word: Description(
+        tuple(sorted(tags)), (Value("a", a), Value("b", b), Value("word", word))
+    ),
     st.sets(st.sampled_from(["jazz", "blues"])),
     steps,
     steps,
@@ -40,8 +45,14 @@ descriptions = st.builds(
 
 
 @settings(deadline=None, max_examples=200)
-@given(st.lists(targets, max_size=12), st.lists(st.integers(0, 11), max_size=4), st.lists(descriptions, max_size=5))
-def test_what_is_found_is_what_matches(wanted: list[Target], gone: list[int], events: list[Description]) -> None:
+@given(
+    st.lists(targets, max_size=12),
+    st.lists(st.integers(0, 11), max_size=4),
+    st.lists(descriptions, max_size=5),
+)
+def test_what_is_found_is_what_matches(
+    wanted: list[Target], gone: list[int], events: list[Description]
+) -> None:
     standing: StandingTargets[int] = StandingTargets()
     for key, target in enumerate(wanted):
         standing.put(key, wanted[-1])
@@ -50,5 +61,7 @@ def test_what_is_found_is_what_matches(wanted: list[Target], gone: list[int], ev
         standing.remove(key)
 
     for event in events:
-        expected = [key for key, target in enumerate(wanted) if key not in gone and target.selects(event)]
+        expected = [
+            key for key, target in enumerate(wanted) if key not in gone and target.selects(event)
+        ]
         assert sorted(standing.matching(event)) == expected

@@ -29,7 +29,9 @@ from implicast.space.tract import (
 SMALL = 64
 """Laws of intervals are tried on codes below this, where sets are cheap."""
 small_spans = st.lists(st.tuples(st.integers(0, SMALL - 1), st.integers(1, 9)), max_size=6)
-small_tracts = small_spans.map(lambda spans: union((low, min(SMALL, low + length)) for low, length in spans))
+small_tracts = small_spans.map(
+    lambda spans: union((low, min(SMALL, low + length)) for low, length in spans)
+)
 dimensions = st.sampled_from(DIMENSIONS)
 
 
@@ -65,7 +67,9 @@ def test_verbs_of_tracts_are_verbs_of_sets(one: Tract, other: Tract) -> None:
 
 
 @given(small_tracts, st.integers(0, SMALL), st.integers(1, SMALL))
-def test_splitting_by_one_interval_is_intersecting_and_subtracting(tract: Tract, low: int, length: int) -> None:
+def test_splitting_by_one_interval_is_intersecting_and_subtracting(
+    tract: Tract, low: int, length: int
+) -> None:
     assert split(tract, low, low + length) == (
         intersect(tract, (low, low + length)),
         subtract(tract, (low, low + length)),
@@ -99,7 +103,9 @@ def test_a_code_is_its_place(at: int, d: int) -> None:
 
 
 @given(st.data(), dimensions, st.integers(0, 4), st.integers(0, CODES - 1))
-def test_disjoint_tracts_scale_to_disjoint_tracts(data: st.DataObject, d: int, below: int, address: int) -> None:
+def test_disjoint_tracts_scale_to_disjoint_tracts(
+    data: st.DataObject, d: int, below: int, address: int
+) -> None:
     """Thesis section 8.2.2; and scaling multiplies the volume by 2^d and stays in the next container."""
     notch = BITS // d - 1 - below
     low, high = container(address, notch, d)
@@ -114,7 +120,9 @@ def test_disjoint_tracts_scale_to_disjoint_tracts(data: st.DataObject, d: int, b
 
 
 @given(prefix(), prefix(), dimensions)
-def test_the_compiled_rank_is_the_readable_one(one: tuple[int, int], other: tuple[int, int], d: int) -> None:
+def test_the_compiled_rank_is_the_readable_one(
+    one: tuple[int, int], other: tuple[int, int], d: int
+) -> None:
     boxes = box(*one, d), box(*other, d)
     rows = [np.array([*low, *high]) for low, high in boxes]
 
@@ -122,7 +130,9 @@ def test_the_compiled_rank_is_the_readable_one(one: tuple[int, int], other: tupl
     assert Surface(d).rank(*boxes) == Surface(d).rank(*reversed(boxes))
 
 
-def nearest_by_definition(own: Box, others: list[Box], latencies: list[float], targets: list[Box], d: int) -> int:
+def nearest_by_definition(
+    own: Box, others: list[Box], latencies: list[float], targets: list[Box], d: int
+) -> int:
     """Listing 6 with ties as stated, word by word."""
     surface = Surface(d)
     here = min(surface.rank(own, target) for target in targets)
@@ -151,27 +161,41 @@ def test_the_compiled_next_hop_is_the_readable_one(data: st.DataObject, d: int) 
 def test_a_sheet_gives_the_hop_that_the_rows_give(data: st.DataObject, d: int) -> None:
     boxes = [box(*data.draw(prefix(8)), d) for _ in range(data.draw(st.integers(3, 9)))]
     rows, owns = np.array([[*low, *high] for low, high in boxes]), data.draw(st.integers(1, 2))
-    latencies = np.array([data.draw(st.sampled_from((1.0, 2.0, 0.1, 1e6 / 3))) for _ in boxes[owns:]])
+    latencies = np.array(
+        [data.draw(st.sampled_from((1.0, 2.0, 0.1, 1e6 / 3))) for _ in boxes[owns:]]
+    )
     target = data.draw(st.integers(0, CODES - 1))
 
-    sheet = kernels.sheet_of(rows[:owns], rows[owns:], latencies, [7 * each for each in range(len(latencies))])
+    sheet = kernels.sheet_of(
+        rows[:owns], rows[owns:], latencies, [7 * each for each in range(len(latencies))]
+    )
     hop = kernels.hop_to_code(rows[:owns], rows[owns:], latencies, target, d)
 
     assert kernels.hop_by_sheet(sheet, owns, target) == (7 * hop if hop >= 0 else -1)
-    assert kernels.hops_by_sheet(sheet, owns, np.array([target, target])).tolist() == [7 * hop if hop >= 0 else -1] * 2
+    assert (
+        kernels.hops_by_sheet(sheet, owns, np.array([target, target])).tolist()
+        == [7 * hop if hop >= 0 else -1] * 2
+    )
 
 
-@given(st.data(), st.sampled_from((2, 3, 4)), st.sampled_from((0.0, pi / 6, pi / 3, pi / 2, 3.0, pi)))
-def test_the_compiled_clusters_are_the_readable_ones(data: st.DataObject, d: int, branch_factor: float) -> None:
+@given(
+    st.data(), st.sampled_from((2, 3, 4)), st.sampled_from((0.0, pi / 6, pi / 3, pi / 2, 3.0, pi))
+)
+def test_the_compiled_clusters_are_the_readable_ones(
+    data: st.DataObject, d: int, branch_factor: float
+) -> None:
     own = box(*data.draw(prefix(10)), d)
     boxes = Surface(d).boxes(data.draw(extent_tract(d)))[:40]
     rows = np.array([[*low, *high] for low, high in boxes])
 
-    found = kernels.divide(kernels.directions(np.array(centre(own)), rows, d), cosine_of(branch_factor)).tolist()
+    found = kernels.divide(
+        kernels.directions(np.array(centre(own)), rows, d), cosine_of(branch_factor)
+    ).tolist()
 
     expected = clusters(centre(own), boxes, branch_factor)
     assert [
-        [index for index, cluster in enumerate(found) if cluster == number] for number in range(max(found) + 1)
+        [index for index, cluster in enumerate(found) if cluster == number]
+        for number in range(max(found) + 1)
     ] == expected
 
 
@@ -179,6 +203,9 @@ def test_the_compiled_clusters_are_the_readable_ones(data: st.DataObject, d: int
 def test_the_compiled_cut_is_the_readable_one(data: st.DataObject, d: int) -> None:
     tract = subtract(data.draw(extent_tract(d)), data.draw(extent_tract(d)))
 
-    found = [(low, (BITS - shift) // d) for low, shift in kernels.cut(np.array(tract, np.int64), d).tolist()]
+    found = [
+        (low, (BITS - shift) // d)
+        for low, shift in kernels.cut(np.array(tract, np.int64), d).tolist()
+    ]
 
     assert found == list(extents(tract, d))

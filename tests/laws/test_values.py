@@ -68,12 +68,20 @@ POINT = st.tuples(NUMBER, NUMBER)
 SIMPLE = {
     "threshold": (NUMBER.map(Threshold), st.builds(Above, NUMBER, st.booleans())),
     "interval": (NUMBER.map(lambda c: Interval(c, c)), _ordered(NUMBER).map(lambda r: Within(*r))),
-    "bitmap": (SMALL.map(Bitmap.of), _ordered(st.integers(-5, 60) | st.floats(-5, 60)).map(lambda r: Within(*r))),
+    "bitmap": (
+        SMALL.map(Bitmap.of),
+        _ordered(st.integers(-5, 60) | st.floats(-5, 60)).map(lambda r: Within(*r)),
+    ),
     "box": (
         POINT.map(lambda p: Box(p, p)),
-        st.tuples(_ordered(NUMBER), _ordered(NUMBER)).map(lambda pairs: InBox(*_corners(list(pairs)))),
+        st.tuples(_ordered(NUMBER), _ordered(NUMBER)).map(
+            lambda pairs: InBox(*_corners(list(pairs)))
+        ),
     ),
-    "categories": (st.lists(SMALL, max_size=4).map(lambda own: Categories.of(*own)), SMALL.map(OfCategory)),
+    "categories": (
+        st.lists(SMALL, max_size=4).map(lambda own: Categories.of(*own)),
+        SMALL.map(OfCategory),
+    ),
     "bloom": (
         WORDS.map(lambda words: bloom_of(words, BITS, HASHES)),
         WORDS.map(lambda words: bloom_asks(words, BITS, HASHES)),
@@ -85,7 +93,9 @@ SIMPLE = {
 }
 BUNDLED = ("threshold", "bitmap", "bloom")
 PARTS = st.tuples(*(SIMPLE[kind][0] for kind in BUNDLED)).map(Bundle)
-ASKED = st.one_of(*(SIMPLE[kind][1].map(lambda query, i=i: Part(i, query)) for i, kind in enumerate(BUNDLED)))
+ASKED = st.one_of(
+    *(SIMPLE[kind][1].map(lambda query, i=i: Part(i, query)) for i, kind in enumerate(BUNDLED))
+)
 KINDS = {
     **SIMPLE,
     "all-of": (PARTS, st.lists(ASKED, max_size=3).map(lambda parts: AllOf(tuple(parts)))),
@@ -108,7 +118,9 @@ def test_whoever_matches_is_not_hidden_by_a_combination(kind: str, data: st.Data
 
 
 @given(NAMED, st.data())
-def test_values_may_be_combined_in_any_order_and_more_than_once(kind: str, data: st.DataObject) -> None:
+def test_values_may_be_combined_in_any_order_and_more_than_once(
+    kind: str, data: st.DataObject
+) -> None:
     one, two, three = (data.draw(KINDS[kind][0]) for _ in range(3))
 
     assert reduce(one, one) == one
@@ -117,7 +129,9 @@ def test_values_may_be_combined_in_any_order_and_more_than_once(kind: str, data:
 
 
 @given(st.sampled_from(["threshold", "bitmap", "categories", "own"]), st.data())
-def test_an_exact_combination_matches_only_if_somebody_in_it_does(kind: str, data: st.DataObject) -> None:
+def test_an_exact_combination_matches_only_if_somebody_in_it_does(
+    kind: str, data: st.DataObject
+) -> None:
     value, query = KINDS[kind]
     asks, one, two = data.draw(query), data.draw(value), data.draw(value)
 
@@ -134,7 +148,9 @@ def test_values_and_queries_travel(kind: str, data: st.DataObject) -> None:
 
 # --- descriptions and targets
 
-TAGS = st.lists(st.sampled_from("abcdefgh"), max_size=4, unique=True).map(lambda tags: tuple(sorted(tags)))
+TAGS = st.lists(st.sampled_from("abcdefgh"), max_size=4, unique=True).map(
+    lambda tags: tuple(sorted(tags))
+)
 VALUES = st.tuples(
     st.none() | st.integers(-9, 9).map(lambda step: Value("age", step)),
     st.none() | st.sampled_from(["NYSE", "XETRA"]).map(lambda text: Value("exchange", text)),
@@ -143,21 +159,25 @@ DESCRIPTIONS = st.builds(Description, TAGS, VALUES)
 AGES = st.tuples(st.none() | st.integers(-9, 9), st.none() | st.integers(-9, 9)).filter(
     lambda ends: None in ends or ends[0] <= ends[1]
 )
-PREDICATES = AGES.map(lambda ends: Predicate("age", *ends)) | st.sampled_from(["NYSE", "XETRA"]).map(
-    lambda text: Predicate("exchange", text, text)
-)
+PREDICATES = AGES.map(lambda ends: Predicate("age", *ends)) | st.sampled_from(
+    ["NYSE", "XETRA"]
+).map(lambda text: Predicate("exchange", text, text))
 TERMS = st.builds(Term, TAGS, TAGS, st.lists(PREDICATES, max_size=2).map(tuple))
 TARGETS = st.lists(TERMS, min_size=1, max_size=3).map(lambda terms: Target(tuple(terms)))
 
 
 @given(st.lists(DESCRIPTIONS, min_size=1, max_size=6), TARGETS)
-def test_a_portrait_hides_nobody_whom_the_target_selects(group: list[Description], target: Target) -> None:
+def test_a_portrait_hides_nobody_whom_the_target_selects(
+    group: list[Description], target: Target
+) -> None:
     pictures = [portrait(each, BITS, HASHES) for each in group]
     combined = pictures[0]
     for each in pictures[1:]:
         combined = combined.reduce(each)
 
-    assert Sought(target, BITS, HASHES).match(combined) or not any(target.selects(each) for each in group)
+    assert Sought(target, BITS, HASHES).match(combined) or not any(
+        target.selects(each) for each in group
+    )
 
 
 @given(DESCRIPTIONS, DESCRIPTIONS, DESCRIPTIONS)
@@ -175,7 +195,9 @@ def test_portraits_may_be_combined_in_any_order_and_more_than_once(
 def test_a_wide_filter_tells_most_strangers_from_members() -> None:
     members = bloom_of((f"tag{number}" for number in range(100)), 2048, 4)
 
-    strangers = sum(bloom_asks([f"other{number}"], 2048, 4).match(members) for number in range(10_000))
+    strangers = sum(
+        bloom_asks([f"other{number}"], 2048, 4).match(members) for number in range(10_000)
+    )
 
     assert strangers / 10_000 < 0.003  # (1 - e^(-400/2048))^4 = 0.001
 
@@ -199,7 +221,13 @@ def test_values_of_different_make_are_not_combined(one: AnyValue, other: AnyValu
 
 
 def test_a_query_finds_nothing_in_a_value_of_another_kind() -> None:
-    queries = [Above(-99), Within(-99, 99), InBox((0,), (9,)), OfCategory(0), OwnQuery("lowest-price", b"\xff")]
+    queries = [
+        Above(-99),
+        Within(-99, 99),
+        InBox((0,), (9,)),
+        OfCategory(0),
+        OwnQuery("lowest-price", b"\xff"),
+    ]
 
     assert not any(query.match(bloom_of(["a"], BITS, HASHES)) for query in queries)
 

@@ -34,15 +34,22 @@ def test_a_workload_does_not_depend_on_how_it_is_cut(name: str, bounds: set[int]
     targeted = [drawn.targets(*piece) for piece in pieces(bounds, CASTS)]
     published = [drawn.publishers(*piece) for piece in pieces(bounds, CASTS)]
 
-    for whole, parts in ((drawn.descriptions(0, PEERS), described), (drawn.targets(0, CASTS), targeted)):
-        for column, joined in zip(whole, map(np.concatenate, zip(*parts, strict=True)), strict=True):
+    for whole, parts in (
+        (drawn.descriptions(0, PEERS), described),
+        (drawn.targets(0, CASTS), targeted),
+    ):
+        for column, joined in zip(
+            whole, map(np.concatenate, zip(*parts, strict=True)), strict=True
+        ):
             assert np.array_equal(column, joined)
     assert np.array_equal(drawn.publishers(0, CASTS), np.concatenate(published))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 3_000), st.integers(0, 2**63), st.data())
-def test_any_part_of_a_shuffle_agrees_with_the_whole(size: int, seed: int, data: st.DataObject) -> None:
+def test_any_part_of_a_shuffle_agrees_with_the_whole(
+    size: int, seed: int, data: st.DataObject
+) -> None:
     shuffle = Shuffle(size, Stream.of(seed, "law"))
     keys = np.array(data.draw(st.lists(st.integers(0, size - 1), max_size=20)), dtype=np.int64)
 
@@ -50,9 +57,16 @@ def test_any_part_of_a_shuffle_agrees_with_the_whole(size: int, seed: int, data:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(-(2**70), 2**70), st.integers(1, 2**32), st.integers(0, 2**40), st.integers(0, 2**20))
+@given(
+    st.integers(-(2**70), 2**70),
+    st.integers(1, 2**32),
+    st.integers(0, 2**40),
+    st.integers(0, 2**20),
+)
 def test_draws_lie_in_their_ranges(seed: int, bound: int, first: int, index: int) -> None:
     stream, keys = Stream.of(seed, "law"), span(first, first + 50)
 
     assert ((stream.uniform(keys, index) >= 0) & (stream.uniform(keys, index) < 1)).all()
-    assert ((stream.below(bound, keys, index) >= 0) & (stream.below(bound, keys, index) < bound)).all()
+    assert (
+        (stream.below(bound, keys, index) >= 0) & (stream.below(bound, keys, index) < bound)
+    ).all()

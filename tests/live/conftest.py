@@ -6,5 +6,8 @@ def pytest_generate_tests(metafunc):
         seed, which = metafunc.config.getoption("--seed"), metafunc.config.getoption("--schedules")
         first, _, last = which.partition("-")
         numbers = range(int(first), int(last or first) + 1)
-        metafunc.parametrize("schedule", [(seed, number) for number in numbers],
-                             ids=[f"{seed}-{number}" for number in numbers])  # fmt: skip
+        metafunc.parametrize(
+            "schedule",
+            [(seed, number) for number in numbers],
+            ids=[f"{seed}-{number}" for number in numbers],
+        )

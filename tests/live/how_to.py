@@ -36,7 +36,9 @@ class Terminal:
         self.words = words
         self._said = (folder / f"said-{time.monotonic_ns()}").open("w+")
         command = [sys.executable, "-m", "implicast", *words]
-        self._process = subprocess.Popen(command, cwd=folder, stdout=self._said, stderr=subprocess.STDOUT)
+        self._process = subprocess.Popen(
+            command, cwd=folder, stdout=self._said, stderr=subprocess.STDOUT
+        )
         print("$ implicast", shlex.join(words), flush=True)
 
     def text(self):
@@ -48,13 +50,17 @@ class Terminal:
         deadline = time.monotonic() + WAIT_S
         while not re.search(pattern, self.text()):
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise NotAsSaid(f"implicast {shlex.join(self.words)} does not show {pattern!r} but:\n{self.text()}")
+                raise NotAsSaid(
+                    f"implicast {shlex.join(self.words)} does not show {pattern!r} but:\n{self.text()}"
+                )
             time.sleep(0.1)
 
     def ends(self):
         """Wait until it ends well; what it said."""
         if self._process.wait(WAIT_S):
-            raise NotAsSaid(f"implicast {shlex.join(self.words)} ends with {self._process.returncode}:\n{self.text()}")
+            raise NotAsSaid(
+                f"implicast {shlex.join(self.words)} ends with {self._process.returncode}:\n{self.text()}"
+            )
         return self.text()
 
     def interrupt(self):
@@ -143,8 +149,12 @@ class Reader:
         """Wait until the node in a folder is so far."""
         deadline = time.monotonic() + WAIT_S
         command = [sys.executable, "-m", "implicast", "status", "--dir", name, "--json"]
-        while f'"{what}": true' not in subprocess.run(command, cwd=self._folder, capture_output=True, text=True,
-                                                      check=False).stdout:  # fmt: skip
+        while (
+            f'"{what}": true'
+            not in subprocess.run(
+                command, cwd=self._folder, capture_output=True, text=True, check=False
+            ).stdout
+        ):
             if time.monotonic() > deadline:
                 raise NotAsSaid(f"the node in {name} is not {what} after {WAIT_S:.0f} s")
             time.sleep(0.3)

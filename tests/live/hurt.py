@@ -38,7 +38,10 @@ def run_hurt(folder, said, hurt):
     """As `run_node`, in a child."""
     shift_ns = [int(hurt.shifted_s * 1e9)]
     clock.Clock.__init__.__defaults__ = (lambda: time.time_ns() + shift_ns[0],)
-    signal.signal(signal.SIGUSR2, lambda number, frame: shift_ns.__setitem__(0, random.choice((-1, 1)) * 3600 * 10**9))
+    signal.signal(
+        signal.SIGUSR2,
+        lambda number, frame: shift_ns.__setitem__(0, random.choice((-1, 1)) * 3600 * 10**9),
+    )
     _from_own_address(address_of(read_config(folder).listen)[0])
     _slowly()
     if hurt.dies_at_commit:
@@ -102,7 +105,9 @@ def _slowly():
             transport.resume_reading()
 
     Link.get_buffer, Link.buffer_updated = slow_buffer, slow_updated
-    signal.signal(signal.SIGUSR1, lambda number, frame: until.__setitem__(0, time.monotonic() + SLOW_S))
+    signal.signal(
+        signal.SIGUSR1, lambda number, frame: until.__setitem__(0, time.monotonic() + SLOW_S)
+    )
 
 
 class HurtProcesses(Processes):
@@ -114,7 +119,9 @@ class HurtProcesses(Processes):
         self.hurt = hurt or Hurt()
 
     def start(self, folder, said=None, hurt=None):
-        process = self._fork.Process(target=run_hurt, args=(folder, said, hurt or self.hurt), daemon=True)
+        process = self._fork.Process(
+            target=run_hurt, args=(folder, said, hurt or self.hurt), daemon=True
+        )
         process.start()
         self.running[folder.name] = process
 
@@ -133,7 +140,9 @@ class HurtProcesses(Processes):
     def memory_kb(self, name):
         """What the process has for itself alone; what it shares with its parent since the fork does not count."""
         text = Path(f"/proc/{self.running[name].pid}/smaps_rollup").read_text()
-        return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Private_"))
+        return sum(
+            int(line.split()[1]) for line in text.splitlines() if line.startswith("Private_")
+        )
 
 
 # --- the namespace in which a schedule runs
@@ -150,11 +159,16 @@ def cut(one, other):
     for a in one:
         for b in other:
             for source, to in ((a, b), (b, a)):
-                subprocess.run(["ip", "rule", "add", "pref", "10", "from", source, "to", to, "blackhole"], check=True)
+                subprocess.run(
+                    ["ip", "rule", "add", "pref", "10", "from", source, "to", to, "blackhole"],
+                    check=True,
+                )
 
 
 def heal():
-    while not subprocess.run(["ip", "rule", "del", "pref", "10"], capture_output=True, check=False).returncode:
+    while not subprocess.run(
+        ["ip", "rule", "del", "pref", "10"], capture_output=True, check=False
+    ).returncode:
         pass
 
 
@@ -163,7 +177,9 @@ def small_disk(folder, kilobytes):
     aside = folder.with_name(folder.name + ".aside")
     folder.rename(aside)
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)], check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)], check=True
+    )
     for each in aside.iterdir():
         (folder / each.name).write_bytes(each.read_bytes())
         (folder / each.name).chmod(each.stat().st_mode & 0o777)

@@ -29,9 +29,23 @@ from implicast.net.local import Local, Someone, Tasks
 from implicast.peer import identity, words
 from implicast.peer.errors import RemoteError
 
-PEOPLE = [Someone("ann", "samba, football"), Someone("bob", "jazz, football"), Someone("cy", "jazz, chess")]
-DESIGNS = ("centralised", "broker", "dht", "dht-naive", "spice", "spice-unloaded", "condcast", "bft", "chord-pubsub",
-           "opchord-pubsub")  # fmt: skip
+PEOPLE = [
+    Someone("ann", "samba, football"),
+    Someone("bob", "jazz, football"),
+    Someone("cy", "jazz, chess"),
+]
+DESIGNS = (
+    "centralised",
+    "broker",
+    "dht",
+    "dht-naive",
+    "spice",
+    "spice-unloaded",
+    "condcast",
+    "bft",
+    "chord-pubsub",
+    "opchord-pubsub",
+)
 QUARTERS = 4
 REST_S, DIALLED_S = 0.2, DIAL_S + 2.0
 """How long nodes rest before their memory is looked at: for messages under way, and for addresses that nobody has."""
@@ -55,7 +69,9 @@ def small_tables():
 def forget_decoded():
     """Empty what remembers values as decoded or worked out: each has a bound, and fills with whatever comes."""
     for each in gc.get_objects():
-        if type(each) is functools._lru_cache_wrapper and each.__module__.startswith("implicast."):  # asks no proxy
+        if type(each) is functools._lru_cache_wrapper and each.__module__.startswith(
+            "implicast."
+        ):  # asks no proxy
             each.cache_clear()
 
 
@@ -73,7 +89,9 @@ def mutated(chance, frame):
         elif kind == 3:
             data[at:at] = chance.randbytes(chance.randrange(1, 9))
         else:
-            data[at : at + 4] = chance.choice((b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\xdf\xff\xff\xff"))
+            data[at : at + 4] = chance.choice(
+                (b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\xdf\xff\xff\xff")
+            )
         if not data:
             return b"\0"
     return bytes(data)
@@ -103,7 +121,9 @@ class Network:
     """Three nodes that have spoken to each other, and all that they said."""
 
     def __init__(self, directory, name):
-        self._local = Local(directory / "net", name, PEOPLE, dict(design(name).quick), True, limits=False)
+        self._local = Local(
+            directory / "net", name, PEOPLE, dict(design(name).quick), True, limits=False
+        )
         self._local.lay_out()
         self._tasks = Tasks(self._local)
 
@@ -114,7 +134,10 @@ class Network:
                 await self._tasks.nodes["ann"].cast("jazz | samba", str(number).encode())
                 await self._tasks.nodes["bob"].describe(f"jazz, t{number}", wait=60)
         self.frames, self.nodes = heard.frames, list(self._tasks.nodes.values())
-        self.hellos = [Hello(PROTOCOL, node.network, node.digest, node.name, node.address, 1, 1) for node in self.nodes]
+        self.hellos = [
+            Hello(PROTOCOL, node.network, node.digest, node.name, node.address, 1, 1)
+            for node in self.nodes
+        ]
         return self
 
     async def __aexit__(self, *_):
@@ -146,7 +169,13 @@ class Network:
         """One mutated frame, read as far as its message."""
         try:
             for flags, _, body in Frames().feed(mutated(chance, chance.choice(self.frames))):
-                (node.driver._own if flags == 0 else node.services._codec if flags == 2 else HELLOS).decode(body)
+                (
+                    node.driver._own
+                    if flags == 0
+                    else node.services._codec
+                    if flags == 2
+                    else HELLOS
+                ).decode(body)
         except RemoteError:
             node.counters["refused_frames"] += 1
 
@@ -184,7 +213,9 @@ def written_bytes():
     """Memory that this process has written to, and shares with nobody. Pages of libraries that it has only read do not
     count: they are its own or shared as other processes come and go, 3 MiB up and down."""
     text = Path("/proc/self/smaps_rollup").read_text()
-    return sum(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("Private_Dirty"))
+    return sum(
+        int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("Private_Dirty")
+    )
 
 
 def run(name, count, reading=False):
@@ -194,9 +225,15 @@ def run(name, count, reading=False):
         chance = random.Random(name)
         attacked = attack(Path(folder), name, count, chance, written_bytes, reading, DIALLED_S)
         broken, refused, sizes = asyncio.run(attacked)
-    return {"design": name, "read" if reading else "frames": count, "broken": broken, "refused": refused,
-            "cpu_s": round(time.process_time() - begun, 1), "seconds": round(time.monotonic() - wall, 1),
-            "mib_after_each_quarter": [round(each / (1 << 20), 1) for each in sizes]}  # fmt: skip
+    return {
+        "design": name,
+        "read" if reading else "frames": count,
+        "broken": broken,
+        "refused": refused,
+        "cpu_s": round(time.process_time() - begun, 1),
+        "seconds": round(time.monotonic() - wall, 1),
+        "mib_after_each_quarter": [round(each / (1 << 20), 1) for each in sizes],
+    }
 
 
 def main(said):

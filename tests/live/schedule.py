@@ -41,9 +41,19 @@ CASTS_MAX = 200
 EXACT = 3
 """Casts in a row that must be exact."""
 FAULTS = (
-    "kill", "kill at commit", "kill and wait", "old copy", "empty disk", "partition", "disk full", "clock jump",
-    "slow reader", "stranger", "stand still", "kill infrastructure",
-)  # fmt: skip
+    "kill",
+    "kill at commit",
+    "kill and wait",
+    "old copy",
+    "empty disk",
+    "partition",
+    "disk full",
+    "clock jump",
+    "slow reader",
+    "stranger",
+    "stand still",
+    "kill infrastructure",
+)
 
 
 @dataclass
@@ -64,7 +74,9 @@ class Plan:
         kinds = [FAULTS[(number // len(HOMES) + number) % len(FAULTS)], *chance.sample(FAULTS, 1)]
         members = [f"n{1 + each:02d}" for each in chance.sample(range(MEMBERS), len(kinds))]
         lossy = chance.random() < 0.2
-        return cls(seed, number, name, list(zip(kinds, members, strict=True)), 0.05 * lossy, 0.2 * lossy)
+        return cls(
+            seed, number, name, list(zip(kinds, members, strict=True)), 0.05 * lossy, 0.2 * lossy
+        )
 
 
 @dataclass
@@ -105,13 +117,17 @@ class Run:
             parameters["signatures"] = "ed25519"
         if plan.design == "broker":
             parameters["brokers"] = 3
-        self.local = Local(directory / "net", plan.design, everybody(MEMBERS), parameters, limits=False, apart=True)
+        self.local = Local(
+            directory / "net", plan.design, everybody(MEMBERS), parameters, limits=False, apart=True
+        )
         self.local.lay_out()
         self.base = self.local.directory
         for kind, name in plan.faults:
             if kind == "disk full":
                 hurt.small_disk(self.base / name, 1024)
-        self.processes = hurt.HurtProcesses(self.local, hurt.Hurt(loss=plan.loss, delay_s=plan.delay_s))
+        self.processes = hurt.HurtProcesses(
+            self.local, hurt.Hurt(loss=plan.loss, delay_s=plan.delay_s)
+        )
         self.lost_before: dict[str, float] = {}
         """When a member lost what was on its disk, or part of it."""
         self.ghosts = False
@@ -151,11 +167,20 @@ class Run:
     def cast_on(self):
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
         with self.log.open("w", buffering=1) as log:
-            for each in draw(self.local.members, CASTS_MAX, self.plan.seed * 1000 + self.plan.number):
-                told = {"number": each.number, "publisher": each.publisher, "due": sorted(each.due), "at": time.time()}
+            for each in draw(
+                self.local.members, CASTS_MAX, self.plan.seed * 1000 + self.plan.number
+            ):
+                told = {
+                    "number": each.number,
+                    "publisher": each.publisher,
+                    "due": sorted(each.due),
+                    "at": time.time(),
+                }
                 log.write(json.dumps(told) + "\n")
                 with contextlib.suppress(control.ControlError, OSError, ValueError):
-                    cast = cast_now(self.base / each.publisher, each.target, each.number, 0.0, 2.0)["cast"]
+                    cast = cast_now(self.base / each.publisher, each.target, each.number, 0.0, 2.0)[
+                        "cast"
+                    ]
                     log.write(json.dumps({**told, "cast": cast}) + "\n")
                 time.sleep(PACE_S)
 
@@ -164,8 +189,13 @@ class Run:
         for line in self.log.read_text().splitlines():
             with contextlib.suppress(ValueError):
                 row = json.loads(line)
-                found[row["number"]] = Told(row["number"], row["publisher"], frozenset(row["due"]), row["at"],
-                                            row.get("cast"))  # fmt: skip
+                found[row["number"]] = Told(
+                    row["number"],
+                    row["publisher"],
+                    frozenset(row["due"]),
+                    row["at"],
+                    row.get("cast"),
+                )
         return list(found.values())
 
     # --- faults
@@ -182,7 +212,9 @@ class Run:
     def kill_at_commit(self, name):
         """Start again with the hook in; the first notice that is committed is its last deed."""
         self.processes.kill(name)
-        self.again(name, hurt.Hurt(dies_at_commit=True, loss=self.plan.loss, delay_s=self.plan.delay_s))
+        self.again(
+            name, hurt.Hurt(dies_at_commit=True, loss=self.plan.loss, delay_s=self.plan.delay_s)
+        )
         if self.processes.wait_dead(name, 5.0):
             self.again(name)
         else:
@@ -206,7 +238,9 @@ class Run:
             (folder / each).unlink(missing_ok=True)
         self.ghosts = True
         authority = CertificateAuthority.open(self.base / "ca")
-        (folder / "node.pem").write_bytes(pem(authority.issue(name, own_key(folder / "node.key").public_key())))
+        (folder / "node.pem").write_bytes(
+            pem(authority.issue(name, own_key(folder / "node.key").public_key()))
+        )
         authority.close()
         if self.plan.design == "bft":
             enrol(self.base / "ca", folder, "member")
@@ -242,7 +276,9 @@ class Run:
         """A certificate of another authority, none at all, and noise."""
         other = self.base.parent / f"other-{name}"
         authority = CertificateAuthority.init(other, "other")
-        (other / "eve.pem").write_bytes(pem(authority.issue("eve", own_key(other / "eve.key").public_key())))
+        (other / "eve.pem").write_bytes(
+            pem(authority.issue("eve", own_key(other / "eve.key").public_key()))
+        )
         authority.close()
         where = address_of(read_config(self.base / name).listen)
         for number in range(30):
@@ -268,7 +304,9 @@ class Run:
     def again(self, name, how=None):
         said = {each.name: each.text for each in self.local.members}
         self.killed.add(name)
-        if name == self.local.members[0].name:  # the first was told of nobody; one that comes back is
+        if (
+            name == self.local.members[0].name
+        ):  # the first was told of nobody; one that comes back is
             config = read_config(self.base / name)
             config.join = [read_config(self.base / self.local.members[1].name).listen]
             write_config(self.base / name, config)
@@ -285,7 +323,11 @@ class Run:
             with contextlib.suppress(control.ControlError, OSError, StopIteration):
                 publisher = self.local.members[number % MEMBERS].name
                 target = self.chance.choice(("gpu | eu | us", "training", "eu & !gpu", "gpu"))
-                due = [each.name for each in self.local.members if parse(target).selects(description(each.text))]
+                due = [
+                    each.name
+                    for each in self.local.members
+                    if parse(target).selects(description(each.text))
+                ]
                 receipt = cast_now(self.base / publisher, target, number, 4.0, 10.0)
                 boxes = self.boxes()
                 got = [name for name in boxes if number in boxes[name]]
@@ -345,7 +387,9 @@ class Run:
             if row is not None and "notified" in row:
                 broken += self.true(each, row, boxes)
             elif row is None and each.cast and self.safe(each.publisher, each.at):
-                broken.append(f"cast {each.number}, accepted, is not in the outbox of {each.publisher}")
+                broken.append(
+                    f"cast {each.number}, accepted, is not in the outbox of {each.publisher}"
+                )
         if self.plan.design == "centralised":
             broken += self.all_delivered(told, boxes)
         return broken
@@ -360,7 +404,10 @@ class Run:
 
     def true(self, each, row, boxes):
         """A receipt adds up, and as many have the cast as it says."""
-        if sum(row[count] for count in ("notified", "declined", "unreachable", "open")) != row["expected"]:
+        if (
+            sum(row[count] for count in ("notified", "declined", "unreachable", "open"))
+            != row["expected"]
+        ):
             yield f"the receipt of cast {each.number} does not add up: {row}"
         has = sum(each.number in boxes[name] for name in each.due)
         lost = sum(not self.safe(name, each.at) for name in each.due)

@@ -66,7 +66,12 @@ def test_a_large_payload_reaches_all_whole_and_costs_once_per_reader(tmp_path, d
             receipt = await tasks.nodes["n0"].cast("jazz", LARGE, name="noise.bin")
             notes = [await first(tasks.nodes[f"n{number}"]) for number in range(1, 5)]
             await asyncio.sleep(0.1)
-            return receipt, notes, sent(tasks) - before, tasks.nodes["n0"].payloads.fetched(receipt.cast)
+            return (
+                receipt,
+                notes,
+                sent(tasks) - before,
+                tasks.nodes["n0"].payloads.fetched(receipt.cast),
+            )
 
     receipt, notes, bytes_sent, fetched = asyncio.run(story())
     assert receipt.notified == 4
@@ -94,7 +99,9 @@ def test_a_reader_that_falls_in_the_middle_goes_on_where_it_was(tmp_path):
                 await asyncio.sleep(0.02)
             tasks.crash("n1")
             again = []
-            publisher.services.offer(ChunkWanted, lambda *told: again.append(told[1].number) or give(*told))
+            publisher.services.offer(
+                ChunkWanted, lambda *told: again.append(told[1].number) or give(*told)
+            )
             await tasks.start("n1", None)
             return (await first(tasks.nodes["n1"])).payload == LARGE, len(again)
 
@@ -125,7 +132,9 @@ def test_a_holder_that_gives_something_else_is_not_believed(tmp_path):
 
             def lie(hello, wanted):
                 given.append(wanted.number)
-                publisher.services.send(hello.address, ChunkGiven(wanted.root, wanted.number, b"lies"))
+                publisher.services.send(
+                    hello.address, ChunkGiven(wanted.root, wanted.number, b"lies")
+                )
 
             publisher.services.offer(ChunkWanted, lie)
             await publisher.cast("jazz", LARGE, wait=0.2)

@@ -1,7 +1,7 @@
 """Seeded schedules of faults over real processes, each in namespaces of its own.
 
-    pytest tests/live -m faults --seed 1                    200 schedules
-    pytest tests/live -m faults --seed 1 --schedules 17     that one again
+pytest tests/live -m faults --seed 1                    200 schedules
+pytest tests/live -m faults --seed 1 --schedules 17     that one again
 """
 
 import json
@@ -15,13 +15,20 @@ HERE = Path(__file__).parent
 NAMESPACES = ["unshare", "-rnmpf", "--kill-child", "--mount-proc"]
 TIMEOUT_S = 120.0
 
-works = subprocess.run([*NAMESPACES, "ip", "link", "set", "lo", "up"], capture_output=True, check=False)
-pytestmark = [pytest.mark.faults, pytest.mark.skipif(works.returncode, reason="no namespaces on this machine")]
+works = subprocess.run(
+    [*NAMESPACES, "ip", "link", "set", "lo", "up"], capture_output=True, check=False
+)
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(works.returncode, reason="no namespaces on this machine"),
+]
 
 
 def run(seed, number):
     command = [*NAMESPACES, sys.executable, "schedule.py", str(seed), str(number)]
-    went = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    went = subprocess.run(
+        command, cwd=HERE, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
     assert went.stdout.strip(), f"{' '.join(command)}\n{went.stderr[-3000:]}"
     outcome = json.loads(went.stdout.splitlines()[-1])
     again = f"cd tests/live && {' '.join(command)}"

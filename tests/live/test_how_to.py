@@ -15,7 +15,9 @@ HERE = Path(__file__).parent
 @pytest.mark.skipif(works.returncode, reason="no namespaces on this machine")
 def test_the_page_on_running_a_network_can_be_followed_word_by_word():
     command = [*NAMESPACES, sys.executable, "how_to.py"]
-    went = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=600, check=False)
+    went = subprocess.run(
+        command, cwd=HERE, capture_output=True, text=True, timeout=600, check=False
+    )
 
     assert went.returncode == 0, went.stdout[-3000:] + went.stderr[-3000:]
     assert went.stdout.count("$ implicast") >= 16

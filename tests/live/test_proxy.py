@@ -12,7 +12,12 @@ from implicast.net.config import read_config, text_of, write_config
 from implicast.net.local import Local, Someone, Tasks
 from implicast.net.proxy import Proxy
 
-PEOPLE = [Someone("ann", "chess"), Someone("p1", "proxy"), Someone("p2", "proxy"), Someone("p3", "proxy")]
+PEOPLE = [
+    Someone("ann", "chess"),
+    Someone("p1", "proxy"),
+    Someone("p2", "proxy"),
+    Someone("p3", "proxy"),
+]
 
 
 @contextlib.asynccontextmanager
@@ -62,7 +67,10 @@ def test_what_came_while_it_slept_is_fetched_once_though_two_proxies_have_it(tmp
             async with awake(tmp_path, tasks, "p1", "p2") as client:
                 assert await client.describe("jazz, football") == 2
                 await stood_in(tasks, "p1", "p2")
-            receipts = [await tasks.nodes["ann"].cast("jazz & !chess", f"{number}".encode()) for number in range(3)]
+            receipts = [
+                await tasks.nodes["ann"].cast("jazz & !chess", f"{number}".encode())
+                for number in range(3)
+            ]
             async with awake(tmp_path, tasks, "p1", "p2") as client:
                 first, second = await texts(client), await texts(client)
             return receipts[-1].notified, first, second
@@ -106,7 +114,9 @@ def test_a_client_that_moves_to_another_proxy_misses_nothing_and_hears_nothing_t
     assert asyncio.run(story()) == (["one"], ["two"])
 
 
-def test_a_new_description_replaces_the_old_one_and_a_wrong_signature_is_refused(tmp_path, monkeypatch):
+def test_a_new_description_replaces_the_old_one_and_a_wrong_signature_is_refused(
+    tmp_path, monkeypatch
+):
     async def story():
         async with network(tmp_path) as tasks:
             async with awake(tmp_path, tasks, "p1", "p2") as client:
@@ -142,7 +152,9 @@ def heard(node):
     return [bytes(row[3]) for row in node.store.inbox()]
 
 
-def test_a_client_casts_through_its_proxy_and_asks_again_without_a_second_cast(tmp_path, monkeypatch):
+def test_a_client_casts_through_its_proxy_and_asks_again_without_a_second_cast(
+    tmp_path, monkeypatch
+):
     async def story():
         async with network(tmp_path) as tasks:
             async with awake(tmp_path, tasks, "p1", "p2") as client:
@@ -188,7 +200,12 @@ def test_files_go_both_ways_between_a_client_and_the_network(tmp_path):
             tasks.crash("ann")  # who cast it is away when the client wakes
             async with awake(tmp_path, tasks, "p1", "p2") as client:
                 found = await client.fetch()
-                return receipt.notified, got, [payload == theirs for _, payload in found], await client.fetch()
+                return (
+                    receipt.notified,
+                    got,
+                    [payload == theirs for _, payload in found],
+                    await client.fetch(),
+                )
 
     assert asyncio.run(story()) == (1, ("song.mp3", True), [True], [])
 
@@ -198,7 +215,9 @@ async def until_whole(tasks, *names):
     async with asyncio.timeout(20):
         for name in names:
             (standing,) = tasks.nodes[name].proxy._standing.values()
-            while not (rows := standing.store.inbox()) or not all(standing.payloads.ready(row[3]) for row in rows):
+            while not (rows := standing.store.inbox()) or not all(
+                standing.payloads.ready(row[3]) for row in rows
+            ):
                 await asyncio.sleep(0.05)
 
 

@@ -46,7 +46,11 @@ async def spread(directory, count, design):
         begun = time.monotonic()
         others[0].revocations.take(authority.revoked())
         await until(lambda: all(node.revocations.number == 1 for node in others), 30)
-        await until(lambda: all(victim.name not in [each.name for each in node.carrier.links()] for node in others))
+        await until(
+            lambda: all(
+                victim.name not in [each.name for each in node.carrier.links()] for node in others
+            )
+        )
         seconds = time.monotonic() - begun
         receipt = await others[-1].cast("gpu | eu | training | vision", b"x", wait=1.0)
         await asyncio.sleep(0.3)
@@ -56,7 +60,9 @@ async def spread(directory, count, design):
 
 
 @pytest.mark.parametrize("design", ["centralised", "dht"])
-def test_a_list_told_to_one_node_reaches_all_and_the_revoked_one_hears_nothing_more(tmp_path, design):
+def test_a_list_told_to_one_node_reaches_all_and_the_revoked_one_hears_nothing_more(
+    tmp_path, design
+):
     seconds, heard, _, connections = asyncio.run(spread(tmp_path, 8, design))
 
     assert seconds < 10
@@ -138,14 +144,26 @@ NOISE = b"\0" * 64
 def fed(monkeypatch):
     """All that reaches a reader of frames."""
     seen, feed = [], Frames.feed
-    monkeypatch.setattr(Frames, "feed", lambda self, data: seen.append(bytes(data)) or feed(self, data))
+    monkeypatch.setattr(
+        Frames, "feed", lambda self, data: seen.append(bytes(data)) or feed(self, data)
+    )
     return seen
 
 
 def s_client(address, *options):
     """What a real client of TLS hears: (bytes of the node's own frames, what it says went wrong)."""
-    command = ["openssl", "s_client", "-connect", f"{address[0]}:{address[1]}", "-tls1_3", "-quiet", *options]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as client:
+    command = [
+        "openssl",
+        "s_client",
+        "-connect",
+        f"{address[0]}:{address[1]}",
+        "-tls1_3",
+        "-quiet",
+        *options,
+    ]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as client:
         time.sleep(0.3)
         with contextlib.suppress(BrokenPipeError):
             client.stdin.write(NOISE)
@@ -159,17 +177,26 @@ def test_openssl_without_with_a_strangers_and_with_a_revoked_certificate_is_clos
 ):
     async def story():
         stranger = CertificateAuthority.init(tmp_path / "other", "other")
-        (tmp_path / "eve.pem").write_bytes(pem(stranger.issue("eve", own_key(tmp_path / "eve.key").public_key())))
+        (tmp_path / "eve.pem").write_bytes(
+            pem(stranger.issue("eve", own_key(tmp_path / "eve.key").public_key()))
+        )
         async with network(tmp_path, 3) as nodes:
             authority = CertificateAuthority.open(tmp_path / "net" / "ca")
             authority.revoke("n03")
             node, folder = nodes["n01"], tmp_path / "net" / "n03"
-            heard, read = await trial(node, "-cert", folder / "node.pem", "-key", folder / "node.key")
+            heard, read = await trial(
+                node, "-cert", folder / "node.pem", "-key", folder / "node.key"
+            )
             assert heard and read, "before it is revoked it is heard"  # noqa: PT018
             node.revocations.take(authority.revoked())
-            heard = [await trial(node, *options) for options in (
-                (), ("-cert", tmp_path / "eve.pem", "-key", tmp_path / "eve.key"),
-                ("-cert", folder / "node.pem", "-key", folder / "node.key"))]  # fmt: skip
+            heard = [
+                await trial(node, *options)
+                for options in (
+                    (),
+                    ("-cert", tmp_path / "eve.pem", "-key", tmp_path / "eve.key"),
+                    ("-cert", folder / "node.pem", "-key", folder / "node.key"),
+                )
+            ]
             authority.close()
             return heard
 
@@ -190,7 +217,9 @@ def test_a_certificate_is_renewed_at_two_thirds_by_the_office_and_used_at_once(t
             authority = CertificateAuthority.open(tmp_path / "net" / "ca")
             office = Office(authority, "127.0.0.1", 0)
             port = await office.listen()
-            old = authority.issue("n01", own_key(folder / "node.key").public_key(), timedelta(seconds=60))
+            old = authority.issue(
+                "n01", own_key(folder / "node.key").public_key(), timedelta(seconds=60)
+            )
             (folder / "node.pem").write_bytes(pem(old))
             node = nodes["n01"]
             node.credentials.look(node)
@@ -214,12 +243,19 @@ def test_an_expired_certificate_is_refused(tmp_path, fed):
         async with network(tmp_path, 2) as nodes:
             folder = tmp_path / "net" / "n02"
             authority = CertificateAuthority.open(tmp_path / "net" / "ca")
-            old = authority.issue("n02", own_key(folder / "node.key").public_key(), timedelta(seconds=-1))
+            old = authority.issue(
+                "n02", own_key(folder / "node.key").public_key(), timedelta(seconds=-1)
+            )
             (tmp_path / "old.pem").write_bytes(pem(old))
             authority.close()
             node = nodes["n01"]
             heard, _ = await asyncio.to_thread(
-                s_client, node.address, "-cert", str(tmp_path / "old.pem"), "-key", str(folder / "node.key")
+                s_client,
+                node.address,
+                "-cert",
+                str(tmp_path / "old.pem"),
+                "-key",
+                str(folder / "node.key"),
             )
             return heard, fed.count(NOISE)
 

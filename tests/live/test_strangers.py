@@ -27,7 +27,9 @@ def traced():
 @pytest.mark.parametrize("name", ["centralised", "dht"])
 def test_mutated_frames_break_no_handler_and_grow_nothing(tmp_path, name):
     tracemalloc.start()
-    broken, refused, sizes = asyncio.run(attack(tmp_path, name, FRAMES // 20, random.Random(1), traced))
+    broken, refused, sizes = asyncio.run(
+        attack(tmp_path, name, FRAMES // 20, random.Random(1), traced)
+    )
     tracemalloc.stop()
 
     assert broken == 0
@@ -40,7 +42,9 @@ def test_mutated_frames_break_no_handler_and_grow_nothing(tmp_path, name):
 def test_ten_million_mutated_frames(tmp_path, name):
     count, chance = 10_000_000 // len(DESIGNS), random.Random(name)
     with small_tables():
-        broken, _, sizes = asyncio.run(attack(tmp_path, name, count, chance, written_bytes, rest_s=DIALLED_S))
+        broken, _, sizes = asyncio.run(
+            attack(tmp_path, name, count, chance, written_bytes, rest_s=DIALLED_S)
+        )
 
     assert broken == 0
     assert sizes[-1] < sizes[1] + 2_000_000

@@ -39,8 +39,10 @@ def writes_of_a_node(chance, count):
 
 
 def tables(db):
-    return [db.execute(f"select * from {each} order by 1, 2").fetchall() for each in
-            ("meta", "notices", "outbox", "receipts")]  # fmt: skip
+    return [
+        db.execute(f"select * from {each} order by 1, 2").fetchall()
+        for each in ("meta", "notices", "outbox", "receipts")
+    ]
 
 
 @pytest.mark.parametrize("seed", range(30))

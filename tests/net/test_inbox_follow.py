@@ -17,7 +17,9 @@ def test_it_goes_on_when_the_node_is_back_and_shows_nothing_twice(monkeypatch, t
             raise control.StoppedError("the node stopped")
 
     monkeypatch.setattr(control, "ask", ask)
-    found = [note["cast"] for note in cli._notes(tmp_path, {"do": "inbox", "follow": True, "keep": True})]
+    found = [
+        note["cast"] for note in cli._notes(tmp_path, {"do": "inbox", "follow": True, "keep": True})
+    ]
 
     assert found == ["a", "b", "c"]
     assert capsys.readouterr().err.count("waiting until it is back") == 2

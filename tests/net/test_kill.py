@@ -20,7 +20,9 @@ def texts(folder):
 
 def cast(folder, target, number):
     payload = json.dumps(number).encode().hex()
-    return next(control.ask(folder, {"do": "cast", "target": target, "payload": payload, "wait": 30}, 60))
+    return next(
+        control.ask(folder, {"do": "cast", "target": target, "payload": payload, "wait": 30}, 60)
+    )
 
 
 @pytest.mark.parametrize("design", ["centralised", "dht"])
@@ -63,11 +65,15 @@ def test_a_server_killed_without_warning_knows_everybody_when_it_is_back(tmp_pat
 
 
 def test_nodes_of_a_local_network_do_not_outlive_the_process_that_started_them(tmp_path):
-    code = ("import sys, time; from pathlib import Path; from implicast.net.local import Local, Processes, everybody\n"
-            "local = Local(Path(sys.argv[1]), 'centralised', everybody(2), {}, True, limits=False)\n"
-            "local.lay_out(); processes = Processes(local); processes.start_all()\n"
-            "print(*(each.pid for each in processes.running.values()), flush=True); time.sleep(60)")  # fmt: skip
-    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "net")], stdout=subprocess.PIPE) as parent:
+    code = (
+        "import sys, time; from pathlib import Path; from implicast.net.local import Local, Processes, everybody\n"
+        "local = Local(Path(sys.argv[1]), 'centralised', everybody(2), {}, True, limits=False)\n"
+        "local.lay_out(); processes = Processes(local); processes.start_all()\n"
+        "print(*(each.pid for each in processes.running.values()), flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "net")], stdout=subprocess.PIPE
+    ) as parent:
         assert parent.stdout is not None
         pids = [int(each) for each in parent.stdout.readline().split()]
         assert len(pids) == 3

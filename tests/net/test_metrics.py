@@ -13,12 +13,20 @@ from implicast.net.notify import notify
 
 
 def scraped(text):
-    return {(each.name, *each.labels.values()): each.value
-            for family in text_string_to_metric_families(text) for each in family.samples}  # fmt: skip
+    return {
+        (each.name, *each.labels.values()): each.value
+        for family in text_string_to_metric_families(text)
+        for each in family.samples
+    }
 
 
 def laid_out(directory, port):
-    local = Local(directory / "net", "centralised", [Someone("ann", "jazz"), Someone("bob", "jazz")], plain=True)
+    local = Local(
+        directory / "net",
+        "centralised",
+        [Someone("ann", "jazz"), Someone("bob", "jazz")],
+        plain=True,
+    )
     local.lay_out()
     config = read_config(directory / "net" / "ann")
     config.metrics = str(port)
@@ -44,7 +52,9 @@ def test_prometheus_reads_what_the_node_counted(tmp_path):
             for _ in range(3):
                 await tasks.nodes["bob"].cast("jazz", b"secret words")
             loop = asyncio.get_running_loop()
-            page = await loop.run_in_executor(None, urllib.request.urlopen, f"http://127.0.0.1:{port}/metrics")
+            page = await loop.run_in_executor(
+                None, urllib.request.urlopen, f"http://127.0.0.1:{port}/metrics"
+            )
             text = page.read().decode()
             other = await asked(port, b"GET /inbox HTTP/1.1\r\n\r\n")
             junk = await asked(port, b"\0" * 20_000)

@@ -19,7 +19,11 @@ from implicast.peer.bucket import Bucket
 from implicast.peer.errors import LocalError
 from loopback import running
 
-PEOPLE = [Someone("ann", "samba, football"), Someone("bob", "jazz, football"), Someone("cy", "jazz, chess")]
+PEOPLE = [
+    Someone("ann", "samba, football"),
+    Someone("bob", "jazz, football"),
+    Someone("cy", "jazz, chess"),
+]
 
 
 def network(directory, design="centralised", plain=True, **parameters):
@@ -112,9 +116,13 @@ def test_a_node_of_another_network_or_design_is_parted_from_with_a_sentence(tmp_
         async with network(tmp_path) as nodes:
             server = nodes["_server"]
             where = {"server": [text_of(server.address)]}
-            for name, changes in (("a", {"network": "other"}), ("b", {"parameters": {"lease_s": 5.0}})):
+            for name, changes in (
+                ("a", {"network": "other"}),
+                ("b", {"parameters": {"lease_s": 5.0}}),
+            ):
                 config = msgspec.structs.replace(
-                    NodeConfig("local", design="centralised", plain=True, infrastructure=where), **changes
+                    NodeConfig("local", design="centralised", plain=True, infrastructure=where),
+                    **changes,
                 )
                 async with Node.open(tmp_path / name, config) as stranger:
                     await stranger.join()
@@ -132,7 +140,9 @@ def test_a_node_of_another_network_or_design_is_parted_from_with_a_sentence(tmp_
 async def _dial(address, context):
     """Connect as a stranger and say a thousand bytes; how many bytes came back before the end."""
     try:
-        reader, writer = await asyncio.open_connection(*address, ssl=context, server_hostname="" if context else None)
+        reader, writer = await asyncio.open_connection(
+            *address, ssl=context, server_hostname="" if context else None
+        )
         writer.write(b"\0" * 1000)
         data = await asyncio.wait_for(reader.read(), 10)
         writer.close()
@@ -177,8 +187,14 @@ def test_a_revoked_name_is_cut_off_and_not_let_in_again(tmp_path):
 
 
 def test_a_configuration_comes_back_as_it_was_written(tmp_path):
-    config = NodeConfig('a "quoted" net', "dht", listen="[::1]:70", join=["a:1", "b:2"], parameters={"copies": 3},
-                        infrastructure={"server": ["c:3"]})  # fmt: skip
+    config = NodeConfig(
+        'a "quoted" net',
+        "dht",
+        listen="[::1]:70",
+        join=["a:1", "b:2"],
+        parameters={"copies": 3},
+        infrastructure={"server": ["c:3"]},
+    )
     write_config(tmp_path, config)
 
     assert read_config(tmp_path) == config
@@ -223,7 +239,9 @@ def test_a_folder_whose_path_is_too_long_for_a_socket_is_reached_all_the_same(tm
 
     async def story():
         async with network(deep):
-            return await asyncio.to_thread(lambda: list(control.ask(deep / "net" / "ann", {"do": "status"})))
+            return await asyncio.to_thread(
+                lambda: list(control.ask(deep / "net" / "ann", {"do": "status"}))
+            )
 
     deep.mkdir()
     (status,) = asyncio.run(story())
@@ -232,5 +250,8 @@ def test_a_folder_whose_path_is_too_long_for_a_socket_is_reached_all_the_same(tm
 
 def test_a_system_without_such_a_way_in_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr(control, "OPEN_FILES", Path("/nowhere"))
-    with pytest.raises(LocalError, match="shorter name"), control.socket_name(tmp_path / ("x" * 120)):
+    with (
+        pytest.raises(LocalError, match="shorter name"),
+        control.socket_name(tmp_path / ("x" * 120)),
+    ):
         pass

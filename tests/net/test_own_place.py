@@ -13,11 +13,16 @@ async def heard_of(name, port_of):
     """Who is heard by a node when one of this name says that it is at this place; and what the node counts."""
     own: list[tuple[str, int]] = [("127.0.0.1", 0)]
     heard, counters = [], Counters()
-    carrier = Carrier(lambda: Hello(PROTOCOL, b"net", b"d", b"a" * 16, own[0], 1, 1),
-                      lambda hello, body, cause: heard.append(hello.name), counters)  # fmt: skip
+    carrier = Carrier(
+        lambda: Hello(PROTOCOL, b"net", b"d", b"a" * 16, own[0], 1, 1),
+        lambda hello, body, cause: heard.append(hello.name),
+        counters,
+    )
     own[0] = ("127.0.0.1", await carrier.listen("127.0.0.1", 0))
     _, writer = await asyncio.open_connection(*own[0])
-    writer.write(hello_frame(Hello(PROTOCOL, b"net", b"d", name, ("127.0.0.1", port_of(own[0][1])), 1, 1)))
+    writer.write(
+        hello_frame(Hello(PROTOCOL, b"net", b"d", name, ("127.0.0.1", port_of(own[0][1])), 1, 1))
+    )
     writer.write(framed(b"x"))
     await asyncio.sleep(0.1)
     writer.close()

@@ -25,7 +25,17 @@ DESIGN = design("centralised")
 
 def server(kept=None):
     parameters = DESIGN.settle({"assurance": "receipts"})
-    site = Site(name_of(b"", 0), 1, 0, Ledger(seed=1, now_us=10**15), parameters, b"", {"server": (0,)}, None, kept)
+    site = Site(
+        name_of(b"", 0),
+        1,
+        0,
+        Ledger(seed=1, now_us=10**15),
+        parameters,
+        b"",
+        {"server": (0,)},
+        None,
+        kept,
+    )
     return Server(site)
 
 
@@ -37,7 +47,9 @@ def written(store, keep, peer):
     """Bytes and rows of one commit."""
     store._writes.clear()
     keep.write(peer)
-    return sum(len(msgspec.msgpack.encode(values)) for _, values in store._writes), len(store._writes)
+    return sum(len(msgspec.msgpack.encode(values)) for _, values in store._writes), len(
+        store._writes
+    )
 
 
 @pytest.mark.parametrize("count", [10, 10_000])
@@ -64,7 +76,11 @@ def muddle(peer, rng, serials):
     name, cast = name_of(b"", number), CastId(name_of(b"", number), 1, next(serials))
     kind = rng.randrange(6)
     if kind < 2:
-        said = None if rng.random() < 0.2 else description(rng.choice(("jazz", "jazz, samba", "samba")))
+        said = (
+            None
+            if rng.random() < 0.2
+            else description(rng.choice(("jazz", "jazz, samba", "samba")))
+        )
         peer.receive(number, Register(name, version_of(1, next(serials)), said))
     elif kind == 2:
         target = None if rng.random() < 0.3 else parse("jazz")
@@ -89,7 +105,9 @@ def test_what_was_written_row_by_row_is_what_was_kept(tmp_path, seed):
             for _ in range(rng.randrange(12)):
                 muddle(peer, rng, serials)
             if rng.random() < 0.1:
-                peer.roster._forgotten(name := name_of(b"", rng.randrange(1, 30)), peer.roster.forget(name))
+                peer.roster._forgotten(
+                    name := name_of(b"", rng.randrange(1, 30)), peer.roster.forget(name)
+                )
             keep.write(peer)
             await store.committed()
             found = Keep(store, DESIGN, "server").read()

@@ -39,10 +39,16 @@ def test_the_unit_says_what_a_service_must(tmp_path, scope):
         pytest.skip("only root installs for the machine")
     path, unit = installed(tmp_path, scope)
     service = unit["Service"]
-    assert (service["Type"], service["Restart"], service["NoNewPrivileges"]) == ("notify", "always", "yes")
+    assert (service["Type"], service["Restart"], service["NoNewPrivileges"]) == (
+        "notify",
+        "always",
+        "yes",
+    )
     assert "implicast/%i" in service["StateDirectory"]
     command = service["ExecStart"].split()
-    assert os.access(command[0], os.X_OK) or not (Path(sys.executable).parent / "implicast").exists()
+    assert (
+        os.access(command[0], os.X_OK) or not (Path(sys.executable).parent / "implicast").exists()
+    )
     assert command[1:] == ["node", "%S/implicast/%i"]
     assert "@" not in path.read_text().replace("implicast@", "")
     assert (unit["Install"]["WantedBy"] == "multi-user.target") == (scope == "system")
@@ -55,9 +61,21 @@ def test_a_node_tells_systemd_that_it_is_ready_and_logs_by_the_line(tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
         line.bind(str(tmp_path / "notify"))
         line.settimeout(60)
-        words = [sys.executable, "-m", "implicast", "node", str(tmp_path / "net" / "ann"), "--log", "debug"]
-        process = subprocess.Popen(words, env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")},
-                                   stderr=subprocess.PIPE, text=True)  # fmt: skip
+        words = [
+            sys.executable,
+            "-m",
+            "implicast",
+            "node",
+            str(tmp_path / "net" / "ann"),
+            "--log",
+            "debug",
+        ]
+        process = subprocess.Popen(
+            words,
+            env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         try:
             assert line.recv(200).startswith(b"READY=1\nSTATUS=dht at 127.0.0.1:")
             process.terminate()
@@ -72,7 +90,12 @@ def test_a_node_tells_systemd_that_it_is_ready_and_logs_by_the_line(tmp_path):
 
 def test_events_are_logged_at_their_level_and_never_what_was_said(tmp_path, caplog):
     async def story():
-        local = Local(tmp_path / "net", "centralised", [Someone("ann", "jazz"), Someone("bob", "jazz")], plain=True)
+        local = Local(
+            tmp_path / "net",
+            "centralised",
+            [Someone("ann", "jazz"), Someone("bob", "jazz")],
+            plain=True,
+        )
         local.lay_out()
         tasks = Tasks(local)
         await tasks.start_all()
@@ -111,13 +134,19 @@ def test_commands_and_nodes_are_completed_without_loading_the_laboratory(tmp_pat
     for name in ("n01", "n02", "_server"):
         (tmp_path / "local" / name).mkdir(parents=True)
         (tmp_path / "local" / name / "node.toml").touch()
-    environment = {**os.environ, "_IMPLICAST_COMPLETE": "bash_complete", "IMPLICAST_HOME": str(tmp_path)}
+    environment = {
+        **os.environ,
+        "_IMPLICAST_COMPLETE": "bash_complete",
+        "IMPLICAST_HOME": str(tmp_path),
+    }
 
     def completed(words):
         code = "import sys; from implicast.cli import main\n"
         code += "try: main(prog_name='implicast')\nfinally: print('pyspark' in sys.modules)"
         told = {**environment, "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
-        went = subprocess.run([sys.executable, "-c", code], env=told, capture_output=True, text=True, check=False)
+        went = subprocess.run(
+            [sys.executable, "-c", code], env=told, capture_output=True, text=True, check=False
+        )
         return went.stdout.split()
 
     found = completed("implicast sub")

@@ -24,14 +24,18 @@ DOCTOR = description('role = "doctor", eu')
 @pytest.fixture
 def authority(tmp_path: Path) -> Path:
     CertificateAuthority.init(tmp_path / "ca", "lab").close()
-    (tmp_path / "ca" / "authority.toml").write_text('[protected]\n"role" = "roster"\n"staff:*" = "roster"\n')
+    (tmp_path / "ca" / "authority.toml").write_text(
+        '[protected]\n"role" = "roster"\n"staff:*" = "roster"\n'
+    )
     return tmp_path / "ca"
 
 
 def node(authority: Path, label: str) -> Path:
     folder = authority.parent / label
     folder.mkdir(exist_ok=True)
-    said = CliRunner().invoke(main, ["authority", "issue", label, "--authority", str(authority), "--node", str(folder)])
+    said = CliRunner().invoke(
+        main, ["authority", "issue", label, "--authority", str(authority), "--node", str(folder)]
+    )
     assert said.exit_code == 0, said.output
     return folder
 
@@ -44,7 +48,10 @@ def speaker(folder: Path) -> SignedWords:
 
 def test_a_confirmation_that_is_signed_when_it_leaves_is_the_same(authority):
     folder = node(authority, "ann")
-    at_once, late = speaker(folder), words_of(folder, SIGNED, Ledger(), ("127.0.0.1", 1), b"lab", late=True)
+    at_once, late = (
+        speaker(folder),
+        words_of(folder, SIGNED, Ledger(), ("127.0.0.1", 1), b"lab", late=True),
+    )
     got = Got(CastId(b"p" * 16, 1, 1), at_once.name, Outcome.TAKEN)
     signed = []
     late._signer = Counting(late._signer, signed)
@@ -60,7 +67,9 @@ def test_a_publisher_does_not_check_its_own_cast_and_everybody_else_does(authori
     late = words_of(node(authority, "ann"), SIGNED, Ledger(), ("127.0.0.1", 1), b"lab", late=True)
     cast, checked = CastId(late.name, 1, 1), []
     sealed = late.seal(cast, "gpu", b"hello")
-    assert late.opened(cast, "gpu", sealed) == b"hello"  # the authority's word on its name is known from now on
+    assert (
+        late.opened(cast, "gpu", sealed) == b"hello"
+    )  # the authority's word on its name is known from now on
     late._scheme = Refusing(checked)
 
     assert late.opened(cast, "gpu", sealed) == b"hello"
@@ -97,7 +106,16 @@ class Counting:
 
 def test_only_whom_the_authority_allows_says_what_is_protected(authority):
     ann, bob = node(authority, "ann"), node(authority, "bob")
-    allow = ["authority", "allow", "ann", "role = doctor", "--authority", str(authority), "--node", str(ann)]
+    allow = [
+        "authority",
+        "allow",
+        "ann",
+        "role = doctor",
+        "--authority",
+        str(authority),
+        "--node",
+        str(ann),
+    ]
     assert CliRunner().invoke(main, allow).exit_code == 0
     keeper, about = speaker(bob), ("entry", 1)
 
@@ -105,14 +123,25 @@ def test_only_whom_the_authority_allows_says_what_is_protected(authority):
         words = speaker(folder)
         assert keeper.proved(words.name, about, words.prove(about, DOCTOR), DOCTOR) == is_allowed
         eu = description("eu")
-        assert keeper.proved(words.name, about, words.prove(about, eu), eu), "what is not protected anybody may say"
+        assert keeper.proved(words.name, about, words.prove(about, eu), eu), (
+            "what is not protected anybody may say"
+        )
     nurse = description("staff:nurse")
     assert not keeper.proved(speaker(ann).name, about, speaker(ann).prove(about, nurse), nurse)
 
 
 def test_a_right_is_of_one_name_and_ends(authority):
     ann, bob = node(authority, "ann"), node(authority, "bob")
-    allow = ["authority", "allow", "ann", "role = doctor", "--authority", str(authority), "--node", str(ann)]
+    allow = [
+        "authority",
+        "allow",
+        "ann",
+        "role = doctor",
+        "--authority",
+        str(authority),
+        "--node",
+        str(ann),
+    ]
     CliRunner().invoke(main, allow)
     anns, bobs, about = speaker(ann), speaker(bob), ("entry", 1)
     proof = anns.prove(about, DOCTOR)
@@ -124,7 +153,9 @@ def test_a_right_is_of_one_name_and_ends(authority):
     assert not keeper.proved(anns.name, about, proof, DOCTOR)
 
 
-def test_a_key_that_the_authority_never_saw_says_nothing_and_one_that_is_expelled_neither(authority, tmp_path):
+def test_a_key_that_the_authority_never_saw_says_nothing_and_one_that_is_expelled_neither(
+    authority, tmp_path
+):
     ann, stranger = node(authority, "ann"), tmp_path / "stranger"
     stranger.mkdir()
     own_key(stranger / "node.key")
@@ -140,7 +171,9 @@ def test_a_key_that_the_authority_never_saw_says_nothing_and_one_that_is_expelle
 def test_what_is_not_protected_cannot_be_allowed_and_nobody_unknown_is(authority):
     node(authority, "ann")
     for label, text in (("ann", "eu"), ("zoe", "role = doctor")):
-        said = CliRunner().invoke(main, ["authority", "allow", label, text, "--authority", str(authority)])
+        said = CliRunner().invoke(
+            main, ["authority", "allow", label, text, "--authority", str(authority)]
+        )
         assert said.exit_code == 2, said.output
 
 

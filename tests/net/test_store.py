@@ -107,8 +107,10 @@ def test_what_is_done_goes_first_when_the_inbox_is_full(tmp_path):
 
 
 def test_a_file_that_another_process_has_is_refused_in_a_sentence(tmp_path, monkeypatch):
-    code = ("import time; from pathlib import Path; from implicast.net.store import Store\n"
-            f"store = Store(Path({str(tmp_path)!r}) / 'node.db'); print('up', flush=True); time.sleep(60)")  # fmt: skip
+    code = (
+        "import time; from pathlib import Path; from implicast.net.store import Store\n"
+        f"store = Store(Path({str(tmp_path)!r}) / 'node.db'); print('up', flush=True); time.sleep(60)"
+    )
     monkeypatch.setattr("implicast.net.lock.PATIENCE_S", 0.2)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"up\n"
@@ -133,5 +135,7 @@ def test_what_arrives_after_the_clock_was_set_back_comes_after_what_arrived_befo
     store = Store(tmp_path / "node.db")
     seen = store.inbox()
     assert [row[2] for row in seen] == [5_000, 5_001, 300, 400, 9_000]
-    assert len({row[5] for row in seen}) == 5, "a reader that goes on after the last one misses none"
+    assert len({row[5] for row in seen}) == 5, (
+        "a reader that goes on after the last one misses none"
+    )
     store.close()

@@ -94,15 +94,18 @@ def test_the_commands(tmp_path):
         return went.exit_code, went.output
 
     async def story(tasks):
-        return [await in_thread(said, *words) for words in (
-            ("subscribe", "jazz & !tango", "--node", "ann"),
-            ("subscriptions", "--node", "ann", "--json"),
-            ("publish", "jazz", "-m", "tonight", "--node", "cy"),
-            ("inbox", "--node", "ann"),
-            ("publish", "tango", "--node", "cy"),
-            ("unsubscribe", "1", "--node", "ann"),
-            ("unsubscribe", "1", "--node", "ann"),
-        )]  # fmt: skip
+        return [
+            await in_thread(said, *words)
+            for words in (
+                ("subscribe", "jazz & !tango", "--node", "ann"),
+                ("subscriptions", "--node", "ann", "--json"),
+                ("publish", "jazz", "-m", "tonight", "--node", "cy"),
+                ("inbox", "--node", "ann"),
+                ("publish", "tango", "--node", "cy"),
+                ("unsubscribe", "1", "--node", "ann"),
+                ("unsubscribe", "1", "--node", "ann"),
+            )
+        ]
 
     went = run(tmp_path, "centralised", story)
     assert [code for code, _ in went] == [0, 0, 0, 0, 0, 0, 2]

@@ -61,7 +61,9 @@ def test_records_may_come_in_pieces(ends, step):
     said = bytes(40_000)
     sealed = one.sealed(said)
 
-    assert b"".join(other.feed(sealed[at : at + step]) for at in range(0, len(sealed), step)) == said
+    assert (
+        b"".join(other.feed(sealed[at : at + step]) for at in range(0, len(sealed), step)) == said
+    )
 
 
 def test_what_comes_with_the_end_of_the_handshake_is_read(tmp_path):
@@ -148,7 +150,10 @@ def test_one_who_does_not_read_what_was_said_before_the_end_is_cut_off(monkeypat
 
     async def story():
         hello = Hello(PROTOCOL, b"n", b"d", b"x" * 16, ("127.0.0.1", 1), 1, 1)
-        link, transport = links.Link(Carrier(lambda: hello, lambda *told: None, Counters()), None, None), Unread()
+        link, transport = (
+            links.Link(Carrier(lambda: hello, lambda *told: None, Counters()), None, None),
+            Unread(),
+        )
         link.connection_made(transport)
         link.close()
         before = transport.is_cut
@@ -158,11 +163,17 @@ def test_one_who_does_not_read_what_was_said_before_the_end_is_cut_off(monkeypat
     assert asyncio.run(story()) == (False, True)
 
 
-def test_a_connection_is_closed_when_the_certificate_of_the_other_side_expires(tmp_path, monkeypatch):
+def test_a_connection_is_closed_when_the_certificate_of_the_other_side_expires(
+    tmp_path, monkeypatch
+):
     async def story():
         tls = made(tmp_path)
-        says = [Hello(PROTOCOL, b"n", b"d", b"x" * 16, ("127.0.0.1", port), 1, 1) for port in (1, 2)]
-        server, other = (Carrier(lambda each=each: each, lambda *told: None, Counters(), *tls) for each in says)
+        says = [
+            Hello(PROTOCOL, b"n", b"d", b"x" * 16, ("127.0.0.1", port), 1, 1) for port in (1, 2)
+        ]
+        server, other = (
+            Carrier(lambda each=each: each, lambda *told: None, Counters(), *tls) for each in says
+        )
         port = await server.listen("127.0.0.1", 0)
         other.send(("127.0.0.1", port), b"x", 0)
         while not server.links():

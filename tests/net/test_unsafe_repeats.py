@@ -39,7 +39,9 @@ def without_room(store):
 
 async def story(directory, name):
     """What is known of a cast while the disk of one member is full, and when there is room again."""
-    local = Local(directory / "net", name, PEOPLE, dict(design(name).quick), plain=True, limits=False)
+    local = Local(
+        directory / "net", name, PEOPLE, dict(design(name).quick), plain=True, limits=False
+    )
     local.lay_out()
     tasks = Tasks(local)
     await tasks.start_all()
@@ -88,7 +90,9 @@ async def to_oneself(directory, name, wait):
     for node in (tasks.nodes[each.name] for each in PEOPLE):
         node.store._seal = slowly(node.store._seal)
         receipt = await complete(node, (await node.cast("jazz | samba", b"x", wait=wait)).cast)
-        found.append((receipt.notified, receipt.cast.serial in [row[2] for row in node.store.inbox()]))
+        found.append(
+            (receipt.notified, receipt.cast.serial in [row[2] for row in node.store.inbox()])
+        )
         del node.store._seal
     await tasks.stop()
     return found
@@ -115,11 +119,23 @@ async def told_in_turn():
     commit = asyncio.get_running_loop().create_future()
     unsafe, seen = [commit], []
     cast = CastId(b"a" * 16, 1, 1)
-    store = SimpleNamespace(arrival_us=lambda now_us: now_us, notice=lambda *row: None, settled=lambda *row: None,
-                            commit=lambda: commit)  # fmt: skip
-    driver = SimpleNamespace(careful=False, host=SimpleNamespace(now_us=1), unsafe=lambda: unsafe[0])
-    node = SimpleNamespace(driver=driver, store=store, awaited=Awaited(), subscriptions=Nobody(), payloads=Nobody(),
-                           counters=Counters())  # fmt: skip
+    store = SimpleNamespace(
+        arrival_us=lambda now_us: now_us,
+        notice=lambda *row: None,
+        settled=lambda *row: None,
+        commit=lambda: commit,
+    )
+    driver = SimpleNamespace(
+        careful=False, host=SimpleNamespace(now_us=1), unsafe=lambda: unsafe[0]
+    )
+    node = SimpleNamespace(
+        driver=driver,
+        store=store,
+        awaited=Awaited(),
+        subscriptions=Nobody(),
+        payloads=Nobody(),
+        counters=Counters(),
+    )
     deliveries = Deliveries(node)
 
     def settle(notified):

@@ -13,9 +13,21 @@ from implicast.net.watch import Watch, cast_cells, node_cells
 
 PEOPLE = [Someone("ann", "samba"), Someone("bob", "jazz"), Someone("cy", "jazz, chess")]
 COUNTED = {"sent": 5, "dropped_queue": 1, "dropped_unreachable": 2}
-NODE = {"node": "ann", "up": True, "at": 0.0, "role": "member", "joined": True, "registered": True, "disk_full": False,
-        "connections": 3, "inbox_open": 1, "outbox_open": 0, "sent_per_s": 2.5, "queued": 0,
-        "counters": COUNTED}  # fmt: skip
+NODE = {
+    "node": "ann",
+    "up": True,
+    "at": 0.0,
+    "role": "member",
+    "joined": True,
+    "registered": True,
+    "disk_full": False,
+    "connections": 3,
+    "inbox_open": 1,
+    "outbox_open": 0,
+    "sent_per_s": 2.5,
+    "queued": 0,
+    "counters": COUNTED,
+}
 CAST = {"node": "ann", "life": 1, "serial": 1, "target": "jazz", "made_us": 1_700_000_000_000_000}
 
 

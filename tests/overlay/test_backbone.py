@@ -13,7 +13,16 @@ from implicast.language.bloom import Bloom
 from implicast.language.target import Target, Term
 from implicast.overlay.backbone.backbone import Backbone
 from implicast.overlay.backbone.edges import GATHER_US, PATIENCE
-from implicast.overlay.backbone.messages import EPOCH_SHIFT, FiltersAnew, Routed, Speak, Stale, Tell, View, WholeFilter
+from implicast.overlay.backbone.messages import (
+    EPOCH_SHIFT,
+    FiltersAnew,
+    Routed,
+    Speak,
+    Stale,
+    Tell,
+    View,
+    WholeFilter,
+)
 from implicast.overlay.backbone.table import FilterTable
 from implicast.overlay.backbone.tree import EASY_DEGREE, by_rank, spanning_tree
 from implicast.peer.asking import Asker, Late
@@ -37,12 +46,17 @@ def assert_spanning_tree(brokers: list[int], latency_us: Callable[[int, int], in
     reached = [brokers[0]]
     for broker in reached:
         reached += [other for other in neighbours[broker] if other not in reached]
-    trips = np.array([[latency_us(a, b) + latency_us(b, a) if a != b else 0 for b in brokers] for a in brokers])
+    trips = np.array(
+        [[latency_us(a, b) + latency_us(b, a) if a != b else 0 for b in brokers] for a in brokers]
+    )
 
     assert len(links) == len(brokers) - 1
     assert sorted(reached) == brokers
     assert all(a in neighbours[b] for a in brokers for b in neighbours[a])
-    assert sum(latency_us(a, b) + latency_us(b, a) for a, b in links) == minimum_spanning_tree(trips).sum()
+    assert (
+        sum(latency_us(a, b) + latency_us(b, a) for a, b in links)
+        == minimum_spanning_tree(trips).sum()
+    )
 
 
 @given(st.integers(2, 40), st.integers(1, 12), st.integers(0, 99))
@@ -136,7 +150,9 @@ def test_filters_side_by_side_are_the_filters_one_by_one(sources, puts, capacity
     assert table.beside(100) == reduce(Bloom.union, others).to_bytes()
     for tag in range(60):
         target = asking(f"tag{tag}")
-        assert [table.filters[each].passes(target) for each in alone] == [alone[each].passes(target) for each in alone]
+        assert [table.filters[each].passes(target) for each in alone] == [
+            alone[each].passes(target) for each in alone
+        ]
     copy = FilterTable(list(table.filters), generation=1, capacity=capacity, error=0.1)
     copy.replace(100 + sources - 1, alone[100].to_bytes())
     assert copy.filters[100 + sources - 1] == alone[100]
@@ -154,7 +170,9 @@ def test_a_pressed_filter_errs_as_often_as_it_is_told_to(error, tags):
     table.press()
 
     passed = sum(table.filters[1].might_hold(f"none{i}") for i in range(4000)) / 4000
-    assert all(table.filters[1].might_hold(f"far{i}") for i in range(tags)), "what is there is never denied"
+    assert all(table.filters[1].might_hold(f"far{i}") for i in range(tags)), (
+        "what is there is never denied"
+    )
     assert 0.4 * error < passed < 1.3 * error, f"{passed} of absent tags pass"
     assert tags > 1000 or unpressed < 4000 * error / 10, "which the common size does not do"
     assert table.filters[1].bits < table.filters[0].bits
@@ -186,7 +204,13 @@ class Scene:
         self.ledger, self.done, self.tags = Ledger(), [], []
         self.asker = Asker(5, self.ledger)
         self.backbone = Backbone(
-            5, self.ledger, self.asker, capacity, 0.01, lambda: self.tags, lambda token: self.done.append(token)
+            5,
+            self.ledger,
+            self.asker,
+            capacity,
+            0.01,
+            lambda: self.tags,
+            lambda token: self.done.append(token),
         )
         self.edges = self.backbone.edges
         self.backbone.stand(View(1, root, neighbours, capacity))
@@ -199,7 +223,10 @@ def test_news_go_to_all_others_and_are_covered_when_they_have_answered():
     scene = Scene((6, 7, 8))
     scene.backbone.on_tell(6, Tell(BASE + 41, BASE, ("jazz",)))
 
-    assert scene.sent() == [(7, Tell(BASE + 1, BASE, ("jazz",))), (8, Tell(BASE + 1, BASE, ("jazz",)))]
+    assert scene.sent() == [
+        (7, Tell(BASE + 1, BASE, ("jazz",))),
+        (8, Tell(BASE + 1, BASE, ("jazz",))),
+    ]
     scene.edges.on_covered(7, Routed(BASE + 1))
     assert scene.sent() == []
     scene.edges.on_covered(8, Routed(BASE + 1))
@@ -211,7 +238,10 @@ def test_what_is_known_is_not_said_again_but_waited_for_while_it_is_under_way():
     scene.backbone.say(["jazz"], "first")
     scene.backbone.say([], "second")
 
-    assert scene.sent() == [(6, Tell(BASE + 1, BASE, ("jazz",))), (7, Tell(BASE + 1, BASE, ("jazz",)))]
+    assert scene.sent() == [
+        (6, Tell(BASE + 1, BASE, ("jazz",))),
+        (7, Tell(BASE + 1, BASE, ("jazz",))),
+    ]
     scene.edges.on_covered(6, Routed(BASE + 1))
     assert scene.done == []
     scene.edges.on_covered(7, Routed(BASE + 1))
@@ -295,9 +325,16 @@ def test_a_leaf_that_hears_of_a_generation_sends_its_whole_filter():
     scene.backbone.on_renew(6, FiltersAnew(BASE + 1, BASE + 1, 500))
 
     (to, summary), *rest = scene.sent()
-    assert (to, type(summary), summary.generation, summary.capacity) == (6, WholeFilter, BASE + 1, 500)
+    assert (to, type(summary), summary.generation, summary.capacity) == (
+        6,
+        WholeFilter,
+        BASE + 1,
+        500,
+    )
     assert rest == [(6, Routed(BASE + 1))]
-    assert scene.backbone.table.generation == BASE, "until the other side's filter is here, the old one counts too"
+    assert scene.backbone.table.generation == BASE, (
+        "until the other side's filter is here, the old one counts too"
+    )
     scene.backbone.on_summary(6, WholeFilter(BASE + 2, BASE + 1, 500, bytes(len(summary.filter))))
     assert scene.backbone.table.generation == BASE + 1
     assert scene.sent() == [(6, Routed(BASE + 2))]

@@ -50,7 +50,10 @@ class Flat:
 
 def population(count: int, seed: int = 1) -> tuple[World, list[Node]]:
     world = World(Flat(), seed, codec=Codec((*LINK_KINDS, *CHORD_KINDS, Seek)))
-    nodes = [Node(address, world.host(address), hashed("peer", seed, address)) for address in range(count)]
+    nodes = [
+        Node(address, world.host(address), hashed("peer", seed, address))
+        for address in range(count)
+    ]
     for node in nodes:
         world.place(int(str(node.address)), node)
     return world, nodes
@@ -65,7 +68,11 @@ def test_growing_by_messages_gives_the_assembled_tables(count: int) -> None:
     world, nodes = population(count)
     for node in nodes:
         introducers = (0,) if node.address else ()
-        world.at(int(str(node.address)) * 3_000_000, JOIN, lambda node=node, by=introducers: node.links.join(by))
+        world.at(
+            int(str(node.address)) * 3_000_000,
+            JOIN,
+            lambda node=node, by=introducers: node.links.join(by),
+        )
 
     world.run()
 
@@ -102,16 +109,24 @@ def test_many_joining_at_once_still_find_every_successor() -> None:
 
 
 def assert_lookups_arrive(world: World, nodes: list[Node], count: int) -> None:
-    inside = sorted((node for node in nodes if node.links.state == "in"), key=lambda node: node.chord.table.own)
+    inside = sorted(
+        (node for node in nodes if node.links.state == "in"), key=lambda node: node.chord.table.own
+    )
     keys = [node.chord.table.own for node in inside]
     chance = stream(3, "look-ups")
     world.events.clear()
     sought = [chance.randrange(1 << 40) for _ in range(count)]
     for turn, key in enumerate(sought):
         start = inside[chance.randrange(len(inside))]
-        world.at(world.now_us + turn, UPKEEP, lambda start=start, key=key: start.on_seek(start.address, Seek(key)))
+        world.at(
+            world.now_us + turn,
+            UPKEEP,
+            lambda start=start, key=key: start.on_seek(start.address, Seek(key)),
+        )
     world.run(world.now_us + 60_000_000)
-    arrived = {event.key: address for _, address, event in world.events if isinstance(event, Arrived)}
+    arrived = {
+        event.key: address for _, address, event in world.events if isinstance(event, Arrived)
+    }
     assert arrived == {key: inside[successor_index(keys, key)].address for key in sought}
 
 
@@ -129,7 +144,9 @@ def test_a_look_up_takes_half_of_log_n_hops_and_the_last_one(count: int) -> None
 
 def test_two_peers_with_one_identifier_are_told_apart_by_name() -> None:
     world = World(Flat(), 1)
-    nodes = [Node(address, world.host(address), key) for address, key in enumerate((100, 500, 500, 900))]
+    nodes = [
+        Node(address, world.host(address), key) for address, key in enumerate((100, 500, 500, 900))
+    ]
     for node in nodes:
         world.place(int(str(node.address)), node)
     assemble_chord(chords(nodes))
@@ -138,4 +155,7 @@ def test_two_peers_with_one_identifier_are_told_apart_by_name() -> None:
     world.at(0, UPKEEP, lambda: nodes[3].on_seek(3, Seek(600)))
     world.run(1_000_000)
 
-    assert sorted((event.key, address) for _, address, event in world.events) == [(500, 1), (600, 3)]
+    assert sorted((event.key, address) for _, address, event in world.events) == [
+        (500, 1),
+        (600, 3),
+    ]

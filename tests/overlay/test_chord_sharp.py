@@ -47,7 +47,9 @@ class Counting(World):
         super().carry(sender, to, message)
 
 
-def _world(count: int, seed: int, period_s: float = 0, faults: Fate | None = None) -> tuple[Counting, list[Node]]:
+def _world(
+    count: int, seed: int, period_s: float = 0, faults: Fate | None = None
+) -> tuple[Counting, list[Node]]:
     world = Counting(Flat(), seed, codec=Codec((*LINK_KINDS, *chord_sharp.KINDS)), faults=faults)
     world.counts = Counter()
     keys = stream(seed, "keys").sample(range(100_000), count)
@@ -55,7 +57,11 @@ def _world(count: int, seed: int, period_s: float = 0, faults: Fate | None = Non
     for at, node in enumerate(nodes):
         world.place(at, node)
         for turn in range(1, int(300 / period_s) if period_s else 0):
-            world.at(int((turn * period_s + at / count) * SECOND_US), JOIN, lambda node=node: _in_turn(node))  # type: ignore[misc]
+            world.at(
+                int((turn * period_s + at / count) * SECOND_US),
+                JOIN,
+                lambda node=node: _in_turn(node),
+            )  # type: ignore[misc]
     return world, nodes
 
 
@@ -70,8 +76,10 @@ def _join(world: World, nodes: list[Node], spacing_us: int, rng: Random, after_u
         first = turn == 0 and not after_us
         introducers = () if first else (rng.randrange(node.address),)  # type: ignore[arg-type]
         world.at(
-            after_us + turn * spacing_us, JOIN, lambda node=node, by=introducers: node.links.join(by)  # type: ignore[misc]
-        )  # fmt: skip
+            after_us + turn * spacing_us,
+            JOIN,
+            lambda node=node, by=introducers: node.links.join(by),  # type: ignore[misc]
+        )
 
 
 def _rings(nodes: list[Node]) -> list[ChordSharp]:
@@ -98,7 +106,9 @@ def _refresh(tables: list[Table], at: int, value: Freight) -> None:
     table.hold(value)
     table.follow(tables[(at + 1) % len(tables)].me)
     level = 0
-    while level < len(table) and not table.take(level, tables[table.nodes[level].address].answer(level)[0]):  # type: ignore[index]
+    while level < len(table) and not table.take(
+        level, tables[table.nodes[level].address].answer(level)[0]
+    ):  # type: ignore[index]
         level += 1
 
 
@@ -215,7 +225,9 @@ def test_an_answer_of_a_strange_kind_counts_as_unknown() -> None:
 
 
 def test_a_level_that_gets_another_node_is_unknown_until_that_node_is_asked() -> None:
-    tables = settled_tables([Ref(key, key) for key in range(0, 80, 10)], [Categories.of(key) for key in range(8)])
+    tables = settled_tables(
+        [Ref(key, key) for key in range(0, 80, 10)], [Categories.of(key) for key in range(8)]
+    )
     table = tables[0]
     assert table.tidy()
 

@@ -53,7 +53,9 @@ class Counting(World):
         super().carry(sender, to, message)
 
 
-def _world(count: int, seed: int, faults: Fate | None = None, newcomers: int = 0) -> tuple[Counting, list[Node]]:
+def _world(
+    count: int, seed: int, faults: Fate | None = None, newcomers: int = 0
+) -> tuple[Counting, list[Node]]:
     kinds = (*LINK_KINDS, *chord_sharp.KINDS, *DETECTOR_KINDS)
     world = Counting(Flat(), seed, codec=Codec(kinds), faults=faults)
     world.counts = Counter()
@@ -108,7 +110,9 @@ def test_levels_with_a_gap_between_them_add_up_to_nothing_known() -> None:
     table.learn(0, Ent(Ref(20, 20), 15, Categories.of(1)), 0, 1)
 
     assert table.answer(1, 10)[0] == Ent(Ref(20, 20), 15, Categories.of(0, 1))
-    assert table.answer(2, 10)[0] == Ent(Ref(40, 40), None, None), "whoever stands in [15, 20) is in neither"
+    assert table.answer(2, 10)[0] == Ent(Ref(40, 40), None, None), (
+        "whoever stands in [15, 20) is in neither"
+    )
 
 
 def test_the_level_above_the_top_has_no_node_but_a_sum() -> None:
@@ -220,7 +224,10 @@ def test_a_dead_finger_is_skipped_and_its_aggregates_hold_until_they_are_too_old
 
     table, dead = ring[0].ring.table, ring[4].links.me
     assert dead not in table.nodes
-    assert ring[0].ring.nearest_before((ring[4].links.me.key, ("", -1))) == ring[3].links.me or table.nodes[2] != dead
+    assert (
+        ring[0].ring.nearest_before((ring[4].links.me.key, ("", -1))) == ring[3].links.me
+        or table.nodes[2] != dead
+    )
 
 
 def test_mail_that_lay_with_a_sleeper_is_as_old_as_it_is() -> None:
@@ -297,7 +304,9 @@ def test_an_aggregate_that_lacks_anybody_in_its_arc_is_objected_to_and_no_other(
     for at, node in enumerate(ring):
         table = node.ring.table
         for level in range(len(table)):
-            inside = [ring[(at + (1 << level) + step) % count].address for step in range(1 << level)]
+            inside = [
+                ring[(at + (1 << level) + step) % count].address for step in range(1 << level)
+            ]
             whole = table.values[level]
             for missing in sorted(set(inside)):
                 rest = [each for each in inside if each != missing]

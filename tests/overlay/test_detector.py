@@ -37,7 +37,9 @@ class Watch:
         """Let time pass; each alarm rings `late_us` after its time."""
         self.take()
         while self.alarms and min(self.alarms, key=lambda one: one[0])[0] + late_us <= until_us:
-            due_us, alarm = self.alarms.pop(self.alarms.index(min(self.alarms, key=lambda one: one[0])))
+            due_us, alarm = self.alarms.pop(
+                self.alarms.index(min(self.alarms, key=lambda one: one[0]))
+            )
             self.ledger.now_us = max(self.ledger.now_us, due_us + late_us)
             self.detector.on_overdue(alarm)
             self.take()
@@ -139,7 +141,9 @@ def test_an_attempt_whose_alarm_rang_late_does_not_count():
         watch.go(30_000_000, late_us)
 
     assert len(prompt.pings) == 5
-    assert len(sleepy.pings) == 10, "each late alarm repeats its attempt, as often as there are tries"
+    assert len(sleepy.pings) == 10, (
+        "each late alarm repeats its attempt, as often as there are tries"
+    )
     assert prompt.suspected == [HER]
     assert sleepy.detector.health == 4
 
@@ -192,7 +196,9 @@ def test_suspicions_that_have_expired_are_not_kept():
         watch.ledger.now_us = number * 1_000_000
         watch.detector.suspect(number)
 
-    assert [number for number in range(100) if watch.detector.is_suspect(number)] == list(range(80, 100))
+    assert [number for number in range(100) if watch.detector.is_suspect(number)] == list(
+        range(80, 100)
+    )
     assert len(watch.detector._suspects) == 20
 
 
@@ -270,7 +276,9 @@ def test_a_flood_of_strangers_leaves_memory_flat(verb):
         getattr(watch.detector, verb)(stranger)
 
     held = watch.detector
-    assert max(map(len, (held._heard_us, held._suspects, held.gone, held._open, held._tokens))) <= 16
+    assert (
+        max(map(len, (held._heard_us, held._suspects, held.gone, held._open, held._tokens))) <= 16
+    )
 
 
 def test_lives_of_one_address_are_told_apart():

@@ -8,7 +8,16 @@ import pytest
 
 from implicast.casting.spice.design import landmark_digits
 from implicast.overlay.ice.estate import Item, Way
-from implicast.overlay.ice.messages import Accepted, Done, Echo, Enter, Hail, HandOver, Taking, Title
+from implicast.overlay.ice.messages import (
+    Accepted,
+    Done,
+    Echo,
+    Enter,
+    Hail,
+    HandOver,
+    Taking,
+    Title,
+)
 from implicast.overlay.ice.settings import Terms
 from implicast.overlay.ice.surface import Surface
 from implicast.peer.contract import Address, Message, handles
@@ -95,7 +104,11 @@ class Town:
     def _collected(self) -> list[tuple[int, Address, Message]]:
         entries = [(peer, *entry) for peer, host in enumerate(self.hosts) for entry in host.take()]
         self.alarms += [what for _, verb, _, what in entries if verb == "after"]
-        return [(peer, to, what) for peer, verb, to, what in entries if verb == "send" and to is not None]
+        return [
+            (peer, to, what)
+            for peer, verb, to, what in entries
+            if verb == "send" and to is not None
+        ]
 
 
 def assembled(peers: int, dimensions: int, seed: int = 1, branch_factor: float = pi / 3) -> Town:
@@ -122,9 +135,17 @@ def uneven_ground(peers: int, dimensions: int, rng: Random) -> Ground:
 @pytest.mark.parametrize("dimensions", [2, 3, 4, 5, 6])
 def test_neighbours_of_an_assembled_surface_are_those_that_share_a_face(dimensions: int) -> None:
     tiles = tiling(uniform_points(60, stream(dimensions, "surface").getrandbits), dimensions)
-    boxes = [box(int(low), int(bits), dimensions) for low, bits in zip(tiles.low, tiles.bits, strict=True)]
+    boxes = [
+        box(int(low), int(bits), dimensions)
+        for low, bits in zip(tiles.low, tiles.bits, strict=True)
+    ]
     surface = Space(dimensions)
-    expected = {(a, b) for a in range(60) for b in range(60) if a != b and surface.rank(boxes[a], boxes[b]) == (0, 1)}
+    expected = {
+        (a, b)
+        for a in range(60)
+        for b in range(60)
+        if a != b and surface.rank(boxes[a], boxes[b]) == (0, 1)
+    }
 
     found = {(int(a), int(b)) for a, b in zip(*adjacency(tiles), strict=True)}
 
@@ -132,11 +153,15 @@ def test_neighbours_of_an_assembled_surface_are_those_that_share_a_face(dimensio
 
 
 @pytest.mark.parametrize("dimensions", [2, 3, 4, 5, 6])
-def test_the_tables_that_are_expected_name_all_that_share_a_face_and_nobody_else(dimensions: int) -> None:
+def test_the_tables_that_are_expected_name_all_that_share_a_face_and_nobody_else(
+    dimensions: int,
+) -> None:
     for peers in (1, 2, 3, 60):
         tiles = tiling(uniform_points(peers, stream(dimensions, "surface").getrandbits), dimensions)
         pairs = sorted(zip(tiles.low.tolist(), tiles.bits.tolist(), strict=True))
-        titles = tuple(Title(low, bits, 0, peer % 50) for peer, (low, bits) in enumerate(pairs))  # ten own two pieces
+        titles = tuple(
+            Title(low, bits, 0, peer % 50) for peer, (low, bits) in enumerate(pairs)
+        )  # ten own two pieces
         surface = Space(dimensions)
         boxes = [box(each.low, each.bits, dimensions) for each in titles]
         expected: dict[Address, set[Title]] = {each.owner: {each} for each in titles}
@@ -145,7 +170,9 @@ def test_the_tables_that_are_expected_name_all_that_share_a_face_and_nobody_else
             touching = {other for other, near in zip(titles, beside, strict=True) if near}
             expected[one.owner] |= {one, *touching}
 
-        assert {owner: set(table.values()) for owner, table in tables_of(titles, dimensions).items()} == expected
+        assert {
+            owner: set(table.values()) for owner, table in tables_of(titles, dimensions).items()
+        } == expected
 
 
 @pytest.mark.parametrize("dimensions", [2, 3, 5])
@@ -192,7 +219,11 @@ def test_a_joining_peer_takes_half_of_the_region_in_three_messages() -> None:
     town.surfaces[1].join((0,))
     town.run()
 
-    kinds = [type(message) for _, message in town.carried if not isinstance(message, Hail | Echo | Taking)]
+    kinds = [
+        type(message)
+        for _, message in town.carried
+        if not isinstance(message, Hail | Echo | Taking)
+    ]
     assert kinds[:4] == [Enter, HandOver, Accepted, Done]
     assert sorted(volume(each.ground) for each in town.surfaces) == [CODES // 2, CODES // 2]
 
@@ -229,7 +260,11 @@ def test_a_newcomer_is_given_a_spare_piece_whole() -> None:
         town.surfaces[leaver].leave()
         town.run()
     rich = next(each for each in town.surfaces if len(each.pieces) > 1)
-    spares = [(each.low, each.bits) for each in rich.pieces if each.bits == max(piece.bits for piece in rich.pieces)]
+    spares = [
+        (each.low, each.bits)
+        for each in rich.pieces
+        if each.bits == max(piece.bits for piece in rich.pieces)
+    ]
 
     rich.entry.asked(Enter(Way((rich.ground[0], rich.ground[0] + 1)), 99, 0), rich.ground[0])
 
@@ -243,15 +278,22 @@ def test_every_owner_in_the_destination_is_told_exactly_once(dimensions: int) ->
     rng = Random(dimensions)
     for branch_factor in (0.0, pi / 3, pi):
         town = assembled(60, dimensions, dimensions, branch_factor)
-        tract = union((low, low + CODES // 40) for low in (rng.randrange(CODES - CODES // 40) for _ in range(6)))
+        tract = union(
+            (low, low + CODES // 40)
+            for low in (rng.randrange(CODES - CODES // 40) for _ in range(6))
+        )
 
         town.surfaces[rng.randrange(60)].send(Parcel(Way(tract), b"news"))
         town.run()
 
         for walker in town.walkers:
-            parts = [(part[i], part[i + 1]) for part, _ in walker.brought for i in range(0, len(part), 2)]
+            parts = [
+                (part[i], part[i + 1]) for part, _ in walker.brought for i in range(0, len(part), 2)
+            ]
             assert union(parts) == intersect(walker.surface.ground, tract)
-            assert sum(high - low for low, high in parts) == volume(union(parts)), "no place is visited twice"
+            assert sum(high - low for low, high in parts) == volume(union(parts)), (
+                "no place is visited twice"
+            )
 
 
 def test_without_assurance_a_message_is_sent_once_and_nothing_is_armed() -> None:
@@ -262,7 +304,9 @@ def test_without_assurance_a_message_is_sent_once_and_nothing_is_armed() -> None
     town.surfaces[40].send(parcel)
     town.run()
 
-    assert [each.brought for each in town.walkers if each.brought] == [[((code, code + 1), b"news")]]
+    assert [each.brought for each in town.walkers if each.brought] == [
+        [((code, code + 1), b"news")]
+    ]
     assert all(message is parcel for _, message in town.carried)
     assert not town.alarms
 
@@ -274,15 +318,25 @@ def routes_end(cases: int, seed: int) -> None:
         if case % 50 == 0:
             dimensions = rng.choice((2, 3, 4, 5))
             peers = rng.randrange(2, 80)
-            make = rng.choice((uneven_ground, lambda n, d, r: uniform_ground(n, d, r.getrandbits(20))))
+            make = rng.choice(
+                (uneven_ground, lambda n, d, r: uniform_ground(n, d, r.getrandbits(20)))
+            )
             ground = make(peers, dimensions, rng)
         spans = [
             (low, min(CODES, low + (CODES >> rng.randrange(1, 20))))
             for low in (rng.getrandbits(BITS) for _ in range(rng.randrange(1, 6)))
         ]
-        tract = union([*spans, *([(0, CODES >> 9), (CODES - (CODES >> 7), CODES)] if case % 3 == 0 else [])])
+        tract = union(
+            [*spans, *([(0, CODES >> 9), (CODES - (CODES >> 7), CODES)] if case % 3 == 0 else [])]
+        )
 
-        found = spread(ground, rng.randrange(peers), tract, rng.choice((0.0, 0.5, pi / 3, 2.0, pi)), rng.random() < 0.8)
+        found = spread(
+            ground,
+            rng.randrange(peers),
+            tract,
+            rng.choice((0.0, 0.5, pi / 3, 2.0, pi)),
+            rng.random() < 0.8,
+        )
 
         owners = {peer for peer in range(peers) if intersect(ground.tract(peer), tract)}
         assert set(found.deliveries) == owners, f"seed {seed}, case {case}"
@@ -302,12 +356,22 @@ def test_a_merged_branch_never_costs_more_messages() -> None:
     rng = Random(4)
     for _ in range(10):
         tract = random_tract(ground, 100, rng)
-        merged, apart = (spread(ground, 0, tract, pi / 3, merge).messages for merge in (True, False))
+        merged, apart = (
+            spread(ground, 0, tract, pi / 3, merge).messages for merge in (True, False)
+        )
         assert merged <= apart
 
 
 def test_landmarks_come_in_powers_that_tile_the_surface() -> None:
-    assert [8 ** landmark_digits(given, 3) for given in (1, 7, 8, 63, 64, 100, 512)] == [1, 1, 8, 8, 64, 64, 512]
+    assert [8 ** landmark_digits(given, 3) for given in (1, 7, 8, 63, 64, 100, 512)] == [
+        1,
+        1,
+        8,
+        8,
+        64,
+        64,
+        512,
+    ]
 
 
 def test_close_landmarks_follow_each_other() -> None:

@@ -94,7 +94,9 @@ def sent(ledger, kind):
     return [(to, message) for to, message in ledger.sent() if type(message) is kind]
 
 
-@pytest.mark.parametrize("timers", [Timers(), Timers.of(1.5), Timers.of(1.0), Timers.of(5.0), Timers.of(30.0)])
+@pytest.mark.parametrize(
+    "timers", [Timers(), Timers.of(1.5), Timers.of(1.0), Timers.of(5.0), Timers.of(30.0)]
+)
 def test_timers_stand_in_the_order_that_safety_rests_on(timers):
     assert timers.hello_us + timers.patience_us < timers.self_us
     assert (1 + timers.margin) * timers.self_us + timers.trip_us < timers.dead_us
@@ -125,7 +127,9 @@ def test_a_better_title_makes_an_owner_yield_and_a_worse_one_is_answered_with_th
 
 def test_who_names_a_neighbour_as_a_newcomer_does_not_get_its_ground_seized():
     one, ledger = halves()
-    one.circle.concern(2).take_hail(Hail(5, 5, 6, (Title(HALF, 1, 0, 2),), (), (), (), False, ()), ledger.now_us)
+    one.circle.concern(2).take_hail(
+        Hail(5, 5, 6, (Title(HALF, 1, 0, 2),), (), (), (), False, ()), ledger.now_us
+    )
     ledger.now_us = S
     one.routes.carry(3, Enter(Way((0, 1), 1), 2, 1 << 61))
 
@@ -136,7 +140,9 @@ def test_who_names_a_neighbour_as_a_newcomer_does_not_get_its_ground_seized():
 
 def test_a_neighbour_that_comes_again_in_a_new_life_gets_a_place_when_it_says_so_itself():
     one, ledger = halves()
-    one.circle.concern(2).take_hail(Hail(5, 5, 6, (Title(HALF, 1, 0, 2),), (), (), (), False, ()), ledger.now_us)
+    one.circle.concern(2).take_hail(
+        Hail(5, 5, 6, (Title(HALF, 1, 0, 2),), (), (), (), False, ()), ledger.now_us
+    )
     one.routes.carry(3, Enter(Way((0, 1), 1), 2, 90))
     one.greetings.on_hail(2, Hail(91, 90, 91, (), (), (), (), False, ()))
 
@@ -170,12 +176,16 @@ def test_greetings_of_an_older_mark_are_not_news():
 
 
 @pytest.mark.parametrize(("born_us", "mark"), [(0, 1 << 61), (1 << 50, 9)], ids=["mark", "life"])
-def test_a_greeting_ahead_of_all_others_is_believed_only_until_its_sender_has_denied_it_for_long(born_us, mark):
+def test_a_greeting_ahead_of_all_others_is_believed_only_until_its_sender_has_denied_it_for_long(
+    born_us, mark
+):
     """A mark or a life that its sender never comes to: all its true greetings after that were taken for older ones."""
     one, ledger = halves()
     true = Hail(1, 0, 5, (Title(HALF, 1, 0, 2),), (), (1,), (), False, ())
     one.greetings.on_hail(2, true)
-    one.greetings.on_hail(2, Hail(1, born_us, mark, (Title(HALF, 1, 99, 2), Title(0, 2, 7, 2)), (), (), (), False, ()))
+    one.greetings.on_hail(
+        2, Hail(1, born_us, mark, (Title(HALF, 1, 99, 2), Title(0, 2, 7, 2)), (), (), (), False, ())
+    )
     one.greetings.on_hail(2, true)
     assert title_at(one, HALF).epoch == 99, "it may have been on its way for a moment"
     ledger.now_us += one.terms.timers.self_us + 1
@@ -212,7 +222,9 @@ def test_who_lost_all_to_a_title_that_nobody_has_begins_again(winner, titles, ep
     for second in range(60):
         ledger.now_us += S
         one.greetings.on_hail(2, Hail(ledger.now_us, 0, 9, titles, (), (), (), False, ()))
-        again = [each for verb, _, each in ledger.take() if verb == "after" and type(each) is EnterAgain]
+        again = [
+            each for verb, _, each in ledger.take() if verb == "after" and type(each) is EnterAgain
+        ]
         if again and second % 3 == 0:
             one.entry.on_enter_again(again[-1])
         elif again:
@@ -273,14 +285,18 @@ def test_what_its_owner_denies_is_told_no_more():
     one, ledger = halves()
     past_us = ledger.now_us - one.terms.timers.hello_us
     one.greetings.gifts = [(past_us, Title(HALF, 2, 6, 2)), (past_us, Title(HALF, 2, 4, 3))]
-    one.greetings.on_hail(2, Hail(1, 0, 5, (Title(HALF + HALF // 2, 2, 1, 2),), (), (1,), (), False, ()))
+    one.greetings.on_hail(
+        2, Hail(1, 0, 5, (Title(HALF + HALF // 2, 2, 1, 2),), (), (1,), (), False, ())
+    )
 
     assert [title.owner for _, title in one.greetings.gifts] == [3]
     one.greetings.gifts = [(past_us, Title(HALF, 2, 6, 2))]
     one.greetings.on_hail(2, Hail(2, 0, 6, (Title(HALF, 1, 7, 2),), (), (1,), (), False, ()))
     assert one.greetings.gifts, "it has that, and more"
     one.greetings.gifts = [(ledger.now_us, Title(HALF, 2, 6, 2))]
-    one.greetings.on_hail(2, Hail(3, 0, 8, (Title(HALF + HALF // 2, 2, 8, 2),), (), (1,), (), False, ()))
+    one.greetings.on_hail(
+        2, Hail(3, 0, 8, (Title(HALF + HALF // 2, 2, 8, 2),), (), (1,), (), False, ())
+    )
     assert one.greetings.gifts, "that greeting may have been on its way when the gift was made"
 
 
@@ -430,7 +446,11 @@ def test_an_estate_is_united_with_what_its_holder_gives():
 def test_a_backup_that_overtakes_the_copy_it_adds_to_is_kept():
     """The heir had an estate of old: the backup came to that, and the copy put another in its place."""
     one, _ = halves()
-    titles, old, fresh = (Title(HALF, 1, 0, 2),), Item(HALF, HALF + 1, b"old", b"x"), Item(HALF, HALF + 1, b"new", b"y")
+    titles, old, fresh = (
+        (Title(HALF, 1, 0, 2),),
+        Item(HALF, HALF + 1, b"old", b"x"),
+        Item(HALF, HALF + 1, b"new", b"y"),
+    )
     one.estates.on_copy(2, CopyEstate(4, 0, 1, 1, 100, 1, titles, (1,), (), (old,)))
     one.estates.on_backup(2, Backup(6, 9, 300, 1, titles, (fresh,)))
     one.estates.on_copy(2, CopyEstate(5, 0, 1, 8, 200, 1, titles, (1,), (), (old,)))
@@ -442,7 +462,9 @@ def test_an_heir_forgets_in_a_while_what_its_owner_keeps_no_longer_but_not_at_on
     """An older word that came late would bring it back; a later one need not be remembered for ever."""
     one, ledger = halves()
     titles, dead_us = (Title(HALF, 1, 0, 2),), one.terms.timers.dead_us
-    kept, gone, none = (Item(HALF, HALF + 1, key, body) for key, body in ((b"k", b"x"), (b"g", b"y"), (b"g", b"")))
+    kept, gone, none = (
+        Item(HALF, HALF + 1, key, body) for key, body in ((b"k", b"x"), (b"g", b"y"), (b"g", b""))
+    )
 
     def pass_by(wait_us):
         ledger.now_us += wait_us
@@ -524,13 +546,17 @@ def test_an_end_that_lies_in_the_future_does_not_keep_copies_out_for_ever():
 def test_what_lies_elsewhere_than_on_an_owners_ground_is_not_kept_for_it():
     one, _ = halves()
     there, elsewhere = Item(HALF, HALF + 1, b"there", b"x"), Item(5, 6, b"elsewhere", b"y")
-    one.estates.on_copy(2, CopyEstate(4, 0, 1, 1, 100, 1, (Title(HALF, 1, 0, 2),), (1,), (), (there, elsewhere)))
+    one.estates.on_copy(
+        2, CopyEstate(4, 0, 1, 1, 100, 1, (Title(HALF, 1, 0, 2),), (1,), (), (there, elsewhere))
+    )
     one.estates.on_backup(2, Backup(6, 9, 300, 1, (Title(HALF, 1, 0, 2),), (elsewhere,)))
 
     assert set(one.estates.held[2].items) == {b"there"}
 
 
-@pytest.mark.parametrize(("winner", "offered"), [(9, True), (7, False)], ids=["a stranger", "another heir"])
+@pytest.mark.parametrize(
+    ("winner", "offered"), [(9, True), (7, False)], ids=["a stranger", "another heir"]
+)
 def test_an_heir_offers_its_copy_to_a_stranger_who_took_the_place_of_the_dead(winner, offered):
     one, _ = halves()
     piece, item = Title(HALF, 1, 0, 2), Item(HALF + 5, HALF + 6, b"k", b"v")
@@ -571,11 +597,15 @@ def test_who_knocks_at_a_far_heir_of_a_suspect_says_where_it_was():
 
     assert (hop, way.visited) == (9, (1,))
     assert way.stuck == one.routes.table.rank((HALF, HALF + 1))
-    assert one.routes.onward(replace(way, visited=(9, 1))) == Onward((), [], way.tract), "it need not come again"
+    assert one.routes.onward(replace(way, visited=(9, 1))) == Onward((), [], way.tract), (
+        "it need not come again"
+    )
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_an_heir_keeps_what_comes_for_a_dead_owner_far_from_it_and_passes_on_what_is_for_a_living_one(silent):
+def test_an_heir_keeps_what_comes_for_a_dead_owner_far_from_it_and_passes_on_what_is_for_a_living_one(
+    silent,
+):
     far = Title(HALF + HALF // 2, 2, 0, 9)
     one, _ = surface()
     one.settle_into(Title(0, 1, 0, 1), [Title(HALF, 2, 0, 2)], (2,))
@@ -607,7 +637,11 @@ NEAR, FAR = Title(HALF, 2, 0, 2), Title(HALF + HALF // 2, 2, 1, 2)
 
 @pytest.mark.parametrize(
     ("copied", "lost"),
-    [((NEAR, FAR), []), ((NEAR,), [("lost", (FAR.low, FAR.high))]), ((), [("lost", (NEAR.low, FAR.high))])],
+    [
+        ((NEAR, FAR), []),
+        ((NEAR,), [("lost", (FAR.low, FAR.high))]),
+        ((), [("lost", (NEAR.low, FAR.high))]),
+    ],
     ids=["all", "what it had for long", "nothing"],
 )
 def test_who_takes_more_ground_of_the_dead_than_it_has_a_copy_of_says_so_of_the_rest(copied, lost):
@@ -626,8 +660,12 @@ def test_who_takes_more_ground_of_the_dead_than_it_has_a_copy_of_says_so_of_the_
     assert [each for each in one.tenant.told if each[0] == "lost"] == lost
 
 
-@pytest.mark.parametrize(("copied", "whole"), [((NEAR, FAR), True), ((NEAR,), False)], ids=["all of it", "a part"])
-def test_a_witness_says_that_its_copy_is_whole_only_of_all_the_ground_that_it_is_asked_about(copied, whole):
+@pytest.mark.parametrize(
+    ("copied", "whole"), [((NEAR, FAR), True), ((NEAR,), False)], ids=["all of it", "a part"]
+)
+def test_a_witness_says_that_its_copy_is_whole_only_of_all_the_ground_that_it_is_asked_about(
+    copied, whole
+):
     one, ledger = halves()
     one.estates.held[2] = Legacy(1, copied, (1,), (), 0)
     one.estates.held[2].put(4, [Item(HALF + 5, HALF + 6, b"k", b"v")])
@@ -681,7 +719,9 @@ def test_who_gives_to_a_peer_that_has_other_ground_is_not_its_heir_before_it_has
     """A peer that had slept took the place of a dead one, and entered: the giver was its heir, and lacked the rest."""
     one, ledger, inquiry = taker_of_the_dead()
     one.inquest.declare_dead(3, inquiry)
-    one.taker.on_hand_over(2, HandOver(9, 0, 1, Title(HALF, 2, 2, 1), ((Title(HALF + HALF // 2, 2, 1, 2), ()),), ()))
+    one.taker.on_hand_over(
+        2, HandOver(9, 0, 1, Title(HALF, 2, 2, 1), ((Title(HALF + HALF // 2, 2, 1, 2), ()),), ())
+    )
     assert not sent(ledger, Accepted), "it would name the giver, or nobody, as its heir"
     one.circle.heard(2)
     one.succession.choose_heirs()
@@ -694,7 +734,9 @@ def test_who_gives_to_a_peer_that_has_other_ground_is_not_its_heir_before_it_has
 
 def test_who_gave_to_a_peer_that_has_taken_other_ground_since_is_not_its_heir():
     one, ledger, inquiry = taker_of_the_dead()
-    one.taker.on_hand_over(2, HandOver(9, 0, 1, Title(HALF, 2, 2, 1), ((Title(HALF + HALF // 2, 2, 1, 2), ()),), ()))
+    one.taker.on_hand_over(
+        2, HandOver(9, 0, 1, Title(HALF, 2, 2, 1), ((Title(HALF + HALF // 2, 2, 1, 2), ()),), ())
+    )
     assert [message.heirs for _, message in sent(ledger, Accepted)] == [(2,)]
     one.inquest.declare_dead(3, inquiry)
     one.taker.on_done(2, Done(9))
@@ -706,11 +748,15 @@ def test_who_gave_to_a_peer_that_has_taken_other_ground_since_is_not_its_heir():
 def test_a_giver_that_becomes_an_heir_gets_what_the_taker_held_of_that_ground_itself():
     """An estate of a dead owner: the giver took the place of that one, maybe without what was kept there last."""
     one, ledger, _ = taker_of_the_dead()
-    one.taker.on_hand_over(2, HandOver(9, 0, 1, Title(0, 3, 2, 1), ((Title(HALF, 1, 1, 2), ()),), ()))
+    one.taker.on_hand_over(
+        2, HandOver(9, 0, 1, Title(0, 3, 2, 1), ((Title(HALF, 1, 1, 2), ()),), ())
+    )
     one.taker.on_done(2, Done(9))
 
     assert one.heirs == (2,)
-    assert [(to, [each.key for each in backup.items]) for to, backup in sent(ledger, Backup)] == [(2, [b"k"])]
+    assert [(to, [each.key for each in backup.items]) for to, backup in sent(ledger, Backup)] == [
+        (2, [b"k"])
+    ]
 
 
 def copying():
@@ -751,7 +797,9 @@ def test_a_gap_in_a_table_is_found_and_a_whole_table_has_none(dimensions):
     tiles = tiling(uniform_points(40, chance.getrandbits), dimensions)
     titles = [
         Title(low, bits, 0, index)
-        for index, (low, bits) in enumerate(zip(tiles.low.tolist(), tiles.bits.tolist(), strict=True))
+        for index, (low, bits) in enumerate(
+            zip(tiles.low.tolist(), tiles.bits.tolist(), strict=True)
+        )
     ]
     for piece in titles:
         near = [each for each in titles if each is piece or touches(each, piece, dimensions)]
@@ -797,10 +845,15 @@ def test_every_owner_in_a_destination_gets_its_part_once(seed):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_messages_find_their_way_round_holes_and_wait_for_those_who_take_the_place_of_the_dead(seed):
+def test_messages_find_their_way_round_holes_and_wait_for_those_who_take_the_place_of_the_dead(
+    seed,
+):
     scene = spread(seed, holes=5)
 
-    assert union((part[i], part[i + 1]) for _, part in scene.arrivals for i in range(0, len(part), 2)) == WHOLE
+    assert (
+        union((part[i], part[i + 1]) for _, part in scene.arrivals for i in range(0, len(part), 2))
+        == WHOLE
+    )
 
 
 def test_assembled_surfaces_are_quiet_from_the_start():
@@ -814,10 +867,16 @@ def test_a_surface_is_assembled_with_copies_of_what_is_kept():
     scene = Scene(3, peers=10, dimensions=2, faults=Faults())
     owner = scene.lodgers()[4]
     owner.things[1] = (owner.surface.pieces[0].low, 1)
-    settle(tiling(uniform_points(10, stream(3, "scene").getrandbits), 2), scene.surfaces(), scene.world.latency_us)
+    settle(
+        tiling(uniform_points(10, stream(3, "scene").getrandbits), 2),
+        scene.surfaces(),
+        scene.world.latency_us,
+    )
 
     assert not scene.objections()
-    assert all(scene.world.peers[heir].surface.estates.held[4].items for heir in owner.surface.heirs)
+    assert all(
+        scene.world.peers[heir].surface.estates.held[4].items for heir in owner.surface.heirs
+    )
 
 
 def test_a_greeting_from_before_a_gift_does_not_empty_the_estate_that_the_giver_holds():

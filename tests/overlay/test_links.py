@@ -27,7 +27,12 @@ from implicast.peer.contract import Address, Host, Message, Peer
 from implicast.peer.ledger import Ledger
 from implicast.peer.wire import Codec
 from implicast.world.journal import JOIN, LEAVE
-from implicast.world.populations.links import assemble_ring, list_objections, opening, ring_objections
+from implicast.world.populations.links import (
+    assemble_ring,
+    list_objections,
+    opening,
+    ring_objections,
+)
 from implicast.world.world import World
 
 Kind = TypeVar("Kind", bound=Message)
@@ -49,12 +54,19 @@ class Near:
 class Ring:
     """A world of nodes at keys equal to their addresses, which keeps all that is said."""
 
-    def __init__(self, addresses: list[int], standing: list[int], settings: LinkSettings = LinkSettings()) -> None:  # noqa: B008
+    def __init__(
+        self, addresses: list[int], standing: list[int], settings: LinkSettings = LinkSettings()
+    ) -> None:  # noqa: B008
         self.world = World(Near(), 1, codec=Codec(LINK_KINDS))
         self.said: list[Message] = []
         carry = self.world.carry
-        self.world.carry = lambda sender, to, message: (self.said.append(message), carry(sender, to, message))  # type: ignore[assignment,func-returns-value]
-        self.nodes = {address: Node(address, self.world.host(address), settings) for address in addresses}
+        self.world.carry = lambda sender, to, message: (
+            self.said.append(message),
+            carry(sender, to, message),
+        )  # type: ignore[assignment,func-returns-value]
+        self.nodes = {
+            address: Node(address, self.world.host(address), settings) for address in addresses
+        }
         for address, node in self.nodes.items():
             self.world.place(address, node)
         assemble_ring([self.nodes[address].links for address in standing])
@@ -63,7 +75,11 @@ class Ring:
         return [node.links for node in self.nodes.values()]
 
     def rights(self) -> dict[int, Address]:
-        return {address: node.links.right.address for address, node in self.nodes.items() if node.links.state == "in"}
+        return {
+            address: node.links.right.address
+            for address, node in self.nodes.items()
+            if node.links.state == "in"
+        }
 
 
 def lone(address: int = 50) -> tuple[Links, Ledger]:
@@ -91,8 +107,17 @@ def test_a_join_alone_takes_four_linking_messages() -> None:
 
     ring.world.run()
 
-    linking = [message for message in ring.said if not isinstance(message, Find) and type(message).__name__ != "Found"]
-    assert sorted(type(message).__name__ for message in linking) == ["SetL", "SetLAck", "SetR", "SetRAck"]
+    linking = [
+        message
+        for message in ring.said
+        if not isinstance(message, Find) and type(message).__name__ != "Found"
+    ]
+    assert sorted(type(message).__name__ for message in linking) == [
+        "SetL",
+        "SetLAck",
+        "SetR",
+        "SetRAck",
+    ]
     assert ring.rights() == {10: 20, 20: 30, 30: 40, 40: 10}
     assert ring_objections(ring.links()) == []
 
@@ -103,7 +128,12 @@ def test_a_leave_alone_takes_four_linking_messages() -> None:
 
     ring.world.run()
 
-    assert sorted(type(message).__name__ for message in ring.said) == ["SetL", "SetLAck", "SetR", "SetRAck"]
+    assert sorted(type(message).__name__ for message in ring.said) == [
+        "SetL",
+        "SetLAck",
+        "SetR",
+        "SetRAck",
+    ]
     assert ring.rights() == {10: 20, 20: 40, 40: 10}
     assert ring_objections(ring.links()) == []
 

@@ -42,7 +42,9 @@ class Watched(Above):
 class Node(Peer, parts={"links": Links, "detector": Detector}):
     __slots__ = ("detector", "links")
 
-    def __init__(self, address: Address, host: Host, settings: LinkSettings, suspected: Callable[[], None]) -> None:
+    def __init__(
+        self, address: Address, host: Host, settings: LinkSettings, suspected: Callable[[], None]
+    ) -> None:
         super().__init__(address, host)
         self.links = Links(address, host, int(str(address)), settings)
         self.detector = self.links.detector
@@ -62,16 +64,24 @@ class Deaf:
 
     def fate(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
         self.asked += (sender, receiver) == (OBSERVER, SILENT)
-        return () if (sender, receiver) == (OBSERVER, SILENT) and self.asked <= self.lost else (latency_us,)
+        return (
+            ()
+            if (sender, receiver) == (OBSERVER, SILENT) and self.asked <= self.lost
+            else (latency_us,)
+        )
 
 
 class Standing:
     """A ring that stands, and how often somebody in it was suspected."""
 
-    def __init__(self, addresses: range, settings: LinkSettings, faults: Deaf | FaultStream) -> None:
+    def __init__(
+        self, addresses: range, settings: LinkSettings, faults: Deaf | FaultStream
+    ) -> None:
         self.suspicions = 0
         self.world = World(Near(), 1, faults=faults)
-        self.nodes = {each: Node(each, self.world.host(each), settings, self.suspected) for each in addresses}
+        self.nodes = {
+            each: Node(each, self.world.host(each), settings, self.suspected) for each in addresses
+        }
         for address, node in self.nodes.items():
             self.world.place(address, node)
         assemble_ring([node.links for node in self.nodes.values()])
@@ -148,7 +158,9 @@ def test_who_is_quick_asks_often_too(name: str) -> None:
     quick = designs()[name].quick
     check_us = int(quick["check_ms"] * 1000 if "check_ms" in quick else quick["check_s"] * S)
     settings = LinkSettings.living(check_us, quick["tries"])
-    waits_us = [min(settings.rto_us << tried, settings.rto_cap_us) for tried in range(settings.tries)]
+    waits_us = [
+        min(settings.rto_us << tried, settings.rto_cap_us) for tried in range(settings.tries)
+    ]
 
     assert sum(waits_us) <= 2.75 * S, "the quick are quick"
     assert (1 - 0.95**2) ** settings.tries < 1e-5, "one message in twenty lost"
@@ -199,7 +211,9 @@ class Vain:
         while not self.node.company.is_lost(self.refs[SILENT]):
             entries = self.ledger.take()
             asked += sum(verb == "send" and to == SILENT for verb, to, _ in entries)
-            wait_us, alarm = [(to, alarm) for verb, to, alarm in entries if isinstance(alarm, RetryCheck)][-1]
+            wait_us, alarm = [
+                (to, alarm) for verb, to, alarm in entries if isinstance(alarm, RetryCheck)
+            ][-1]
             self.ledger.now_us += wait_us // 2
             if asked in heard_after:
                 self.node.company.heard(self.refs[SILENT])
@@ -226,7 +240,9 @@ def questions_to_one_that(misses: bool, heard_after: tuple[int, ...] = ()) -> in
     walker = Vain()
     walker.node.walks.look([walker.refs[10]])
     token = walker.node.walks.walk.token
-    walker.node.hear(10, Stat(walker.node.me, walker.refs[10], token, walker.refs[SILENT], (0, 0), (), misses))
+    walker.node.hear(
+        10, Stat(walker.node.me, walker.refs[10], token, walker.refs[SILENT], (0, 0), (), misses)
+    )
     return walker.asks(heard_after)
 
 
@@ -307,7 +323,9 @@ def asked_after_a_hint(far: Far, told: int) -> list[Address]:
 
 
 def test_a_hint_that_leads_to_one_just_found_dead_is_not_followed() -> None:
-    assert asked_after_a_hint(Far(), told=50) != [50], "to ask it all over again would take as long once more"
+    assert asked_after_a_hint(Far(), told=50) != [50], (
+        "to ask it all over again would take as long once more"
+    )
 
 
 def test_a_hint_is_followed_when_the_suspicion_is_old() -> None:

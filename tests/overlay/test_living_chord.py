@@ -66,7 +66,9 @@ class Flat:
 
 def town() -> tuple[World, list[Node]]:
     world = World(Flat(), 1, codec=Codec((*LINK_KINDS, *CHORD_KINDS, *DETECTOR_KINDS, Seek)))
-    nodes = [Node(address, world.host(address), hashed("peer", 1, address)) for address in range(COUNT)]
+    nodes = [
+        Node(address, world.host(address), hashed("peer", 1, address)) for address in range(COUNT)
+    ]
     for address, node in enumerate(nodes):
         world.place(address, node)
     assemble_chord([node.chord for node in nodes])
@@ -77,7 +79,9 @@ def arrivals(world: World) -> list[tuple[int, int]]:
     return [(who, event.key) for _, who, event in world.events if isinstance(event, Arrived)]
 
 
-def test_a_finger_to_one_that_was_at_an_address_before_is_dropped_at_the_first_word_of_whoever_is_there_now() -> None:
+def test_a_finger_to_one_that_was_at_an_address_before_is_dropped_at_the_first_word_of_whoever_is_there_now() -> (
+    None
+):
     """Pings vouch for it: whoever is at its address answers them."""
     _, nodes = town()
     old, chord = nodes[0].chord.table.fingers()[-1], nodes[0].chord
@@ -142,10 +146,16 @@ def test_look_ups_arrive_at_the_successor_when_a_quarter_has_died() -> None:
     keys = [hashed("key", number) for number in range(40)]
     for number, key in enumerate(keys):
         for attempt in range(12):
-            world.at((40 + 4 * attempt) * S, UPKEEP, partial(nodes[1 + 4 * (number % 16)].seek, key, attempt))
+            world.at(
+                (40 + 4 * attempt) * S,
+                UPKEEP,
+                partial(nodes[1 + 4 * (number % 16)].seek, key, attempt),
+            )
     world.run(until_us=95 * S)
 
-    living = sorted((node.links.me.key, node.address) for node in nodes if node.address in world.peers)
+    living = sorted(
+        (node.links.me.key, node.address) for node in nodes if node.address in world.peers
+    )
     wanted = {(living[successor_index([key for key, _ in living], key)][1], key) for key in keys}
     assert set(arrivals(world)) == wanted
 
@@ -168,7 +178,9 @@ def test_a_message_that_goes_in_a_circle_ends_at_its_second_visit() -> None:
 
     ledger.now_us += 2 * S
     node.receive(6, Seek(1500, 0))
-    assert [to for to, message in ledger.sent() if isinstance(message, Seek)] == [right.address], "a later attempt"
+    assert [to for to, message in ledger.sent() if isinstance(message, Seek)] == [right.address], (
+        "a later attempt"
+    )
 
 
 def test_a_message_that_came_past_its_key_goes_to_the_left() -> None:
@@ -208,14 +220,19 @@ def newcomer_behind_a_dead_finger() -> tuple[Node, Node]:
     """A newcomer all of whose introducers would lead it over one that died, and who is to be on its right."""
     world, nodes = town()
     order = sorted(nodes, key=lambda node: node.links.me.place)
-    ways = [[node for node in order if node.chord.table.next_hop(at.links.me.key + 1) == at.links.me] for at in order]
+    ways = [
+        [node for node in order if node.chord.table.next_hop(at.links.me.key + 1) == at.links.me]
+        for at in order
+    ]
     introducers = max(ways[:-1], key=len)
     assert len(introducers) > 12, "on the way round one there is the next who leads to the dead"
     at = ways.index(introducers)
     newcomer = Node(COUNT, world.host(COUNT), order[at].links.me.key + 1)
     world.place(COUNT, newcomer)
     world.at(S, UPKEEP, partial(world.crash, order[at].address))
-    world.at(2 * S, UPKEEP, partial(newcomer.links.join, tuple(node.address for node in introducers[:3])))
+    world.at(
+        2 * S, UPKEEP, partial(newcomer.links.join, tuple(node.address for node in introducers[:3]))
+    )
     world.run(until_us=30 * S)
     return newcomer, order[at + 1]
 
@@ -239,10 +256,14 @@ def test_a_finger_to_who_stood_at_the_address_of_a_seeker_before_swallows_no_see
     ledger.sent()
     node.receive(7, Find(seeker, 20))
 
-    assert [(to, said) for to, said in ledger.sent() if isinstance(said, Find)] == [(right.address, Find(seeker, 19))]
+    assert [(to, said) for to, said in ledger.sent() if isinstance(said, Find)] == [
+        (right.address, Find(seeker, 19))
+    ]
 
 
-def test_a_newcomer_gets_in_though_every_way_leads_over_a_dead_finger(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_newcomer_gets_in_though_every_way_leads_over_a_dead_finger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     newcomer, right = newcomer_behind_a_dead_finger()
     assert newcomer.links.state == IN
     assert newcomer.links.right == right.links.me

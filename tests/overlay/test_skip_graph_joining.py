@@ -70,11 +70,15 @@ class Even:
 class Town:
     """A world of inhabitants and the authority that gave them their places."""
 
-    def __init__(self, k: int = 3, faults: Faults | None = None, signatures: str = "stand-in", seed: int = 1) -> None:
+    def __init__(
+        self, k: int = 3, faults: Faults | None = None, signatures: str = "stand-in", seed: int = 1
+    ) -> None:
         self.k = k
         self.scheme: Scheme = scheme(signatures, b"notary")
         self.authority = Authority(self.scheme, b"secret", VECTORS)
-        self.world = World(Even(), seed, faults=FaultStream(faults, seed) if faults else None, codec=Codec(KINDS))
+        self.world = World(
+            Even(), seed, faults=FaultStream(faults, seed) if faults else None, codec=Codec(KINDS)
+        )
         self.people: list[Inhabitant] = []
         self.arrived: list[bytes] = []
         self.rng = Random(seed)
@@ -84,7 +88,9 @@ class Town:
         signer = self.scheme.signer(address.to_bytes(32, "big"))
         trust = Trust(self.scheme, self.authority.public, VECTORS)
         host = host or self.world.host(address)
-        graph = SkipGraph(address, host, self.k, VECTORS, trust, signer, Upkeep(), self.arrived.append)
+        graph = SkipGraph(
+            address, host, self.k, VECTORS, trust, signer, Upkeep(), self.arrived.append
+        )
         self.people.append(Inhabitant(graph))
         self.world.place(address, self.people[-1])
         return self.people[-1]
@@ -93,7 +99,9 @@ class Town:
         name, public = name_of(b"", int(str(person.address))), person.signer.public
         return self.authority.issue(name, realm, person.address, public, self.world.now_us)
 
-    def move_in(self, person: Inhabitant, introducers: tuple[Address, ...], realm: bytes = b"home") -> None:
+    def move_in(
+        self, person: Inhabitant, introducers: tuple[Address, ...], realm: bytes = b"home"
+    ) -> None:
         person.graph.search.take(self.certificate(person, realm), introducers)
 
     def do(self, verb: Callable[[], object], then_us: int = 0) -> None:
@@ -218,7 +226,9 @@ def test_a_join_asks_about_two_tables_and_tells_the_rest() -> None:
     assert 40 <= len(place.asked) <= 130
     assert town.world.carried - before <= 2 * 130 + 2 * 60
     assert town.objections() == []
-    touched = sum(not place.is_at_rest for person in people for place in person.graph.places.held.values())
+    touched = sum(
+        not place.is_at_rest for person in people for place in person.graph.places.held.values()
+    )
     assert touched <= 130 + 60, "the others are as they were assembled"
 
 
@@ -285,7 +295,9 @@ def test_a_recorded_claim_proves_nothing_later() -> None:
     assert witness.graph.places.belief.refusals == {"stale_claim": 1}
 
 
-def test_a_question_cannot_be_turned_into_a_farewell_and_the_departed_are_not_brought_back() -> None:
+def test_a_question_cannot_be_turned_into_a_farewell_and_the_departed_are_not_brought_back() -> (
+    None
+):
     town, witness, _ = a_witness()
     stranger = a_stranger(town)
     certificate = town.certificate(stranger)

@@ -18,7 +18,9 @@ class Spot(NamedTuple):
 
 def spots(rng: Random, n: int, vectors: Vectors) -> list[Spot]:
     keys = rng.sample(range(4 * n), n)
-    return sorted(Spot(key.to_bytes(4, "big"), vectors.pack_number(rng.getrandbits(300))) for key in keys)
+    return sorted(
+        Spot(key.to_bytes(4, "big"), vectors.pack_number(rng.getrandbits(300))) for key in keys
+    )
 
 
 def graphs(count: int) -> list[tuple[list[Spot], int, Vectors]]:
@@ -26,7 +28,9 @@ def graphs(count: int) -> list[tuple[list[Spot], int, Vectors]]:
     found = []
     for _ in range(count):
         vectors = Vectors(rng.randint(2, 4))
-        found.append((spots(rng, rng.choice([1, 2, 5, 9, 20, 60, 150]), vectors), rng.randint(2, 7), vectors))
+        found.append(
+            (spots(rng, rng.choice([1, 2, 5, 9, 20, 60, 150]), vectors), rng.randint(2, 7), vectors)
+        )
     return found
 
 
@@ -54,11 +58,16 @@ def test_below_the_top_a_list_is_a_proper_arc_with_room_on_both_sides(
             if not level.full:
                 assert k - 1 <= level.own <= len(level) - k
             if number:
-                assert sum(vectors.common(node.vector, other.vector) >= number for other in nodes) >= 2 * k - 1
+                assert (
+                    sum(vectors.common(node.vector, other.vector) >= number for other in nodes)
+                    >= 2 * k - 1
+                )
 
 
 @pytest.mark.parametrize(("nodes", "k", "vectors"), graphs(30))
-def test_members_of_a_ring_below_my_top_have_that_level_too(nodes: list[Spot], k: int, vectors: Vectors) -> None:
+def test_members_of_a_ring_below_my_top_have_that_level_too(
+    nodes: list[Spot], k: int, vectors: Vectors
+) -> None:
     standing = Standing(k, vectors, nodes)
     tables = [standing.table(node.key) for node in nodes]
     for one, other in pairwise(tables):
@@ -73,8 +82,23 @@ def test_position_counts_the_listed_nodes_before_a_key() -> None:
     level = standing.table(bytes([0])).levels[0]  # ... 180, 190, 0, 10, 20: wraps
 
     assert [node.key[0] for node in level.nodes] == [180, 190, 0, 10, 20]
-    positions = {key: level.position(bytes([key])) for key in (180, 181, 190, 195, 0, 5, 10, 20, 21, 100, 179)}
-    assert positions == {180: 0, 181: 1, 190: 1, 195: 2, 0: 2, 5: 3, 10: 3, 20: 4, 21: 5, 100: 5, 179: 5}
+    positions = {
+        key: level.position(bytes([key]))
+        for key in (180, 181, 190, 195, 0, 5, 10, 20, 21, 100, 179)
+    }
+    assert positions == {
+        180: 0,
+        181: 1,
+        190: 1,
+        195: 2,
+        0: 2,
+        5: 3,
+        10: 3,
+        20: 4,
+        21: 5,
+        100: 5,
+        179: 5,
+    }
 
 
 def test_everyone_who_must_enter_a_newcomer_is_in_its_every_class_lists() -> None:
@@ -87,7 +111,9 @@ def test_everyone_who_must_enter_a_newcomer_is_in_its_every_class_lists() -> Non
         told = {node.key for node in every_class(newcomer, nodes, k, vectors).contacts()}
         mine = {node.key for node in table_of(newcomer, nodes, k, vectors).contacts()}
         listing = {
-            node.key for node in nodes if any(newcomer.key in keys for keys in rule(node, nodes, k, vectors))
+            node.key
+            for node in nodes
+            if any(newcomer.key in keys for keys in rule(node, nodes, k, vectors))
         } - {newcomer.key}
         assert listing <= told
         must += len(listing)

@@ -41,7 +41,9 @@ def asked(ledger: Ledger, kind: type) -> list[tuple[object, Sound]]:
     return [(to, message) for to, message in ledger.sent() if type(message) is kind]  # type: ignore[misc]
 
 
-def answer_all(one: Surface, ledger: Ledger, trips_us: dict[int, int], bits: dict[int, int]) -> None:
+def answer_all(
+    one: Surface, ledger: Ledger, trips_us: dict[int, int], bits: dict[int, int]
+) -> None:
     """Owners say that a place is theirs; asked directly, each answers after its own time."""
     for _, sound in asked(ledger, Sound):
         owner = OWNERS[sound.digit]
@@ -50,21 +52,27 @@ def answer_all(one: Surface, ledger: Ledger, trips_us: dict[int, int], bits: dic
     knocks = {sound.digit: sound for _, sound in asked(ledger, Sound)}
     for digit, trip_us in sorted(trips_us.items(), key=lambda pair: pair[1]):
         ledger.now_us = begun_us + trip_us
-        one.entry.on_sounded(OWNERS[digit], Sounded(knocks[digit].round, digit, True, 0, bits.get(digit, 9)))
+        one.entry.on_sounded(
+            OWNERS[digit], Sounded(knocks[digit].round, digit, True, 0, bits.get(digit, 9))
+        )
 
 
 def test_a_newcomer_asks_in_every_extent_and_looks_on_inside_the_nearest() -> None:
     one, ledger = newcomer()
     one.join((7,))
     first = asked(ledger, Sound)
-    assert [(to, sound.way.tract[0] // QUARTER) for to, sound in first] == [(7, digit) for digit in range(4)]
+    assert [(to, sound.way.tract[0] // QUARTER) for to, sound in first] == [
+        (7, digit) for digit in range(4)
+    ]
 
     one, ledger = newcomer()
     one.join((7,))
     answer_all(one, ledger, {0: 90, 1: 30, 2: 20, 3: 50}, {})
     inside = [sound.way.tract[0] for _, sound in asked(ledger, Sound)]
 
-    assert [code // (QUARTER // 4) for code in inside] == [8, 9, 10, 11], "the four extents of extent 2"
+    assert [code // (QUARTER // 4) for code in inside] == [8, 9, 10, 11], (
+        "the four extents of extent 2"
+    )
 
 
 def test_it_asks_for_ground_inside_the_last_extent() -> None:
@@ -121,23 +129,33 @@ def test_the_owner_of_a_place_tells_how_much_ground_there_is() -> None:
 def neighbours_ms(sounding: bool, seed: int, directory: Path) -> float:
     """How far neighbours on the surface are from each other on the network, once all have joined by messages."""
     scenario = Scenario(
-        "spice", 96, 0, seed=seed, network="national", start="joined", parameters={"sounding": sounding}
-    )  # fmt: skip
+        "spice",
+        96,
+        0,
+        seed=seed,
+        network="national",
+        start="joined",
+        parameters={"sounding": sounding},
+    )
     run = Run(scenario, *scenario.settled(), directory)
     try:
         run.set_up(silent)
         return fmean(
             run.network.latency_us(peer.address, other) / 1000
-            for peer in run.population if isinstance(peer, Spice) for other in peer.surface.plot.neighbours()
+            for peer in run.population
+            if isinstance(peer, Spice)
+            for other in peer.surface.plot.neighbours()
             if isinstance(other, int) and isinstance(peer.address, int)
-        )  # fmt: skip
+        )
     finally:
         run.journal.discard()
         run.world.close()
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_those_who_join_by_landmarks_are_nearer_to_their_neighbours(seed: int, tmp_path: Path) -> None:
+def test_those_who_join_by_landmarks_are_nearer_to_their_neighbours(
+    seed: int, tmp_path: Path
+) -> None:
     near, anywhere = (neighbours_ms(each, seed, tmp_path / str(each)) for each in (True, False))
 
     assert near < 0.9 * anywhere
@@ -145,9 +163,15 @@ def test_those_who_join_by_landmarks_are_nearer_to_their_neighbours(seed: int, t
 
 def test_where_messages_get_lost_they_join_all_the_same() -> None:
     scenario = Scenario(
-        "spice-unloaded", 32, 24, seed=2, network="national", faults=Faults(loss=0.05), parameters={"sounding": True},
+        "spice-unloaded",
+        32,
+        24,
+        seed=2,
+        network="national",
+        faults=Faults(loss=0.05),
+        parameters={"sounding": True},
         churn=Churn.parse("joins=6,crashes=2,over_s=20"),
-    )  # fmt: skip
+    )
     outcome = simulate(scenario)
 
     assert outcome.kept, (outcome.contract, outcome.objections)

@@ -21,9 +21,14 @@ class Node(Peer, parts={"views": Views}):
     """A broker that is nothing but its share in agreeing."""
 
     def __init__(
-        self, address: int, host: Host, brokers: list[int], standing: bool, highest: int = 0,
+        self,
+        address: int,
+        host: Host,
+        brokers: list[int],
+        standing: bool,
+        highest: int = 0,
         past: set[int] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`past`: the numbers of the views that it has followed, in all its lives."""
         super().__init__(address, host)
         self.view: View | None = None
@@ -37,7 +42,9 @@ class Node(Peer, parts={"views": Views}):
 
     def follow(self, view: View) -> None:
         assert self.view is None or view.epoch > self.view.epoch
-        assert view.epoch not in self.past, "its neighbours take what it says in a second life for repeats"
+        assert view.epoch not in self.past, (
+            "its neighbours take what it says in a second life for repeats"
+        )
         self.past.add(view.epoch)
         self.view = view
 
@@ -54,8 +61,12 @@ class Line:
 class Brokers:
     """A world of brokers, and what they should agree on."""
 
-    def __init__(self, count: int = 6, loss: float = 0.0, seed: int = 1, standing: bool = True) -> None:
-        self.trouble = Trouble(FaultStream(Faults(loss=loss, duplicate=loss), seed) if loss else None)
+    def __init__(
+        self, count: int = 6, loss: float = 0.0, seed: int = 1, standing: bool = True
+    ) -> None:
+        self.trouble = Trouble(
+            FaultStream(Faults(loss=loss, duplicate=loss), seed) if loss else None
+        )
         self.world = World(Line(), seed, faults=self.trouble)
         self.all = list(range(count))
         self.written: dict[int, int] = {}
@@ -65,7 +76,9 @@ class Brokers:
 
     def rise(self, address: int, standing: bool = False) -> None:
         highest, past = self.written.get(address, 0), self.past.setdefault(address, set())
-        self.world.place(address, Node(address, self.world.host(address), self.all, standing, highest, past))
+        self.world.place(
+            address, Node(address, self.world.host(address), self.all, standing, highest, past)
+        )
 
     def fall(self, address: int) -> None:
         self.written[address] = self.world.peers[address].views.highest
@@ -80,7 +93,10 @@ class Brokers:
     def agreed(self) -> bool:
         """One view for all that live, its links going both ways, joining exactly them."""
         views = self.views()
-        if any(view is None for view in views.values()) or len({view.epoch for view in views.values()}) != 1:
+        if (
+            any(view is None for view in views.values())
+            or len({view.epoch for view in views.values()}) != 1
+        ):
             return False
         ends = {(a, b) for a, view in views.items() for b in view.neighbours}
         reached, found = {min(views)}, [min(views)]
@@ -197,14 +213,18 @@ def hostile(seed: int) -> None:
             brokers.fall(address)
     brokers.trouble.calm()  # with a fifth of all messages lost, somebody is suspected now and then for ever
     brokers.go(90)
-    untouched = all(view is None for view in brokers.views().values()) and len(brokers.world.peers) == count
+    untouched = (
+        all(view is None for view in brokers.views().values()) and len(brokers.world.peers) == count
+    )
     assert untouched or brokers.agreed(), f"seed {seed}: {brokers.views()}"
 
 
 def split_for(brokers: Brokers, chance, count: int) -> None:
     side = frozenset(chance.sample(range(count), chance.randint(1, count)))
     brokers.trouble.split(side)
-    brokers.world.at(brokers.world.now_us + chance.randint(1, 30) * S, UPKEEP, lambda: brokers.trouble.heal(side))
+    brokers.world.at(
+        brokers.world.now_us + chance.randint(1, 30) * S, UPKEEP, lambda: brokers.trouble.heal(side)
+    )
 
 
 def test_brokers_agree_after_random_deaths_returns_and_partitions():
@@ -221,13 +241,15 @@ def test_brokers_agree_after_thousands_of_random_scripts():
 def test_an_older_view_is_not_followed():
     ledger = Ledger()
     node = Node(3, ledger, [0, 1, 2, 3], standing=True)
-    newer, older = (View(((number << RANK_BITS)), 0, (1,), 64) for number in (5, 4))
+    newer, older = (View((number << RANK_BITS), 0, (1,), 64) for number in (5, 4))
 
     node.receive(0, newer)
     node.receive(0, older)
 
     assert node.view == newer
-    assert [message for _, message in ledger.sent() if isinstance(message, Beating)] == [Beating(newer.epoch)] * 2
+    assert [message for _, message in ledger.sent() if isinstance(message, Beating)] == [
+        Beating(newer.epoch)
+    ] * 2
 
 
 def test_to_a_view_of_an_earlier_life_a_broker_answers_with_a_number_above():
@@ -282,9 +304,11 @@ def test_a_fresh_set_of_brokers_measures_and_makes_the_tree_that_latencies_ask_f
 
     assert brokers.agreed()
     if not loss:
-        assert {frozenset((a, b)) for a, view in brokers.views().items() for b in view.neighbours} == {
-            frozenset((a, a + 1)) for a in range(6)
-        }, "on a line everybody is nearest to those beside it"
+        assert {
+            frozenset((a, b)) for a, view in brokers.views().items() for b in view.neighbours
+        } == {frozenset((a, a + 1)) for a in range(6)}, (
+            "on a line everybody is nearest to those beside it"
+        )
 
 
 def test_brokers_that_start_one_after_the_other_end_in_one_tree():
@@ -324,7 +348,13 @@ def test_of_strangers_nothing_is_measured_and_nobody_is_told():
     node = Node(0, ledger, [0, 1], standing=True)
     ledger.take()
     epoch = 9 << RANK_BITS
-    for message in (Survey((0, 1)), Surveyed((1, 1)), Gauged(0), Beat(epoch), View(epoch, 7, (7,), 4)):
+    for message in (
+        Survey((0, 1)),
+        Surveyed((1, 1)),
+        Gauged(0),
+        Beat(epoch),
+        View(epoch, 7, (7,), 4),
+    ):
         node.receive(7, message)
     node.receive(1, View(epoch, 1, (7,), 4))
     node.receive(1, Surveyed((1, 1, 1)))

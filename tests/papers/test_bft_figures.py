@@ -24,9 +24,30 @@ from implicast.trials.bft import (
 )
 from implicast.world.populations.standing import Standing
 
-HOPS = {(100, 2): 4.13, (100, 4): 3.12, (100, 6): 2.64, (800, 2): 6.32, (800, 4): 4.73, (800, 6): 4.02}
-MESSAGES = {(0.5, 2): 2.11, (0.5, 4): 4.13, (0.5, 6): 5.83, (0.25, 2): 2.25, (0.25, 4): 4.39, (0.25, 6): 6.25}
-ARRIVAL = {(0.1, 2): 0.966, (0.1, 4): 0.9999, (0.1, 6): 1.0, (0.3, 2): 0.674, (0.3, 4): 0.981, (0.3, 6): 0.999}
+HOPS = {
+    (100, 2): 4.13,
+    (100, 4): 3.12,
+    (100, 6): 2.64,
+    (800, 2): 6.32,
+    (800, 4): 4.73,
+    (800, 6): 4.02,
+}
+MESSAGES = {
+    (0.5, 2): 2.11,
+    (0.5, 4): 4.13,
+    (0.5, 6): 5.83,
+    (0.25, 2): 2.25,
+    (0.25, 4): 4.39,
+    (0.25, 6): 6.25,
+}
+ARRIVAL = {
+    (0.1, 2): 0.966,
+    (0.1, 4): 0.9999,
+    (0.1, 6): 1.0,
+    (0.3, 2): 0.674,
+    (0.3, 4): 0.981,
+    (0.3, 6): 0.999,
+}
 
 
 def figure(row: Row, name: str) -> float:
@@ -55,7 +76,9 @@ def test_the_largest_hops_are_as_in_the_trial_and_below_formula_1(n: int, k: int
     row = hops_row(n, k, overlays=4_000 // n, multicasts=20_000 // n)
 
     assert figure(row, "hops_max_mean") == pytest.approx(HOPS[n, k], rel=0.03)
-    assert figure(row, "hops_max_mean") < figure(row, "formula_1") == pytest.approx(hops_formula(n, k))
+    assert (
+        figure(row, "hops_max_mean") < figure(row, "formula_1") == pytest.approx(hops_formula(n, k))
+    )
 
 
 @pytest.mark.parametrize(("share", "k"), MESSAGES)
@@ -66,7 +89,10 @@ def test_messages_per_node_in_range_are_as_in_the_trial(share: float, k: int) ->
 
 
 def test_messages_per_node_tend_to_k_and_smaller_ranges_cost_more() -> None:
-    at_100 = {share: figure(messages_row(100, 4, share, overlays=5), "messages_per_node") for share in (0.25, 0.5)}
+    at_100 = {
+        share: figure(messages_row(100, 4, share, overlays=5), "messages_per_node")
+        for share in (0.25, 0.5)
+    }
     at_1600 = figure(messages_row(1_600, 4, 0.5, overlays=2, multicasts=10), "messages_per_node")
 
     assert at_100[0.25] > at_100[0.5] > 4
@@ -107,7 +133,10 @@ def test_hops_from_100_to_3200_nodes_grow_with_the_logarithm_below_formula_1(k: 
     found = [figure(hops_row(n, k), "hops_max_mean") for n in (100, 200, 400, 800, 1_600, 3_200)]
 
     assert found == sorted(found)
-    assert all(hops < hops_formula(n, k) for hops, n in zip(found, (100, 200, 400, 800, 1_600, 3_200), strict=True))
+    assert all(
+        hops < hops_formula(n, k)
+        for hops, n in zip(found, (100, 200, 400, 800, 1_600, 3_200), strict=True)
+    )
     assert 0.2 < (found[-1] - found[0]) / 5 < 0.8
 
 
@@ -140,6 +169,8 @@ def test_formulas_1_and_3() -> None:
 def test_all_faulty_but_the_source_leaves_only_its_direct_receivers() -> None:
     overlay = Overlay(300, 3, seed=1)
     source = overlay.spots[0]
-    outcome = spread(overlay, source, overlay.arc(0, 300), [spot is not source for spot in overlay.spots])
+    outcome = spread(
+        overlay, source, overlay.arc(0, 300), [spot is not source for spot in overlay.spots]
+    )
 
     assert {hop for hop in outcome.hops if hop is not None} <= {0, 1}

@@ -13,7 +13,11 @@ LABORATORY = {"peers": 4096, "casts": 1024, "network": "laboratory"}
 
 
 def run(design: str, seed: int = 1, parameters=None, **options) -> Outcome:
-    outcome = simulate(Scenario(design, seed=seed, parameters={"assurance": "none", **(parameters or {})}, **options))
+    outcome = simulate(
+        Scenario(
+            design, seed=seed, parameters={"assurance": "none", **(parameters or {})}, **options
+        )
+    )
     assert outcome.contract.clean, outcome.scenario.command()
     assert outcome.objections == []
     return outcome
@@ -45,7 +49,9 @@ def test_filters_have_the_size_of_the_thesis():
 def test_registering_costs_at_most_the_backbone_and_less_when_tags_are_known():
     """Section 6.3.1: registration is O(b), and less where cast tables already cover it."""
     few_tags = {"workload_parameters": {"tags": 40, "tags_per_peer": 6, "skew": 0.0}}
-    known = run("broker", register="messages", peers=300, casts=1, parameters={"brokers": 10}, **few_tags)
+    known = run(
+        "broker", register="messages", peers=300, casts=1, parameters={"brokers": 10}, **few_tags
+    )
     fresh = run("broker", register="messages", peers=300, casts=1, parameters={"brokers": 10})
 
     # To the broker and back, and along nine links and back.
@@ -57,7 +63,9 @@ def test_registering_costs_at_most_the_backbone_and_less_when_tags_are_known():
 def test_in_the_laboratory_brokers_relieve_the_server_and_cost_no_time():
     """Figures 9.4 and 9.6: BROKER's load a fraction of CENTRALISED's, its latency about equal."""
     for seed in (1, 2, 3):
-        server, brokers = (run(name, seed, **LABORATORY).measures for name in ("centralised", "broker"))
+        server, brokers = (
+            run(name, seed, **LABORATORY).measures for name in ("centralised", "broker")
+        )
 
         assert brokers["POUT_M"] < 0.15 * server["POUT_M"]
         assert brokers["TOUT_M"] < 0.2 * server["TOUT_M"]
@@ -69,7 +77,8 @@ def test_in_the_laboratory_brokers_relieve_the_server_and_cost_no_time():
 def test_more_brokers_spread_load_over_more_hops():
     """Section 6.4.1, Figure 6.3 (a) and (c)."""
     one, two, four = (
-        run("broker", parameters={"broker_share": share}, **LABORATORY).measures for share in (0.01, 0.02, 0.04)
+        run("broker", parameters={"broker_share": share}, **LABORATORY).measures
+        for share in (0.01, 0.02, 0.04)
     )
 
     assert one["POUT_M"] > two["POUT_M"] > four["POUT_M"]
@@ -84,7 +93,8 @@ def test_more_brokers_are_nearer_on_a_wide_map_on_average():
     national = {**LABORATORY, "network": "national"}
     few, many = (
         fmean(
-            run("broker", seed, {"broker_share": share}, **national).measures["latency_ms_mean"] for seed in range(1, 7)
+            run("broker", seed, {"broker_share": share}, **national).measures["latency_ms_mean"]
+            for seed in range(1, 7)
         )
         for share in (0.01, 0.04)
     )
@@ -96,7 +106,8 @@ def test_more_brokers_are_nearer_on_a_wide_map_on_average():
 def test_a_larger_routing_error_saves_storage_and_lets_more_casts_through():
     """Section 6.4.2, Figure 6.4."""
     tight, usual, loose = (
-        run("broker", parameters={"routing_error": error}, **LABORATORY).measures for error in (0.01, 0.1, 0.5)
+        run("broker", parameters={"routing_error": error}, **LABORATORY).measures
+        for error in (0.01, 0.1, 0.5)
     )
 
     assert tight["STOR_M"] > usual["STOR_M"] > loose["STOR_M"]

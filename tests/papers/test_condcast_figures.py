@@ -10,7 +10,14 @@ from implicast.language.values import Categories
 from implicast.overlay.chord_sharp import Ent, Table, pull
 from implicast.space.digest import stream
 from implicast.trials.condcast import REFERENCE_PER_NODE, ages_and_calls, traffic_by_width
-from implicast.trials.condcast_flows import FlowRing, ages, calls, calls_until_everywhere, flows_over_time, steady_state
+from implicast.trials.condcast_flows import (
+    FlowRing,
+    ages,
+    calls,
+    calls_until_everywhere,
+    flows_over_time,
+    steady_state,
+)
 from implicast.trials.condcast_formulas import Steady
 from implicast.world.populations.condcast import flows_needed
 
@@ -20,8 +27,12 @@ def test_traffic_by_width_of_the_range_for_intervals_and_bitmaps(by_key: bool) -
     due = {key[:2]: figure for key, figure in REFERENCE_PER_NODE.items() if key[2] == by_key}
     measured: dict[tuple[str, int], list[float]] = {}
     for seed in range(1, 31):
-        for row in traffic_by_width(casts=20, seed=seed, widths=sorted({width for _, width in due}), by_key=by_key):
-            measured.setdefault((row["kind"], row["width_percent"]), []).append(row["messages_per_node"])
+        for row in traffic_by_width(
+            casts=20, seed=seed, widths=sorted({width for _, width in due}), by_key=by_key
+        ):
+            measured.setdefault((row["kind"], row["width_percent"]), []).append(
+                row["messages_per_node"]
+            )
 
     assert {key: fmean(measured[key]) for key in due} == pytest.approx(due, rel=0.03)
 
@@ -55,7 +66,9 @@ def test_a_hold_is_long_from_3_21_seconds_on_when_fifty_nodes_look_at_their_tabl
     assert 1.2 * surplus_delta(6, 30, 2, 0.2) == pytest.approx(3.21, abs=0.005)
 
 
-@pytest.mark.parametrize(("nodes", "flows"), [(50, 4), (50, 5), (50, 6), (50, 3), (100, 8), (20, 2)])
+@pytest.mark.parametrize(
+    ("nodes", "flows"), [(50, 4), (50, 5), (50, 6), (50, 3), (100, 8), (20, 2)]
+)
 def test_forced_flows_settle_at_the_rho_and_delta_of_the_formulas(nodes: int, flows: int) -> None:
     row = steady_state(nodes, flows)
 
@@ -92,7 +105,9 @@ def _tolerated(ring: FlowRing) -> bool:
 def _most_tolerated(ring: FlowRing) -> int:
     """The largest number of flows whose holds are not long."""
     normal_s = surplus_delta(len(ring.peers[0].ring.table), 30, 2, 0.2)
-    return max(flows for flows in range(1, ring.nodes + 1) if ring.steady(flows).delta <= 1.2 * normal_s)
+    return max(
+        flows for flows in range(1, ring.nodes + 1) if ring.steady(flows).delta <= 1.2 * normal_s
+    )
 
 
 def _lost_flows_are_replaced(nodes: int) -> None:
@@ -106,7 +121,9 @@ def _lost_flows_are_replaced(nodes: int) -> None:
     assert ring.world.counts["Update"] - before >= needed, "the blackout was to take every flow"
     ring.run(700)
 
-    assert max(ring.world.now_us - (peer.flows.received_us or 0) for peer in ring.peers) <= 60_000_000
+    assert (
+        max(ring.world.now_us - (peer.flows.received_us or 0) for peer in ring.peers) <= 60_000_000
+    )
     assert _tolerated(ring)
 
 
@@ -132,7 +149,9 @@ def test_where_two_flows_meet_the_later_one_ends() -> None:
     assert holder.flows.turn == turn
     before = ring.world.counts["Update"]
     ring.run(100)
-    assert ring.world.counts["Update"] - before <= 100 / 2 + 1, "one flow makes at most one step in M = 2 s"
+    assert ring.world.counts["Update"] - before <= 100 / 2 + 1, (
+        "one flow makes at most one step in M = 2 s"
+    )
 
 
 @pytest.mark.parametrize("nodes", [10, 50, 100])
@@ -152,12 +171,18 @@ def test_flows_are_regulated_in_rings_of_all_sizes(nodes: int) -> None:
     _surplus_flows_die_out(nodes)
 
 
-@pytest.mark.parametrize(("nodes", "flows", "direct", "saved_to"), [(50, 4, 6, 2.05), (200, 14, 8, 4.01)])
+@pytest.mark.parametrize(
+    ("nodes", "flows", "direct", "saved_to"), [(50, 4, 6, 2.05), (200, 14, 8, 4.01)]
+)
 def test_piggy_backed_answers_save_the_calls_that_the_paper_says(
     nodes: int, flows: int, direct: float, saved_to: float
 ) -> None:
-    assert calls(nodes, flows, piggyback=False)["calls_per_update"] == pytest.approx(direct, rel=0.01)
-    assert calls(nodes, flows, piggyback=True)["calls_per_update"] == pytest.approx(saved_to, rel=0.04)
+    assert calls(nodes, flows, piggyback=False)["calls_per_update"] == pytest.approx(
+        direct, rel=0.01
+    )
+    assert calls(nodes, flows, piggyback=True)["calls_per_update"] == pytest.approx(
+        saved_to, rel=0.04
+    )
 
 
 @pytest.mark.parametrize(("nodes", "flows"), [(50, 4), (64, 4), (100, 8)])
@@ -177,7 +202,9 @@ def test_piggy_backed_answers_are_those_that_a_call_would_get_while_values_chang
     def compare(table: Table, level: int, ent: Ent) -> bool:
         if found and ent is found[0]:
             asked = ring.peers[table.nodes[level].address].ring.table  # type: ignore[index]
-            assert ent == asked.answer(level)[0], f"node {table.me.key}, level {level}, {ring.world.now_us} us"
+            assert ent == asked.answer(level)[0], (
+                f"node {table.me.key}, level {level}, {ring.world.now_us} us"
+            )
             compared[0] += 1
         return take(table, level, ent)
 
@@ -193,14 +220,18 @@ def test_piggy_backed_answers_are_those_that_a_call_would_get_while_values_chang
     assert compared[0] > 200 / 30 * nodes * 3
 
 
-def test_fifty_nodes_and_five_flows_a_change_is_everywhere_within_e_and_only_the_stale_are_missed() -> None:
+def test_fifty_nodes_and_five_flows_a_change_is_everywhere_within_e_and_only_the_stale_are_missed() -> (
+    None
+):
     rows = ages(50, 5, changes=10)
     measured = [row["age_s"] for row in rows]
 
     assert rows[0]["age_formula_s"] == pytest.approx(101, abs=0.5)
     assert max(measured) <= rows[0]["age_formula_s"]
     assert 50 <= fmean(measured) <= 89
-    assert sum(row["missed"] for row in rows) > 0, "before, some casts do miss the node that changed"
+    assert sum(row["missed"] for row in rows) > 0, (
+        "before, some casts do miss the node that changed"
+    )
     assert sum(row["missed_after"] for row in rows) == 0
     assert sum(row["bystanders_missed"] for row in rows) == 0
 
@@ -221,7 +252,9 @@ def test_no_value_is_promised_before_it_is_everywhere(nodes: int, flows: int) ->
 @pytest.mark.long
 @pytest.mark.parametrize("nodes", [5, 8, 17, 20, 50, 64, 100, 129, 200, 500])
 @pytest.mark.parametrize("more", [0, 1, 2])
-def test_no_value_is_promised_before_it_is_everywhere_in_rings_of_all_sizes(nodes: int, more: int) -> None:
+def test_no_value_is_promised_before_it_is_everywhere_in_rings_of_all_sizes(
+    nodes: int, more: int
+) -> None:
     _promises_come_late_enough(nodes, flows_needed(nodes, 30, 2) + more, 15)
 
 

@@ -39,7 +39,9 @@ def test_figure_1_split_forward_broadcasting_is_the_case_in_which_everything_mat
     result = spread(tables, 0, (Arc(20, 54),), Everything().match)
 
     assert [sent for sent in result.sent if sent.sender == 0] == [
-        Sent(0, 1, (Arc(20, 27),), 1),  # N1 is outside, but only N1 knows that nobody lies between 20 and 27
+        Sent(
+            0, 1, (Arc(20, 27),), 1
+        ),  # N1 is outside, but only N1 knows that nobody lies between 20 and 27
         Sent(0, 2, (Arc(27, 36),), 1),
         Sent(0, 4, (Arc(36, 52),), 1),
         Sent(0, 8, (Arc(52, 54),), 1),
@@ -63,7 +65,12 @@ def test_formulas_5_to_7_the_table_of_a_settled_ring() -> None:
     tables = _tables(KEYS, VALUES)
 
     assert [node.address for node in tables[0].nodes] == [1, 2, 4, 8]
-    assert [tables[0].range(level) for level in range(4)] == [Arc(13, 27), Arc(27, 36), Arc(36, 52), Arc(52, 47)]
+    assert [tables[0].range(level) for level in range(4)] == [
+        Arc(13, 27),
+        Arc(27, 36),
+        Arc(36, 52),
+        Arc(52, 47),
+    ]
     assert tables[0].values == [Threshold(23), Threshold(31), Threshold(34), Threshold(34)]
 
 

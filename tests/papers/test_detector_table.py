@@ -40,7 +40,9 @@ class Answer(Message):
 
 
 class Observer(Peer, parts={"detector": Detector}):
-    def __init__(self, address: Address, host: Host, settings: DetectorSettings, ask: Message | None) -> None:
+    def __init__(
+        self, address: Address, host: Host, settings: DetectorSettings, ask: Message | None
+    ) -> None:
         super().__init__(address, host)
         self.ask = ask
         self.suspicions = 0
@@ -108,9 +110,13 @@ class Trouble:
 
 
 def per_hour(
-    settings: DetectorSettings, hours: int, loss: float, bursts: float = 0.0, starved: bool = False,
+    settings: DetectorSettings,
+    hours: int,
+    loss: float,
+    bursts: float = 0.0,
+    starved: bool = False,
     ask: Message | None = QUESTION,
-) -> float:  # fmt: skip
+) -> float:
     trouble = Trouble(stream(5, "trouble"), loss, bursts, starved)
     world = World(Nowhere(), faults=trouble)
     observer = Observer(0, world.host(0), settings, ask)
@@ -137,7 +143,9 @@ def test_an_observer_that_doubts_itself_probes_more_slowly_and_accuses_less():
 def test_knowing_which_attempt_was_answered_helps_a_starved_observer():
     """Beyond the table: `Ping` names its attempt, so slow round trips are learnt even when attempts are repeated."""
     doubling = replace(SHORT, rto_cap_us=2_000_000)
-    plain, named = (per_hour(doubling, 4, loss=0.05, starved=True, ask=ask) for ask in (QUESTION, None))
+    plain, named = (
+        per_hour(doubling, 4, loss=0.05, starved=True, ask=ask) for ask in (QUESTION, None)
+    )
 
     assert named < 0.9 * plain
 
@@ -165,7 +173,12 @@ TABLE = [
 def test_the_table_of_false_suspicions(label, settings, expected):
     """Within a factor of two, or three in ten hours where figures are small: the details of the model are ours."""
     hours = 60
-    columns = [{"loss": 0.05}, {"loss": 0.2}, {"loss": 0.05, "bursts": 33}, {"loss": 0.05, "starved": True}]
+    columns = [
+        {"loss": 0.05},
+        {"loss": 0.2},
+        {"loss": 0.05, "bursts": 33},
+        {"loss": 0.05, "starved": True},
+    ]
 
     found = [per_hour(settings, hours, **column) for column in columns]
 

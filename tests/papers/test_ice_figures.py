@@ -23,7 +23,9 @@ def test_hops_grow_as_d_times_the_dth_root_of_n(peers: int, dimensions: int) -> 
 def test_hops_follow_the_formula_on_every_size(peers: int, dimensions: int) -> None:
     means = [point_to_point(peers, dimensions, routes=2000, seed=seed) for seed in (1, 2, 3)]
 
-    assert sum(row["hops_mean"] for row in means) / 3 == pytest.approx(means[0]["hops_expected"], rel=0.25)
+    assert sum(row["hops_mean"] for row in means) / 3 == pytest.approx(
+        means[0]["hops_expected"], rel=0.25
+    )
 
 
 @pytest.mark.parametrize("factor", [pi / 3, pi / 2])
@@ -33,7 +35,8 @@ def test_a_large_branch_factor_needs_about_a_thousand_messages_whatever_the_dime
 ) -> None:
     """Fig. 7.6(a): "approximately 1000", twice the 500 peers in the destination, with a message for each cluster."""
     alone, clustered = (
-        multipoint(each, dimensions, routes=3, merge=False, destination="points") for each in (0.0, factor)
+        multipoint(each, dimensions, routes=3, merge=False, destination="points")
+        for each in (0.0, factor)
     )
 
     assert clustered["messages_mean"] == pytest.approx(1000, rel=0.25)
@@ -45,7 +48,8 @@ def test_a_large_branch_factor_needs_about_a_thousand_messages_whatever_the_dime
 def test_merged_branches_need_fewer_than_the_thousand(dimensions: int, destination: str) -> None:
     """Clusters with the same next hop in one message; so do destinations whose parts lie side by side."""
     seed_form, merged = (
-        multipoint(pi / 3, dimensions, routes=4, merge=merge, destination=destination) for merge in (False, True)
+        multipoint(pi / 3, dimensions, routes=4, merge=merge, destination=destination)
+        for merge in (False, True)
     )
 
     assert merged["messages_mean"] < 0.95 * seed_form["messages_mean"]
@@ -55,7 +59,9 @@ def test_merged_branches_need_fewer_than_the_thousand(dimensions: int, destinati
 @pytest.mark.parametrize("dimensions", [2, 3, 4])
 def test_a_larger_branch_factor_needs_fewer_messages_and_more_hops(dimensions: int) -> None:
     """Fig. 7.6: every extent alone, pi/3, and all together."""
-    alone, third, chain = (multipoint(factor, dimensions, routes=4, merge=False) for factor in (0.0, pi / 3, pi))
+    alone, third, chain = (
+        multipoint(factor, dimensions, routes=4, merge=False) for factor in (0.0, pi / 3, pi)
+    )
 
     assert alone["messages_mean"] > third["messages_mean"] > chain["messages_mean"]
     assert alone["hops_mean"] <= third["hops_mean"] < chain["hops_mean"]

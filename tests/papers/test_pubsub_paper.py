@@ -51,16 +51,24 @@ def test_two_constraints_on_one_attribute_count_as_one() -> None:
     assert [span.attribute for span in spans_of(term, FIGURE_1)] == ["exchange", "price", "symbol"]
 
 
-def test_the_worked_example_matches_subscription_1_in_three_lists_and_drops_2_found_in_two() -> None:
+def test_the_worked_example_matches_subscription_1_in_three_lists_and_drops_2_found_in_two() -> (
+    None
+):
     layout = SubIdLayout()
-    ids = {text: layout.pack(1, number, 3) for number, text in enumerate((SUBSCRIPTION_1, SUBSCRIPTION_2))}
+    ids = {
+        text: layout.pack(1, number, 3)
+        for number, text in enumerate((SUBSCRIPTION_1, SUBSCRIPTION_2))
+    }
     event = describe(values=EVENT_1, schema=FIGURE_1)
     lists = []
     for given in event.values:
         admitting = []
         for text, sub_id in ids.items():
             (term,) = parse(text, FIGURE_1).terms
-            if any(each.attribute == given.attribute and each.admits(given.value) for each in term.where):
+            if any(
+                each.attribute == given.attribute and each.admits(given.value)
+                for each in term.where
+            ):
                 admitting.append(sub_id)
         lists.append(admitting)
 
@@ -73,7 +81,10 @@ def test_figure_7_a_range_lies_on_consecutive_nodes_in_order() -> None:
     ring = PubSubRing(64, ordered=True, domain=64, seed=1, walk="neighbours")
     ring.store(5, 20, 29)
 
-    members = sorted((peer for peer in ring.peers if isinstance(peer, PubSub)), key=lambda peer: peer.chord.table.own)
+    members = sorted(
+        (peer for peer in ring.peers if isinstance(peer, PubSub)),
+        key=lambda peer: peer.chord.table.own,
+    )
     first = next(peer for peer in members if peer.chord.owns(peer.arrangement.key("a0", 20)))
     start = members.index(first)
     met = [row.slot[2] for peer in members[start:] + members[:start] for row in peer.share.held()]
@@ -89,7 +100,9 @@ def assert_near_formula(nodes: int, values: int, samples: int) -> None:
     chord = storage_trial(nodes, values, ordered=False, domain=nodes, samples=max(4, samples // 2))
     ordered = storage_trial(nodes, values, ordered=True, domain=nodes, samples=samples)
 
-    assert chord["hops"] == pytest.approx(chord["formula_with_last_hop"], rel=CHORD_TOLERANCE), chord
+    assert chord["hops"] == pytest.approx(chord["formula_with_last_hop"], rel=CHORD_TOLERANCE), (
+        chord
+    )
     assert ordered["hops"] == pytest.approx(ordered["formula"], rel=OPCHORD_TOLERANCE), ordered
 
 
@@ -103,18 +116,24 @@ def test_storing_a_range_takes_the_hops_of_the_formulas(nodes: int, values: int)
 @pytest.mark.long
 @pytest.mark.parametrize("values", [4, 16, 64])
 @pytest.mark.parametrize("nodes", [64, 128, 256, 512, 1024, 2048, 4096])
-def test_storing_a_range_takes_the_hops_of_the_formulas_up_to_4096_nodes(nodes: int, values: int) -> None:
+def test_storing_a_range_takes_the_hops_of_the_formulas_up_to_4096_nodes(
+    nodes: int, values: int
+) -> None:
     assert_near_formula(nodes, values, samples=100)
 
 
 @pytest.mark.parametrize(("nodes", "share"), [(256, 8), (256, 32)])
-def test_on_a_small_domain_the_remedy_keeps_opchord_no_worse_than_chord(nodes: int, share: int) -> None:
+def test_on_a_small_domain_the_remedy_keeps_opchord_no_worse_than_chord(
+    nodes: int, share: int
+) -> None:
     domain = nodes // share
     values = domain // 2
 
     chord = storage_trial(nodes, values, ordered=False, domain=domain, samples=20)
     remedied = storage_trial(nodes, values, ordered=True, domain=domain, samples=20)
-    walked = storage_trial(nodes, values, ordered=True, domain=domain, samples=20, walk="neighbours")
+    walked = storage_trial(
+        nodes, values, ordered=True, domain=domain, samples=20, walk="neighbours"
+    )
 
     assert remedied["hops"] <= chord["hops"] < walked["hops"], "without the remedy it is worse"
 

@@ -23,7 +23,9 @@ def run(design: str, workload: str, peers: int, casts: int, seed: int = 1, **giv
     return simulate(Scenario(design, peers, casts, seed, parameters, workload, **given))
 
 
-@pytest.fixture(params=[(512, 128), pytest.param((4096, 1024), marks=pytest.mark.long)], ids=["short", "full"])
+@pytest.fixture(
+    params=[(512, 128), pytest.param((4096, 1024), marks=pytest.mark.long)], ids=["short", "full"]
+)
 def size(request: pytest.FixtureRequest) -> tuple[int, int]:
     peers, casts = request.param
     return peers, casts
@@ -69,7 +71,8 @@ def test_realistic_casts_are_spread_fairly(size: tuple[int, int], full: bool) ->
 
 def test_the_rarest_tag_saves_most_of_the_walking(size: tuple[int, int], full: bool) -> None:
     first, rarest = (
-        run("spice-unloaded", "zipf", *size, parameters=(("choose", choose),)) for choose in ("first", "rarest")
+        run("spice-unloaded", "zipf", *size, parameters=(("choose", choose),))
+        for choose in ("first", "rarest")
     )
 
     assert rarest.contract.clean
@@ -78,7 +81,9 @@ def test_the_rarest_tag_saves_most_of_the_walking(size: tuple[int, int], full: b
 
 def test_a_peer_keeps_about_the_storage_limit_of_each_registry(size: tuple[int, int]) -> None:
     """Section 8.3.3: STOR_M is O(s), where basic SPICE keeps a whole popular registry at one peer."""
-    basic, unloaded = (run(design, "zipf", *size).measures for design in ("spice", "spice-unloaded"))
+    basic, unloaded = (
+        run(design, "zipf", *size).measures for design in ("spice", "spice-unloaded")
+    )
 
     assert unloaded["STOR_M"] * 2 <= basic["STOR_M"]
     assert unloaded["STOR_G"] < basic["STOR_G"]
@@ -89,7 +94,11 @@ def test_a_peer_keeps_about_the_storage_limit_of_each_registry(size: tuple[int, 
 @pytest.mark.parametrize("design", ["spice", "spice-unloaded"])
 @pytest.mark.parametrize("terms", [1, 3])
 def test_the_contract_is_kept_at_full_size(design: str, seed: int, terms: int) -> None:
-    outcome = simulate(Scenario(design, 4096, 1024, seed, {"assurance": "none"}, workload_parameters={"terms": terms}))
+    outcome = simulate(
+        Scenario(
+            design, 4096, 1024, seed, {"assurance": "none"}, workload_parameters={"terms": terms}
+        )
+    )
 
     assert outcome.contract.clean, outcome.contract
     assert outcome.contract.expected > 10_000
@@ -97,13 +106,16 @@ def test_the_contract_is_kept_at_full_size(design: str, seed: int, terms: int) -
 
 
 @pytest.mark.parametrize("network", ["laboratory", "worldwide"])
-def test_links_carry_less_than_under_a_single_server(network: str, size: tuple[int, int], full: bool) -> None:
+def test_links_carry_less_than_under_a_single_server(
+    network: str, size: tuple[int, int], full: bool
+) -> None:
     """Section 8.5.1: PINK_M and TINK_M are below those of CENTRALISED.
 
     Unrelieved, the rendezvous peer of the most popular tag tells its whole group alone, as the server does.
     """
     central, basic, unloaded = (
-        run(design, "zipf", *size, network=network) for design in ("centralised", "spice", "spice-unloaded")
+        run(design, "zipf", *size, network=network)
+        for design in ("centralised", "spice", "spice-unloaded")
     )
 
     for each in (basic, unloaded):

@@ -7,7 +7,9 @@ from implicast.world.simulate import Outcome, simulate
 
 
 def run(design: str, parameters=None, **options) -> Outcome:
-    outcome = simulate(Scenario(design, seed=1, parameters={"assurance": "none", **(parameters or {})}, **options))
+    outcome = simulate(
+        Scenario(design, seed=1, parameters={"assurance": "none", **(parameters or {})}, **options)
+    )
     assert outcome.contract.clean, outcome.scenario.command()
     return outcome
 
@@ -68,7 +70,10 @@ def test_a_broker_hears_of_a_cast_once(brokers):
 
 
 def test_brokers_cost_little_time(laboratory_server, brokers):
-    assert brokers[10].measures["latency_ms_mean"] < 1.3 * laboratory_server.measures["latency_ms_mean"]
+    assert (
+        brokers[10].measures["latency_ms_mean"]
+        < 1.3 * laboratory_server.measures["latency_ms_mean"]
+    )
 
 
 def test_more_brokers_carry_less_each_over_more_hops(brokers):
@@ -81,7 +86,9 @@ def test_more_brokers_carry_less_each_over_more_hops(brokers):
 
 def test_a_larger_routing_error_saves_storage_and_costs_messages():
     exact, loose = (
-        run("broker", parameters={"brokers": 20, "routing_error": error}, peers=1024, casts=256).measures
+        run(
+            "broker", parameters={"brokers": 20, "routing_error": error}, peers=1024, casts=256
+        ).measures
         for error in (0.01, 0.5)
     )
 

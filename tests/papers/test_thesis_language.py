@@ -69,7 +69,9 @@ def test_table_4_7_to_its_last_digit(skew: float) -> None:
 
     for first in range(0, peers, 400_000):
         keys = span(first, first + 400_000)
-        common = np.stack([drawn(stream.words(keys, index), table) == 0 for index in range(24)], axis=1)
+        common = np.stack(
+            [drawn(stream.words(keys, index), table) == 0 for index in range(24)], axis=1
+        )
         counts += [common[:, :draws].any(axis=1).sum() for draws in TAGS_PER_PEER]
 
     # To the last printed digit, but for shares that lie by chance on the edge between two roundings.

@@ -29,11 +29,26 @@ def table_4_4(directory: Path) -> Path:
                 journal.send(serial, 0, cast, cast + 1, sender, 4, cast, 1, 10, 0)
     journal.send(serial + 1, 0, 0, 1, 0, 1, JOIN, 1, 10, 0)
     journal.finish()
-    journal.table("casts", [{"cast": cast, "publisher": 3, "time_us": cast, "target": "a"} for cast in range(3)])
+    journal.table(
+        "casts",
+        [{"cast": cast, "publisher": 3, "time_us": cast, "target": "a"} for cast in range(3)],
+    )
     journal.table("registrations", [])
     storage = (*STORAGE, 0, 0)
-    journal.table("peers", [{"peer": peer, "role": "peer", "router": 0, "access_us": 1, "storage_bytes": storage[peer],
-                             "capacity": 1.0} for peer in range(5)])  # fmt: skip
+    journal.table(
+        "peers",
+        [
+            {
+                "peer": peer,
+                "role": "peer",
+                "router": 0,
+                "access_us": 1,
+                "storage_bytes": storage[peer],
+                "capacity": 1.0,
+            }
+            for peer in range(5)
+        ],
+    )
     journal.table("links", [])
     journal.table("paths", [])
     journal.close()

@@ -22,8 +22,14 @@ def made(request, monkeypatch):
         pytest.skip("questions were not compiled")
     ledger = Ledger()
     asker, lost = Asker(1, ledger), []
-    asker.topic("claim", Patience(100, times=3), lambda key, question: lost.append((key, question.about)))
-    asker.topic("slow", Patience(1_000, times=2, factor=2.0), lambda key, question: lost.append((key, "slow")))
+    asker.topic(
+        "claim", Patience(100, times=3), lambda key, question: lost.append((key, question.about))
+    )
+    asker.topic(
+        "slow",
+        Patience(1_000, times=2, factor=2.0),
+        lambda key, question: lost.append((key, "slow")),
+    )
     return asker, ledger, lost
 
 
@@ -96,7 +102,12 @@ def test_beyond_the_bound_it_is_refused():
     asker = Asker(1, Ledger(), bound=2)
     asker.topic("claim", Patience(100, 3))
 
-    assert [asker.ask("claim", key, 7, Claim(key)) for key in (1, 2, 3, 1)] == [True, True, False, True]
+    assert [asker.ask("claim", key, 7, Claim(key)) for key in (1, 2, 3, 1)] == [
+        True,
+        True,
+        False,
+        True,
+    ]
 
 
 def test_a_thousand_questions_answered_at_once_arm_few_alarms():
@@ -141,15 +152,23 @@ def _asked_at_random(seed):
     rng, ledger, seen = Random(seed), Ledger(), []
     asker = Asker(1, ledger, bound=12, round_trip_us=lambda to, us: seen.append(("trip", to, us)))
     for topic, patience in (("claim", Patience(100, times=3)), ("look", Patience(70, times=1))):
-        asker.topic(topic, patience, lambda key, asked: seen.append(("lost", key, asked.to, asked.asked, asked.due_us)))
+        asker.topic(
+            topic,
+            patience,
+            lambda key, asked: seen.append(("lost", key, asked.to, asked.asked, asked.due_us)),
+        )
     for _ in range(500):
         about = rng.choice(("claim", "look")), rng.randrange(16)
         match rng.randrange(7):
             case 0 | 1:
-                seen.append(asker.ask(*about, rng.randrange(5), Claim(rng.randrange(9)), rng.random()))
+                seen.append(
+                    asker.ask(*about, rng.randrange(5), Claim(rng.randrange(9)), rng.random())
+                )
             case 2:
                 asked = asker.answered(*about)
-                seen.append(asked and (asked.to, asked.message, asked.about, asked.asked, asked.begun_us))
+                seen.append(
+                    asked and (asked.to, asked.message, asked.about, asked.asked, asked.begun_us)
+                )
             case 3:
                 asker.postpone(*about, rng.randrange(300))
             case 4:

@@ -16,7 +16,9 @@ VECTORS = Vectors(2)
 HOUR_US = 3_600 * 1_000_000
 
 
-def an_authority(name: str = "stand-in", secret: bytes = b"secret", **settings: object) -> tuple[Authority, Trust]:
+def an_authority(
+    name: str = "stand-in", secret: bytes = b"secret", **settings: object
+) -> tuple[Authority, Trust]:
     signing = scheme(name, b"notary")
     authority = Authority(signing, secret, VECTORS, **settings)  # type: ignore[arg-type]
     return authority, Trust(signing, authority.public, VECTORS)
@@ -29,7 +31,9 @@ def named(applicant: str) -> bytes:
 ANN = named("ann")
 
 
-def issue(authority: Authority, applicant: str = "ann", realm: bytes = b"jazz\0", now_us: int = 0) -> Certificate:
+def issue(
+    authority: Authority, applicant: str = "ann", realm: bytes = b"jazz\0", now_us: int = 0
+) -> Certificate:
     return authority.issue(named(applicant), realm, 1, bytes(32), now_us)
 
 
@@ -58,10 +62,14 @@ def test_a_certificate_is_believed_while_it_is_valid(name: str) -> None:
         {"signature": bytes(64)},
     ],
 )
-def test_a_certificate_with_anything_changed_is_forged(name: str, change: dict[str, object]) -> None:
+def test_a_certificate_with_anything_changed_is_forged(
+    name: str, change: dict[str, object]
+) -> None:
     authority, trust = an_authority(name)
     certificate = issue(authority)
-    assert trust.flaw(certificate, 0) is None, "the genuine one was seen before: memory must not help the forger"
+    assert trust.flaw(certificate, 0) is None, (
+        "the genuine one was seen before: memory must not help the forger"
+    )
 
     assert trust.flaw(msgspec.structs.replace(certificate, **change), 0) == "forged_certificate"
 
@@ -218,7 +226,9 @@ def test_asking_again_gives_the_same_place() -> None:
 
 
 @given(st.binary(min_size=16, max_size=16), st.binary(max_size=20))
-def test_a_place_lies_in_its_realm_and_depends_on_the_authoritys_secret(applicant: bytes, realm: bytes) -> None:
+def test_a_place_lies_in_its_realm_and_depends_on_the_authoritys_secret(
+    applicant: bytes, realm: bytes
+) -> None:
     one, _ = an_authority(secret=b"one")
     other, _ = an_authority(secret=b"other")
 

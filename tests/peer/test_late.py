@@ -61,7 +61,9 @@ def test_a_peer_with_receipts_has_nothing_that_is_looked_for_by_hand(name, tmp_p
     run.go(lambda *told: None)
     for peer in run.population:
         surface, shelf = peer.surface, peer.shelf
-        parts = [getattr(peer, part) for part in peer.parts] + [getattr(surface, part) for part in surface.parts]
+        parts = [getattr(peer, part) for part in peer.parts] + [
+            getattr(surface, part) for part in surface.parts
+        ]
         kept = [*shelf.registries.values(), surface.plot.atlas, surface.routes.table]
         for each in (peer, shelf, *parts, *kept):
             assert not hasattr(type(each), "__getattr__"), f"{type(each)} of {peer.address}"

@@ -29,9 +29,15 @@ def test_another_text_another_signer_or_a_changed_bit_is_not(signing: Scheme) ->
     assert not signing.verify(signer.public, b"text", changed)
 
 
-@pytest.mark.parametrize("public", [b"", b"short", bytes(PUBLIC_BYTES), b"\xff" * PUBLIC_BYTES, b"x" * 100])
-@pytest.mark.parametrize("signature", [b"", b"short", bytes(SIGNATURE_BYTES), b"\xff" * SIGNATURE_BYTES])
-def test_nonsense_is_not_a_signature_and_raises_nothing(signing: Scheme, public: bytes, signature: bytes) -> None:
+@pytest.mark.parametrize(
+    "public", [b"", b"short", bytes(PUBLIC_BYTES), b"\xff" * PUBLIC_BYTES, b"x" * 100]
+)
+@pytest.mark.parametrize(
+    "signature", [b"", b"short", bytes(SIGNATURE_BYTES), b"\xff" * SIGNATURE_BYTES]
+)
+def test_nonsense_is_not_a_signature_and_raises_nothing(
+    signing: Scheme, public: bytes, signature: bytes
+) -> None:
     assert not signing.verify(public, b"text", signature)
 
 
@@ -43,7 +49,11 @@ def test_keys_and_signatures_have_the_sizes_of_ed25519(signing: Scheme) -> None:
 
 
 def test_a_key_pair_follows_from_its_seed(signing: Scheme) -> None:
-    assert signing.signer(SEED).public == signing.signer(SEED).public != signing.signer(OTHER_SEED).public
+    assert (
+        signing.signer(SEED).public
+        == signing.signer(SEED).public
+        != signing.signer(OTHER_SEED).public
+    )
 
 
 def test_two_stand_ins_with_one_notary_understand_each_other_and_with_two_they_do_not() -> None:

@@ -18,7 +18,9 @@ from sites import lone_site
 
 def test_names_differ_by_network_number_and_beginning():
     nets = [network_of(seed) for seed in range(3)]
-    names = {name_of(net, number, again) for net in nets for number in range(50) for again in range(2)}
+    names = {
+        name_of(net, number, again) for net in nets for number in range(50) for again in range(2)
+    }
 
     assert len(names) == 300
     assert {len(name) for name in names} == {16}
@@ -95,7 +97,11 @@ def test_a_member_keeps_what_every_design_needs():
 
     kept = member.kept_member()
 
-    assert (kept.life, kept.version, kept.description) == (member.life, member.version, member.description)
+    assert (kept.life, kept.version, kept.description) == (
+        member.life,
+        member.version,
+        member.description,
+    )
 
 
 def test_the_oldest_goes_when_there_is_one_too_many():
@@ -118,12 +124,17 @@ def test_a_full_table_keeps_the_youngest_in_order_however_many_go():
     for number in range(5 * GONE_MAX):
         table[number] = -number
         if number % 7 == 0:
-            table.put(number - 50, number)  # one that is there moves to the young end, one that is gone comes back
+            table.put(
+                number - 50, number
+            )  # one that is there moves to the young end, one that is gone comes back
             table.put(number, -number)
 
     plain = {}
     for number in range(5 * GONE_MAX):
-        for key, value in ((number, -number), *(((number - 50, number), (number, -number)) if number % 7 == 0 else ())):
+        for key, value in (
+            (number, -number),
+            *(((number - 50, number), (number, -number)) if number % 7 == 0 else ()),
+        ):
             plain.pop(key, None)
             plain[key] = value
             if len(plain) > 100:

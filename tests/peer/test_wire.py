@@ -35,7 +35,11 @@ class Carry(Message):
 CODEC = Codec([Find, Carry])
 
 
-@given(st.integers(-(2**63), 2**63 - 1), st.tuples(st.text(max_size=50), st.integers(0, 65535)), st.lists(st.text()))
+@given(
+    st.integers(-(2**63), 2**63 - 1),
+    st.tuples(st.text(max_size=50), st.integers(0, 65535)),
+    st.lists(st.text()),
+)
 def test_what_is_encoded_comes_back(key, origin, path):
     message = Find(key, origin, tuple(path))
 
@@ -122,7 +126,9 @@ def _kind(name: str, wire: int, fields: dict[str, object], optional: int = 0) ->
 def _renamed(kind: type[Message], change: int | None = None) -> type[Message]:
     """The kind under other names in another module; `change`: the number of a field that gets another type."""
     own = msgspec.structs.fields(kind)
-    fields = {f"f{number}": bool if number == change else each.type for number, each in enumerate(own)}
+    fields = {
+        f"f{number}": bool if number == change else each.type for number, each in enumerate(own)
+    }
     return _kind(f"Other{kind.__name__}", kind.wire, fields, sum(not each.required for each in own))
 
 

@@ -47,21 +47,35 @@ def test_cutting_keeps_every_key_once_and_in_order() -> None:
         pieces = Arc(start, end).cut((first, second))
 
         assert [key for piece in pieces for key in walk(piece.start, piece.end)] == walk(start, end)
-        assert all(point not in walk(piece.start, piece.end)[1:] for piece in pieces for point in (first, second))
+        assert all(
+            point not in walk(piece.start, piece.end)[1:]
+            for piece in pieces
+            for point in (first, second)
+        )
 
 
 def test_what_is_left_of_an_arc_is_what_the_others_lack() -> None:
     for start, end, first, second in product(range(CIRCLE), repeat=4):
         others = [Arc(first, second), Arc(second, (first + 3) % CIRCLE)]
-        left = [key for piece in minus_all(Arc(start, end), others) for key in walk(piece.start, piece.end)]
+        left = [
+            key
+            for piece in minus_all(Arc(start, end), others)
+            for key in walk(piece.start, piece.end)
+        ]
 
-        assert left == [key for key in walk(start, end) if not any(key in walk(o.start, o.end) for o in others)]
+        assert left == [
+            key for key in walk(start, end) if not any(key in walk(o.start, o.end) for o in others)
+        ]
 
 
 def test_names_lie_on_a_circle_too() -> None:
     assert between("pear", "apple", "fig")
     assert "zebra" in Arc("pear", "fig")
-    assert sorted(["apple", "fig", "pear"], key=lambda name: clockwise("banana", name)) == ["fig", "pear", "apple"]
+    assert sorted(["apple", "fig", "pear"], key=lambda name: clockwise("banana", name)) == [
+        "fig",
+        "pear",
+        "apple",
+    ]
 
 
 def test_distances_wrap() -> None:
@@ -75,7 +89,9 @@ def test_the_order_preserving_hash_keeps_order_round_the_circle() -> None:
 
     assert places == sorted(places, key=lambda place: clockwise(places[0], place))
     assert places[0] == hashed("price", bits=16)
-    assert order_preserving(110, 10, 110, "price", 16) == places[0], "the largest value ends the full turn"
+    assert order_preserving(110, 10, 110, "price", 16) == places[0], (
+        "the largest value ends the full turn"
+    )
     assert order_preserving(5, 5, 5, "constant", 16) == hashed("constant", bits=16)
 
 
@@ -85,4 +101,6 @@ def test_the_successor_is_the_first_key_not_before() -> None:
         keys = sorted(chance.sample(range(64), chance.randrange(1, 12)))
         key = chance.randrange(64)
 
-        assert keys[successor_index(keys, key)] == min(keys, key=lambda each: distance(key, each, 6))
+        assert keys[successor_index(keys, key)] == min(
+            keys, key=lambda each: distance(key, each, 6)
+        )

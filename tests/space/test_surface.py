@@ -5,7 +5,17 @@ import pytest
 from implicast.space import kernels
 from implicast.space.morton import BITS, CODES, DIMENSIONS, box, code, lengths, place, side
 from implicast.space.surface import Surface
-from implicast.space.tract import EMPTY, WHOLE, container, extents, intersect, scale_within, subtract, translate, volume
+from implicast.space.tract import (
+    EMPTY,
+    WHOLE,
+    container,
+    extents,
+    intersect,
+    scale_within,
+    subtract,
+    translate,
+    volume,
+)
 
 PLANE = Surface(2)
 
@@ -42,7 +52,9 @@ def test_omitting_tail_digits_scales_an_extent_up_to_the_whole_surface() -> None
     """Fig. 8.1: extent 210 scales to 21, then 2, then the universal extent."""
     address = PLANE.extent("210")[0]
 
-    containers = [PLANE.text(container(address, PLANE.digits - digits, 2)) for digits in (3, 2, 1, 0)]
+    containers = [
+        PLANE.text(container(address, PLANE.digits - digits, 2)) for digits in (3, 2, 1, 0)
+    ]
 
     assert containers == ["{210}", "{21}", "{2}", "{}"]
 
@@ -103,8 +115,15 @@ def test_extents_of_an_interval_that_is_not_aligned() -> None:
     odd = (1, 18)
 
     assert [(low, PLANE.digits - digits) for low, digits in extents(odd, 2)] == [
-        (1, 0), (2, 0), (3, 0), (4, 1), (8, 1), (12, 1), (16, 0), (17, 0),
-    ]  # fmt: skip
+        (1, 0),
+        (2, 0),
+        (3, 0),
+        (4, 1),
+        (8, 1),
+        (12, 1),
+        (16, 0),
+        (17, 0),
+    ]
     assert intersect(odd, (0, 4)) == (1, 4)
 
 

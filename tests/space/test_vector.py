@@ -16,11 +16,15 @@ def common_digit_by_digit(one: str, other: str) -> int:
 
 
 @given(bases, st.integers(0, 2**300), st.integers(0, 2**300))
-def test_the_common_prefix_is_what_comparing_digit_by_digit_gives(alpha: int, one: int, other: int) -> None:
+def test_the_common_prefix_is_what_comparing_digit_by_digit_gives(
+    alpha: int, one: int, other: int
+) -> None:
     vectors = Vectors(alpha)
     v, w = vectors.pack_number(one), vectors.pack_number(other)
 
-    by_digits = common_digit_by_digit(vectors.text(v, vectors.length), vectors.text(w, vectors.length))
+    by_digits = common_digit_by_digit(
+        vectors.text(v, vectors.length), vectors.text(w, vectors.length)
+    )
 
     assert vectors.common(v, w) == by_digits
 
@@ -50,7 +54,9 @@ def test_a_packed_number_is_a_valid_vector_of_63_bits_at_most(alpha: int, number
 def test_drawn_digits_are_evenly_spread(alpha: int) -> None:
     vectors = Vectors(alpha)
 
-    firsts = Counter(vectors.digit(vectors.draw(b"secret", b"%d" % each), 0) for each in range(3_000))
+    firsts = Counter(
+        vectors.digit(vectors.draw(b"secret", b"%d" % each), 0) for each in range(3_000)
+    )
 
     assert sorted(firsts) == list(range(alpha))
     assert all(abs(count - 3_000 / alpha) < 5 * (3_000 / alpha) ** 0.5 for count in firsts.values())
@@ -59,7 +65,10 @@ def test_drawn_digits_are_evenly_spread(alpha: int) -> None:
 def test_a_draw_depends_on_the_secret_and_on_every_name() -> None:
     vectors = Vectors(2)
 
-    drawn = {vectors.draw(*names) for names in [(b"s", b"a"), (b"t", b"a"), (b"s", b"a", b""), (b"s", b"b")]}
+    drawn = {
+        vectors.draw(*names)
+        for names in [(b"s", b"a"), (b"t", b"a"), (b"s", b"a", b""), (b"s", b"b")]
+    }
 
     assert len(drawn) == 4
     assert vectors.draw(b"s", b"a") == vectors.draw(b"s", b"a")

@@ -23,7 +23,9 @@ def checker(where):
         return (Path(given) / "axe.min.js").read_text()
     if shutil.which("npm") is None:
         pytest.skip(NONE)
-    went = subprocess.run(["npm", "pack", "--silent", "axe-core@4"], cwd=where, capture_output=True, check=False)
+    went = subprocess.run(
+        ["npm", "pack", "--silent", "axe-core@4"], cwd=where, capture_output=True, check=False
+    )
     found = list(where.glob("*.tgz"))
     if went.returncode or not found:
         pytest.skip(NONE)
@@ -36,5 +38,7 @@ def objections(page, axe):
     page.evaluate(axe)
     said = page.evaluate(f"axe.run(document, {{runOnly: {LAWS}}}).then(done => done.violations)")
     found = [(each["id"], [node["html"][:160] for node in each["nodes"][:3]]) for each in said]
-    beyond = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    beyond = page.evaluate(
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
     return [*found, ("beyond the edge", f"{beyond} px")] if beyond > 0 else found

@@ -13,7 +13,9 @@ import pytest
 from implicast.net.local import Local, Someone, Tasks
 from implicast.web.pages import Pages
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 ANN_AND_BOB = [Someone("ann", "samba, football"), Someone("bob", "jazz, football")]
 
 
@@ -25,7 +27,9 @@ class Stage:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.pages = Pages(people, 0)
-        self._tasks = Tasks(Local(directory / "net", design, people, plain=plain, limits=False, page=self.pages))
+        self._tasks = Tasks(
+            Local(directory / "net", design, people, plain=plain, limits=False, page=self.pages)
+        )
         self._tasks._local.lay_out()
         self.wait(self._tasks.start_all())
 
@@ -84,7 +88,17 @@ def watched(context):
     page, faults = context.new_page(), []
     page.on("pageerror", lambda error: faults.append(f"error: {error}"))
     page.on("dialog", lambda dialog: (faults.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-    page.on("console", lambda said: faults.append(f"console: {said.text}") if said.type == "error" else None)
-    page.on("request", lambda asked: None if urlsplit(asked.url).hostname in ("127.0.0.1", "") or
-            asked.url.startswith(("data:", "about:", "blob:")) else faults.append(f"asked {asked.url}"))  # fmt: skip
+    page.on(
+        "console",
+        lambda said: faults.append(f"console: {said.text}") if said.type == "error" else None,
+    )
+    page.on(
+        "request",
+        lambda asked: (
+            None
+            if urlsplit(asked.url).hostname in ("127.0.0.1", "")
+            or asked.url.startswith(("data:", "about:", "blob:"))
+            else faults.append(f"asked {asked.url}")
+        ),
+    )
     return page, faults

@@ -9,8 +9,24 @@ from implicast.peer.contract import CastId
 from implicast.web.letter import File, Letter
 
 pytestmark = pytest.mark.long
-PAGES = ("/inbox", "/inbox?folder=football", "/thread/u1", "/search?q=letter", "/write", "DRAFT", "WRONG", "SENT",
-         "/sent", "/rooms", "/room?target=football", "/me", "/rules", "/blocks", "/network", "/nowhere")  # fmt: skip
+PAGES = (
+    "/inbox",
+    "/inbox?folder=football",
+    "/thread/u1",
+    "/search?q=letter",
+    "/write",
+    "DRAFT",
+    "WRONG",
+    "SENT",
+    "/sent",
+    "/rooms",
+    "/room?target=football",
+    "/me",
+    "/rules",
+    "/blocks",
+    "/network",
+    "/nowhere",
+)
 
 
 @pytest.fixture(scope="module")
@@ -22,22 +38,36 @@ def furnished(stage):
     def furnish():
         text = "A letter with **marks**, [a link](https://example.org):\n\n- one\n- two\n\n> quoted\n\n`code`\n\n# Head"
         for number in range(60):
-            letter = Letter(f"u{number}", "football" if number % 2 else "jazz & football", "Ann O'Nymous",
-                            f"Subject {number} that is rather long, so that it has to be cut somewhere", text,
-                            "u1" if number in (1, 3, 5) else "", files=(File("a picture.png", b"x"),))  # fmt: skip
-            desk.letters.take(CastId(bytes([number % 5]) * 16, 1, number), letter, 1_700_000_000_000_000 + number)
+            letter = Letter(
+                f"u{number}",
+                "football" if number % 2 else "jazz & football",
+                "Ann O'Nymous",
+                f"Subject {number} that is rather long, so that it has to be cut somewhere",
+                text,
+                "u1" if number in (1, 3, 5) else "",
+                files=(File("a picture.png", b"x"),),
+            )
+            desk.letters.take(
+                CastId(bytes([number % 5]) * 16, 1, number), letter, 1_700_000_000_000_000 + number
+            )
         desk.thesaurus.state(Rule("samba", "UF", "batucada"))
         for number in range(4):
-            desk.thesaurus.hear(CastId(bytes([number + 9]) * 16, 1, 1), [Rule("football", "NT", "futsal")])
+            desk.thesaurus.hear(
+                CastId(bytes([number + 9]) * 16, 1, 1), [Rule("football", "NT", "futsal")]
+            )
         desk.blocks.add("publisher", "ab" * 16, 1)
-        desk.shelf.put("bibliography", "@article{a, title = {Privacy of overlays}} @article{b, broken")
+        desk.shelf.put(
+            "bibliography", "@article{a, title = {Privacy of overlays}} @article{b, broken"
+        )
         desk.shelf.put("proposed", "1")
 
     stage.do(furnish)
     draft = client.post("/write/new", data={"target": "samba | football"}).headers["location"]
     wrong = client.post("/write/new", data={"target": "samba | ("}).headers["location"]
     other = client.post("/write/new", data={"target": "football"}).headers["location"]
-    sent = client.post(f"{other}/send", data={"target": "football", "subject": "s", "body": "b"}).headers["location"]
+    sent = client.post(
+        f"{other}/send", data={"target": "football", "subject": "s", "body": "b"}
+    ).headers["location"]
     return {"DRAFT": draft, "WRONG": wrong, "SENT": sent}
 
 
@@ -46,7 +76,9 @@ def furnished(stage):
 def test_nothing_is_in_anybodys_way(stage, axe, furnished, theme, width):
     base = stage.base("ann")
     found = []
-    with browser(color_scheme=theme, viewport={"width": width, "height": 800}, bypass_csp=True) as context:
+    with browser(
+        color_scheme=theme, viewport={"width": width, "height": 800}, bypass_csp=True
+    ) as context:
         page = context.new_page()
         page.goto(stage.address("ann"))
         for path in PAGES:

@@ -28,7 +28,9 @@ class Town:
     def __init__(self, directory, design):
         people = researchers()
         self.pages = Pages(people, 0, {folder_of(each): each for each in shelves()})
-        self.local = Local(directory / "net", design, people, plain=False, limits=False, page=self.pages)
+        self.local = Local(
+            directory / "net", design, people, plain=False, limits=False, page=self.pages
+        )
         self.local.lay_out()
         self.processes = Processes(self.local)
         self.processes.start_all()
@@ -43,7 +45,17 @@ class Town:
         else:
             self.processes.kill(name)
         port = self.pages.address(name).split(":")[2].split("/")[0]
-        command = [sys.executable, "-m", "implicast", "node", str(folder), "--web", port, "--log", "warning"]
+        command = [
+            sys.executable,
+            "-m",
+            "implicast",
+            "node",
+            str(folder),
+            "--web",
+            port,
+            "--log",
+            "warning",
+        ]
         self.again[name] = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         wait_for([folder], lambda status: bool(status["joined"] and status["registered"]))
 
@@ -142,7 +154,10 @@ def test_write_watch_the_receipt_reload_in_the_middle(town, person):
     assert page.input_value("#target") == "overlay & privacy"
     page.get_by_text("It would reach").wait_for()
     page.fill("#subject", "Who measures leakage?")
-    page.fill("#body", "We compare what an overlay leaks with *telemetry*.\n\n- Does anybody have traces?\n")
+    page.fill(
+        "#body",
+        "We compare what an overlay leaks with *telemetry*.\n\n- Does anybody have traces?\n",
+    )
     page.get_by_text("Kept.").wait_for()
     ana.picture("write")
     page.reload()
@@ -299,7 +314,10 @@ def test_complain_until_slowed_and_block(town, person):
                 someone.page.get_by_role("button", name="Complain about this letter").click()
                 someone.page.get_by_text("signed with your name").wait_for()
                 someone.page.reload()
-                assert someone.page.get_by_role("button", name="Complain about this letter").count() == 0
+                assert (
+                    someone.page.get_by_role("button", name="Complain about this letter").count()
+                    == 0
+                )
     assert len(audience) >= 4
     spammer.write(target, "Buy now 3", "cheap")
     spammer.page.get_by_text("you are slowed").wait_for()

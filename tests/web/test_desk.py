@@ -59,20 +59,27 @@ def test_ports_of_pages_are_not_given_away_before_they_are_served():
 
 def test_a_letter_is_written_read_and_answered(stage):
     uid = send(stage, "ann", "football", "Sunday", "Who *plays*?")
-    row = until(stage, lambda: [each for each in stage.desk("bob").letters.page(None, 0) if each["uid"] == uid])[0]
+    row = until(
+        stage,
+        lambda: [each for each in stage.desk("bob").letters.page(None, 0) if each["uid"] == uid],
+    )[0]
     assert (row["target"], row["author"], row["subject"]) == ("football", "ann", "Sunday")
     client = stage.client("bob")
     draft = client.post(f"/reply/{row['id']}", data={"to": "author"}).headers["location"]
     page = client.get(draft).text
     assert "alone" in page
-    sent = client.post(f"{draft}/send", data={"subject": "Re: Sunday", "body": "I do"}).headers["location"]
+    sent = client.post(f"{draft}/send", data={"subject": "Re: Sunday", "body": "I do"}).headers[
+        "location"
+    ]
     assert "Take it back" in client.get(sent).text
     stage.desk("bob").take_back_s = 0.0
     until(stage, lambda: any(each["alone"] for each in stage.desk("ann").letters.page(None, 0)))
     answer = next(each for each in letters(stage, "ann") if each["alone"])
     assert (answer["thread"], answer["body"]) == (uid, "I do")
     deadline = time.monotonic() + 15
-    while "1 of 1" not in client.get(f"{sent}/receipt").text:  # the answer is read before its author is told so
+    while (
+        "1 of 1" not in client.get(f"{sent}/receipt").text
+    ):  # the answer is read before its author is told so
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -80,7 +87,12 @@ def test_a_letter_is_written_read_and_answered(stage):
 def test_the_network_page_shows_which_casts_pass_and_between_whom(stage):
     send(stage, "ann", "football", "A cast that passes", "x")
     client = stage.client("bob")
-    until(stage, lambda: [each for each in stage.desk("bob").letters.page(None, 0) if "passes" in each["subject"]])
+    until(
+        stage,
+        lambda: [
+            each for each in stage.desk("bob").letters.page(None, 0) if "passes" in each["subject"]
+        ],
+    )
 
     def looked():
         return client.get("/network/now", headers={"accept": "application/json"}).json()
@@ -91,8 +103,12 @@ def test_the_network_page_shows_which_casts_pass_and_between_whom(stage):
     assert cast["letter"]["subject"] == "A cast that passes"
     assert (cast["label"], cast["publisher"]) == ("ann", stage.desk("ann").name)
     assert (cast["came"], cast["went"]) == (1, 1), "told, and confirmed"
-    server = next(each for each in shown["peers"] if each["address"] == shown["peers"][0]["address"])
-    assert {(each["x1"], each["y1"]) for each in shown["flights"] if each["came"]} <= {(server["x"], server["y"])}
+    server = next(
+        each for each in shown["peers"] if each["address"] == shown["peers"][0]["address"]
+    )
+    assert {(each["x1"], each["y1"]) for each in shown["flights"] if each["came"]} <= {
+        (server["x"], server["y"])
+    }
     assert "A cast that passes" in client.get("/network").text
 
 
@@ -109,7 +125,9 @@ def test_what_is_taken_back_nobody_sees_and_it_is_a_draft_again(stage):
     client = stage.client("ann")
     stage.desk("ann").take_back_s = 5.0
     draft = client.post("/write/new", data={"target": "football"}).headers["location"]
-    sent = client.post(f"{draft}/send", data={"target": "football", "subject": "oops", "body": "x"}).headers["location"]
+    sent = client.post(
+        f"{draft}/send", data={"target": "football", "subject": "oops", "body": "x"}
+    ).headers["location"]
     assert client.get(draft).status_code == 404, "it is on its way"
     assert client.post(f"{sent}/take-back").headers["location"].startswith(draft)
     assert "oops" in client.get(draft).text
@@ -130,14 +148,18 @@ def test_rules_of_others_are_offered_from_three_names_on_and_ones_own_at_once(st
 
     def told(names):
         for number in range(names):
-            desk.thesaurus.hear(CastId(bytes([number + 1]) * 16, 1, 1), [Rule("samba", "UF", "batucada")])
+            desk.thesaurus.hear(
+                CastId(bytes([number + 1]) * 16, 1, 1), [Rule("samba", "UF", "batucada")]
+            )
         return [offer.other for offer in desk.thesaurus.offers(parse("samba"))]
 
     assert stage.do(told, 2) == []
     assert stage.do(told, 3) == ["batucada"]
     client = stage.client("ann")
     draft = client.post("/write/new", data={"target": "samba"}).headers["location"]
-    client.post(f"{draft}/widen", data={"target": "samba", "offer": "samba\x1fbatucada", "body": "kept"})
+    client.post(
+        f"{draft}/widen", data={"target": "samba", "offer": "samba\x1fbatucada", "body": "kept"}
+    )
     page = client.get(draft).text
     assert 'value="batucada | samba"' in page
     assert "kept" in page
@@ -155,7 +177,10 @@ def test_a_later_list_of_rules_replaces_an_earlier_one_and_never_the_other_way_r
 
 def test_blocks_hide_and_show_again(stage):
     send(stage, "ann", "jazz", "noise", "Buy   CHEAP\ntickets")
-    until(stage, lambda: any(each["subject"] == "noise" for each in stage.desk("bob").letters.page(None, 0)))
+    until(
+        stage,
+        lambda: any(each["subject"] == "noise" for each in stage.desk("bob").letters.page(None, 0)),
+    )
     client = stage.client("bob")
     client.post("/blocks/add", data={"kind": "words", "what": "cheap tickets"})
     assert all(each["subject"] != "noise" for each in letters(stage, "bob"))
@@ -171,7 +196,10 @@ def test_attachments_travel_and_names_are_only_names(stage):
     files = {"file": ("../../evil name.txt", b"content")}
     assert client.post(f"{draft}/attach", data={"body": "see"}, files=files).status_code == 303
     client.post(f"{draft}/send", data={"target": "jazz", "subject": "file", "body": "see"})
-    until(stage, lambda: any(each["subject"] == "file" for each in stage.desk("bob").letters.page(None, 0)))
+    until(
+        stage,
+        lambda: any(each["subject"] == "file" for each in stage.desk("bob").letters.page(None, 0)),
+    )
     row = next(each for each in letters(stage, "bob") if each["subject"] == "file")
     answer = stage.client("bob").get(f"/letter/{row['id']}/file/0")
     assert answer.content == b"content"
@@ -189,7 +217,9 @@ def test_ten_thousand_letters_open_and_are_searched_quickly(tmp_path):
             desk.shelf.db.execute("pragma synchronous=off")
             for number in range(MESSAGES):
                 text = f"letter {number} about {'privacy' if number % 5 else 'overlays'} and word{number % 977}"
-                letter = Letter(f"u{number}", f"tag{number % 40}", f"a{number % 300}", f"Subject {number}", text)
+                letter = Letter(
+                    f"u{number}", f"tag{number % 40}", f"a{number % 300}", f"Subject {number}", text
+                )
                 desk.letters.take(CastId(bytes([number % 251]) * 16, 1, number), letter, number)
 
         stage.do(fill)
@@ -245,6 +275,9 @@ def test_a_letter_that_names_a_target_it_was_not_sent_to_is_shown_without_one(st
     """Whom a letter was for is its author's word: it is believed only where it fits."""
     forged = Letter("forged", "name:somebody-else", "eve", "for you alone", "x", alone=True)
     stage.do(lambda: stage.node("ann").cast("jazz", packed(forged), wait=5.0))
-    until(stage, lambda: any(each["uid"] == "forged" for each in stage.desk("bob").letters.page(None, 0)))
+    until(
+        stage,
+        lambda: any(each["uid"] == "forged" for each in stage.desk("bob").letters.page(None, 0)),
+    )
     row = next(each for each in letters(stage, "bob") if each["uid"] == "forged")
     assert (row["target"], row["alone"]) == (PLAIN, 0)

@@ -19,7 +19,9 @@ THEMES = ["light", "dark"]
 
 
 def _run(*words):
-    went = subprocess.run([sys.executable, *map(str, words)], cwd=ROOT, capture_output=True, text=True, check=False)
+    went = subprocess.run(
+        [sys.executable, *map(str, words)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert went.returncode == 0, went.stdout + went.stderr
 
 

@@ -28,7 +28,10 @@ def test_a_reload_at_once_and_leaving_keep_what_was_typed(stage):
             page.fill("#subject", f"subject {number}")
             page.goto(stage.base("ann") + "/inbox")
             page.goto(draft)
-            assert (page.input_value("#subject"), page.input_value("#body")) == (f"subject {number}", f"word {number}")
+            assert (page.input_value("#subject"), page.input_value("#body")) == (
+                f"subject {number}",
+                f"word {number}",
+            )
         assert not faults
 
 

@@ -13,7 +13,9 @@ from implicast.world.events_run import EventScenario, run_events
 
 DATA = Path(os.environ.get("IMPLICAST_DATA", Path(__file__).parents[3] / "shared" / "data"))
 BARS = DATA / "stocks" / "sp500-daily.csv.gz"
-needs_bars = pytest.mark.skipif(not BARS.exists(), reason=f"no daily bars at {BARS}; set IMPLICAST_DATA")
+needs_bars = pytest.mark.skipif(
+    not BARS.exists(), reason=f"no daily bars at {BARS}; set IMPLICAST_DATA"
+)
 
 
 def test_a_subscription_is_the_same_whoever_draws_it_and_when() -> None:
@@ -68,7 +70,13 @@ def test_daily_bars_become_events_on_an_exact_grid() -> None:
 
     assert len(stocks.bars) > 152_000
     event = stocks.event(5).description
-    assert [each.attribute for each in event.values] == ["exchange", "high", "low", "price", "symbol"]
+    assert [each.attribute for each in event.values] == [
+        "exchange",
+        "high",
+        "low",
+        "price",
+        "symbol",
+    ]
     assert schema.text("price", event.value("price") or 0).count(".") == 1
 
 

@@ -56,7 +56,10 @@ def test_draws_are_those_of_whole_numbers_without_numpy() -> None:
     golden, base = 0x9E3779B97F4A7C15, digest_bits(64, "draw", 5, "a", "b")
 
     for index in (0, 1, 77, 2**40):
-        expected = [splitmix((splitmix((key * golden + base) % 2**64) + index * golden) % 2**64) for key in range(50)]
+        expected = [
+            splitmix((splitmix((key * golden + base) % 2**64) + index * golden) % 2**64)
+            for key in range(50)
+        ]
         assert Stream.of(5, "a", "b").words(span(0, 50), index).tolist() == expected
 
 
@@ -101,7 +104,9 @@ def test_distinct_draws_are_the_first_distinct_of_the_independent_ones() -> None
 
     for key in range(50):
         words = [stream.words(span(key, key + 1), index)[0] for index in range(400)]
-        sequence = [int(np.searchsorted(table, word >> np.uint64(24), side="right")) for word in words]
+        sequence = [
+            int(np.searchsorted(table, word >> np.uint64(24), side="right")) for word in words
+        ]
         assert ranks[key].tolist() == list(dict.fromkeys(sequence))[:6]
 
 
@@ -127,8 +132,12 @@ def test_a_shuffle_is_a_permutation(size: int) -> None:
         assert places.tolist() != Shuffle(size, Stream.of(2, "test")).places(span(0, size)).tolist()
 
 
-@pytest.mark.parametrize(("share", "peers", "holders"), [(0.25, 4_096, 1_024), (0.25, 10, 2), (1.0, 7, 7), (0.0, 7, 0)])
-def test_exactly_the_share_of_peers_holds_the_extreme_tag(share: float, peers: int, holders: int) -> None:
+@pytest.mark.parametrize(
+    ("share", "peers", "holders"), [(0.25, 4_096, 1_024), (0.25, 10, 2), (1.0, 7, 7), (0.0, 7, 0)]
+)
+def test_exactly_the_share_of_peers_holds_the_extreme_tag(
+    share: float, peers: int, holders: int
+) -> None:
     extreme = workload("extreme", seed=4, peers=peers, casts=3, share=share)
 
     assert sum("extreme" in each.tags for each in extreme.described()) == holders
@@ -179,7 +188,9 @@ def test_combinations_are_all_different() -> None:
         (".", {}, "is no workload"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused_in_words(name: str, settings: dict[str, float | str], words: str) -> None:
+def test_what_cannot_be_drawn_is_refused_in_words(
+    name: str, settings: dict[str, float | str], words: str
+) -> None:
     with pytest.raises(LocalError) as caught:
         workload(name, **settings)  # type: ignore[arg-type]
 
@@ -224,7 +235,9 @@ def test_the_first_of_a_stated_workload_can_be_taken(tmp_path: Path) -> None:
 
 def test_attributes_survive_the_tables(tmp_path: Path) -> None:
     given = stated(
-        [description('jazz, price = @830, exchange = "NYSE"')], [parse('jazz & price <= @900 & exchange = "NYSE"')], [0]
+        [description('jazz, price = @830, exchange = "NYSE"')],
+        [parse('jazz & price <= @900 & exchange = "NYSE"')],
+        [0],
     )
 
     write_stated(given, tmp_path)
@@ -233,9 +246,16 @@ def test_attributes_survive_the_tables(tmp_path: Path) -> None:
     assert read_stated(tmp_path).targeted() == given.targeted()
 
 
-def test_an_empty_cell_of_an_optional_column_is_as_if_the_column_were_not_there(tmp_path: Path) -> None:
+def test_an_empty_cell_of_an_optional_column_is_as_if_the_column_were_not_there(
+    tmp_path: Path,
+) -> None:
     write_stated(stated([describe("a")] * 3, [parse("a")], [0]), tmp_path)
-    rows = {"peer": [0, 1, 2], "tags": [["a"]] * 3, "values": [None] * 3, "capacity": [None, 2.5, None]}
+    rows = {
+        "peer": [0, 1, 2],
+        "tags": [["a"]] * 3,
+        "values": [None] * 3,
+        "capacity": [None, 2.5, None],
+    }
     pq.write_table(pa.table(rows), tmp_path / "registrations.parquet")
 
     read = workload(str(tmp_path))
@@ -246,14 +266,21 @@ def test_an_empty_cell_of_an_optional_column_is_as_if_the_column_were_not_there(
 
 @pytest.mark.parametrize("capacity", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_capacity_that_cannot_be_borne_is_refused(tmp_path: Path, capacity: float) -> None:
-    write_stated(stated([describe("a")] * 2, [parse("a")], [0], capacities=[1.0, capacity]), tmp_path)
+    write_stated(
+        stated([describe("a")] * 2, [parse("a")], [0], capacities=[1.0, capacity]), tmp_path
+    )
 
     with pytest.raises(WorkloadError, match=r"peer 1: a capacity of .* cannot be borne"):
         workload(str(tmp_path))
 
 
 def test_a_journals_registrations_are_read_by_their_last_version(tmp_path: Path) -> None:
-    rows = {"peer": [1, 0, 1], "version": [1, 0, 0], "withdrawn": [True, False, False], "tags": [["b"], ["a"], ["b"]]}
+    rows = {
+        "peer": [1, 0, 1],
+        "version": [1, 0, 0],
+        "withdrawn": [True, False, False],
+        "tags": [["b"], ["a"], ["b"]],
+    }
     pq.write_table(pa.table(rows), tmp_path / "registrations.parquet")
     (tmp_path / "casts").mkdir()
     casts = pa.table({"cast": [1, 0], "publisher": [0, 1], "target": ["b", "a"], "time_us": [5, 4]})
@@ -270,7 +297,10 @@ def test_a_journals_registrations_are_read_by_their_last_version(tmp_path: Path)
     ("casts", "words"),
     [
         ({"cast": [0], "publisher": [0]}, "has no column 'target'"),
-        ({"cast": [0], "publisher": [0], "target": ["a & )"]}, "cast 0: unexpected ')' at column 5"),
+        (
+            {"cast": [0], "publisher": [0], "target": ["a & )"]},
+            "cast 0: unexpected ')' at column 5",
+        ),
         ({"cast": [0], "publisher": [9], "target": ["a"]}, "published by peer 9"),
         ({"cast": [1], "publisher": [0], "target": ["a"]}, "out of place"),
         ({"cast": [0, 0], "publisher": [0, 0], "target": ["a", "b"]}, "there twice"),

@@ -121,7 +121,11 @@ class Office(Peer):
     @handles(Spread)
     def _spread(self, sender, spread: Spread) -> None:
         payload = spread.payload + b"!" if MANNERS.garbles else spread.payload
-        fitting = [each for each in self.known.values() if each.description and spread.target.selects(each.description)]
+        fitting = [
+            each
+            for each in self.known.values()
+            if each.description and spread.target.selects(each.description)
+        ]
         for each in fitting:
             self.host.send(each.by.address, Tell(each.by.name, spread.cast, spread.target, payload))
         self.host.after(2_000_000, Done(sender, spread.cast, len(fitting)))
@@ -180,7 +184,9 @@ class Poster(Member):
     @handles(Outdated)
     def _outdated(self, sender, outdated: Outdated) -> None:
         if outdated.version > self.version:
-            self.host.send(self.server, Say(self.contact, self.outlive(outdated.version), self.description))
+            self.host.send(
+                self.server, Say(self.contact, self.outlive(outdated.version), self.description)
+            )
 
     @handles(Tell)
     def _told(self, sender, tell: Tell) -> None:
@@ -202,9 +208,17 @@ def assemble(plan: Plan) -> list[Peer]:
 
 
 POSTBOX = Design(
-    "postbox", "one server for tests", "nowhere", assemble=assemble,
-    kinds=(Say, Stored, Outdated, Spread, Told, Tell, Got), parameters=(ASSURANCE,),
-    infrastructure=lambda peers, parameters: 1, member=Poster, fixture=lambda site, role: Office(site),
-    roles=lambda peers, infrastructure: {"server": (peers,)}, kept={"member": Kept},
-    survives=frozenset({"joins", "returns"}), repair_us=5_000_000,
-)  # fmt: skip
+    "postbox",
+    "one server for tests",
+    "nowhere",
+    assemble=assemble,
+    kinds=(Say, Stored, Outdated, Spread, Told, Tell, Got),
+    parameters=(ASSURANCE,),
+    infrastructure=lambda peers, parameters: 1,
+    member=Poster,
+    fixture=lambda site, role: Office(site),
+    roles=lambda peers, infrastructure: {"server": (peers,)},
+    kept={"member": Kept},
+    survives=frozenset({"joins", "returns"}),
+    repair_us=5_000_000,
+)

@@ -6,7 +6,15 @@ import pytest
 
 from implicast.language.target import Description, Target, Term
 from implicast.world.application import Cast, Registration
-from implicast.world.change import Course, Life, change, course_tables, repair_times_s, storm, upkeep_per_peer_minute
+from implicast.world.change import (
+    Course,
+    Life,
+    change,
+    course_tables,
+    repair_times_s,
+    storm,
+    upkeep_per_peer_minute,
+)
 from implicast.world.deeds import LASTING, Deed
 from implicast.world.invariants import FLIGHT_US, LATE_US, Judge, Notices, for_good
 from implicast.world.journal import JOIN, UPKEEP, Journal, read
@@ -44,7 +52,12 @@ def test_repair_lasts_from_a_deed_to_the_first_clean_look(tmp_path):
 
 def found_of(tmp_path, deeds, wrong, course=COURSE):
     samples = [(second * S, ["a hole"] if second in wrong else []) for second in range(10, 71)]
-    return change(journal(tmp_path, deeds=deeds, samples=samples), course, Judge([], [], Notices.of([]), {}), [])
+    return change(
+        journal(tmp_path, deeds=deeds, samples=samples),
+        course,
+        Judge([], [], Notices.of([]), {}),
+        [],
+    )
 
 
 def test_joins_and_leaves_do_not_hide_how_long_the_repair_after_a_crash_takes(tmp_path):
@@ -71,7 +84,12 @@ def test_where_peers_only_join_and_leave_repair_is_theirs(tmp_path):
     deeds = [Deed(0, 0, "join", (8,)), Deed(5, 5, "leave", (1,)), Deed(9, 9, "leave", (2,))]
     found = found_of(tmp_path, deeds, {10, 15, 16, 19})
 
-    assert (found.repair_s_median, found.repair_s_max, found.settle_s_max, found.sudden) == (1.0, 2.0, 2.0, 0)
+    assert (found.repair_s_median, found.repair_s_max, found.settle_s_max, found.sudden) == (
+        1.0,
+        2.0,
+        2.0,
+        0,
+    )
 
 
 def test_a_rest_of_less_than_a_minute_says_nothing_about_upkeep(tmp_path):
@@ -83,18 +101,24 @@ def test_a_rest_of_less_than_a_minute_says_nothing_about_upkeep(tmp_path):
 
     assert isnan(short.upkeep_at_rest)
     assert short.described()["upkeep_at_rest"] is None
-    assert short.upkeep_per_peer_minute == pytest.approx(60, rel=0.02), "over the whole time it is known"
+    assert short.upkeep_per_peer_minute == pytest.approx(60, rel=0.02), (
+        "over the whole time it is known"
+    )
     assert long.upkeep_at_rest == long.described()["upkeep_at_rest"] == pytest.approx(60)
 
 
 def test_upkeep_counts_over_the_time_that_peers_were_there(tmp_path):
     lives = {
-        0: Life(0, 0), 1: Life(0, 0, to_us=40 * S, end="crashed"), 2: Life(55 * S, 56 * S),
+        0: Life(0, 0),
+        1: Life(0, 0, to_us=40 * S, end="crashed"),
+        2: Life(55 * S, 56 * S),
         3: Life(0, 0, 4 * S, 5 * S, "left"),
-    }  # fmt: skip
+    }
     sends = [(5, UPKEEP), (15, UPKEEP), (20, JOIN), (30, UPKEEP), (60, UPKEEP), (61, 0)]
 
-    found = upkeep_per_peer_minute(journal(tmp_path, sends, lives=lives), COURSE.from_us, COURSE.end_us)
+    found = upkeep_per_peer_minute(
+        journal(tmp_path, sends, lives=lives), COURSE.from_us, COURSE.end_us
+    )
 
     assert found == pytest.approx(3 / ((60 + 30 + 15) / 60))
 
@@ -144,20 +168,26 @@ def test_invariants_must_hold_again_in_time(tmp_path, clean_s, kept):
     """The last deed was over at 20 s, and the design allows itself 10."""
     samples = [(second * S, ["a hole"] if second < clean_s else []) for second in range(10, 71)]
 
-    found = change(journal(tmp_path, samples=samples), COURSE, Judge([], [], Notices.of([]), {}), [])
+    found = change(
+        journal(tmp_path, samples=samples), COURSE, Judge([], [], Notices.of([]), {}), []
+    )
 
     assert found.kept is kept
 
 
 def test_a_complaint_breaks_the_promise(tmp_path):
-    assert not change(journal(tmp_path), COURSE, Judge([], [], Notices.of([]), {}), ["7 never joined"]).kept
+    assert not change(
+        journal(tmp_path), COURSE, Judge([], [], Notices.of([]), {}), ["7 never joined"]
+    ).kept
 
 
 def test_who_crashed_within_the_flight_is_not_expected():
     cast = Cast(0, 9, 10 * S, TO_SAMBA)
 
     for crashed_us, expected in ((5 * S, 0), (20 * S, 0), (10 * S + FLIGHT_US + 1, 1)):
-        verdict = Judge([cast], [registered(1)], Notices.of([]), for_good({1: crashed_us})).verdict()
+        verdict = Judge(
+            [cast], [registered(1)], Notices.of([]), for_good({1: crashed_us})
+        ).verdict()
         assert verdict.expected == verdict.missing == expected
 
 
@@ -168,7 +198,9 @@ def test_a_cast_is_excused_when_its_publisher_was_gone_before_it_was_finished():
         return Judge([cast], [registered(1), registered(2)], told, for_good({9: gone_us})).verdict()
 
     assert (judged(12 * S).missing, judged(12 * S).excused, judged(12 * S).expected) == (0, 1, 1)
-    assert judged(12 * S, settled_us=11 * S).missing == 1, "it knew how the cast ended, so nothing excuses it"
+    assert judged(12 * S, settled_us=11 * S).missing == 1, (
+        "it knew how the cast ended, so nothing excuses it"
+    )
     assert judged(12 * S, settled_us=13 * S).excused == 1
     assert judged(10 * S + FLIGHT_US + 1).missing == 1
 
@@ -191,5 +223,8 @@ def test_who_has_left_must_not_be_told():
     left = [registered(1), registered(1, 2, completed=9 * S, description=None, begun=8 * S)]
     cast = Cast(0, 9, 10 * S, TO_SAMBA)
 
-    assert Judge([cast], left, Notices.of([(0, 1, 11 * S)]), for_good({1: 8 * S})).verdict().uninvited == 1
+    assert (
+        Judge([cast], left, Notices.of([(0, 1, 11 * S)]), for_good({1: 8 * S})).verdict().uninvited
+        == 1
+    )
     assert Judge([cast], left, Notices.of([]), for_good({1: 8 * S})).verdict().clean

@@ -20,7 +20,9 @@ MUCH = Churn.parse(
 COUNTS = st.integers(0, 9)
 
 
-@given(joins=COUNTS, leaves=COUNTS, freezes=COUNTS, low=st.floats(0.001, 5), drift=st.floats(0, 0.5))
+@given(
+    joins=COUNTS, leaves=COUNTS, freezes=COUNTS, low=st.floats(0.001, 5), drift=st.floats(0, 0.5)
+)
 def test_text_reads_back_as_the_same_value(joins, leaves, freezes, low, drift):
     churn = Churn(joins=joins, leaves=leaves, freezes=freezes, freeze_s=(low, low + 1), drift=drift)
 
@@ -133,9 +135,13 @@ def test_nonsense_gets_a_sentence(text, says):
 
 
 def test_a_script_may_be_a_file(tmp_path):
-    (tmp_path / "script").write_text("# a bad day\njoins=3\ndeed=5:crash:7, deed=6:leave:8  # both\n")
+    (tmp_path / "script").write_text(
+        "# a bad day\njoins=3\ndeed=5:crash:7, deed=6:leave:8  # both\n"
+    )
 
-    assert Churn.parse(f"@{tmp_path / 'script'}") == Churn.parse("joins=3,deed=5:crash:7,deed=6:leave:8")
+    assert Churn.parse(f"@{tmp_path / 'script'}") == Churn.parse(
+        "joins=3,deed=5:crash:7,deed=6:leave:8"
+    )
 
 
 def test_a_file_that_is_no_text_gets_a_sentence(tmp_path):
@@ -193,14 +199,20 @@ def test_a_script_from_which_deeds_were_left_out_names_no_strangers(seed, data):
 
 def test_what_could_not_be_drawn_is_said_with_the_reason():
     said = Churn.parse("leaves=100,crashes=50,group=2,restarts=3,fails=2").shortfall(1, 16, 0)
-    drawn = Counter(deed.kind for deed in Churn(leaves=100, crashes=50, group=2).script(1, 16, 0) for _ in deed.who)
+    drawn = Counter(
+        deed.kind
+        for deed in Churn(leaves=100, crashes=50, group=2).script(1, 16, 0)
+        for _ in deed.who
+    )
 
-    assert Counter(said) == Counter([
-        f"churn: {drawn['leave']} of 100 leaves: 0.25 of the first number of peers, and at least two, are always there",
-        f"churn: {drawn['crash']} of 50 crashes: 0.25 of the first number of peers, and at least two, are always there",
-        "churn: 0 of 3 restarts: there are no servers or brokers",
-        "churn: 0 of 2 fails: the last server or broker stays",
-    ])  # fmt: skip
+    assert Counter(said) == Counter(
+        [
+            f"churn: {drawn['leave']} of 100 leaves: 0.25 of the first number of peers, and at least two, are always there",
+            f"churn: {drawn['crash']} of 50 crashes: 0.25 of the first number of peers, and at least two, are always there",
+            "churn: 0 of 3 restarts: there are no servers or brokers",
+            "churn: 0 of 2 fails: the last server or broker stays",
+        ]
+    )
     assert drawn["leave"] + drawn["crash"] == 12
     assert MUCH.shortfall(1, 40, 2) == []
 

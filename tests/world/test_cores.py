@@ -27,7 +27,9 @@ def both(monkeypatch):
 
 def journal_of(scenario, directory):
     simulate(scenario, directory)
-    return sha256(b"".join(path.read_bytes() for path in sorted(directory.glob("*.parquet")))).hexdigest()
+    return sha256(
+        b"".join(path.read_bytes() for path in sorted(directory.glob("*.parquet")))
+    ).hexdigest()
 
 
 def both_journals(both, scenario, directory):
@@ -44,22 +46,36 @@ def a_scenario(design, seed):
     unkind = chance.random() < 0.6
     few = {"tags": 12, "tags_per_peer": 3}
     return Scenario(
-        design, peers=chance.randint(4, 24), casts=chance.randint(1, 25), seed=seed,
+        design,
+        peers=chance.randint(4, 24),
+        casts=chance.randint(1, 25),
+        seed=seed,
         parameters={"signatures": "stand-in"} if design == "bft" else {},
-        workload_parameters=few, start=chance.choice(("assembled", "joined")), strict=chance.random() < 0.3,
-        faults=Faults.parse(FAULTS) if unkind else Faults(), changes=chance.choice((0, 5)),
+        workload_parameters=few,
+        start=chance.choice(("assembled", "joined")),
+        strict=chance.random() < 0.3,
+        faults=Faults.parse(FAULTS) if unkind else Faults(),
+        changes=chance.choice((0, 5)),
         churn=Churn.parse(CHURN) if unkind and chance.random() < 0.7 else Churn(),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("design", ["spice", "spice-unloaded"])
-@pytest.mark.parametrize(("peers", "dimensions", "workload"), [
-    (150, 3, {"tags": 9, "tags_per_peer": 3}), (60, 2, {"tags": 5, "tags_per_peer": 2, "terms": 2, "negated": 1}),
-])  # fmt: skip
-def test_walks_without_receipts_are_the_same_compiled(both, design, peers, dimensions, workload, tmp_path):
+@pytest.mark.parametrize(
+    ("peers", "dimensions", "workload"),
+    [
+        (150, 3, {"tags": 9, "tags_per_peer": 3}),
+        (60, 2, {"tags": 5, "tags_per_peer": 2, "terms": 2, "negated": 1}),
+    ],
+)
+def test_walks_without_receipts_are_the_same_compiled(
+    both, design, peers, dimensions, workload, tmp_path
+):
     given = {"assurance": "none", "dimensions": dimensions}
     given |= {"replication": "beforehand", "storage_limit": 4} if design == "spice-unloaded" else {}
-    scenario = Scenario(design, peers=peers, casts=60, parameters=given, workload_parameters=workload)
+    scenario = Scenario(
+        design, peers=peers, casts=60, parameters=given, workload_parameters=workload
+    )
 
     one, other = both_journals(both, scenario, tmp_path)
 

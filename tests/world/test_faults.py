@@ -77,7 +77,9 @@ def test_a_partition_by_share_keeps_each_host_on_one_side():
     stream = FaultStream(Faults(partitions=(Partition(0, 10, 0.3),)), 5)
     with_zero = [bool(stream.fate(1, 0, host, 10)) for host in range(1, 2000)]
 
-    assert share(with_zero) == pytest.approx(0.3, abs=0.04) or share(with_zero) == pytest.approx(0.7, abs=0.04)
+    assert share(with_zero) == pytest.approx(0.3, abs=0.04) or share(with_zero) == pytest.approx(
+        0.7, abs=0.04
+    )
     for a, b in ((1, 2), (3, 4), (5, 6)):
         assert bool(stream.fate(1, a, b, 10)) == (with_zero[a - 1] == with_zero[b - 1])
 

@@ -23,7 +23,9 @@ def cast_at(time_us: int, number: int = 0, target: Target = TO_SAMBA) -> Cast:
 
 
 def test_everyone_selected_once_is_clean():
-    verdict = judge([cast_at(10)], [registered(1), registered(2), registered(3, JAZZ)], [(0, 1, 20), (0, 2, 20)])
+    verdict = judge(
+        [cast_at(10)], [registered(1), registered(2), registered(3, JAZZ)], [(0, 1, 20), (0, 2, 20)]
+    )
 
     assert verdict.clean
     assert (verdict.expected, verdict.notified) == (2, 2)
@@ -65,7 +67,10 @@ def test_a_change_in_flight_excuses_both_outcomes():
 
 
 def test_a_change_between_two_fitting_descriptions_excuses_nothing():
-    changing = [registered(1), registered(1, Description(("jazz", "samba")), version=2, begun=12, completed=18)]
+    changing = [
+        registered(1),
+        registered(1, Description(("jazz", "samba")), version=2, begun=12, completed=18),
+    ]
 
     assert judge([cast_at(10)], changing, []).missing == 1
 
@@ -88,6 +93,8 @@ def test_negation_counts():
     target = Target((Term(("samba",), ("jazz",)),))
     both = Description(("jazz", "samba"))
 
-    verdict = judge([cast_at(10, target=target)], [registered(1), registered(2, both)], [(0, 1, 20), (0, 2, 20)])
+    verdict = judge(
+        [cast_at(10, target=target)], [registered(1), registered(2, both)], [(0, 1, 20), (0, 2, 20)]
+    )
 
     assert (verdict.expected, verdict.uninvited) == (1, 1)

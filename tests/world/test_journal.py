@@ -12,7 +12,9 @@ def test_rows_come_back_in_order_across_chunks(tmp_path):
     journal.kinds.append("Go")
     count = CHUNK_ROWS + 10
     for serial in range(count):
-        journal.send(serial, 0, serial, serial + 5 if serial % 2 else -1, 1, 2, serial % 3 - 1, 1, 9, 0)
+        journal.send(
+            serial, 0, serial, serial + 5 if serial % 2 else -1, 1, 2, serial % 3 - 1, 1, 9, 0
+        )
     journal.finish()
     journal.close()
 
@@ -63,4 +65,6 @@ def test_small_tables_keep_their_declared_schema(tmp_path):
     journal.close()
 
     assert read(tmp_path / "run", "casts").schema.equals(SCHEMAS["casts"])
-    assert [batch.num_rows for batch in journals.batches(tmp_path / "run", "sends", ["serial"])] == []
+    assert [
+        batch.num_rows for batch in journals.batches(tmp_path / "run", "sends", ["serial"])
+    ] == []

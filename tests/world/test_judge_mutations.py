@@ -21,8 +21,16 @@ SAMBA, JAZZ = Description(("samba",)), Description(("jazz",))
 PUBLISHER = 9
 
 
-def said(peer: int, begun_s: float, completed_s: float | None, what: Description | None = SAMBA, version: int = 1):
-    return Registration(peer, version, int(begun_s * S), what, None if completed_s is None else int(completed_s * S))
+def said(
+    peer: int,
+    begun_s: float,
+    completed_s: float | None,
+    what: Description | None = SAMBA,
+    version: int = 1,
+):
+    return Registration(
+        peer, version, int(begun_s * S), what, None if completed_s is None else int(completed_s * S)
+    )
 
 
 @dataclass
@@ -49,9 +57,14 @@ class Case:
         ]
         for number, (at_s, receipt) in self.settled.items():
             casts[number].settled_us, casts[number].receipt = int(at_s * S), receipt
-        notices = Notices.of(((cast, peer, int(at_s * S)) for cast, peer, at_s in self.told), self.altered)
+        notices = Notices.of(
+            ((cast, peer, int(at_s * S)) for cast, peer, at_s in self.told), self.altered
+        )
         away = {
-            peer: [(int(from_s * S), NEVER_US if to_s is None else int(to_s * S)) for from_s, to_s in spans]
+            peer: [
+                (int(from_s * S), NEVER_US if to_s is None else int(to_s * S))
+                for from_s, to_s in spans
+            ]
             for peer, spans in self.away.items()
         }
         forgotten = {
@@ -71,7 +84,9 @@ BOTH = [said(1, 0, 1), said(2, 0, 1)]
 TWO = [(0, 1, 100.1), (0, 2, 100.1)]
 
 CASES: dict[str, Case] = {
-    "told": Case({"expected": 1, "missing": 0, "repeated": 0, "uninvited": 0, "invented": 0}, told=TOLD),
+    "told": Case(
+        {"expected": 1, "missing": 0, "repeated": 0, "uninvited": 0, "invented": 0}, told=TOLD
+    ),
     "not told": Case({"missing": 1, "expected": 1}),
     "told twice": Case({"repeated": 1, "missing": 0}, told=TOLD * 2),
     "told what is not for it": Case({"uninvited": 1}, said=[said(1, 0, 1, JAZZ)], told=TOLD),
@@ -84,10 +99,16 @@ CASES: dict[str, Case] = {
     "told just in time": Case({"late": 0}, told=[(0, 1, 109.9)]),
     "registering when the cast came": Case({"missing": 0, "expected": 0}, said=[said(1, 99, 101)]),
     "a change 61 s after the cast": Case({"missing": 1}, said=CHANGED),
-    "a change 59 s after the cast": Case({"missing": 0}, said=[said(1, 0, 1), said(1, 159, 162, JAZZ, 2)]),
-    "an unfinished description does not end the one before": Case({"uninvited": 0}, said=OPEN, told=TOLD),
+    "a change 59 s after the cast": Case(
+        {"missing": 0}, said=[said(1, 0, 1), said(1, 159, 162, JAZZ, 2)]
+    ),
+    "an unfinished description does not end the one before": Case(
+        {"uninvited": 0}, said=OPEN, told=TOLD
+    ),
     "nor is anything owed while it is unfinished": Case({"missing": 0, "expected": 0}, said=OPEN),
-    "a finished one does end it": Case({"uninvited": 1}, said=[said(1, 0, 1), said(1, 50, 51, JAZZ, 2)], told=TOLD),
+    "a finished one does end it": Case(
+        {"uninvited": 1}, said=[said(1, 0, 1), said(1, 50, 51, JAZZ, 2)], told=TOLD
+    ),
     "crashed 61 s after the cast": Case({"missing": 1}, away={1: [(161, None)]}),
     "crashed 59 s after the cast": Case({"missing": 0, "expected": 0}, away={1: [(159, None)]}),
     "crashed before the cast": Case({"missing": 0}, away={1: [(50, None)]}),
@@ -95,24 +116,39 @@ CASES: dict[str, Case] = {
     "back, but registered only after the cast": Case({"missing": 0}, away={1: [(50, 101)]}),
     "told while it was away": Case({"uninvited": 0}, away={1: [(50, 101)]}, told=TOLD),
     "away later on, back in between": Case({"missing": 1}, away={1: [(50, 99), (170, None)]}),
-    "its publisher died before it was over": Case({"excused": 1, "missing": 0}, away={PUBLISHER: [(101, None)]}),
+    "its publisher died before it was over": Case(
+        {"excused": 1, "missing": 0}, away={PUBLISHER: [(101, None)]}
+    ),
     "its publisher died when all was over": Case(
         {"excused": 0, "missing": 1}, away={PUBLISHER: [(105, None)]}, settled={0: (104, None)}
     ),
-    "its publisher died long after": Case({"excused": 0, "missing": 1}, away={PUBLISHER: [(161, None)]}),
-    "its publisher had been away before": Case({"excused": 0, "missing": 1}, away={PUBLISHER: [(50, 101)]}),
+    "its publisher died long after": Case(
+        {"excused": 0, "missing": 1}, away={PUBLISHER: [(161, None)]}
+    ),
+    "its publisher had been away before": Case(
+        {"excused": 0, "missing": 1}, away={PUBLISHER: [(50, 101)]}
+    ),
     "told again what it forgot": Case(
         {"repeated": 0}, told=[(0, 1, 100.1), (0, 1, 120)], forgotten={1: (90, [110])}
     ),
     "told again what was on the old copy": Case(
         {"repeated": 1}, told=[(0, 1, 100.1), (0, 1, 120)], forgotten={1: (105, [110])}
     ),
-    "told twice since it is back": Case({"repeated": 1}, told=[(0, 1, 115), (0, 1, 120)], forgotten={1: (90, [110])}),
-    "a receipt of too many": Case({"misreported": 1}, told=TOLD, settled={0: (101, Receipt(2, 0, 0))}, exact=False),
-    "a receipt of one told only later": Case(
-        {"misreported": 1}, said=BOTH, told=[(0, 1, 100.1), (0, 2, 130)], settled={0: (101, Receipt(2, 0, 0))}
+    "told twice since it is back": Case(
+        {"repeated": 1}, told=[(0, 1, 115), (0, 1, 120)], forgotten={1: (90, [110])}
     ),
-    "a receipt of too few": Case({"misreported": 1}, said=BOTH, told=TWO, settled={0: (101, Receipt(1, 0, 0))}),
+    "a receipt of too many": Case(
+        {"misreported": 1}, told=TOLD, settled={0: (101, Receipt(2, 0, 0))}, exact=False
+    ),
+    "a receipt of one told only later": Case(
+        {"misreported": 1},
+        said=BOTH,
+        told=[(0, 1, 100.1), (0, 2, 130)],
+        settled={0: (101, Receipt(2, 0, 0))},
+    ),
+    "a receipt of too few": Case(
+        {"misreported": 1}, said=BOTH, told=TWO, settled={0: (101, Receipt(1, 0, 0))}
+    ),
     "a receipt of too few, and one out of reach": Case(
         {"misreported": 0}, said=BOTH, told=TWO, settled={0: (101, Receipt(1, 0, 1))}
     ),
@@ -120,14 +156,22 @@ CASES: dict[str, Case] = {
         {"misreported": 0}, said=BOTH, told=TWO, settled={0: (101, Receipt(1, 0, 0))}, exact=False
     ),
     "a receipt of one who forgot, and took it again": Case(
-        {"misreported": 0, "repeated": 0}, told=[(0, 1, 100.1), (0, 1, 120)], settled={0: (130, Receipt(2, 0, 0))},
+        {"misreported": 0, "repeated": 0},
+        told=[(0, 1, 100.1), (0, 1, 120)],
+        settled={0: (130, Receipt(2, 0, 0))},
         forgotten={1: (90, [110])},
     ),
-    "a true receipt": Case({"misreported": 0}, said=BOTH, told=TWO, settled={0: (101, Receipt(2, 0, 0))}),
-    "only casts of the period": Case(
-        {"missing": 1, "altered": 0}, casts_s=(100, 200), told=[(0, 1, 100.1)], altered=(0,), period_s=(150, 300)
+    "a true receipt": Case(
+        {"misreported": 0}, said=BOTH, told=TWO, settled={0: (101, Receipt(2, 0, 0))}
     ),
-}  # fmt: skip
+    "only casts of the period": Case(
+        {"missing": 1, "altered": 0},
+        casts_s=(100, 200),
+        told=[(0, 1, 100.1)],
+        altered=(0,),
+        period_s=(150, 300),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -157,7 +201,12 @@ def without(*names: str) -> Put:
 
     def blind(self, *period):
         found = verdict(self, *period)
-        return type(found)(**{**{each: getattr(found, each) for each in found.__slots__}, **dict.fromkeys(names, 0)})
+        return type(found)(
+            **{
+                **{each: getattr(found, each) for each in found.__slots__},
+                **dict.fromkeys(names, 0),
+            }
+        )
 
     return with_attribute(Judge, "verdict", blind)
 
@@ -168,14 +217,24 @@ MUTATIONS: dict[str, Put] = {
     "anybody who ever crashes is excused": with_attribute(
         Judge, "_is_away", lambda self, peer, start_us, end_us: peer in self.away
     ),
-    "nobody is ever away": with_attribute(Judge, "_is_away", lambda self, peer, start_us, end_us: False),
+    "nobody is ever away": with_attribute(
+        Judge, "_is_away", lambda self, peer, start_us, end_us: False
+    ),
     "who came back is away for ever": with_attribute(
-        Judge, "_is_away", lambda self, peer, start, end: any(one <= end for one, _ in self.away.get(peer, ()))
+        Judge,
+        "_is_away",
+        lambda self, peer, start, end: any(one <= end for one, _ in self.away.get(peer, ())),
     ),
     "who comes back is owed at once": with_attribute(
-        Judge, "_is_away", lambda self, peer, start, end: any(start <= one <= end for one, _ in self.away.get(peer, ()))
+        Judge,
+        "_is_away",
+        lambda self, peer, start, end: any(
+            start <= one <= end for one, _ in self.away.get(peer, ())
+        ),
     ),
-    "an unfinished description ends the one before": with_attribute(invariants, "_bound", ends_with_the_next),
+    "an unfinished description ends the one before": with_attribute(
+        invariants, "_bound", ends_with_the_next
+    ),
     "no description ends the one before": with_attribute(invariants, "_bound", never_ends),
     "one selected version is enough": with_attribute(invariants, "_must", lambda *args: True),
     "nothing is owed to who changed": with_attribute(invariants, "_must", lambda *args: False),
@@ -189,10 +248,15 @@ MUTATIONS: dict[str, Put] = {
     ),
     "late after an hour": with_attribute(invariants, "LATE_US", 3_600 * S),
     "late at once": with_attribute(invariants, "LATE_US", 0),
-    "no receipt is looked at": with_attribute(Judge, "_misreported", lambda self, cast, receipt, told: False),
+    "no receipt is looked at": with_attribute(
+        Judge, "_misreported", lambda self, cast, receipt, told: False
+    ),
     "receipts of too few are true": with_attribute(
-        Judge, "_misreported", lambda self, cast, receipt, times_us: receipt.notified > sum(
-            time_us <= cast.settled_us for time_us in times_us)
+        Judge,
+        "_misreported",
+        lambda self, cast, receipt, times_us: (
+            receipt.notified > sum(time_us <= cast.settled_us for time_us in times_us)
+        ),
     ),
     "receipts may look ahead": with_attribute(
         Judge, "_misreported", lambda self, cast, receipt, told: receipt.notified > len(told)
@@ -208,7 +272,7 @@ MUTATIONS: dict[str, Put] = {
     "what was altered counts in every period": with_attribute(
         Notices, "otherwise", lambda self, casts: int(self.altered.sum())
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MUTATIONS)

@@ -60,7 +60,8 @@ def test_a_directory_of_router_maps_is_joined_where_providers_share_a_city(tmp_p
     write(tmp_path / "city-coordinates.csv", CITIES)
     write(tmp_path / "a.cch", CCH)
     write(
-        tmp_path / "b.cch", "5 @Miami,+FL (1) -> <6> =x r0\n6 @Miami,+FL (2) -> <5> <8> =y r0\n8 @? (1) -> <6> =z r0\n"
+        tmp_path / "b.cch",
+        "5 @Miami,+FL (1) -> <6> =x r0\n6 @Miami,+FL (2) -> <5> <8> =y r0\n8 @? (1) -> <6> =z r0\n",
     )
     topology = read_map(tmp_path)
 
@@ -71,7 +72,9 @@ def test_a_directory_of_router_maps_is_joined_where_providers_share_a_city(tmp_p
 
 
 def test_a_latency_map_is_taken_as_it_is(tmp_path):
-    topology = read_map(write(tmp_path / "9.latencies.intra", "A1 B2 3\nB2 A1 3\nB2 C3 1.5\nC3 C3 1\n"))
+    topology = read_map(
+        write(tmp_path / "9.latencies.intra", "A1 B2 3\nB2 A1 3\nB2 C3 1.5\nC3 C3 1\n")
+    )
 
     assert topology.links == ((0, 1, 3_000), (1, 2, 1_500))
 
@@ -97,7 +100,9 @@ def test_sites_of_a_matrix_are_half_a_round_trip_apart(tmp_path, name):
     for a in range(30):
         for b in range(30):
             ends = {network.router[a], network.router[b]}
-            one_way_us = {(0, 1): 5_000, (1, 2): 10_000, (0, 2): 150_000}.get(tuple(sorted(ends)), 0)
+            one_way_us = {(0, 1): 5_000, (1, 2): 10_000, (0, 2): 150_000}.get(
+                tuple(sorted(ends)), 0
+            )
             assert network.latency_us(a, b) == one_way_us + 200
     # A measured route is taken as it is, although a detour by way of the second site would be shorter.
     assert len(network.path(0, 2)) == 1
@@ -112,13 +117,25 @@ def test_sites_of_a_matrix_are_half_a_round_trip_apart(tmp_path, name):
         ("a.cch", "", "has no links"),
         ("a.cch", "hello world\n", "line 1 is 'hello world'"),
         ("a.cch", "1 @X (0) -> =a r0\n2 @X (0) -> =b r0\n", "has no links"),
-        ("a.cch", "1 @X (1) -> <2> =a r0\n3 @X (0) -> =b\n4 @X (0) -> =c\n5 @X (0) -> =d\n", "2 of 5 routers"),
-        ("a.latencies.intra", "A B\n", "line 1 is 'A B'; it should have 'nodeA nodeB milliseconds'"),
+        (
+            "a.cch",
+            "1 @X (1) -> <2> =a r0\n3 @X (0) -> =b\n4 @X (0) -> =c\n5 @X (0) -> =d\n",
+            "2 of 5 routers",
+        ),
+        (
+            "a.latencies.intra",
+            "A B\n",
+            "line 1 is 'A B'; it should have 'nodeA nodeB milliseconds'",
+        ),
         ("a.latencies.intra", "A B -3\n", "line 1 is 'A B -3'"),
         ("a.latencies.intra", "A B nan\n", "line 1 is 'A B nan'"),
         ("a.graphml", "<graphml", "cannot be read as GraphML"),
         ("a.graphml", "", "cannot be read as GraphML"),
-        ("a.graphml", "<graphml xmlns='http://graphml.graphdrawing.org/xmlns'><graph/></graphml>", "has no links"),
+        (
+            "a.graphml",
+            "<graphml xmlns='http://graphml.graphdrawing.org/xmlns'><graph/></graphml>",
+            "has no links",
+        ),
         ("a.txt", "0 1\n1 0 2\n", "no square"),
         ("a.txt", "0 x\n1 0\n", "should have round-trip times in milliseconds"),
         ("a.txt", "0 -1\n1 0\n", "missing or negative"),
@@ -155,7 +172,13 @@ def test_a_changed_map_is_read_again(tmp_path):
     assert build(str(path), 2, 0, 1).topology.routers == 3
 
 
-ROCKETFUEL = {"1239": (604, 2268), "2914": (960, 2821), "3356": (624, 5298), "3967": (201, 434), "7018": (631, 2078)}
+ROCKETFUEL = {
+    "1239": (604, 2268),
+    "2914": (960, 2821),
+    "3356": (624, 5298),
+    "3967": (201, 434),
+    "7018": (631, 2078),
+}
 
 
 @pytest.mark.parametrize("asn", ROCKETFUEL)
@@ -176,12 +199,17 @@ def test_rocketfuel_backbone(data):
     topology = read_map(data / "rocketfuel" / "backbone" / "1239.latencies.intra")
 
     assert (topology.routers, len(topology.links)) == (315, 972)
-    assert (min(us for *_, us in topology.links), max(us for *_, us in topology.links)) == (1_000, 64_000)
+    assert (min(us for *_, us in topology.links), max(us for *_, us in topology.links)) == (
+        1_000,
+        64_000,
+    )
 
 
 def test_distances_of_router_maps_agree_with_measured_backbones(data):
     """The rule for latencies reproduces what was measured: a link takes at most some 70 ms, most take a few."""
-    latencies = sorted(us for *_, us in read_map(data / "rocketfuel" / "router" / "1239.r0.cch").links)
+    latencies = sorted(
+        us for *_, us in read_map(data / "rocketfuel" / "router" / "1239.r0.cch").links
+    )
 
     assert latencies[-1] < 75_000
     assert latencies[len(latencies) // 2] < 5_000
@@ -192,7 +220,12 @@ def test_every_map_of_the_zoo_is_read(data):
     routers = {path.stem: read_map(path).routers for path in maps}
 
     assert len(routers) == 30
-    assert (routers["Colt"], routers["DeutscheTelekom"], routers["Ntt"], routers["Tw"]) == (153, 30, 32, 71)
+    assert (routers["Colt"], routers["DeutscheTelekom"], routers["Ntt"], routers["Tw"]) == (
+        153,
+        30,
+        32,
+        71,
+    )
 
 
 def test_a_planetlab_matrix_is_read(data):
@@ -200,4 +233,6 @@ def test_a_planetlab_matrix_is_read(data):
 
     assert network.topology.routers == 490
     latencies = sorted(network.latency_us(a, b) for a in range(100) for b in range(a))
-    assert latencies[len(latencies) // 2] == pytest.approx(67_500, rel=0.15), "half of the median round trip of 135 ms"
+    assert latencies[len(latencies) // 2] == pytest.approx(67_500, rel=0.15), (
+        "half of the median round trip of 135 ms"
+    )

@@ -81,7 +81,9 @@ def test_packets_per_link_are_those_counted_path_by_path(kind):
     pairs = some_pairs(network, 1500)
     counted: Counter[int] = Counter()
     for a, b in pairs:
-        counted.update([network.up(a), *network.path(network.router[a], network.router[b]), network.down(b)])
+        counted.update(
+            [network.up(a), *network.path(network.router[a], network.router[b]), network.down(b)]
+        )
 
     loads = network.link_loads(*zip(*pairs, strict=True))
 
@@ -141,7 +143,9 @@ def test_hosts_of_the_wide_world_have_the_access_links_of_the_thesis():
 
     assert np.mean(access_us >= 100_000) == pytest.approx(0.02, rel=0.3)
     assert np.mean(access_us < 5_000) == pytest.approx(0.02, rel=0.3)
-    assert np.mean((access_us >= 40_000) & (access_us <= 70_000)) == pytest.approx(0.66 * 30 / 65, rel=0.05)
+    assert np.mean((access_us >= 40_000) & (access_us <= 70_000)) == pytest.approx(
+        0.66 * 30 / 65, rel=0.05
+    )
     assert access_us.min() >= 1_000
     assert access_us.max() <= 220_000
 
@@ -154,7 +158,8 @@ def test_networks_of_one_seed_share_their_paths():
 
 def test_an_unknown_network_is_named_with_what_there_is():
     with pytest.raises(
-        MapError, match="no network or map 'nowhere'; choose one of flat, national, laboratory, worldwide"
+        MapError,
+        match="no network or map 'nowhere'; choose one of flat, national, laboratory, worldwide",
     ):
         build("nowhere", 1, 0, 1)
 
@@ -171,7 +176,9 @@ def test_the_wide_world_at_full_size():
 
 
 def test_servers_can_be_placed_anew_on_the_same_network():
-    plain, again = (build(kind, hosts=30, infrastructure=3, seed=2) for kind in ("laboratory", "laboratory@1"))
+    plain, again = (
+        build(kind, hosts=30, infrastructure=3, seed=2) for kind in ("laboratory", "laboratory@1")
+    )
 
     assert again.topology == plain.topology
     assert again.router[:30] == plain.router[:30], "peers stay where they are"

@@ -16,13 +16,17 @@ from implicast.world.simulate import simulate
 Row = dict[str, object]
 
 
-def journal_of(directory: Path, design: str, **fields: object) -> tuple[dict[str, list[Row]], dict[str, float]]:
+def journal_of(
+    directory: Path, design: str, **fields: object
+) -> tuple[dict[str, list[Row]], dict[str, float]]:
     """The tables of a run as rows, and what the tally says of it."""
     scenario = Scenario(design, network="national", register="messages", **fields)  # type: ignore[arg-type]
     outcome = simulate(scenario, directory / "run")
     assert outcome.kept
     names = ("sends", "registrations", "peers", "links", "paths", "casts")
-    return {name: pq.read_table(directory / "run" / f"{name}.parquet").to_pylist() for name in names}, outcome.measures
+    return {
+        name: pq.read_table(directory / "run" / f"{name}.parquet").to_pylist() for name in names
+    }, outcome.measures
 
 
 def gini(loads: list[float]) -> float:
@@ -34,7 +38,9 @@ def gini(loads: list[float]) -> float:
 
 
 def test_packets_on_links_are_those_of_every_message_walked_link_by_link(tmp_path):
-    tables, told = journal_of(tmp_path, "dht", peers=40, casts=12, seed=3, parameters={"assurance": "none"})
+    tables, told = journal_of(
+        tmp_path, "dht", peers=40, casts=12, seed=3, parameters={"assurance": "none"}
+    )
     router = {row["peer"]: row["router"] for row in tables["peers"]}
     way = defaultdict(list)
     for row in sorted(tables["paths"], key=lambda row: row["position"]):
@@ -44,7 +50,11 @@ def test_packets_on_links_are_those_of_every_message_walked_link_by_link(tmp_pat
     for row in tables["sends"]:
         if row["cast"] is not None:
             sender, receiver = row["sender"], row["receiver"]
-            for link in [("up", sender), *way[router[sender], router[receiver]], ("down", receiver)]:
+            for link in [
+                ("up", sender),
+                *way[router[sender], router[receiver]],
+                ("down", receiver),
+            ]:
                 packets[link] += 1
 
     every = list(packets.values())
@@ -64,14 +74,26 @@ def packed_bytes(value: object) -> int:
     """How long a value is in MessagePack."""
     if isinstance(value, int):
         assert value >= 0
-        return 1 if value < 1 << 7 else 2 if value < 1 << 8 else 3 if value < 1 << 16 else 5 if value < 1 << 32 else 9
+        return (
+            1
+            if value < 1 << 7
+            else 2
+            if value < 1 << 8
+            else 3
+            if value < 1 << 16
+            else 5
+            if value < 1 << 32
+            else 9
+        )
     if isinstance(value, bytes):
         return len(value) + (2 if len(value) < 1 << 8 else 3 if len(value) < 1 << 16 else 5)
     if isinstance(value, str):
         length = len(value.encode())
         return length + (1 if length < 32 else 2 if length < 1 << 8 else 3)
     assert isinstance(value, list | tuple)
-    return (1 if len(value) < 16 else 3 if len(value) < 1 << 16 else 5) + sum(map(packed_bytes, value))
+    return (1 if len(value) < 16 else 3 if len(value) < 1 << 16 else 5) + sum(
+        map(packed_bytes, value)
+    )
 
 
 def kept_of(client: int, tags: object) -> int:
@@ -91,7 +113,9 @@ def test_what_is_put_in_place_at_once_is_as_large_as_what_messages_leave_behind(
 
 
 def test_a_server_stores_what_its_clients_registered_and_clients_store_nothing(tmp_path):
-    tables, told = journal_of(tmp_path, "centralised", peers=60, casts=4, seed=2, parameters={"assurance": "none"})
+    tables, told = journal_of(
+        tmp_path, "centralised", peers=60, casts=4, seed=2, parameters={"assurance": "none"}
+    )
     stored = {row["peer"]: row["storage_bytes"] for row in tables["peers"]}
     tags = {row["peer"]: row["tags"] for row in tables["registrations"]}
 
@@ -110,7 +134,11 @@ class Backbone:
         self.clients, self.beside = defaultdict(set), defaultdict(set)
         for row in tables["sends"]:
             sender, receiver = row["sender"], row["receiver"]
-            if row["phase"] == "register" and receiver in self.brokers and sender not in self.brokers:
+            if (
+                row["phase"] == "register"
+                and receiver in self.brokers
+                and sender not in self.brokers
+            ):
                 self.clients[receiver].add(sender)
             elif row["kind"] in ("Tell", "WholeFilter"):
                 self.beside[receiver].add(sender)
@@ -118,7 +146,9 @@ class Backbone:
     def beyond(self, broker: int, neighbour: int) -> set[str]:
         """Every tag on the neighbour's side of the link."""
         held = set().union(*(self.tags[client] for client in self.clients[neighbour]))
-        return held.union(*(self.beyond(neighbour, other) for other in self.beside[neighbour] if other != broker))
+        return held.union(
+            *(self.beyond(neighbour, other) for other in self.beside[neighbour] if other != broker)
+        )
 
     def own(self, broker: int) -> set[str]:
         return set().union(*(self.tags[client] for client in self.clients[broker]))
@@ -135,7 +165,10 @@ def test_a_broker_stores_its_clients_and_a_filter_for_what_lies_beyond_each_neig
     assert told["STOR_G"] == pytest.approx(gini(list(stored.values())))
     for broker in sorted(backbone.brokers):
         clients = sum(kept_of(client, backbone.tags[client]) for client in backbone.clients[broker])
-        held = [backbone.own(broker), *(backbone.beyond(broker, other) for other in backbone.beside[broker])]
+        held = [
+            backbone.own(broker),
+            *(backbone.beyond(broker, other) for other in backbone.beside[broker]),
+        ]
         # Thesis Table 2.1: 4.8 bits for each tag at 10 %; room for up to a fifth more between two generations.
         bits = sum(4.79 * len(tags) for tags in held)
         assert clients + 0.9 * bits / 8 < stored[broker] < clients + 1.25 * bits / 8 + 200
@@ -154,9 +187,16 @@ def test_the_routing_error_is_the_share_of_absent_tags_that_filters_pass(tmp_pat
     )
     backbone = Backbone(tables)
     wanted = {row["cast"]: row["target"] for row in tables["casts"]}
-    came_from = {(row["cast"], row["receiver"]): row["sender"] for row in tables["sends"]
-                 if row["cast"] is not None and row["receiver"] in backbone.brokers}  # fmt: skip
-    beyond = {(at, other): backbone.beyond(at, other) for at in backbone.brokers for other in backbone.beside[at]}
+    came_from = {
+        (row["cast"], row["receiver"]): row["sender"]
+        for row in tables["sends"]
+        if row["cast"] is not None and row["receiver"] in backbone.brokers
+    }
+    beyond = {
+        (at, other): backbone.beyond(at, other)
+        for at in backbone.brokers
+        for other in backbone.beside[at]
+    }
     asked = passed = 0
     for (cast, broker), sender in came_from.items():
         for neighbour in backbone.beside[broker] - {sender}:

@@ -32,7 +32,9 @@ def test_casts_cost_what_they_cost_where_upkeep_goes_on(design):
     if design != "spice-unloaded":  # levels are raised by those who measure the casts
         assert not rests.messages.get("upkeep")
     assert rests.messages["cast"] == pytest.approx(goes_on.messages["cast"], rel=0.03)
-    assert rests.measures["latency_ms_mean"] == pytest.approx(goes_on.measures["latency_ms_mean"], rel=0.03)
+    assert rests.measures["latency_ms_mean"] == pytest.approx(
+        goes_on.measures["latency_ms_mean"], rel=0.03
+    )
 
 
 @pytest.mark.parametrize("design", sorted(HOMES))

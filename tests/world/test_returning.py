@@ -45,7 +45,9 @@ def test_a_member_that_is_back_and_registered_is_owed_what_it_fits():
     assert found.contract.clean
     alone = Churn.parse("deed=4..9:return:3")
     dead = replace(alone, deeds=Churn.parse("deed=4:crash:3").deeds)
-    expected = simulate(Scenario("postbox", peers=12, casts=300, workload="groups", interval_ms=500, churn=dead))
+    expected = simulate(
+        Scenario("postbox", peers=12, casts=300, workload="groups", interval_ms=500, churn=dead)
+    )
     assert found.contract.expected > expected.contract.expected
 
 
@@ -62,7 +64,9 @@ OLDER = f"deed=3..4:return:{MOST},deed=6..7:return:{MOST},deed=9..10:return:{MOS
         ("garbles", "deed=5:withdraw:3", "", "altered"),
     ],
 )
-def test_what_a_bad_design_does_to_those_who_return_is_seen(manner, script, faults, wrong, monkeypatch):
+def test_what_a_bad_design_does_to_those_who_return_is_seen(
+    manner, script, faults, wrong, monkeypatch
+):
     assert not getattr(run(script, 200, faults=Faults.parse(faults)).contract, wrong)
     monkeypatch.setattr(MANNERS, manner, True)
     found = run(script, 200, faults=Faults.parse(faults))
@@ -81,7 +85,9 @@ def test_returns_are_drawn_with_every_disk():
     drawn = Churn.parse("returns=30,disk=any,over_s=300").script(1, 40, 0)
 
     assert {deed.disk for deed in drawn} == {"kept", "old", "empty"}
-    assert {deed.disk for deed in Churn.parse("returns=30,disk=old,over_s=300").script(1, 40, 0)} == {"old"}
+    assert {
+        deed.disk for deed in Churn.parse("returns=30,disk=old,over_s=300").script(1, 40, 0)
+    } == {"old"}
 
 
 def test_a_crash_while_away_is_for_good():
@@ -110,8 +116,14 @@ def test_one_that_falls_casts_until_it_crashes(tmp_path):
     found = run("deed=5..7:fall~200:3", journal=tmp_path / "run")
 
     assert found.kept
-    crashed = [row for row in read(tmp_path / "run", "lives").to_pylist() if row["end"] == "crashed"]
+    crashed = [
+        row for row in read(tmp_path / "run", "lives").to_pylist() if row["end"] == "crashed"
+    ]
     assert [row["peer"] for row in crashed] == [3]
-    said = [row["time_us"] for row in read(tmp_path / "run", "casts").to_pylist() if row["publisher"] == 3]
+    said = [
+        row["time_us"]
+        for row in read(tmp_path / "run", "casts").to_pylist()
+        if row["publisher"] == 3
+    ]
     assert len(said) > 350
     assert crashed[0]["to_us"] - 10_000 < max(said) < crashed[0]["to_us"]

@@ -25,12 +25,25 @@ def test_a_tree_grown_in_columns_is_the_same_tree(kind, count):
 @pytest.mark.parametrize("kind", ["flat", "laboratory", "national"])
 def test_every_client_finds_the_broker_that_is_nearest_to_it(kind):
     network, brokers = build(kind, CLIENTS, 23, seed=5), tuple(range(CLIENTS, CLIENTS + 23))
-    plan = Plan(CLIENTS, 23, {}, 5, None, network.latency_us, roles={"broker": brokers}, router=network.router)
+    plan = Plan(
+        CLIENTS,
+        23,
+        {},
+        5,
+        None,
+        network.latency_us,
+        roles={"broker": brokers},
+        router=network.router,
+    )
 
     def found_alone(client):
         name = name_of(network_of(5), client)
-        return nearest(name, brokers, lambda b: network.latency_us(client, b) + network.latency_us(b, client),
-                       network_of(5))  # fmt: skip
+        return nearest(
+            name,
+            brokers,
+            lambda b: network.latency_us(client, b) + network.latency_us(b, client),
+            network_of(5),
+        )
 
     assert stations(plan) == [found_alone(client) for client in range(CLIENTS)]
     assert len(set(stations(plan))) > 1

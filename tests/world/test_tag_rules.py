@@ -23,19 +23,32 @@ def test_own_rules_count_at_once_and_others_from_so_many_names():
     others = [(f"n{number}", Rule("ml", "RT", "x")) for number in range(3)]
     known = about(("me", rule), *others, ("n9", Rule("ml", "RT", "y")))
     found = offers(parse("ml & privacy"), known, "me", 3)
-    assert [(each.other, each.names, each.own) for each in found] == [("machine-learning", 1, True), ("x", 3, False)]
+    assert [(each.other, each.names, each.own) for each in found] == [
+        ("machine-learning", 1, True),
+        ("x", 3, False),
+    ]
     assert offers(parse("ml"), known, "nobody", 4) == []
 
 
 def test_one_name_counts_once_however_often_it_states_a_rule():
     rule = Rule("a", "UF", "b")
-    assert offers(parse("a"), about(*(("n1", each) for each in (rule, rule, Rule("b", "USE", "a")))), "me", 2) == []
+    assert (
+        offers(
+            parse("a"),
+            about(*(("n1", each) for each in (rule, rule, Rule("b", "USE", "a")))),
+            "me",
+            2,
+        )
+        == []
+    )
 
 
 def test_widening_selects_more_and_never_fewer_and_offers_end_when_they_are_taken():
     target = parse("ml & privacy | ml & !eu & gpu")
     wide = widened(target, "ml", "learning")
-    assert wide == parse("ml & privacy | learning & privacy | ml & !eu & gpu | learning & !eu & gpu")
+    assert wide == parse(
+        "ml & privacy | learning & privacy | ml & !eu & gpu | learning & !eu & gpu"
+    )
     known = about(("me", Rule("ml", "UF", "learning")))
     assert [offer.other for offer in offers(target, known, "me", 3)] == ["learning"]
     assert offers(wide, known, "me", 3) == []

@@ -40,7 +40,9 @@ def test_a_neighbour_that_a_table_lacks_is_missed():
 def test_one_that_is_in_a_table_and_beside_nobody_there_is_seen():
     tiles = surface(60, 3)
     one, other = adjacency(tiles)
-    stranger = next(each for each in range(60) if each != one[0] and each not in other[one == one[0]])
+    stranger = next(
+        each for each in range(60) if each != one[0] and each not in other[one == one[0]]
+    )
 
     found = list(table_objections(tiles, np.append(one, one[0]), np.append(other, stranger)))
 

@@ -35,7 +35,9 @@ def test_routers_and_links_are_as_many_as_in_the_thesis_and_hang_together(draw, 
     assert (topology.routers, len(topology.links)) == COUNTS[draw]
     assert nx.is_connected(graph(topology))
     assert all(a < b and latency_us > 0 for a, b, latency_us in topology.links)
-    assert list(topology.links) == sorted({(a, b): (a, b, us) for a, b, us in topology.links}.values())
+    assert list(topology.links) == sorted(
+        {(a, b): (a, b, us) for a, b, us in topology.links}.values()
+    )
     assert set(topology.core) <= set(range(topology.routers))
 
 

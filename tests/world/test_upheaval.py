@@ -245,7 +245,14 @@ def test_a_flapping_link_works_in_turns():
     trouble = Trouble(None)
     trouble.cut((0, 1), turn_us=100)
 
-    assert [len(trouble.fate(now_us, 0, 1, 10)) for now_us in (0, 50, 100, 199, 200, 300)] == [0, 0, 1, 1, 0, 1]
+    assert [len(trouble.fate(now_us, 0, 1, 10)) for now_us in (0, 50, 100, 199, 200, 300)] == [
+        0,
+        0,
+        1,
+        1,
+        0,
+        1,
+    ]
 
 
 def test_nothing_crosses_a_partition():
@@ -263,7 +270,11 @@ def test_a_slow_peer_is_slow_both_ways():
     trouble = Trouble(None)
     trouble.slow(0, 500)
 
-    assert (trouble.fate(0, 0, 1, 10), trouble.fate(0, 1, 0, 10), trouble.fate(0, 1, 2, 10)) == ((510,), (510,), (10,))
+    assert (trouble.fate(0, 0, 1, 10), trouble.fate(0, 1, 0, 10), trouble.fate(0, 1, 2, 10)) == (
+        (510,),
+        (510,),
+        (10,),
+    )
     trouble.slow(0, -500)
     assert trouble.fate(0, 0, 1, 10) == (10,)
 
@@ -279,7 +290,9 @@ def test_newcomers_join_register_hear_and_cast(tmp_path):
     outcome = run("joins=12,over_s=20", tmp_path / "run")
     newcomers = set(range(25, 37))
 
-    registered = {row["peer"] for row in rows(tmp_path / "run", "registrations") if row["completed_us"]}
+    registered = {
+        row["peer"] for row in rows(tmp_path / "run", "registrations") if row["completed_us"]
+    }
     heard = {row["peer"] for row in rows(tmp_path / "run", "notices")}
     assert newcomers <= registered
     assert newcomers & heard
@@ -293,9 +306,13 @@ def test_the_gone_neither_send_nor_hear_nor_are_missed(tmp_path):
     start_us = min(row["from_us"] for row in rows(tmp_path / "run", "deeds")) - 5_000_000
 
     assert [lives[peer]["end"] for peer in (3, 4, 5, 6)] == ["crashed", "crashed", "left", "stayed"]
-    sends = [row for row in rows(tmp_path / "run", "sends") if row["sent_us"] > start_us + 5_000_000]
+    sends = [
+        row for row in rows(tmp_path / "run", "sends") if row["sent_us"] > start_us + 5_000_000
+    ]
     assert not [row for row in sends if row["sender"] in (3, 4)]
-    notices = [row for row in rows(tmp_path / "run", "notices") if row["time_us"] > start_us + 5_000_000]
+    notices = [
+        row for row in rows(tmp_path / "run", "notices") if row["time_us"] > start_us + 5_000_000
+    ]
     assert not [row for row in notices if row["peer"] in (3, 4)]
     assert outcome.contract.missing == 0
     assert outcome.kept
@@ -315,7 +332,9 @@ def test_same_scenario_same_journal_and_a_spelled_script_is_the_same_run(tmp_pat
     digests = []
     for number, churn in enumerate((text, text, spelled)):
         run(churn, tmp_path / str(number), faults=faults)
-        files = sorted(path for path in (tmp_path / str(number)).iterdir() if path.name != "scenario.json")
+        files = sorted(
+            path for path in (tmp_path / str(number)).iterdir() if path.name != "scenario.json"
+        )
         digests.append(hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest())
 
     assert len(set(digests)) == 1
@@ -348,12 +367,15 @@ ALL = "+".join(map(str, range(24)))
 
 
 @pytest.mark.parametrize(
-    ("deed", "unmade"), [(f"5:crash:{ALL}", 54), (f"5:leave:{ALL}", 54), (f"5.5..9.5:freeze:{ALL}", 4)]
+    ("deed", "unmade"),
+    [(f"5:crash:{ALL}", 54), (f"5:leave:{ALL}", 54), (f"5.5..9.5:freeze:{ALL}", 4)],
 )
 def test_where_nobody_is_there_no_cast_is_made_and_that_is_said(deed, unmade, tmp_path):
     outcome = run(f"deed={deed}", tmp_path / "run")
 
-    assert outcome.notes[:1] == [f"{unmade} of 60 casts were not made: nobody was there and awake who could"]
+    assert outcome.notes[:1] == [
+        f"{unmade} of 60 casts were not made: nobody was there and awake who could"
+    ]
     assert [row["cast"] for row in rows(tmp_path / "run", "casts")] == list(range(60 - unmade))
     assert {row["cast"] for row in rows(tmp_path / "run", "notices")} <= set(range(60 - unmade))
     assert outcome.kept
@@ -362,20 +384,28 @@ def test_where_nobody_is_there_no_cast_is_made_and_that_is_said(deed, unmade, tm
 def test_a_newcomer_that_finds_everybody_asleep_joins_when_they_wake():
     base = Scenario("dht", peers=16, casts=40, seed=5, workload="groups")
     everybody = "+".join(map(str, range(16)))
-    outcome = simulate(replace(base, churn=Churn.parse(f"deed=5..9:freeze:{everybody},deed=7:join:16")))
+    outcome = simulate(
+        replace(base, churn=Churn.parse(f"deed=5..9:freeze:{everybody},deed=7:join:16"))
+    )
 
     assert outcome.kept, outcome.objections
 
 
 def test_less_than_was_asked_for_is_said():
-    assert run("leaves=100,over_s=20").notes[0].startswith("churn: 18 of 100 leaves: 0.25 of the first number of peers")
+    assert (
+        run("leaves=100,over_s=20")
+        .notes[0]
+        .startswith("churn: 18 of 100 leaves: 0.25 of the first number of peers")
+    )
     assert run("leaves=3,over_s=20", casts=90).notes == []
 
 
 def test_where_no_cast_came_after_all_was_quiet_that_is_said():
     early, late = run("deed=5:crash:3", casts=35), run("deed=5:crash:3", casts=36)
 
-    assert early.notes == ["no cast came after all was quiet, 35 s after the first: what follows is not judged"]
+    assert early.notes == [
+        "no cast came after all was quiet, 35 s after the first: what follows is not judged"
+    ]
     assert late.notes == []
 
 

@@ -48,7 +48,9 @@ def test_the_scenario_and_its_command_say_so():
 
 
 def call(*words):
-    return CliRunner().invoke(main, ["simulate", "postbox", "--peers", "24", "--casts", "60", *words])
+    return CliRunner().invoke(
+        main, ["simulate", "postbox", "--peers", "24", "--casts", "60", *words]
+    )
 
 
 def test_a_promise_that_was_broken_is_an_exit_code_and_what_was_not_promised_is_said(monkeypatch):

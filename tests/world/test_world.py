@@ -122,7 +122,14 @@ def test_a_message_that_names_its_cast_belongs_to_it_whatever_caused_it(tmp_path
 
     assert [(row["phase"], row["cast"]) for row in rows] == [("cast", 7)]
     assert pq.read_table(tmp_path / "run" / "notices.parquet").to_pylist() == [
-        {"cause": rows[0]["serial"], "time_us": 10_000, "peer": 1, "cast": 7, "depth": 1, "altered": False}
+        {
+            "cause": rows[0]["serial"],
+            "time_us": 10_000,
+            "peer": 1,
+            "cast": 7,
+            "depth": 1,
+            "altered": False,
+        }
     ]
 
 

@@ -97,7 +97,15 @@ def surely_above(count: int, of: int) -> float:
 class Account:
     """What one keeper knows of one publisher since somebody complained of it."""
 
-    __slots__ = ("_audience", "_beyond", "_complained", "_reached", "against", "clear_us", "opened_us")
+    __slots__ = (
+        "_audience",
+        "_beyond",
+        "_complained",
+        "_reached",
+        "against",
+        "clear_us",
+        "opened_us",
+    )
 
     def __init__(self, kept: KeptAccount) -> None:
         self.opened_us = kept.opened_us
@@ -110,7 +118,9 @@ class Account:
         self._beyond = dict.fromkeys(kept.beyond)
         """Those who complained to keepers beyond this one."""
         self._reached: dict[Name, Address] = {each.name: each.address for each in kept.reached}
-        self._complained: dict[Name, Address] = {each.name: each.address for each in kept.complained}
+        self._complained: dict[Name, Address] = {
+            each.name: each.address for each in kept.complained
+        }
 
     @property
     def names(self) -> int:
@@ -121,13 +131,24 @@ class Account:
         """`whole`: with all names; else the verdict alone, and how many were reached."""
         if not whole:
             return KeptAccount(publisher, self.opened_us, self.clear_us, self.reached)
-        known = (tuple(map(Contact, each, each.values())) for each in (self._reached, self._complained))
-        return KeptAccount(publisher, self.opened_us, self.clear_us, self._audience, tuple(sorted(self.against)),
-                           tuple(sorted(self._beyond)), *known)  # fmt: skip
+        known = (
+            tuple(map(Contact, each, each.values())) for each in (self._reached, self._complained)
+        )
+        return KeptAccount(
+            publisher,
+            self.opened_us,
+            self.clear_us,
+            self._audience,
+            tuple(sorted(self.against)),
+            tuple(sorted(self._beyond)),
+            *known,
+        )
 
     def is_lone(self, address: Address | None) -> bool:
         """Whether nobody has complained but from this address, and nothing came of it."""
-        return not self.clear_us and not self._beyond and set(self._complained.values()) == {address}
+        return (
+            not self.clear_us and not self._beyond and set(self._complained.values()) == {address}
+        )
 
     @property
     def reached(self) -> int:
@@ -160,7 +181,10 @@ class Account:
 
     def judge(self, now_us: int) -> None:
         """Slow it, if it is to be; what it reached so far is to be paid."""
-        shares = (surely_above(len(self.against), len(self._reached)), surely_above(self.complaints, self.reached))
+        shares = (
+            surely_above(len(self.against), len(self._reached)),
+            surely_above(self.complaints, self.reached),
+        )
         if not self.clear_us and max(shares) > SHARE:
             self.clear_us = now_us + self.reached * PAID_US
         if self.clear_us:
@@ -208,7 +232,11 @@ class Docket:
 
     def _account(self, publisher: Name) -> Account | None:
         account = self._accounts.get(publisher)
-        if account is not None and self._now() - account.opened_us > MEMORY_US and self._now() >= account.clear_us:
+        if (
+            account is not None
+            and self._now() - account.opened_us > MEMORY_US
+            and self._now() >= account.clear_us
+        ):
             del self._accounts[publisher]
             return None
         return account
@@ -234,7 +262,9 @@ class Docket:
 
     def admits(self, cast: CastId, members: Sequence[Contact]) -> bool:
         """May these be told? If so they are about to be."""
-        return not self._accounts or all(self.tell(cast, each.name, each.address) for each in members)
+        return not self._accounts or all(
+            self.tell(cast, each.name, each.address) for each in members
+        )
 
     def slowing(self, cast: CastId) -> Slowing | None:
         """What the publisher of a declined cast is told; None if it was not declined."""

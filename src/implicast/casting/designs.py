@@ -19,45 +19,85 @@ from implicast.peer.site import Site
 from implicast.peer.words import Said
 
 HOMES = {
-    "centralised": "centralised", "broker": "broker", "spice": "spice", "spice-unloaded": "spice",
-    "condcast": "condcast", "dht-naive": "dht", "dht": "dht", "bft": "bft", "chord-pubsub": "pubsub",
+    "centralised": "centralised",
+    "broker": "broker",
+    "spice": "spice",
+    "spice-unloaded": "spice",
+    "condcast": "condcast",
+    "dht-naive": "dht",
+    "dht": "dht",
+    "bft": "bft",
+    "chord-pubsub": "pubsub",
     "opchord-pubsub": "pubsub",
-}  # fmt: skip
+}
 """The module of each design; it is loaded when the design is first asked for."""
 
 
-SURVIVABLE = ("joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes", "restarts", "fails")
+SURVIVABLE = (
+    "joins",
+    "leaves",
+    "crashes",
+    "returns",
+    "loss",
+    "partitions",
+    "freezes",
+    "restarts",
+    "fails",
+)
 """Peers come; go by their own wish; die; die and come back at their address. Messages are lost, repeated, overtaken.
 Nothing crosses between two sides for a while. Peers stand still and wake. Servers or brokers go down and come back; or
 never do."""
 
 ASSURANCE = Parameter(
-    "assurance", "receipts",
+    "assurance",
+    "receipts",
     "receipts: steps are confirmed and repeated, what is kept for others is kept more than once, upkeep runs; "
     "none: every message is sent once, as the papers measure it, in a world where nothing fails",
     choices=("none", "receipts"),
-)  # fmt: skip
+)
 """The one parameter that every design names itself."""
 
 TRUST = (
     Parameter(
-        "signed", False, "registrations are signed by their owners and casts by their publishers, checked where they "
+        "signed",
+        False,
+        "registrations are signed by their owners and casts by their publishers, checked where they "
         "are kept and where they are delivered; the default on a network",
     ),
     Parameter(
-        "signatures", "stand-in",
+        "signatures",
+        "stand-in",
         "of signed words: real ones, or a stand-in with the same checks and sizes for large runs",
         choices=("ed25519", "stand-in"),
     ),
     Parameter(
-        "protected", "", "what only the authority lets peers say of themselves, where words are signed: attributes, "
+        "protected",
+        "",
+        "what only the authority lets peers say of themselves, where words are signed: attributes, "
         "and prefixes of tags with a star, like role,staff:*",
     ),
-    Parameter("casts_per_s", 0.0, "casts of one publisher that a station or a member takes in a second; 0: any number",
-              0, 1e6),
-    Parameter("casts_burst", 50, "casts of one publisher that are taken at once, where there is a limit", 1, 1_000_000),
-    Parameter("audience_max", 0, "members that one station or publisher lets a cast select; 0: any number", 0, 1 << 20),
-)  # fmt: skip
+    Parameter(
+        "casts_per_s",
+        0.0,
+        "casts of one publisher that a station or a member takes in a second; 0: any number",
+        0,
+        1e6,
+    ),
+    Parameter(
+        "casts_burst",
+        50,
+        "casts of one publisher that are taken at once, where there is a limit",
+        1,
+        1_000_000,
+    ),
+    Parameter(
+        "audience_max",
+        0,
+        "members that one station or publisher lets a cast select; 0: any number",
+        0,
+        1 << 20,
+    ),
+)
 """What every design can be set to about trust."""
 OWN_POLICY = ("casts_per_s", "casts_burst", "audience_max")
 """What nodes of one network may have set differently."""
@@ -130,14 +170,18 @@ def designs() -> dict[str, Design]:
 
 @cache
 def _module(module: str) -> dict[str, Design]:
-    return {each.name: trusting(each) for each in import_module(f"implicast.casting.{module}").DESIGNS}
+    return {
+        each.name: trusting(each) for each in import_module(f"implicast.casting.{module}").DESIGNS
+    }
 
 
 def trusting(plain: Design) -> Design:
     """A design with what all have about trust: parameters, and the kind of message that carries signed words."""
     own = {each.name for each in plain.parameters}
     more = tuple(each for each in TRUST if each.name not in own)
-    return replace(plain, parameters=(*plain.parameters, *more), kinds=(*dict.fromkeys((*plain.kinds, Said)),))
+    return replace(
+        plain, parameters=(*plain.parameters, *more), kinds=(*dict.fromkeys((*plain.kinds, Said)),)
+    )
 
 
 def add(own: Design) -> None:

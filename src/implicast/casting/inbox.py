@@ -45,7 +45,9 @@ class Inbox:
     def take(self, cast: CastId, target: Target, payload: bytes) -> Outcome:
         """Deliver a notice unless it has been delivered before or the member's newest description does not fit."""
         description = self._member.description
-        return self.admit(cast, target, payload, description is not None and target.selects(description))
+        return self.admit(
+            cast, target, payload, description is not None and target.selects(description)
+        )
 
     def admit(self, cast: CastId, about: object, payload: bytes, fits: bool) -> Outcome:
         """Deliver a notice that fits, once, if its publisher cast it; `about`: the target, or what happened."""

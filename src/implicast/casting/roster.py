@@ -42,12 +42,26 @@ OnForgotten = Callable[[Name, Description | None], None]
 class Roster(Part):
     """Entries by name, an index over what they say, and when each member was last heard."""
 
-    __slots__ = ("_at", "_forgotten", "_stored", "_subscriptions", "_words", "changed", "entries", "index", "leases")
+    __slots__ = (
+        "_at",
+        "_forgotten",
+        "_stored",
+        "_subscriptions",
+        "_words",
+        "changed",
+        "entries",
+        "index",
+        "leases",
+    )
 
     def __init__(
-        self, site: Site, lease_us: int, stored: OnStored, forgotten: OnForgotten,
+        self,
+        site: Site,
+        lease_us: int,
+        stored: OnStored,
+        forgotten: OnForgotten,
         subscriptions: Callable[[Name], int] = lambda name: 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`subscriptions`: how many of a member the station knows."""
         super().__init__(site.address, site.host)
         self._stored, self._forgotten, self._subscriptions = stored, forgotten, subscriptions
@@ -103,7 +117,11 @@ class Roster(Part):
             return
         if known is not None and register.version < known.version:
             self.host.send(sender, known.said or Outdated(known.version))
-        elif known is not None and register.version == known.version and sender == known.contact.address:
+        elif (
+            known is not None
+            and register.version == known.version
+            and sender == known.contact.address
+        ):
             self.heard(name)
             self._stored(known, False, None)
         elif register.version and (known is not None or len(self.entries) < MEMBERS_MAX):

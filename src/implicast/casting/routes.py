@@ -93,19 +93,44 @@ Selection = tuple[Word, Sequence[Contact]]
 class Routes(Part, parts={"teller": Teller}):
     """The casts that one station carries in its present view; `matching`: who has subscribed to what is described."""
 
-    __slots__ = ("_asker", "_assured", "_ended", "_matching", "_policy", "_roster", "_routes", "_seen", "_shares",
-                 "_way", "_words", "changed", "docket", "taken", "teller")  # fmt: skip
+    __slots__ = (
+        "_asker",
+        "_assured",
+        "_ended",
+        "_matching",
+        "_policy",
+        "_roster",
+        "_routes",
+        "_seen",
+        "_shares",
+        "_way",
+        "_words",
+        "changed",
+        "docket",
+        "taken",
+        "teller",
+    )
 
     def __init__(
-        self, site: Site, asker: Asker, roster: Roster, way: Backbone | Nowhere,
+        self,
+        site: Site,
+        asker: Asker,
+        roster: Roster,
+        way: Backbone | Nowhere,
         matching: Callable[[Description], Sequence[Contact]] = lambda description: (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(site.address, site.host)
-        self._assured, self._words, self._policy = site.assured, site.words, policy_of(site.parameters)
+        self._assured, self._words, self._policy = (
+            site.assured,
+            site.words,
+            policy_of(site.parameters),
+        )
         self._asker, self._roster, self._way, self._matching = asker, roster, way, matching
         self.docket = Docket(lambda: site.host.now_us, site.kept.docket if site.kept else ())
         """The complaints that were heard here."""
-        self.teller = Teller(site.address, site.host, asker, site.assured, self._own_ended, site.words)
+        self.teller = Teller(
+            site.address, site.host, asker, site.assured, self._own_ended, site.words
+        )
         self._seen = Seen()
         self._routes: dict[CastId, Route] = {}
         self._shares: Shares[Name] = Shares(ROUTES_MAX)
@@ -128,8 +153,16 @@ class Routes(Part, parts={"teller": Teller}):
 
     def carry(self, asker: Address, client: bool, hop: Hop) -> None:
         """Carry a cast for a client, or for a broker of the present view; if its publisher has cast it."""
-        about = hop.description if isinstance(hop, Announce) else (DRY, hop.target) if hop.dry else hop.target
-        if self._words.opened(hop.cast, about, hop.payload) is None or (client and self._is_too_much(hop)):
+        about = (
+            hop.description
+            if isinstance(hop, Announce)
+            else (DRY, hop.target)
+            if hop.dry
+            else hop.target
+        )
+        if self._words.opened(hop.cast, about, hop.payload) is None or (
+            client and self._is_too_much(hop)
+        ):
             return
         if not (self._assured or hop.dry):
             self._spread_once(asker, hop)
@@ -203,7 +236,11 @@ class Routes(Part, parts={"teller": Teller}):
         for neighbour, onward in self._onward(hop).items():
             vouched = neighbour == asker and not client
             key = (neighbour, hop.cast)
-            if not vouched and route.told.setdefault(neighbour) is None and self._asker.open(PASS, key) is None:
+            if (
+                not vouched
+                and route.told.setdefault(neighbour) is None
+                and self._asker.open(PASS, key) is None
+            ):
                 self._asker.ask(PASS, key, neighbour, onward)
 
     # --- answering
@@ -227,17 +264,23 @@ class Routes(Part, parts={"teller": Teller}):
 
     def _counted(self, cast: CastId, route: Route, asker: Address, client: bool) -> Carried | None:
         """What is known of a cast, without the side of the asker; None while a neighbour has said nothing."""
-        counts: list[Told | Carried] = [self.teller.casts.get(cast) or self._ended.get(cast) or Told(0)]
+        counts: list[Told | Carried] = [
+            self.teller.casts.get(cast) or self._ended.get(cast) or Told(0)
+        ]
         for neighbour, each in route.told.items():
             if neighbour != asker or client:
                 if each is None:
                     return None
                 counts.append(each)
         return Carried(
-            cast, 0 if client else self._way.epoch, sum(each.notified for each in counts),
-            sum(each.unreachable for each in counts), sum(each.declined for each in counts),
-            sum(each.open for each in counts), tuple(name for each in counts for name in each.silent)[:SILENT_MAX],
-        )  # fmt: skip
+            cast,
+            0 if client else self._way.epoch,
+            sum(each.notified for each in counts),
+            sum(each.unreachable for each in counts),
+            sum(each.declined for each in counts),
+            sum(each.open for each in counts),
+            tuple(name for each in counts for name in each.silent)[:SILENT_MAX],
+        )
 
     # --- complaints
 

@@ -12,7 +12,17 @@ station knows a later life and says so; the member goes above it.
 from implicast.casting.central_subscriptions import Announce
 from implicast.casting.complaints import Complain, Slowing
 from implicast.casting.roster import Enrolled
-from implicast.casting.service import DRY, Carried, Check, CheckRound, Known, Outdated, Publish, Register, Stored
+from implicast.casting.service import (
+    DRY,
+    Carried,
+    Check,
+    CheckRound,
+    Known,
+    Outdated,
+    Publish,
+    Register,
+    Stored,
+)
 from implicast.casting.telling import Hearing
 from implicast.language.target import Description, Target
 from implicast.peer.asking import Asker, Patience, Question
@@ -39,8 +49,19 @@ Request = Publish | Announce
 class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
     """A member and its station; None while the station is looked for."""
 
-    __slots__ = ("_checked_us", "_checking", "_complete", "_estimates", "_in_vain", "asker", "check_us", "hearing",
-                 "leaving", "requests", "station")  # fmt: skip
+    __slots__ = (
+        "_checked_us",
+        "_checking",
+        "_complete",
+        "_estimates",
+        "_in_vain",
+        "asker",
+        "check_us",
+        "hearing",
+        "leaving",
+        "requests",
+        "station",
+    )
 
     def __init__(self, site: Site, station: Address | None, check_us: int) -> None:
         """`check_us`: how often the member reminds its station."""
@@ -92,7 +113,9 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
         self.keep_in_touch()
         self.host.deliver(Registered(self.version))
         said = self.words.say(Register(self.name, self.version, self.description))
-        return Enrolled(self.contact, self.version, self.description, said if isinstance(said, Said) else None)
+        return Enrolled(
+            self.contact, self.version, self.description, said if isinstance(said, Said) else None
+        )
 
     # --- what the station is told
 
@@ -151,11 +174,17 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
 
     @handles(Stored)
     def on_stored(self, sender: Address, stored: Stored) -> None:
-        if sender != self.station or stored.version != self.version or not self.asker.answered(REGISTER, 0):
+        if (
+            sender != self.station
+            or stored.version != self.version
+            or not self.asker.answered(REGISTER, 0)
+        ):
             return
         if stored.version > self._complete:
             self._complete = stored.version
-            self.host.deliver((Withdrawn if self.description is None else Registered)(stored.version))
+            self.host.deliver(
+                (Withdrawn if self.description is None else Registered)(stored.version)
+            )
             if self.leaving:
                 self.host.deliver(Left())
 
@@ -184,7 +213,9 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
             self.asker.answered(CAST, carried.cast)
         if request.dry:
             messages = (1 + carried.notified) * (2 if self.assured else 1)
-            self.host.deliver(Estimated(carried.cast.serial - ESTIMATES, carried.notified, messages))
+            self.host.deliver(
+                Estimated(carried.cast.serial - ESTIMATES, carried.notified, messages)
+            )
         else:
             counts = (carried.notified, carried.unreachable, carried.declined, carried.open)
             self.host.deliver(Settled(carried.cast, *counts, carried.silent))

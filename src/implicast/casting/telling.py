@@ -18,7 +18,17 @@ from implicast.casting.inbox import Inbox, Outcome
 from implicast.casting.service import SILENT_MAX
 from implicast.language.target import Target
 from implicast.peer.asking import Asker, Patience, Question
-from implicast.peer.contract import Address, CastId, Contact, Host, Life, Message, Name, Part, handles
+from implicast.peer.contract import (
+    Address,
+    CastId,
+    Contact,
+    Host,
+    Life,
+    Message,
+    Name,
+    Part,
+    handles,
+)
 from implicast.peer.fields import Payload
 from implicast.peer.member import Member
 from implicast.peer.memory import HeardBlock
@@ -103,10 +113,25 @@ Ended = Callable[[CastId, Told], None]
 class Teller(Part):
     """The notifications of one peer that are under way."""
 
-    __slots__ = ("_asker", "_asking", "_assured", "_ended", "_together", "_waiting", "_words", "casts")
+    __slots__ = (
+        "_asker",
+        "_asking",
+        "_assured",
+        "_ended",
+        "_together",
+        "_waiting",
+        "_words",
+        "casts",
+    )
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, assured: bool, ended: Ended, words: Words = BELIEVED
+        self,
+        address: Address,
+        host: Host,
+        asker: Asker,
+        assured: bool,
+        ended: Ended,
+        words: Words = BELIEVED,
     ) -> None:
         """`ended` is told once of every cast, when nothing is open any more; never without receipts."""
         super().__init__(address, host)
@@ -123,7 +148,9 @@ class Teller(Part):
         """Tell these members of a cast; each once, whatever happens. `here`: what became of it at this peer itself."""
         self.tell_each(word.cast, [(member, word) for member in members], here)
 
-    def tell_each(self, cast: CastId, messages: Sequence[tuple[Contact, Message]], here: Outcome | None = None) -> None:
+    def tell_each(
+        self, cast: CastId, messages: Sequence[tuple[Contact, Message]], here: Outcome | None = None
+    ) -> None:
         """The same with words of its own for each."""
         if not self._assured:
             for member, message in messages:
@@ -214,4 +241,6 @@ class Hearing(Part):
     def on_notify(self, sender: Address, notify: Notify) -> None:
         outcome = self.inbox.take(notify.cast, notify.target, notify.payload)
         if self.member.assured:
-            self.host.send(sender, self.member.words.say(Got(notify.cast, self.member.name, outcome)))
+            self.host.send(
+                sender, self.member.words.say(Got(notify.cast, self.member.name, outcome))
+            )

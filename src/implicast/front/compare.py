@@ -51,7 +51,9 @@ COLUMNS = (
 )
 
 
-def compare(names: Sequence[str], scenario: Scenario, clock: Any) -> Iterator[Row | tuple[str, str]]:
+def compare(
+    names: Sequence[str], scenario: Scenario, clock: Any
+) -> Iterator[Row | tuple[str, str]]:
     """A row for each design, or its name and why it cannot take part. `clock` tells CPU seconds."""
     for name in names:
         known = {each.name for each in design(name).parameters}
@@ -78,7 +80,9 @@ def unknown_parameters(names: Sequence[str], scenario: Scenario) -> None:
     known = {each.name for name in names for each in design(name).parameters}
     for key in scenario.parameters:
         if key not in known:
-            raise ScenarioError(f"none of the designs has a parameter {key!r}; there are: {', '.join(sorted(known))}")
+            raise ScenarioError(
+                f"none of the designs has a parameter {key!r}; there are: {', '.join(sorted(known))}"
+            )
 
 
 def row(outcome: Outcome, cpu_s: float) -> Row:
@@ -107,5 +111,9 @@ def table(rows: Sequence[Row]) -> str:
     lines = []
     for line in cells:
         first, *others = zip(line, widths, strict=True)
-        lines.append("  ".join([first[0].ljust(first[1]), *(text.rjust(width) for text, width in others)]).rstrip())
+        lines.append(
+            "  ".join(
+                [first[0].ljust(first[1]), *(text.rjust(width) for text, width in others)]
+            ).rstrip()
+        )
     return "\n".join(lines)

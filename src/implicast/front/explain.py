@@ -65,7 +65,9 @@ def understood(expression: str, schema: Schema | None = None) -> tuple[Target, E
     return target, Explanation(expression, render(target, schema), in_words(target, schema))
 
 
-def among(explanation: Explanation, target: Target, described: Sequence[tuple[str, Description]]) -> Explanation:
+def among(
+    explanation: Explanation, target: Target, described: Sequence[tuple[str, Description]]
+) -> Explanation:
     """Whom it selects among these, by trying each."""
     members = [name for name, said in described if target.selects(said)]
     return replace(
@@ -77,7 +79,9 @@ def among(explanation: Explanation, target: Target, described: Sequence[tuple[st
     )
 
 
-def _warnings(target: Target, described: Sequence[tuple[str, Description]], selected: int) -> list[str]:
+def _warnings(
+    target: Target, described: Sequence[tuple[str, Description]], selected: int
+) -> list[str]:
     found = []
     if not selected:
         found.append(f"selects nobody of {len(described)}")
@@ -91,7 +95,11 @@ def _warnings(target: Target, described: Sequence[tuple[str, Description]], sele
 def _instead(tag: str, known: Counter[str]) -> str:
     """What may have been meant, or what there is."""
     near = get_close_matches(tag, known, 1)
-    return f"did you mean {near[0]!r}?" if near else f"common here: {', '.join(tag for tag, _ in known.most_common(3))}"
+    return (
+        f"did you mean {near[0]!r}?"
+        if near
+        else f"common here: {', '.join(tag for tag, _ in known.most_common(3))}"
+    )
 
 
 def network_of(people: People, name: str, parameters: dict[str, Setting], seed: int = 1) -> Network:
@@ -115,7 +123,10 @@ def followed(explanation: Explanation, network: Network, receipt: Receipt) -> Ex
         messages=receipt.messages,
         hops=receipt.hops,
         latency_ms=receipt.latency_ms,
-        way=[Way(each.depth, network.name(each.sender), network.name(each.receiver), each.kind) for each in steps],
+        way=[
+            Way(each.depth, network.name(each.sender), network.name(each.receiver), each.kind)
+            for each in steps
+        ],
     )
 
 

@@ -69,10 +69,17 @@ class Receipt:
     """Until the last member was told."""
 
     def _repr_html_(self) -> str:
-        cells = {"reached": ", ".join(self.reached) or "nobody", "expected": self.expected, "messages": self.messages,
-                 "hops": f"{self.hops:.1f}", "latency": f"{self.latency_ms:.0f} ms"}  # fmt: skip
+        cells = {
+            "reached": ", ".join(self.reached) or "nobody",
+            "expected": self.expected,
+            "messages": self.messages,
+            "hops": f"{self.hops:.1f}",
+            "latency": f"{self.latency_ms:.0f} ms",
+        }
         rows = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in cells.items())
-        return f"<table><caption>cast to <code>{_escaped(self.target)}</code></caption>{rows}</table>"
+        return (
+            f"<table><caption>cast to <code>{_escaped(self.target)}</code></caption>{rows}</table>"
+        )
 
 
 class Peer:
@@ -122,13 +129,20 @@ class Network:
     """Members of one design, and whatever infrastructure it needs."""
 
     def __init__(
-        self, name: str = "spice-unloaded", *, seed: int = 1, latency_ms: float = LATENCY_MS,
-        schema: str | Schema | None = None, parameters: Mapping[str, Setting] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str = "spice-unloaded",
+        *,
+        seed: int = 1,
+        latency_ms: float = LATENCY_MS,
+        schema: str | Schema | None = None,
+        parameters: Mapping[str, Setting] | None = None,
+    ) -> None:
         self.design = design(name)
         parameters = dict(parameters or {})
         self.schema = Schema.read(schema) if isinstance(schema, str) else schema
-        if self.schema is not None and any(each.name == "schema" for each in self.design.parameters):
+        if self.schema is not None and any(
+            each.name == "schema" for each in self.design.parameters
+        ):
             parameters.setdefault("schema", str(self.schema))
         settled = self.design.settle(parameters)
         carrier = _Carrier(latency_ms)
@@ -137,8 +151,16 @@ class Network:
         self.world.heard, self.trace.heard = self._hear, self._arrive
         self.world.payload_of = lambda number: self._made[number][2]
         infrastructure = self.design.infrastructure(0, settled)
-        plan = Plan(0, infrastructure, settled, seed, self.world.host, carrier.latency_us, start="joined",
-                    credentials=population(self.design).credentials)  # fmt: skip
+        plan = Plan(
+            0,
+            infrastructure,
+            settled,
+            seed,
+            self.world.host,
+            carrier.latency_us,
+            start="joined",
+            credentials=population(self.design).credentials,
+        )
         self.plan = replace(plan, roles=self.design.roles(plan.peers, plan.infrastructure))
         for address in range(infrastructure):
             self.world.place(address, self.plan.stand(self.design, address))
@@ -165,7 +187,13 @@ class Network:
         self.world.place(address, self.plan.begin(self.design, address))
         self._names[address], self.inboxes[address] = chosen, []
         known = tuple(here[:: max(1, len(here) // INTRODUCERS)][:INTRODUCERS])
-        self._ask(address, JOIN, lambda: self.member(address).join(known), Joined, f"{chosen} could not join")
+        self._ask(
+            address,
+            JOIN,
+            lambda: self.member(address).join(known),
+            Joined,
+            f"{chosen} could not join",
+        )
         self.peers[chosen] = Peer(self, address, chosen)
         if said is not None:
             self._register(address, said)
@@ -176,16 +204,26 @@ class Network:
 
     def withdraw(self, address: int) -> None:
         name = self._names[address]
-        self._ask(address, WITHDRAW, lambda: self.member(address).withdraw(), Withdrawn, f"{name} could not withdraw")
+        self._ask(
+            address,
+            WITHDRAW,
+            lambda: self.member(address).withdraw(),
+            Withdrawn,
+            f"{name} could not withdraw",
+        )
 
     def leave(self, address: int) -> None:
         """The peer hands over what it keeps for others, and goes."""
         name = self._names[address]
-        self._ask(address, LEAVE, lambda: self.member(address).leave(), Left, f"{name} could not leave")
+        self._ask(
+            address, LEAVE, lambda: self.member(address).leave(), Left, f"{name} could not leave"
+        )
         self.world.crash(address)
         del self.peers[name]
 
-    def cast(self, target: str | Target, payload: bytes = b"", by: Peer | str | None = None) -> Receipt:
+    def cast(
+        self, target: str | Target, payload: bytes = b"", by: Peer | str | None = None
+    ) -> Receipt:
         """Send a message to whoever the target describes, and wait until it is known what became of it."""
         publisher = self._publisher(by)
         wanted = parse(target, self.schema) if isinstance(target, str) else target
@@ -193,7 +231,9 @@ class Network:
         self._made.append((publisher.name, str(target), payload))
         begun_us = self.world.now_us
         named: list[CastId] = []
-        self.world.at(begun_us, number, lambda: named.append(self._cast(publisher, number, wanted, payload)))
+        self.world.at(
+            begun_us, number, lambda: named.append(self._cast(publisher, number, wanted, payload))
+        )
         refused = self._run()
         if refused:
             raise NotDone(f"the cast was refused: {refused[0].reason}")
@@ -253,14 +293,23 @@ class Network:
 
     def _register(self, address: int, said: Description) -> None:
         name = self._names[address]
-        self._ask(address, REGISTER, lambda: self.member(address).register(said), Registered,
-                  f"what {name} is could not be registered")  # fmt: skip
+        self._ask(
+            address,
+            REGISTER,
+            lambda: self.member(address).register(said),
+            Registered,
+            f"what {name} is could not be registered",
+        )
 
-    def _ask(self, address: int, purpose: int, verb: Callable[[], object], done: type[Event], failed: str) -> None:
+    def _ask(
+        self, address: int, purpose: int, verb: Callable[[], object], done: type[Event], failed: str
+    ) -> None:
         before = len(self._events)
         self.world.at(self.world.now_us, purpose, verb)
         refused = self._run()
-        if not any(who == address and isinstance(event, done) for who, event in self._events[before:]):
+        if not any(
+            who == address and isinstance(event, done) for who, event in self._events[before:]
+        ):
             raise NotDone(f"{failed}: {refused[0].reason if refused else 'nobody answered'}")
 
     def _run(self) -> list[Refused]:
@@ -293,7 +342,8 @@ class Network:
             reached=tuple(self._names[peer] for _, peer, _ in told),
             messages=len(self.trace.steps(number)),
             hops=sum(depth for _, _, depth in told) / len(told) if told else 0.0,
-            latency_ms=(max((time_us for time_us, _, _ in told), default=begun_us) - begun_us) / 1000,
+            latency_ms=(max((time_us for time_us, _, _ in told), default=begun_us) - begun_us)
+            / 1000,
         )
 
     def _read(self, text: str) -> Description:

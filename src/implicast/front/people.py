@@ -1,8 +1,8 @@
 """Who there is, from a file: `name,description` as CSV, or TOML with a table of peers.
 
-    name,description                          schema = "price: 0..1000 by 0.01"
-    ann,"samba, football"                     [peers]
-    bob,"jazz, football"                      ann = "samba, price = 8.45"
+name,description                          schema = "price: 0..1000 by 0.01"
+ann,"samba, football"                     [peers]
+bob,"jazz, football"                      ann = "samba, price = 8.45"
 """
 
 import csv
@@ -59,16 +59,22 @@ def _csv_rows(path: Path, text: str) -> Iterable[tuple[str, str, str]]:
     columns = [each.strip().lower() for each in reader.fieldnames or ()]
     lacking = [each for each in ("name", "description") if each not in columns]
     if lacking:
-        raise PeopleError(f"{path}: the first line names no column {lacking[0]!r}; it should be: name,description")
+        raise PeopleError(
+            f"{path}: the first line names no column {lacking[0]!r}; it should be: name,description"
+        )
     reader.fieldnames = columns
     for row in reader:
         where = f"line {reader.line_num}"
         if row.get("description") is None or not (row.get("name") or "").strip():
-            raise PeopleError(f"{path}: {where}: expected a name and a description; put a description with commas in "
-                              'double quotes: ann,"samba, football"')  # fmt: skip
+            raise PeopleError(
+                f"{path}: {where}: expected a name and a description; put a description with commas in "
+                'double quotes: ann,"samba, football"'
+            )
         if None in row:
-            raise PeopleError(f"{path}: {where}: more values than columns; put a description with commas in double "
-                              'quotes: ann,"samba, football"')  # fmt: skip
+            raise PeopleError(
+                f"{path}: {where}: more values than columns; put a description with commas in double "
+                'quotes: ann,"samba, football"'
+            )
         yield where, row["name"].strip(), row["description"].strip()
 
 
@@ -79,13 +85,20 @@ def _from_toml(path: Path, text: str, schema: Schema | None) -> People:
         raise PeopleError(f"{path}: {error}") from None
     peers = read.get("peers")
     if not isinstance(peers, dict) or not all(isinstance(said, str) for said in peers.values()):
-        raise PeopleError(f'{path}: expected a table of peers: [peers] and lines like ann = "samba, football"')
+        raise PeopleError(
+            f'{path}: expected a table of peers: [peers] and lines like ann = "samba, football"'
+        )
     if schema is None and "schema" in read:
         schema = Schema.read(str(read["schema"]))
-    return People(_persons(path, ((f"peer {name}", name, said) for name, said in peers.items()), schema), schema)
+    return People(
+        _persons(path, ((f"peer {name}", name, said) for name, said in peers.items()), schema),
+        schema,
+    )
 
 
-def _persons(path: Path, rows: Iterable[tuple[str, str, str]], schema: Schema | None) -> tuple[Person, ...]:
+def _persons(
+    path: Path, rows: Iterable[tuple[str, str, str]], schema: Schema | None
+) -> tuple[Person, ...]:
     found: dict[str, Person] = {}
     for where, name, said in rows:
         if name in found:
@@ -97,5 +110,7 @@ def _persons(path: Path, rows: Iterable[tuple[str, str, str]], schema: Schema | 
     if not found:
         raise PeopleError(f"{path} names nobody")
     if len(found) > PEOPLE_MAX:
-        raise PeopleError(f"{path} names {len(found)} peers; at most {PEOPLE_MAX} are taken: use `implicast simulate`")
+        raise PeopleError(
+            f"{path} names {len(found)} peers; at most {PEOPLE_MAX} are taken: use `implicast simulate`"
+        )
     return tuple(found.values())

@@ -20,7 +20,9 @@ def drawn(explanation: Explanation) -> str:
     width = STEP_PX * (1 + max((column for column, _ in places.values()), default=0)) + 140
     height = ROW_PX * (1 + max((row for _, row in places.values()), default=0)) + 60
     lines = [_line(places[by], places[to]) for to, by in forward.items()]
-    dots = [_dot(name, *place, member=name in explanation.reached) for name, place in places.items()]
+    dots = [
+        _dot(name, *place, member=name in explanation.reached) for name, place in places.items()
+    ]
     title = f"cast to {escape(explanation.expression)}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '

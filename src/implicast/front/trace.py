@@ -31,7 +31,9 @@ class Trace:
     heard: Callable[[int, int], None] = lambda peer, cast: None
     """Told of every peer that is notified, and of which cast."""
 
-    def notice(self, cause: int, time_us: int, peer: int, cast: int, depth: int, altered: bool) -> None:
+    def notice(
+        self, cause: int, time_us: int, peer: int, cast: int, depth: int, altered: bool
+    ) -> None:
         self.notices.append((time_us, peer, cast, depth))
         self.heard(peer, cast)
 
@@ -48,10 +50,15 @@ class Trace:
         rows = self._rows()
         found = rows[rows["purpose"] == cast]
         return [
-            Step(int(row["sender"]), int(row["receiver"]), int(row["depth"]), self.kinds[row["kind"]],
-                 int(row["sent_us"]))
+            Step(
+                int(row["sender"]),
+                int(row["receiver"]),
+                int(row["depth"]),
+                self.kinds[row["kind"]],
+                int(row["sent_us"]),
+            )
             for row in found
-        ]  # fmt: skip
+        ]
 
     def told(self, cast: int) -> list[tuple[int, int, int]]:
         """time_us, peer and depth of those who were told of a cast."""

@@ -27,7 +27,9 @@ def data_directory(given: Path | None) -> Path:
     """Where bibliographies and queries are; `CorpusError` says how to name it."""
     found = given or (Path(os.environ[DATA]) if DATA in os.environ else None)
     if found is None:
-        raise CorpusError(f"this needs bibliographies and queries: name their directory with --data or {DATA}")
+        raise CorpusError(
+            f"this needs bibliographies and queries: name their directory with --data or {DATA}"
+        )
     for name in ("bibliographies", "keywords"):
         if not (found / name).is_dir():
             raise CorpusError(f"{found} has no directory {name!r}")
@@ -46,12 +48,18 @@ def maps_lacking(planned: Sequence[Planned]) -> list[str]:
 
 def made(planned: Sequence[Planned], out: Path) -> Mapping[str, str] | None:
     """Run -> directory of its workload, where all of them were made before; else None."""
-    found = {each.run: out / "workloads" / _name(key) for each in planned if (key := _key(each)) is not None}
+    found = {
+        each.run: out / "workloads" / _name(key)
+        for each in planned
+        if (key := _key(each)) is not None
+    }
     whole = all((each / "workload.json").exists() for each in found.values())
     return {run: str(each) for run, each in found.items()} if whole else None
 
 
-def prepare(spark: SparkSession, planned: Sequence[Planned], out: Place, data: Path) -> Mapping[str, str]:
+def prepare(
+    spark: SparkSession, planned: Sequence[Planned], out: Place, data: Path
+) -> Mapping[str, str]:
     """Run -> directory of its workload, all of them made."""
     wanted = {each.run: key for each in planned if (key := _key(each)) is not None}
     base = out / "workloads"
@@ -59,7 +67,9 @@ def prepare(spark: SparkSession, planned: Sequence[Planned], out: Place, data: P
     if local is not None:
         _make_all(spark, sorted(set(wanted.values())), local, data)
         return {run: str(local / _name(key)) for run, key in wanted.items()}
-    with tempfile.TemporaryDirectory(prefix="implicast-corpus-") as made:  # drawn here, then put where workers find it
+    with tempfile.TemporaryDirectory(
+        prefix="implicast-corpus-"
+    ) as made:  # drawn here, then put where workers find it
         _make_all(spark, sorted(set(wanted.values())), Path(made), data)
         for path in sorted(each for each in Path(made).rglob("*") if each.is_file()):
             (base / str(path.relative_to(made))).take(path)
@@ -102,7 +112,11 @@ def _make(spark: SparkSession, base: Path, key: Key) -> None:
     entries = tables.read(spark, base / "entries", tables.ENTRIES)
     queries = tables.read(spark, base / "queries", tables.QUERIES)
     tables.write(
-        papers.registrations(entries, peers, seed), directory / "registrations", tables.WORKLOAD["registrations"]
+        papers.registrations(entries, peers, seed),
+        directory / "registrations",
+        tables.WORKLOAD["registrations"],
     )
-    tables.write(casts.casts(queries, count, peers, seed), directory / "casts", tables.WORKLOAD["casts"])
+    tables.write(
+        casts.casts(queries, count, peers, seed), directory / "casts", tables.WORKLOAD["casts"]
+    )
     workloads.note(directory, {"workload": CORPUS, "peers": peers, "casts": count, "seed": seed})

@@ -47,7 +47,12 @@ def list_command(as_json: bool) -> None:
     found = experiments()
     if as_json:
         told = {
-            name: {"title": each.title, "about": each.about, "source": each.source, "designs": each.chosen()}
+            name: {
+                "title": each.title,
+                "about": each.about,
+                "source": each.source,
+                "designs": each.chosen(),
+            }
             for name, each in found.items()
         }
         click.echo(json.dumps(told, indent=2))
@@ -63,21 +68,44 @@ def list_command(as_json: bool) -> None:
 @lab.command("run")
 @click.argument("name", metavar="EXPERIMENT")
 @click.option(
-    "--out", metavar="URL", help="Where results go, and grow: a path, s3://..., hdfs://... [lab-EXPERIMENT-SCALE]"
+    "--out",
+    metavar="URL",
+    help="Where results go, and grow: a path, s3://..., hdfs://... [lab-EXPERIMENT-SCALE]",
 )
-@click.option("--scale", default="small", show_default=True, help="small (minutes on two cores), medium or paper.")
 @click.option(
-    "--runs", type=click.IntRange(min=1), help="Seeds for each point, instead of the experiment's own number."
+    "--scale",
+    default="small",
+    show_default=True,
+    help="small (minutes on two cores), medium or paper.",
 )
-@click.option("--data", type=DIRECTORY, help=f"Directory of bibliographies and keywords; also by {case.DATA}.")
+@click.option(
+    "--runs",
+    type=click.IntRange(min=1),
+    help="Seeds for each point, instead of the experiment's own number.",
+)
+@click.option(
+    "--data", type=DIRECTORY, help=f"Directory of bibliographies and keywords; also by {case.DATA}."
+)
 @click.option("--wait", is_flag=True, help="Wait while somebody else works in the folder.")
-@click.option("--require", "texts", multiple=True, metavar="TEXT",
-              help='A threshold that every run must meet, like "missing == 0" or "RTH < 5".')  # fmt: skip
+@click.option(
+    "--require",
+    "texts",
+    multiple=True,
+    metavar="TEXT",
+    help='A threshold that every run must meet, like "missing == 0" or "RTH < 5".',
+)
 @on_spark
 def run_command(
-    name: str, out: str | None, scale: str, runs: int | None, data: Path | None, wait: bool, texts: tuple[str, ...],
-    master: str | None, conf: tuple[str, ...],
-) -> None:  # fmt: skip
+    name: str,
+    out: str | None,
+    scale: str,
+    runs: int | None,
+    data: Path | None,
+    wait: bool,
+    texts: tuple[str, ...],
+    master: str | None,
+    conf: tuple[str, ...],
+) -> None:
     """Run EXPERIMENT (a name, a .toml file, or `all`), or what is left of it, and write its report.
 
     The folder grows: more seeds, more points, changed captions and further experiments are taken up, and what is
@@ -90,7 +118,9 @@ def run_command(
     wanted = requirements(texts, chosen)
     place = Place.of(out or f"lab-{'all' if name == 'all' else chosen[0].name}-{scale}")
     data = _possible([plan(each, scale, runs) for each in chosen], place, data, wait)
-    for each in chosen[1:] and chosen:  # all are known before the first report is written, and each has its own
+    for each in (
+        chosen[1:] and chosen
+    ):  # all are known before the first report is written, and each has its own
         claim(place, each, scale, runs)
     unwell = []
     with started(master, conf, brief=scale == "small") as spark:
@@ -98,7 +128,9 @@ def run_command(
             say(f"{each.name}: {each.title}")
             try:
                 went = run(spark, each, place, scale, runs, data, say, wait)
-                if not _told(each, place, went, [one.run for one in plan(each, scale, runs)], wanted):
+                if not _told(
+                    each, place, went, [one.run for one in plan(each, scale, runs)], wanted
+                ):
                     unwell.append(each.name)
             except LabError as wrong:
                 if len(chosen) == 1:
@@ -110,7 +142,9 @@ def run_command(
     sys.exit(1 if unwell else 0)
 
 
-def _possible(plans: list[list[Planned]], place: Place, data: Path | None, wait: bool) -> Path | None:
+def _possible(
+    plans: list[list[Planned]], place: Place, data: Path | None, wait: bool
+) -> Path | None:
     """Refuse what cannot be done before anything is started; the directory of data, where any is needed."""
     for planned in plans:
         if case.needed(planned):
@@ -140,15 +174,23 @@ def _all(data: Path | None) -> list[Experiment]:
     without = data is None and case.DATA not in os.environ
     lacking = {
         "--data": [name for name, planned in found.items() if without and case.needed(planned)],
-        "maps in this folder": [name for name, planned in found.items() if case.maps_lacking(planned)],
+        "maps in this folder": [
+            name for name, planned in found.items() if case.maps_lacking(planned)
+        ],
     }
     for what, names in lacking.items():
         if names:
             say(f"left out, for want of {what}: {', '.join(sorted(names))}")
-    return [each for name, each in experiments().items() if not any(name in names for names in lacking.values())]
+    return [
+        each
+        for name, each in experiments().items()
+        if not any(name in names for names in lacking.values())
+    ]
 
 
-def _told(made: Experiment, place: Place, went: Tally, planned: list[str], wanted: list[Requirement]) -> bool:
+def _told(
+    made: Experiment, place: Place, went: Tally, planned: list[str], wanted: list[Requirement]
+) -> bool:
     """Say how it went and write the report; was everything well?"""
     say(f"{went.finished} runs made, {went.before} were there before, {len(went.failed)} failed")
     folder = Folder(place, made.name)
@@ -166,7 +208,9 @@ def _told(made: Experiment, place: Place, went: Tally, planned: list[str], wante
 @click.option("--out", metavar="URL", help="Keep the tables here. [JOURNALS-measures]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @on_spark
-def measure_command(directory: str, out: str | None, as_json: bool, master: str | None, conf: tuple[str, ...]) -> None:
+def measure_command(
+    directory: str, out: str | None, as_json: bool, master: str | None, conf: tuple[str, ...]
+) -> None:
     """All measures of a journal, of a folder of journals `run=NAME`, or of a sweep's folder."""
     place = Place.of(directory)
     sources = journals.found(place)
@@ -176,7 +220,8 @@ def measure_command(directory: str, out: str | None, as_json: bool, master: str 
     with started(master, conf, brief=not any(each.has_changed() for each in sources)) as spark:
         found = measure(spark, sources, kept, say)
     told = {
-        row["run"]: {"measures": {name: row[name] for name in tables.MEASURES}} for row in found["measures"].to_pylist()
+        row["run"]: {"measures": {name: row[name] for name in tables.MEASURES}}
+        for row in found["measures"].to_pylist()
     }
     for row in found["contract"].to_pylist():
         told[row["run"]]["contract"] = {name: row[name] for name in tables.CONTRACT}
@@ -187,8 +232,13 @@ def measure_command(directory: str, out: str | None, as_json: bool, master: str 
         return
     for name, each in sorted(told.items()):
         click.echo(click.style(name, bold=True))
-        click.echo("  contract  " + "  ".join(f"{key} {value:,}" for key, value in each["contract"].items()))
-        click.echo("  " + "\n  ".join(f"{key:18} {value:,.6g}" for key, value in each["measures"].items()))
+        click.echo(
+            "  contract  "
+            + "  ".join(f"{key} {value:,}" for key, value in each["contract"].items())
+        )
+        click.echo(
+            "  " + "\n  ".join(f"{key:18} {value:,.6g}" for key, value in each["measures"].items())
+        )
     click.echo(f"tables: {kept}")
 
 
@@ -204,18 +254,29 @@ def report_command(directory: str, name: str | None) -> None:
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
 @click.option("--experiment", "name", help="Which, where a folder holds several.")
-@click.option("--measure", "measures", multiple=True, metavar="NAME", help="Only these; may be repeated.")
 @click.option(
-    "--tolerance", default=compare.TOLERANCE, show_default=True, help="Relative differences up to this are no change."
+    "--measure", "measures", multiple=True, metavar="NAME", help="Only these; may be repeated."
 )
-def compare_command(before: str, after: str, name: str | None, measures: tuple[str, ...], tolerance: float) -> None:
+@click.option(
+    "--tolerance",
+    default=compare.TOLERANCE,
+    show_default=True,
+    help="Relative differences up to this are no change.",
+)
+def compare_command(
+    before: str, after: str, name: str | None, measures: tuple[str, ...], tolerance: float
+) -> None:
     """What changed from sweep A to sweep B, with 95 % intervals; needs no Spark.
 
     Exit code 0: nothing did. 1: something did, or one has what the other lacks.
     """
-    found = compare.compare(sole(Place.of(before), name), sole(Place.of(after), name), tolerance, measures)
+    found = compare.compare(
+        sole(Place.of(before), name), sole(Place.of(after), name), tolerance, measures
+    )
     if not found.compared:
-        raise TableError(f"{before} and {after} have no measure of the same series and point in common")
+        raise TableError(
+            f"{before} and {after} have no measure of the same series and point in common"
+        )
     for each in found.differences:
         click.echo(str(each))
     for label, alone in zip(("A", "B"), found.only, strict=True):
@@ -259,7 +320,11 @@ def entry_command() -> None:
 
 @lab.command("pack")
 @click.option(
-    "--out", type=DIRECTORY, default=Path("implicast.tar.gz"), show_default=True, help="The archive to write."
+    "--out",
+    type=DIRECTORY,
+    default=Path("implicast.tar.gz"),
+    show_default=True,
+    help="The archive to write.",
 )
 def pack_command(out: Path) -> None:
     """Write an archive of all that workers need, for clusters without an environment of their own."""

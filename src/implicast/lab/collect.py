@@ -32,10 +32,16 @@ def collect(spark: SparkSession, planned: Sequence[Planned], folder: Folder, sai
     there = {run for run, row in known.items() if row["error"] is None}
     fresh = folder.read_outcomes(folder.finished() - there)
     found = _of_outcomes(fresh)
-    left = [run for run, each in fresh.items() if not each["planned"]["trial"] and each["measured"] is None]
+    left = [
+        run
+        for run, each in fresh.items()
+        if not each["planned"]["trial"] and each["measured"] is None
+    ]
     if left:
         said(f"measuring {len(left)} runs on Spark")
-        more = measured(Journals(spark, [Source(run, folder.place, folder.experiment) for run in left]), said)
+        more = measured(
+            Journals(spark, [Source(run, folder.place, folder.experiment) for run in left]), said
+        )
         for row in more["rejected"].to_pylist():
             raise TableError(f"the journal of {row['run']} cannot be measured: {row['reason']}")
         found = _together(found, more)
@@ -53,7 +59,8 @@ def _of_outcomes(fresh: Mapping[str, Noted]) -> dict[str, pa.Table]:
     for run, noted in fresh.items():
         if noted["planned"]["trial"]:
             rows["trials"] += [
-                {"run": run, "measure": each, "value": value} for each, value in noted["measures"].items()
+                {"run": run, "measure": each, "value": value}
+                for each, value in noted["measures"].items()
             ]
         for name, mine in (noted["measured"] or {}).items():
             rows[name] += [{"run": run, **row} for row in mine]
@@ -61,18 +68,31 @@ def _of_outcomes(fresh: Mapping[str, Noted]) -> dict[str, pa.Table]:
 
 
 def _together(one: Mapping[str, pa.Table], other: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    return {name: pa.concat_tables([table, other[name]]) if name in other else table for name, table in one.items()}
+    return {
+        name: pa.concat_tables([table, other[name]]) if name in other else table
+        for name, table in one.items()
+    }
 
 
 def _rows(
-    planned: Sequence[Planned], folder: Folder, known: Mapping[str, dict[str, Any]], fresh: Mapping[str, Noted],
+    planned: Sequence[Planned],
+    folder: Folder,
+    known: Mapping[str, dict[str, Any]],
+    fresh: Mapping[str, Noted],
     differing: Mapping[str, str],
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[dict[str, Any]]:
     """The table of runs: what is planned as the plan has it, and what is there besides as it was."""
     asked = {each.run: each for each in planned}
-    rows = {run: row | {"planned": False} for run, row in known.items() if run not in asked and row["error"] is None}
+    rows = {
+        run: row | {"planned": False}
+        for run, row in known.items()
+        if run not in asked and row["error"] is None
+    }
     for run, noted in fresh.items():
-        rows[run] = _finished(Planned(**noted["planned"]), noted) | {"differs": differing.get(run), "planned": False}
+        rows[run] = _finished(Planned(**noted["planned"]), noted) | {
+            "differs": differing.get(run),
+            "planned": False,
+        }
     for run, each in asked.items():
         there = rows.get(run) or known.get(run)
         if there is None or there["error"] is not None:
@@ -84,20 +104,35 @@ def _rows(
 def _described(planned: Planned) -> dict[str, Any]:
     settings = json.loads(planned.settings)
     return {
-        "run": planned.run, **{name: getattr(planned, name) for name in PLACED},
-        "network": settings.get("network", "flat"), "workload": settings.get("workload", "zipf"),
-        "peers": settings.get("peers"), "casts": settings.get("casts"), "scenario": planned.settings,
-    }  # fmt: skip
+        "run": planned.run,
+        **{name: getattr(planned, name) for name in PLACED},
+        "network": settings.get("network", "flat"),
+        "workload": settings.get("workload", "zipf"),
+        "peers": settings.get("peers"),
+        "casts": settings.get("casts"),
+        "scenario": planned.settings,
+    }
 
 
 def _finished(planned: Planned, noted: Noted) -> dict[str, Any]:
     carried = {
         name: noted.get(name)
-        for name in ("command", "commit", "version", "finished_utc", "seconds", "cpu_s", "peak_mb", "rows")
+        for name in (
+            "command",
+            "commit",
+            "version",
+            "finished_utc",
+            "seconds",
+            "cpu_s",
+            "peak_mb",
+            "rows",
+        )
     }
     by = None if planned.trial else "spark" if noted["measured"] is None else "task"
     return (
-        _described(planned) | carried | {"error": None, "messages": sum(noted["messages"].values()), "measured_by": by}
+        _described(planned)
+        | carried
+        | {"error": None, "messages": sum(noted["messages"].values()), "measured_by": by}
     )
 
 
@@ -112,7 +147,9 @@ def _differing(found: Mapping[str, pa.Table], fresh: Mapping[str, Noted]) -> dic
         for row in found[name].to_pylist():
             taken = fresh[row["run"]].get(own) or {}
             off = [
-                each for each, value in taken.items() if each in row and _number(value) and not _same(row[each], value)
+                each
+                for each, value in taken.items()
+                if each in row and _number(value) and not _same(row[each], value)
             ]
             if off:
                 differing[row["run"]] = f"{off[0]} is {row[off[0]]} here and {taken[off[0]]} there"

@@ -41,7 +41,11 @@ class Difference:
 
     @property
     def relative(self) -> float:
-        return (self.after - self.before) / abs(self.before) if self.before else math.copysign(math.inf, self.after)
+        return (
+            (self.after - self.before) / abs(self.before)
+            if self.before
+            else math.copysign(math.inf, self.after)
+        )
 
     def __str__(self) -> str:
         share = f"{self.relative:+.1%}" if math.isfinite(self.relative) else "from nothing"
@@ -62,18 +66,26 @@ class Compared:
     """Series and points that one of them has alone."""
 
 
-def compare(before: Folder, after: Folder, tolerance: float = TOLERANCE, measures: Sequence[str] = ()) -> Compared:
+def compare(
+    before: Folder, after: Folder, tolerance: float = TOLERANCE, measures: Sequence[str] = ()
+) -> Compared:
     """What changed from one sweep to the other; of some measures or all."""
     one, other = values(before, measures), values(after, measures)
     common = sorted(one.keys() & other.keys())
-    found = [each for key in common if (each := _difference(key, one[key], other[key], tolerance)) is not None]
+    found = [
+        each
+        for key in common
+        if (each := _difference(key, one[key], other[key], tolerance)) is not None
+    ]
     return Compared(found, len(common), (_alone(one, other), _alone(other, one)))
 
 
 def values(folder: Folder, measures: Sequence[str] = ()) -> Values:
     """Every measure of every planned run, where it stands."""
     runs = {
-        row["run"]: row for row in dataset.required(folder, "runs").to_pylist() if row["planned"] and not row["error"]
+        row["run"]: row
+        for row in dataset.required(folder, "runs").to_pylist()
+        if row["planned"] and not row["error"]
     }
     found: Values = defaultdict(dict)
     for run, measure, value in _long(folder):
@@ -84,16 +96,29 @@ def values(folder: Folder, measures: Sequence[str] = ()) -> Values:
 
 def _long(folder: Folder) -> list[tuple[str, str, Any]]:
     rows: list[tuple[str, str, Any]] = []
-    for table, names in (("measures", tables.MEASURES), ("contract", tables.CONTRACT), ("change", tables.CHANGE)):
+    for table, names in (
+        ("measures", tables.MEASURES),
+        ("contract", tables.CONTRACT),
+        ("change", tables.CHANGE),
+    ):
         for row in dataset.load(folder, table).to_pylist():
             rows += [(row["run"], name, row[name]) for name in names]
     for row in dataset.load(folder, "costs").to_pylist():
-        rows += [(row["run"], f"{row['phase']}_{what}", row[f"{what}_per_peer"]) for what in ("messages", "bytes")]
-    return rows + [(row["run"], row["measure"], row["value"]) for row in dataset.load(folder, "trials").to_pylist()]
+        rows += [
+            (row["run"], f"{row['phase']}_{what}", row[f"{what}_per_peer"])
+            for what in ("messages", "bytes")
+        ]
+    return rows + [
+        (row["run"], row["measure"], row["value"])
+        for row in dataset.load(folder, "trials").to_pylist()
+    ]
 
 
 def _difference(
-    key: tuple[str, str, str], one: Mapping[str, float], other: Mapping[str, float], tolerance: float
+    key: tuple[str, str, str],
+    one: Mapping[str, float],
+    other: Mapping[str, float],
+    tolerance: float,
 ) -> Difference | None:
     shared = sorted(one.keys() & other.keys())
     if shared:
@@ -103,7 +128,11 @@ def _difference(
     else:
         first, second = (np.array(list(each.values())) for each in (one, other))
         low, high = _welch(first, second)
-        before, after, runs = float(first.mean()), float(second.mean()), min(len(first), len(second))
+        before, after, runs = (
+            float(first.mean()),
+            float(second.mean()),
+            min(len(first), len(second)),
+        )
     found = Difference(*key, before, after, low, high, runs)
     away = low > 0 or high < 0 or (low == high and low != 0)
     return found if away and abs(found.relative) > tolerance else None
@@ -113,7 +142,9 @@ def _paired(differences: Any) -> tuple[float, float]:
     mean, count = float(differences.mean()), len(differences)
     if count < 2:
         return mean, mean
-    half = float(t.ppf((1 + CONFIDENCE) / 2, count - 1) * differences.std(ddof=1) / math.sqrt(count))
+    half = float(
+        t.ppf((1 + CONFIDENCE) / 2, count - 1) * differences.std(ddof=1) / math.sqrt(count)
+    )
     return mean - half, mean + half
 
 
@@ -134,4 +165,6 @@ def _welch(first: Any, second: Any) -> tuple[float, float]:
 
 def _alone(one: Values, other: Values) -> list[str]:
     there = {(series, point) for series, point, _ in other}
-    return sorted({f"{series} at {point}" for series, point, _ in one if (series, point) not in there})
+    return sorted(
+        {f"{series} at {point}" for series, point, _ in one if (series, point) not in there}
+    )

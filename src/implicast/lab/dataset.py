@@ -18,10 +18,16 @@ from implicast.lab.places import Place
 from implicast.world.columns import with_meaning
 
 SCHEMAS: dict[str, pa.Schema] = {
-    "runs": tables.RUNS, "measures": tables.RUN_MEASURES, "contract": tables.RUN_CONTRACT, "costs": tables.RUN_COSTS,
-    "lorenz": tables.RUN_LORENZ, "change": tables.RUN_CHANGE, "trials": tables.RUN_TRIALS, "summary": tables.SUMMARY,
+    "runs": tables.RUNS,
+    "measures": tables.RUN_MEASURES,
+    "contract": tables.RUN_CONTRACT,
+    "costs": tables.RUN_COSTS,
+    "lorenz": tables.RUN_LORENZ,
+    "change": tables.RUN_CHANGE,
+    "trials": tables.RUN_TRIALS,
+    "summary": tables.SUMMARY,
     "rejected": tables.REJECTED,
-}  # fmt: skip
+}
 MEASURED = ("measures", "contract", "costs", "lorenz", "change", "trials")
 """Tables with rows of single runs that are computed once."""
 LEVEL = 3
@@ -66,7 +72,13 @@ def extend(folder: Folder, name: str, rows: pa.Table) -> None:
     """Add rows of runs; those of a run that was there already give way."""
     there = load(folder, name)
     old = there.filter(pc.invert(pc.is_in(there["run"], value_set=pc.unique(rows["run"]))))
-    store(folder, name, pa.concat_tables([old, rows.select(SCHEMAS[name].names).cast(described(name))]).sort_by("run"))
+    store(
+        folder,
+        name,
+        pa.concat_tables([old, rows.select(SCHEMAS[name].names).cast(described(name))]).sort_by(
+            "run"
+        ),
+    )
 
 
 def runs_in(folder: Folder, name: str) -> set[str]:

@@ -30,7 +30,10 @@ def main(words: list[str]) -> int:
     made = experiment("demo")
     begun = time.monotonic()
     print(f"{made.title}: {', '.join(made.chosen())}", flush=True)
-    print("Each runs in a deterministic world, one run per Spark task; this takes about a minute.", flush=True)
+    print(
+        "Each runs in a deterministic world, one run per Spark task; this takes about a minute.",
+        flush=True,
+    )
     try:
         if (out / "lab.json").is_file() or (out / "experiment.json").is_file():
             shutil.rmtree(out)

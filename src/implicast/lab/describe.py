@@ -34,12 +34,18 @@ class Fit:
 def ranks(counted: DataFrame, of: str) -> DataFrame:
     """(of, rank, frequency) from (what, frequency): the commonest has rank 1."""
     order = Window.orderBy(F.desc("frequency"), "what")
-    return counted.select(F.lit(of).alias("of"), F.row_number().over(order).cast("bigint").alias("rank"), "frequency")
+    return counted.select(
+        F.lit(of).alias("of"), F.row_number().over(order).cast("bigint").alias("rank"), "frequency"
+    )
 
 
 def tag_frequencies(registrations: DataFrame) -> DataFrame:
     """(what, frequency): how many peers register each tag."""
-    return registrations.select(F.explode("tags").alias("what")).groupBy("what").agg(F.count("*").alias("frequency"))
+    return (
+        registrations.select(F.explode("tags").alias("what"))
+        .groupBy("what")
+        .agg(F.count("*").alias("frequency"))
+    )
 
 
 def cast_frequencies(casts: DataFrame) -> DataFrame:
@@ -49,15 +55,25 @@ def cast_frequencies(casts: DataFrame) -> DataFrame:
 
 def size_counts(sized: DataFrame, of: str) -> DataFrame:
     """(of, size, casts) from (cast, size)."""
-    return sized.groupBy("size").agg(F.count("*").alias("casts")).select(F.lit(of).alias("of"), "size", "casts")
+    return (
+        sized.groupBy("size")
+        .agg(F.count("*").alias("casts"))
+        .select(F.lit(of).alias("of"), "size", "casts")
+    )
 
 
 def describe(spark: SparkSession, directory: Path) -> None:
     """Write the tables `ranks` and `sizes` beside a workload; group sizes when its groups were resolved."""
-    registrations = tables.read(spark, directory / "registrations", tables.WORKLOAD["registrations"])
+    registrations = tables.read(
+        spark, directory / "registrations", tables.WORKLOAD["registrations"]
+    )
     casts = tables.read(spark, directory / "casts", tables.WORKLOAD["casts"])
-    ranked = ranks(tag_frequencies(registrations), "registrations").unionByName(ranks(cast_frequencies(casts), "casts"))
-    if (directory / "queries").is_dir():  # the whole log says more of its exponent than the casts drawn from it
+    ranked = ranks(tag_frequencies(registrations), "registrations").unionByName(
+        ranks(cast_frequencies(casts), "casts")
+    )
+    if (
+        directory / "queries"
+    ).is_dir():  # the whole log says more of its exponent than the casts drawn from it
         asked = (
             tables.read(spark, directory / "queries", tables.QUERIES)
             .groupBy("tags")
@@ -105,7 +121,10 @@ def described(directory: Path) -> dict[str, Any]:
     of_log = [("queries", "queries")] * any(row["of"] == "queries" for row in ranked)
     for of, what in (("registrations", "tags"), ("casts", "targets"), *of_log):
         listed = [
-            row["frequency"] for row in sorted((row for row in ranked if row["of"] == of), key=lambda row: row["rank"])
+            row["frequency"]
+            for row in sorted(
+                (row for row in ranked if row["of"] == of), key=lambda row: row["rank"]
+            )
         ]
         fitted = fit(listed)
         found[f"distinct_{what}"] = len(listed)
@@ -123,7 +142,9 @@ def _spread(counted: Sequence[tuple[int, int]]) -> dict[str, float]:
     """Mean, median, 90th percentile and largest of (size, how often)."""
     sizes = np.repeat([size for size, _ in counted], [times for _, times in counted])
     return {
-        "mean": round(float(sizes.mean()), 2), "median": float(np.median(sizes)),
+        "mean": round(float(sizes.mean()), 2),
+        "median": float(np.median(sizes)),
         "p90": float(np.percentile(sizes, 90)),
-        "largest": float(sizes.max()), "none": float((sizes == 0).mean().round(4)),
-    }  # fmt: skip
+        "largest": float(sizes.max()),
+        "none": float((sizes == 0).mean().round(4)),
+    }

@@ -74,7 +74,13 @@ _RUN = ("", "name of the run; it ends in a digest of its scenario")
 
 def unit_of(measure: str) -> str:
     """The unit of a measure, from its name."""
-    endings = {"_G": "0 to 1", "_M": "messages", "_share": "0 to 1", "_ratio": "0 to 1", "_ratio_after": "0 to 1"}
+    endings = {
+        "_G": "0 to 1",
+        "_M": "messages",
+        "_share": "0 to 1",
+        "_ratio": "0 to 1",
+        "_ratio_after": "0 to 1",
+    }
     if measure.startswith("latency_ms"):
         return "ms"
     if measure.startswith(("PINK", "TINK")) and measure.endswith("_M"):
@@ -92,7 +98,10 @@ LAB: dict[str, Columns] = {
     "runs": {
         "run": _RUN,
         "design": ("", "the design, or the variant of a trial"),
-        "series": ("", "the design, with its network or other fixed setting where an experiment compares several"),
+        "series": (
+            "",
+            "the design, with its network or other fixed setting where an experiment compares several",
+        ),
         "axis": ("", "what varies"),
         "point": ("", "where on the axis"),
         "position": ("", "the so-manieth point, from 0"),
@@ -103,7 +112,10 @@ LAB: dict[str, Columns] = {
         "casts": ("casts", "how many"),
         "scenario": ("", "everything that decides the outcome, as JSON"),
         "command": ("", "how to replay it"),
-        "planned": ("", "asked for by the experiment as it was run last; others stay, and no summary counts them"),
+        "planned": (
+            "",
+            "asked for by the experiment as it was run last; others stay, and no summary counts them",
+        ),
         "error": ("", "why it failed; null: it was finished"),
         "commit": ("", "the commit of the code that made it"),
         "version": ("", "the version of implicast that made it"),
@@ -113,7 +125,10 @@ LAB: dict[str, Columns] = {
         "peak_mb": ("MB", "the most memory that its worker had by then"),
         "messages": ("messages", "sent in all phases"),
         "rows": ("rows", "messages and notifications in its journal"),
-        "measured_by": ("", "task: where it was made; spark: together with others; null: not measured"),
+        "measured_by": (
+            "",
+            "task: where it was made; spark: together with others; null: not measured",
+        ),
         "differs": ("", "where its measures differ from the world's own; null: nowhere"),
     },
     "measures": {"run": _RUN, **{name: (unit_of(name), text) for name, text in MEASURES.items()}},
@@ -135,11 +150,19 @@ LAB: dict[str, Columns] = {
     },
     "change": {
         "run": _RUN,
-        **{f"{period}_{name}": ("pairs", f"{text}; casts made {when}")
-           for period, when in (("during", "while things changed"), ("after", "once repair time was over"))
-           for name, text in CONTRACT.items()},
+        **{
+            f"{period}_{name}": ("pairs", f"{text}; casts made {when}")
+            for period, when in (
+                ("during", "while things changed"),
+                ("after", "once repair time was over"),
+            )
+            for name, text in CONTRACT.items()
+        },
         **{name: (unit_of(name), text) for name, text in CHANGE.items()},
-        "calm_s": ("s", "from the end of the last event to the first look that finds all well; infinite: none did"),
+        "calm_s": (
+            "s",
+            "from the end of the last event to the first look that finds all well; infinite: none did",
+        ),
         "allowed_s": ("s", "what the design allows itself for that"),
         "sudden": ("", "events that came without a word"),
         "kept": ("", "what may be promised during change was kept"),
@@ -155,14 +178,20 @@ LAB: dict[str, Columns] = {
         "measure": ("", "a measure, a cost of a phase per peer, or a measure of change"),
         "runs": ("runs", "seeds that were counted"),
         "mean": ("the measure's", "mean over seeds"),
-        "low": ("the measure's", "lower end of its 95 % confidence interval; the mean itself for one seed"),
+        "low": (
+            "the measure's",
+            "lower end of its 95 % confidence interval; the mean itself for one seed",
+        ),
         "high": ("the measure's", "upper end"),
     },
-}  # fmt: skip
+}
 """Tables of a sweep's folder besides the journals; the column `experiment` is in the path."""
 
 WORKLOADS: dict[str, Columns] = {
-    "registrations": {"peer": ("peer", "who"), "tags": ("", "its tags, commonest first where the source ranks them")},
+    "registrations": {
+        "peer": ("peer", "who"),
+        "tags": ("", "its tags, commonest first where the source ranks them"),
+    },
     "casts": {
         "cast": ("cast", "number of the cast, in order of time"),
         "publisher": ("peer", "who casts it"),
@@ -216,4 +245,10 @@ def rows() -> Iterator[dict[str, str]]:
     for room, tables in ROOMS.items():
         for table, columns in tables.items():
             for column, (unit, meaning) in columns.items():
-                yield {"room": room, "table": table, "column": column, "unit": unit, "meaning": meaning}
+                yield {
+                    "room": room,
+                    "table": table,
+                    "column": column,
+                    "unit": unit,
+                    "meaning": meaning,
+                }

@@ -66,11 +66,20 @@ def needed(made: Experiment, scale: str, runs: int | None = None) -> list[Planne
 def unmade(made: Experiment, scale: str, wanted: Sequence[Planned], kept: Kept) -> list[Planned]:
     """Of these runs, those of which something is asked that is not kept yet."""
     values = kept.get(made.name, {}).get(scale, {}).get("values", {})
-    return [each for each in wanted if not _known(made, each, values.get(each.series, {}).get(each.point, {}))]
+    return [
+        each
+        for each in wanted
+        if not _known(made, each, values.get(each.series, {}).get(each.point, {}))
+    ]
 
 
 def gather(
-    made: Experiment, scale: str, wanted: Sequence[Planned], kept: Kept, material: Material, said: Said
+    made: Experiment,
+    scale: str,
+    wanted: Sequence[Planned],
+    kept: Kept,
+    material: Material,
+    said: Said,
 ) -> Iterator[None]:
     """Make these runs and put what claims ask of them in `kept`, run by run."""
     found = kept.setdefault(made.name, {}).setdefault(scale, {"commit": "", "values": {}})
@@ -85,7 +94,9 @@ def gather(
 
 
 def _asked(made: Experiment, planned: Planned) -> set[str]:
-    return {claim.measure for claim in made.published if planned.series in (claim.design, claim.against)}
+    return {
+        claim.measure for claim in made.published if planned.series in (claim.design, claim.against)
+    }
 
 
 def _known(made: Experiment, planned: Planned, place: Mapping[str, Mapping[str, float]]) -> bool:
@@ -99,10 +110,16 @@ def _values(planned: Planned, material: Material) -> Mapping[str, float]:
     scenario = material.scenario(planned)
     outcome = simulate(scenario)
     if not outcome.kept:
-        raise ExperimentError(f"{planned.run} broke its contract; what it measured is worth nothing")
+        raise ExperimentError(
+            f"{planned.run} broke its contract; what it measured is worth nothing"
+        )
     peers = scenario.peers
     costs = {f"{phase}_messages": count / peers for phase, count in outcome.messages.items()}
-    return {**outcome.measures, **costs, **{f"{phase}_bytes": count / peers for phase, count in outcome.bytes.items()}}
+    return {
+        **outcome.measures,
+        **costs,
+        **{f"{phase}_bytes": count / peers for phase, count in outcome.bytes.items()},
+    }
 
 
 def _speaks_of(made: Experiment, scale: str, planned: Planned) -> bool:
@@ -124,5 +141,7 @@ def _points(claim: Published, points: list[str]) -> list[str]:
 
 def _commit() -> str:
     asked = ["git", "rev-parse", "--short", "HEAD"]
-    told = subprocess.run(asked, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
+    told = subprocess.run(
+        asked, capture_output=True, text=True, check=False, cwd=Path(__file__).parent
+    )
     return told.stdout.strip()

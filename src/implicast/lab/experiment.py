@@ -128,12 +128,16 @@ class Experiment(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         known = all_designs()
         if isinstance(self.designs, list):
             return [name for name in self.designs if name in known]
-        varied = [name.removeprefix("design.") for name in self.axis.names if name.startswith("design.")]
+        varied = [
+            name.removeprefix("design.") for name in self.axis.names if name.startswith("design.")
+        ]
         return [
-            name for name, each in known.items()
-            if _takes_part(each, self.designs) and name not in self.without
+            name
+            for name, each in known.items()
+            if _takes_part(each, self.designs)
+            and name not in self.without
             and all(any(one.name == parameter for one in each.parameters) for parameter in varied)
-        ]  # fmt: skip
+        ]
 
 
 def _takes_part(design: Design, asked: str) -> bool:
@@ -145,7 +149,9 @@ def experiments() -> dict[str, Experiment]:
     folder = files("implicast.lab.experiments")
     found = sorted(each.name for each in folder.iterdir() if each.name.endswith(".toml"))
     return {
-        name.removesuffix(".toml"): read(name.removesuffix(".toml"), (folder / name).read_text("utf-8"))
+        name.removesuffix(".toml"): read(
+            name.removesuffix(".toml"), (folder / name).read_text("utf-8")
+        )
         for name in found
     }
 
@@ -159,11 +165,17 @@ def experiment(name: str) -> Experiment:
         try:
             return read(path.stem, path.read_text("utf-8"))
         except UnicodeDecodeError as wrong:
-            raise ExperimentError(f"experiment {path.stem}: not a text in UTF-8: {wrong.reason}") from None
+            raise ExperimentError(
+                f"experiment {path.stem}: not a text in UTF-8: {wrong.reason}"
+            ) from None
     known = experiments()
     if name not in known:
         near = get_close_matches(name, known, 1)
-        meant = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(known)}, or give a .toml file"
+        meant = (
+            f"did you mean {near[0]}?"
+            if near
+            else f"choose one of {', '.join(known)}, or give a .toml file"
+        )
         raise ExperimentError(f"there is no experiment {name!r}; {meant}")
     return known[name]
 
@@ -193,7 +205,9 @@ def _check(made: Experiment) -> None:
     if not made.trial:
         for name in names:
             check_setting(made.name, name)
-        measures = [name for figure in made.figures for name in (figure.measure, figure.over) if name]
+        measures = [
+            name for figure in made.figures for name in (figure.measure, figure.over) if name
+        ]
         for name in (*measures, *made.columns):
             _check_measure(made.name, name)
     for claim in made.published:
@@ -203,7 +217,11 @@ def _check(made: Experiment) -> None:
 def _check_claim(made: Experiment, claim: Published) -> None:
     if not made.trial:
         _check_measure(made.name, claim.measure)
-    says = [bool(claim.trend), claim.value is not None, claim.at_most is not None or claim.at_least is not None]
+    says = [
+        bool(claim.trend),
+        claim.value is not None,
+        claim.at_most is not None or claim.at_least is not None,
+    ]
     if sum(says) != 1:
         raise ExperimentError(
             f"experiment {made.name}: {claim.says!r} must state one of value, trend, or a bound (at_most, at_least)"
@@ -216,8 +234,18 @@ def _check_claim(made: Experiment, claim: Published) -> None:
 
 
 FIELDS = (
-    "peers", "casts", "network", "workload", "interval_ms", "changes", "faults", "churn", "start", "register", "strict",
-)  # fmt: skip
+    "peers",
+    "casts",
+    "network",
+    "workload",
+    "interval_ms",
+    "changes",
+    "faults",
+    "churn",
+    "start",
+    "register",
+    "strict",
+)
 
 
 def check_setting(experiment_name: str, name: str) -> None:
@@ -256,7 +284,10 @@ def patience_settings(design: Design, value: Value) -> Mapping[str, Setting] | N
 
     None where the design names no such point.
     """
-    points: dict[str, Mapping[str, Setting]] = {"default": {}, **({"quick": design.quick} if design.quick else {})}
+    points: dict[str, Mapping[str, Setting]] = {
+        "default": {},
+        **({"quick": design.quick} if design.quick else {}),
+    }
     points |= {str(number): each for number, each in enumerate(design.patience, 1)}
     found = points.get(str(value))
     return None if found is None else {f"design.{name}": setting for name, setting in found.items()}

@@ -52,7 +52,9 @@ class Folder:
         return self.place / "_begun" / self.experiment
 
     def journal(self, table: str, run: str) -> Place:
-        return self.place / table / f"experiment={self.experiment}" / f"run={run}" / f"{table}.parquet"
+        return (
+            self.place / table / f"experiment={self.experiment}" / f"run={run}" / f"{table}.parquet"
+        )
 
     def scratch(self, run: str) -> Path:
         """A name for one attempt at a run: no other attempt, process or machine has it."""
@@ -77,7 +79,9 @@ class Folder:
 
     def fail(self, run: str, error: str) -> None:
         """A failure is kept with its error until the run succeeds."""
-        (self.failures / f"{run}.json").write((json.dumps({"run": run, "error": error}) + "\n").encode())
+        (self.failures / f"{run}.json").write(
+            (json.dumps({"run": run, "error": error}) + "\n").encode()
+        )
 
     def error(self, run: str) -> str:
         place = self.failures / f"{run}.json"
@@ -102,14 +106,20 @@ class Folder:
 
 
 def _runs(place: Place) -> set[str]:
-    return {name.removesuffix(".json") for name in place.names() if name.endswith(".json") and name[0] != "."}
+    return {
+        name.removesuffix(".json")
+        for name in place.names()
+        if name.endswith(".json") and name[0] != "."
+    }
 
 
 def opened(place: Place, make: bool = True) -> None:
     """The folder is ours or new, and made ours; a sentence when it is anything else."""
     marker = place / "lab.json"
     if place.is_file():
-        raise ExperimentError(f"{place} is a file, and is not a laboratory folder; name another place with --out")
+        raise ExperimentError(
+            f"{place} is a file, and is not a laboratory folder; name another place with --out"
+        )
     if marker.is_file():
         layout = _layout(marker)
         if layout != LAYOUT:
@@ -123,7 +133,9 @@ def opened(place: Place, make: bool = True) -> None:
             f"journals, but sweeps go on in a new folder; name one with --out"
         )
     if [name for name in place.names() if not name.startswith("_")]:
-        raise ExperimentError(f"{place} exists and is not a laboratory folder; name another one with --out")
+        raise ExperimentError(
+            f"{place} exists and is not a laboratory folder; name another one with --out"
+        )
     if make:
         marker.write((json.dumps({"layout": LAYOUT}) + "\n").encode())
 
@@ -147,7 +159,9 @@ def _layout(marker: Place) -> object:
     try:
         return json.loads(marker.read())["layout"]
     except (ValueError, KeyError, TypeError):
-        raise ExperimentError(f"{marker} is damaged: it does not say which layout the folder has") from None
+        raise ExperimentError(
+            f"{marker} is damaged: it does not say which layout the folder has"
+        ) from None
 
 
 def sole(place: Place, experiment: str | None = None) -> Folder:

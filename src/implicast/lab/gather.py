@@ -19,7 +19,18 @@ from implicast.lab.numbering import Key, Numbers, serial
 from implicast.lab.origins import FORGET_US, Facts, Origins
 from implicast.language.target import scalar_text
 from implicast.net import journal
-from implicast.net.journal import AnyRow, Began, Came, Completed, Ended, Made, Noticed, Opened, Renamed, Sent
+from implicast.net.journal import (
+    AnyRow,
+    Began,
+    Came,
+    Completed,
+    Ended,
+    Made,
+    Noticed,
+    Opened,
+    Renamed,
+    Sent,
+)
 from implicast.peer.contract import NUMBER_BITS
 
 PATIENCE_US = 30_000_000
@@ -46,7 +57,9 @@ class Journalled:
 
     def is_written(self) -> bool:
         """May more come soon? Not when the node stopped in order, nor when nothing came for a while."""
-        newest_s = max((each.stat().st_mtime for each in journal.segments(self.folder)), default=0.0)
+        newest_s = max(
+            (each.stat().st_mtime for each in journal.segments(self.folder)), default=0.0
+        )
         return not self.closed and time.time() - newest_s < IDLE_S
 
     def rows(self) -> Iterator[AnyRow]:
@@ -64,7 +77,9 @@ class Gatherer:
 
     def __init__(self, source: Path, lake: Path, run: str | None = None) -> None:
         self.source, self.first = source, _first(source)
-        self.lake = Lake(lake, check_run(run or f"{self.first.network}-{self.first.design}"), self.first.design)
+        self.lake = Lake(
+            lake, check_run(run or f"{self.first.network}-{self.first.design}"), self.first.design
+        )
         self.numbers = Numbers(self.lake)
         self._origins = Origins(self.numbers)
         self._given = Given(self.lake)
@@ -99,7 +114,9 @@ class Gatherer:
         self._give_notices(out, at_end)
         self._give_peers(out)
         self._origins.forget(self.now_us)
-        self._came = {key: each for key, each in self._came.items() if each[1] >= self.now_us - FORGET_US}
+        self._came = {
+            key: each for key, each in self._came.items() if each[1] >= self.now_us - FORGET_US
+        }
         self.numbers.keep()
         self.lake.add(out)
         return {name: len(rows) for name, rows in out.items()}
@@ -110,7 +127,9 @@ class Gatherer:
         if isinstance(row, Opened):
             self._open(there, row)
         elif there.life < 0:
-            raise TableError(f"{there.folder} begins in the middle: its segments do not say whose they are")
+            raise TableError(
+                f"{there.folder} begins in the middle: its segments do not say whose they are"
+            )
         elif isinstance(row, Sent):
             self._sent[there.life, row.serial] = (there.peer, row)
             self._origins.sent((there.life, row.serial), row)
@@ -131,8 +150,10 @@ class Gatherer:
 
     def _open(self, there: Journalled, row: Opened) -> None:
         if row.design != self.first.design:
-            raise TableError(f"{there.folder} is of a node of {row.design}, others are of {self.first.design}: gather "
-                             "each network by itself")  # fmt: skip
+            raise TableError(
+                f"{there.folder} is of a node of {row.design}, others are of {self.first.design}: gather "
+                "each network by itself"
+            )
         there.name, there.closed, there.peer = row.name, False, self.numbers.peer(row.name)
         there.life = self.numbers.life(row.name, row.life)
         self._roles[there.peer] = "peer" if row.role == "member" else row.role
@@ -142,7 +163,14 @@ class Gatherer:
         number = self.numbers.cast(row.cast)
         self._origins.made[number] = row
         if row.target is not None and self._given.casts.add(number):
-            out["casts"].append({"cast": number, "publisher": there.peer, "time_us": row.time_us, "target": row.target})
+            out["casts"].append(
+                {
+                    "cast": number,
+                    "publisher": there.peer,
+                    "time_us": row.time_us,
+                    "target": row.target,
+                }
+            )
 
     def _note(self, there: Journalled, row: AnyRow) -> None:
         """What a node said of itself."""
@@ -158,16 +186,27 @@ class Gatherer:
             if begun is not None:
                 self._registrations[there.life, row.version] = begun
         elif isinstance(row, Completed):
-            begun = self._registrations.get((there.life, row.version)) or self._registrations.get((there.life, 0))
+            begun = self._registrations.get((there.life, row.version)) or self._registrations.get(
+                (there.life, 0)
+            )
             if begun is not None and begun["completed_us"] is None:
                 begun["completed_us"] = row.time_us
 
     def _registration(self, peer: int, row: Began) -> dict[str, Any]:
         self._versions[peer] = self._versions.get(peer, 0) + 1
         said, listed = row.description, row.description.values if row.description else ()
-        values = [{"attribute": each.attribute, "value": scalar_text(each.value)} for each in listed]
-        return {"peer": peer, "version": self._versions[peer], "begun_us": row.time_us, "completed_us": None,
-                "withdrawn": said is None, "tags": list(said.tags) if said else [], "values": values}  # fmt: skip
+        values = [
+            {"attribute": each.attribute, "value": scalar_text(each.value)} for each in listed
+        ]
+        return {
+            "peer": peer,
+            "version": self._versions[peer],
+            "begun_us": row.time_us,
+            "completed_us": None,
+            "withdrawn": said is None,
+            "tags": list(said.tags) if said else [],
+            "values": values,
+        }
 
     # --- giving out
 
@@ -181,10 +220,16 @@ class Gatherer:
             if number not in made:
                 left.append(row)
             elif made[number].target is not None and self._given.receipts.add(number):
-                out["receipts"].append({
-                    "cast": number, "time_us": made[number].time_us, "settled_us": row.time_us,
-                    "notified": row.notified, "declined": row.declined, "unreachable": row.unreachable,
-                })  # fmt: skip
+                out["receipts"].append(
+                    {
+                        "cast": number,
+                        "time_us": made[number].time_us,
+                        "settled_us": row.time_us,
+                        "notified": row.notified,
+                        "declined": row.declined,
+                        "unreachable": row.unreachable,
+                    }
+                )
         self._ended = [row for row in left if self.now_us - row.time_us < FORGET_US]
 
     def _give_sends(self, out: dict[str, Rows], at_end: bool) -> None:
@@ -197,28 +242,47 @@ class Gatherer:
                 if self._given.sends.add(serial(key)):
                     out["sends"].append(self._sent_row(key, sender, row, facts, came))
 
-    def _sent_row(self, key: Key, sender: int, row: Sent, facts: Facts, came: tuple[int, int] | None) -> dict[str, Any]:
+    def _sent_row(
+        self, key: Key, sender: int, row: Sent, facts: Facts, came: tuple[int, int] | None
+    ) -> dict[str, Any]:
         receiver, arrived_us = came or (self.numbers.at(row.to), None)
         return {
-            "serial": serial(key), "cause": self._origins.cause(key[0], row.origin), "sent_us": row.time_us,
-            "arrived_us": arrived_us, "sender": sender, "receiver": receiver, "kind": row.kind, "phase": facts.phase,
-            "cast": facts.cast, "depth": facts.depth, "bytes": row.bytes,
-        }  # fmt: skip
+            "serial": serial(key),
+            "cause": self._origins.cause(key[0], row.origin),
+            "sent_us": row.time_us,
+            "arrived_us": arrived_us,
+            "sender": sender,
+            "receiver": receiver,
+            "kind": row.kind,
+            "phase": facts.phase,
+            "cast": facts.cast,
+            "depth": facts.depth,
+            "bytes": row.bytes,
+        }
 
     def _give_notices(self, out: dict[str, Rows], at_end: bool) -> None:
         left = []
         for peer, life, row in self._notices:
             number, late = self.numbers.cast(row.cast), self._late(row.time_us, at_end)
-            led, made = self._origins.of_input(life, row.origin, late), self._origins.made.get(number)
+            led, made = (
+                self._origins.of_input(life, row.origin, late),
+                self._origins.made.get(number),
+            )
             if led is None or (made is None and not late):
                 left.append((peer, life, row))
             elif made is None:
                 self.foreign += 1
             elif made.target is not None and self._given.notices.add((peer, number, row.time_us)):
-                out["notices"].append({
-                    "cause": self._origins.cause(life, row.origin), "time_us": row.time_us, "peer": peer,
-                    "cast": number, "depth": led.depth, "altered": row.digest != made.digest,
-                })  # fmt: skip
+                out["notices"].append(
+                    {
+                        "cause": self._origins.cause(life, row.origin),
+                        "time_us": row.time_us,
+                        "peer": peer,
+                        "cast": number,
+                        "depth": led.depth,
+                        "altered": row.digest != made.digest,
+                    }
+                )
         self._notices = left
 
     def _give_peers(self, out: dict[str, Rows]) -> None:
@@ -232,16 +296,28 @@ class Gatherer:
     def whole(self) -> Path:
         """The journal of the run as the world would have written it."""
         peers = [
-            {"peer": number, "role": self._roles.get(number, "unknown"), "router": 0, "access_us": 0,
-             "storage_bytes": self._storage.get(number, 0), "capacity": 1.0}
+            {
+                "peer": number,
+                "role": self._roles.get(number, "unknown"),
+                "router": 0,
+                "access_us": 0,
+                "storage_bytes": self._storage.get(number, 0),
+                "capacity": 1.0,
+            }
             for number in self.numbers.peers.values()
-        ]  # fmt: skip
-        registrations = sorted(self._registrations.values(), key=lambda row: (row["begun_us"], row["peer"]))
+        ]
+        registrations = sorted(
+            self._registrations.values(), key=lambda row: (row["begun_us"], row["peer"])
+        )
         scenario = {
-            "design": self.first.design, "peers": sum(each["role"] == "peer" for each in peers),
-            "casts": len(self.numbers.casts), "parameters": self.first.parameters, "network": "live",
-            "workload": "live", "seed": 0,
-        }  # fmt: skip
+            "design": self.first.design,
+            "peers": sum(each["role"] == "peer" for each in peers),
+            "casts": len(self.numbers.casts),
+            "parameters": self.first.parameters,
+            "network": "live",
+            "workload": "live",
+            "seed": 0,
+        }
         return self.lake.write_whole({"registrations": registrations, "peers": peers}, scenario)
 
 
@@ -267,7 +343,9 @@ class Given:
         self.receipts = Once(lake.gathered("receipts", ["cast"])["cast"].to_pylist())
         self.sends = Once(lake.gathered("sends", ["serial"])["serial"].to_pylist())
         told = lake.gathered("notices", ["peer", "cast", "time_us"])
-        self.notices = Once(zip(*(told[name].to_pylist() for name in ("peer", "cast", "time_us")), strict=True))
+        self.notices = Once(
+            zip(*(told[name].to_pylist() for name in ("peer", "cast", "time_us")), strict=True)
+        )
 
 
 def _folders(source: Path) -> list[Path]:
@@ -281,5 +359,7 @@ def _first(source: Path) -> Opened:
             for row, _ in journal.rows(path):
                 if isinstance(row, Opened):
                     return row
-    raise NoJournal(f"{source} holds no journal of a node: start nodes with --journal, or with `journal = true` in "
-                    "their node.toml")  # fmt: skip
+    raise NoJournal(
+        f"{source} holds no journal of a node: start nodes with --journal, or with `journal = true` in "
+        "their node.toml"
+    )

@@ -42,8 +42,9 @@ def groups(registrations: DataFrame, casts: DataFrame) -> DataFrame:
     )
     return (
         blocks.crossJoin(F.broadcast(asked.select("casts", "targets")))
-        .groupBy("block").applyInArrow(_resolve, tables.schema(tables.GROUPS))
-    )  # fmt: skip
+        .groupBy("block")
+        .applyInArrow(_resolve, tables.schema(tables.GROUPS))
+    )
 
 
 def _turn_over(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -53,8 +54,12 @@ def _turn_over(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             table = table.sort_by("peer")
             peers = matching.ints(table, "peer")
         blocks, starts = np.unique(peers >> BLOCK_BITS, return_index=True)
-        for block, start, end in zip(blocks.tolist(), starts, [*starts[1:], len(peers)], strict=True):
-            packed = _packed(matching.column(table.slice(start, end - start), "tags"), peers[start:end] % BLOCK)
+        for block, start, end in zip(
+            blocks.tolist(), starts, [*starts[1:], len(peers)], strict=True
+        ):
+            packed = _packed(
+                matching.column(table.slice(start, end - start), "tags"), peers[start:end] % BLOCK
+            )
             yield pa.record_batch([[block], [packed]], schema=_PACKED)
 
 
@@ -75,7 +80,9 @@ def _packed(tags: pa.ListArray, peers: matching.Ints) -> bytes:
     held, holders, ends = matching.postings(tags, numbers)
     offsets = np.concatenate([[0, len(numbers)], len(numbers) + ends]).astype(np.int32)
     lists = pa.ListArray.from_arrays(offsets, np.concatenate([numbers, holders]))
-    batch = pa.record_batch([pa.concat_arrays([pa.nulls(1, pa.string()), held]), lists], schema=_LISTS)
+    batch = pa.record_batch(
+        [pa.concat_arrays([pa.nulls(1, pa.string()), held]), lists], schema=_LISTS
+    )
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _LISTS) as stream:
         stream.write_batch(batch)
@@ -135,8 +142,12 @@ def pairs(resolved: DataFrame) -> DataFrame:
 
 def _spell_out(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        for cast, packed in zip(batch["cast"].to_pylist(), batch["members"].to_pylist(), strict=True):
+        for cast, packed in zip(
+            batch["cast"].to_pylist(), batch["members"].to_pylist(), strict=True
+        ):
             members = pa.array(BitMap.deserialize(packed).to_array(), pa.uint32()).cast(pa.int32())
             for start in range(0, len(members), EXPLODED_ROWS):
                 part = members[start : start + EXPLODED_ROWS]
-                yield pa.record_batch([pa.array([cast] * len(part), pa.int32()), part], schema=_PAIRS)
+                yield pa.record_batch(
+                    [pa.array([cast] * len(part), pa.int32()), part], schema=_PAIRS
+                )

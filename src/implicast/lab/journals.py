@@ -46,7 +46,9 @@ class Source:
         """Where Spark finds `run=...` in the path; None for a journal alone."""
         if self.experiment:
             return self.place / name
-        return Place(self.place.url.rpartition("/")[0]) if self.place.name.startswith(PREFIX) else None
+        return (
+            Place(self.place.url.rpartition("/")[0]) if self.place.name.startswith(PREFIX) else None
+        )
 
     def has_changed(self) -> bool:
         """May peers have come and gone? Such journals are measured by Spark itself, others by Python's workers."""
@@ -86,7 +88,9 @@ class Journals:
         together = [each for each in having if each.base(name) is not None]
         for base in sorted({str(each.base(name).url) for each in together}):  # type: ignore[union-attr]
             parts.append(
-                self._together(Place(base), [each for each in together if each.base(name) == Place(base)], name)
+                self._together(
+                    Place(base), [each for each in together if each.base(name) == Place(base)], name
+                )
             )
         return reduce(DataFrame.unionByName, parts)
 
@@ -114,7 +118,9 @@ class Journals:
         return rows.select(columns.names)
 
     def _alone(self, source: Source, name: str) -> DataFrame:
-        rows = self.spark.read.schema(tables.schema(ALL_SCHEMAS[name])).parquet(source.table(name).for_spark)
+        rows = self.spark.read.schema(tables.schema(ALL_SCHEMAS[name])).parquet(
+            source.table(name).for_spark
+        )
         return rows.select(F.lit(source.run).alias("run"), *ALL_SCHEMAS[name].names)
 
 
@@ -127,11 +133,17 @@ def found(place: Place) -> list[Source]:
     if (place / "sends.parquet").is_file():
         return [Source(place.name.removeprefix(PREFIX), place)]
     if (place / "lab.json").is_file():
-        return [Source(run, place, name) for name in experiments_in(place) for run in _journals(Folder(place, name))]
+        return [
+            Source(run, place, name)
+            for name in experiments_in(place)
+            for run in _journals(Folder(place, name))
+        ]
     base = place / "journals" if (place / "experiment.json").is_file() else place
     runs = [name for name in base.names() if name.startswith(PREFIX)]
     if not runs:
-        raise TableError(f"{place} is not a journal and holds none: no sends.parquet and no {PREFIX}... folder")
+        raise TableError(
+            f"{place} is not a journal and holds none: no sends.parquet and no {PREFIX}... folder"
+        )
     return [Source(name.removeprefix(PREFIX), base / name) for name in runs]
 
 

@@ -22,14 +22,26 @@ from implicast.lab.places import Place
 from implicast.world.journal import SCHEMAS
 
 RECEIPTS = pa.schema(
-    [("cast", pa.int32()), ("time_us", pa.int64()), ("settled_us", pa.int64()), ("notified", pa.int64()),
-     ("declined", pa.int64()), ("unreachable", pa.int64())]
-)  # fmt: skip
-CASTS = pa.schema([SCHEMAS["casts"].field(name) for name in ("cast", "publisher", "time_us", "target")])
+    [
+        ("cast", pa.int32()),
+        ("time_us", pa.int64()),
+        ("settled_us", pa.int64()),
+        ("notified", pa.int64()),
+        ("declined", pa.int64()),
+        ("unreachable", pa.int64()),
+    ]
+)
+CASTS = pa.schema(
+    [SCHEMAS["casts"].field(name) for name in ("cast", "publisher", "time_us", "target")]
+)
 PEERS = pa.schema([("peer", pa.int32()), ("role", pa.string()), ("time_us", pa.int64())])
 STREAMED: dict[str, pa.Schema] = {
-    "peers": PEERS, "casts": CASTS, "receipts": RECEIPTS, "sends": SCHEMAS["sends"], "notices": SCHEMAS["notices"],
-}  # fmt: skip
+    "peers": PEERS,
+    "casts": CASTS,
+    "receipts": RECEIPTS,
+    "sends": SCHEMAS["sends"],
+    "notices": SCHEMAS["notices"],
+}
 """Tables of the stream, in the order in which their parts are written."""
 Rows = list[dict[str, Any]]
 
@@ -39,13 +51,17 @@ class Lake:
 
     def __init__(self, lake: Path, run: str, design: str) -> None:
         self.lake, self.run, self.design = lake, run, design
-        self._parts = 1 + max((int(each.stem.removeprefix("part-")) for each in self._files()), default=0)
+        self._parts = 1 + max(
+            (int(each.stem.removeprefix("part-")) for each in self._files()), default=0
+        )
 
     def folder(self, table: str) -> Path:
         return self.lake / "stream" / table / f"design={self.design}" / f"run={self.run}"
 
     def _files(self) -> list[Path]:
-        return sorted(each for table in STREAMED for each in self.folder(table).glob("part-*.parquet"))
+        return sorted(
+            each for table in STREAMED for each in self.folder(table).glob("part-*.parquet")
+        )
 
     # --- parts
 
@@ -53,7 +69,9 @@ class Lake:
         """A part of each table that has rows."""
         for name, schema in STREAMED.items():
             if tables.get(name):
-                self._write(self.folder(name) / f"part-{self._parts:08d}.parquet", tables[name], schema)
+                self._write(
+                    self.folder(name) / f"part-{self._parts:08d}.parquet", tables[name], schema
+                )
         self._parts += 1
 
     def gathered(self, table: str, columns: list[str] | None = None) -> pa.Table:
@@ -87,16 +105,22 @@ class Lake:
         self._put(folder / "casts.parquet", self._casts())
         for name in ("registrations", "peers", "links", "paths"):
             self._write(folder / f"{name}.parquet", small.get(name, []), SCHEMAS[name])
-        Place(str((folder / "scenario.json").absolute())).write(json.dumps(scenario, indent=2, sort_keys=True).encode())
+        Place(str((folder / "scenario.json").absolute())).write(
+            json.dumps(scenario, indent=2, sort_keys=True).encode()
+        )
         return folder
 
     def _casts(self) -> pa.Table:
         """Casts with what their publishers were told last."""
-        told = {row["cast"]: row for row in self.gathered("receipts").sort_by("settled_us").to_pylist()}
+        told = {
+            row["cast"]: row for row in self.gathered("receipts").sort_by("settled_us").to_pylist()
+        }
         empty = dict.fromkeys(("settled_us", "notified", "declined", "unreachable"))
         made = self.gathered("casts").to_pylist()
         rows = [{**empty, **told.get(row["cast"], {}), **row, "warm_up": False} for row in made]
-        return pa.Table.from_pylist(sorted(rows, key=lambda row: int(row["cast"])), schema=SCHEMAS["casts"])
+        return pa.Table.from_pylist(
+            sorted(rows, key=lambda row: int(row["cast"])), schema=SCHEMAS["casts"]
+        )
 
     def _write(self, path: Path, rows: Rows, schema: pa.Schema) -> None:
         self._put(path, pa.Table.from_pylist(rows, schema=schema))
@@ -109,6 +133,12 @@ class Lake:
 
 def check_run(name: str) -> str:
     """A run's name is part of paths."""
-    if not name or not all(each.isalnum() or each in "-_." for each in name) or name.startswith("."):
-        raise TableError(f"{name!r} is no name for a run: letters, digits, dots, dashes and underscores make one")
+    if (
+        not name
+        or not all(each.isalnum() or each in "-_." for each in name)
+        or name.startswith(".")
+    ):
+        raise TableError(
+            f"{name!r} is no name for a run: letters, digits, dots, dashes and underscores make one"
+        )
     return name

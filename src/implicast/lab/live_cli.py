@@ -16,14 +16,32 @@ from implicast.lab.options import on_spark, say, started
 
 @click.command("journal")
 @click.argument("directory", type=click.Path(path_type=Path, exists=True))
-@click.option("--to", "lake", type=click.Path(path_type=Path), required=True, help="The lake: a folder that grows.")
+@click.option(
+    "--to",
+    "lake",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The lake: a folder that grows.",
+)
 @click.option("--run", "name", help="How the run is called. [NETWORK-DESIGN]")
 @click.option("--follow", is_flag=True, help="Go on as nodes write, until it is stopped.")
-@click.option("--every", "every_s", default=5.0, show_default=True, help="Seconds between two looks with --follow.")
+@click.option(
+    "--every",
+    "every_s",
+    default=5.0,
+    show_default=True,
+    help="Seconds between two looks with --follow.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def journal_command(
-    directory: Path, lake: Path, name: str | None, follow: bool, every_s: float, as_json: bool, debug: bool
+    directory: Path,
+    lake: Path,
+    name: str | None,
+    follow: bool,
+    every_s: float,
+    as_json: bool,
+    debug: bool,
 ) -> None:
     """Gather what the nodes below DIRECTORY wrote down into a LAKE, in the columns of a simulation.
 
@@ -43,25 +61,62 @@ def journal_command(
     counted = ", ".join(f"{count:,} {table}" for table, count in total.items())
     click.echo(f"{folder}: {counted} were new")
     if gatherer.foreign:
-        click.echo(f"{gatherer.foreign} notices are of casts whose publisher's journal is not here; left out", err=True)
+        click.echo(
+            f"{gatherer.foreign} notices are of casts whose publisher's journal is not here; left out",
+            err=True,
+        )
 
 
 @click.command("stream")
 @click.argument("lake", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Where tables, page and checkpoint are. [LAKE-stream]")
-@click.option("--every", "every_s", type=click.FloatRange(min=0.1), default=10.0, show_default=True,
-              help="Seconds between two batches.")  # fmt: skip
-@click.option("--delay", "delay_s", type=click.FloatRange(min=0), default=120.0, show_default=True,
-              help="Rows that come so many seconds after their minute are counted as late.")  # fmt: skip
-@click.option("--open", "open_s", type=click.FloatRange(min=0), default=30.0, show_default=True,
-              help="Receipts that are not there so many seconds after their cast are open too long.")  # fmt: skip
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Where tables, page and checkpoint are. [LAKE-stream]",
+)
+@click.option(
+    "--every",
+    "every_s",
+    type=click.FloatRange(min=0.1),
+    default=10.0,
+    show_default=True,
+    help="Seconds between two batches.",
+)
+@click.option(
+    "--delay",
+    "delay_s",
+    type=click.FloatRange(min=0),
+    default=120.0,
+    show_default=True,
+    help="Rows that come so many seconds after their minute are counted as late.",
+)
+@click.option(
+    "--open",
+    "open_s",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="Receipts that are not there so many seconds after their cast are open too long.",
+)
 @click.option("--once", is_flag=True, help="Stop when all that is in the lake has been read.")
-@click.option("--json", "as_json", is_flag=True, help="Print the totals after every batch as one JSON object a line.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the totals after every batch as one JSON object a line.",
+)
 @on_spark
 def stream_command(
-    lake: Path, out: Path | None, every_s: float, delay_s: float, open_s: float, once: bool, as_json: bool,
-    master: str | None, conf: tuple[str, ...],
-) -> None:  # fmt: skip
+    lake: Path,
+    out: Path | None,
+    every_s: float,
+    delay_s: float,
+    open_s: float,
+    once: bool,
+    as_json: bool,
+    master: str | None,
+    conf: tuple[str, ...],
+) -> None:
     """Watch a LAKE grow: deliveries, latency, fairness and open receipts by minute, to Parquet and to a page.
 
     Whatever kills it, started again it goes on where it was, and counts every row exactly once.
@@ -73,7 +128,9 @@ def stream_command(
     from implicast.lab.stream.run import Wishes, start
 
     lake = lake.expanduser().absolute()
-    wishes = Wishes(lake, out or lake.with_name(f"{lake.name}-stream"), every_s, delay_s, open_s, once)
+    wishes = Wishes(
+        lake, out or lake.with_name(f"{lake.name}-stream"), every_s, delay_s, open_s, once
+    )
     with started(master, conf, brief=True) as spark:
         query = start(spark, wishes, partial(_tell_batch, as_json))
         say(f"page: {wishes.out / 'index.html'}")
@@ -90,9 +147,11 @@ def _tell_batch(as_json: bool, batch: int, totals: pa.Table) -> None:
         click.echo(json.dumps({"batch": batch, "totals": rows}))
         return
     for row in rows:
-        click.echo(f"batch {batch}  {row['run']}: {row['casts']:,} casts, {row['notified']:,} deliveries, p99 "
-                   f"{row['latency_ms_p99']:.2f} ms, TOUT_G {row['TOUT_G']:.3f}, {row['open_too_long']} receipts open "
-                   f"too long, {row['late']} rows late")  # fmt: skip
+        click.echo(
+            f"batch {batch}  {row['run']}: {row['casts']:,} casts, {row['notified']:,} deliveries, p99 "
+            f"{row['latency_ms_p99']:.2f} ms, TOUT_G {row['TOUT_G']:.3f}, {row['open_too_long']} receipts open "
+            f"too long, {row['late']} rows late"
+        )
 
 
 def _gatherer(directory: Path, lake: Path, name: str | None, follow: bool) -> Gatherer:

@@ -46,8 +46,14 @@ class Holder:
     def here(cls) -> "Holder":
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         return cls(
-            _user(), socket.gethostname(), os.getpid(), os.urandom(8).hex(), since, time.time(), _born(os.getpid())
-        )  # fmt: skip
+            _user(),
+            socket.gethostname(),
+            os.getpid(),
+            os.urandom(8).hex(),
+            since,
+            time.time(),
+            _born(os.getpid()),
+        )
 
     def alive(self) -> bool:
         if self.host == socket.gethostname() and self.born:
@@ -59,7 +65,9 @@ class Holder:
 
 
 @contextmanager
-def held(place: Place, wait: bool = False, said: Callable[[str], None] = lambda text: None) -> Iterator[Holder]:
+def held(
+    place: Place, wait: bool = False, said: Callable[[str], None] = lambda text: None
+) -> Iterator[Holder]:
     """The folder is ours as long as this lasts; `FolderHeld` names the holder, unless one waits."""
     mine, told = Holder.here(), False
     while not _take(place / "_lock.json", mine):

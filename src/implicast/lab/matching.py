@@ -55,7 +55,9 @@ class Holders:
 class Block:
     """Some peers, called by numbers: who they are, who of them holds each tag, who has which values."""
 
-    def __init__(self, everyone: BitMap, holders: Holders, values: pa.ListArray | None = None) -> None:
+    def __init__(
+        self, everyone: BitMap, holders: Holders, values: pa.ListArray | None = None
+    ) -> None:
         self._everyone = everyone
         self._holders = holders
         self._values = {} if values is None else _values(values)
@@ -113,7 +115,10 @@ def _values(values: pa.ListArray) -> dict[str, tuple[Any, Any, Any]]:
     names = np.asarray(flat.field("attribute").to_pylist(), object)
     texts = np.asarray([read_scalar(text) for text in flat.field("value").to_pylist()], object)
     numbers = np.array([_number(value) for value in texts])
-    return {name: (row[names == name], texts[names == name], numbers[names == name]) for name in sorted(set(names))}
+    return {
+        name: (row[names == name], texts[names == name], numbers[names == name])
+        for name in sorted(set(names))
+    }
 
 
 def _number(value: Scalar) -> float:

@@ -38,7 +38,9 @@ def directory(given: Path | None) -> Path | None:
 def lacking(planned: Sequence[Planned], data: Path | None) -> str:
     """What these runs need and is not there, as a sentence; nothing when all is there."""
     if case.needed(planned) and data is None:
-        return f"needs bibliographies and key phrases: name their directory with --data or {case.DATA}"
+        return (
+            f"needs bibliographies and key phrases: name their directory with --data or {case.DATA}"
+        )
     missing = [name for name in case.maps_lacking(planned) if _map(name, data) is None]
     if missing:
         return f"needs the map {missing[0]}: name the directory that holds it with --data or {case.DATA}"

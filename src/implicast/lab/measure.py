@@ -28,18 +28,27 @@ TABLES = ("measures", "contract", "costs", "lorenz", "change", "rejected")
 
 
 def measure(
-    spark: SparkSession, sources: Sequence[Source], out: Place | None = None, said: Said = lambda stage: None
+    spark: SparkSession,
+    sources: Sequence[Source],
+    out: Place | None = None,
+    said: Said = lambda stage: None,
 ) -> dict[str, pa.Table]:
     """The tables of these journals, with `rejected`; written to `OUT/TABLE/part-0.parquet` where a place is named."""
     looked = _looked_at(spark, sources, said)
     found = _of_tasks(sources, looked)
-    left = [sources[row["number"]] for row in looked if row["reason"] is None and row["measured"] is None]
+    left = [
+        sources[row["number"]]
+        for row in looked
+        if row["reason"] is None and row["measured"] is None
+    ]
     if left:
         for name, table in measured(Journals(spark, left), said).items():
             found[name] = pa.concat_tables([found[name], table])
     if not len(found["measures"]):
         first = found["rejected"].to_pylist()[0]
-        raise NothingUsable(f"none of {len(sources)} journals can be measured; {first['run']}: {first['reason']}")
+        raise NothingUsable(
+            f"none of {len(sources)} journals can be measured; {first['run']}: {first['reason']}"
+        )
     if out is not None:
         for name, table in found.items():
             _write(out / name / "part-0.parquet", name, table)
@@ -49,12 +58,16 @@ def measure(
 def _looked_at(spark: SparkSession, sources: Sequence[Source], said: Said) -> list[dict[str, Any]]:
     said(f"looking at {len(sources)} journals")
     with described(spark, f"implicast: looking at {len(sources)} journals"):
-        rows = spark.range(0, len(sources), 1, len(sources)).mapInArrow(_look(sources), tables.schema(LOOKED))
+        rows = spark.range(0, len(sources), 1, len(sources)).mapInArrow(
+            _look(sources), tables.schema(LOOKED)
+        )
         found: list[dict[str, Any]] = rows.toArrow().to_pylist()
     return sorted(found, key=lambda row: int(row["number"]))
 
 
-def _look(sources: Sequence[Source]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _look(
+    sources: Sequence[Source],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     asked = [json.dumps({**asdict(each), "place": each.place.url}) for each in sources]
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -77,8 +90,13 @@ def _one(source: Source) -> tuple[str | None, str | None]:
         if not small.is_small(rows, source.table("lives").is_file()):
             return None, None
         return None, json.dumps(small.measured(source.read))
-    except Exception as wrong:  # columns that are there and make no sense together: this journal's fault alone
-        return f"it does not hang together: {type(wrong).__name__}: {' '.join(str(wrong).split())[:200]}", None
+    except (
+        Exception
+    ) as wrong:  # columns that are there and make no sense together: this journal's fault alone
+        return (
+            f"it does not hang together: {type(wrong).__name__}: {' '.join(str(wrong).split())[:200]}",
+            None,
+        )
 
 
 def _of_tasks(sources: Sequence[Source], looked: Sequence[dict[str, Any]]) -> dict[str, pa.Table]:

@@ -39,7 +39,9 @@ class Numbers:
         self._lives[f"{name.hex()}.{life}"] = number
 
     def cast(self, cast: CastId) -> int:
-        return self.casts.setdefault(f"{cast.publisher.hex()}.{cast.life}.{cast.serial}", len(self.casts))
+        return self.casts.setdefault(
+            f"{cast.publisher.hex()}.{cast.life}.{cast.serial}", len(self.casts)
+        )
 
     def lives_at(self, address: Address, peer: int) -> None:
         self._addresses[address] = peer

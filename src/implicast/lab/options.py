@@ -17,9 +17,9 @@ DIRECTORY = click.Path(path_type=Path)
 
 def on_spark(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every command that starts a session."""
-    command = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")(
-        command
-    )
+    command = click.option(
+        "--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated."
+    )(command)
     return click.option(
         "--master",
         metavar="URL",
@@ -28,7 +28,9 @@ def on_spark(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def started(master: str | None, conf: tuple[str, ...], brief: bool = False) -> Iterator[SparkSession]:
+def started(
+    master: str | None, conf: tuple[str, ...], brief: bool = False
+) -> Iterator[SparkSession]:
     """A session for one command; what Spark complains of becomes a sentence."""
     settings = dict(pair("--conf", word) for word in conf)
     lent = SparkSession.getActiveSession() is not None

@@ -14,8 +14,14 @@ from implicast.peer.contract import CastId
 
 FORGET_US = 900_000_000
 """Messages older than this are not looked up any more."""
-OF_VERB = {"join": "join", "register": "register", "subscribe": "register", "withdraw": "withdraw",
-           "unsubscribe": "withdraw", "leave": "leave"}  # fmt: skip
+OF_VERB = {
+    "join": "join",
+    "register": "register",
+    "subscribe": "register",
+    "withdraw": "withdraw",
+    "unsubscribe": "withdraw",
+    "leave": "leave",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,11 @@ class Origins:
 
     def of_input(self, life: int, origin: int, late: bool) -> Facts | None:
         led = self._inputs.get((life, origin))
-        return self.of_message(led.what, late) if led is not None and isinstance(led.what, tuple) else self._wish(led)
+        return (
+            self.of_message(led.what, late)
+            if led is not None and isinstance(led.what, tuple)
+            else self._wish(led)
+        )
 
     def of_message(self, key: Key, late: bool) -> Facts | None:
         """None: what it needs has not been read yet, unless it is `late`. No recursion: chains may be long."""
@@ -114,7 +124,9 @@ class Origins:
         depth = before.depth + 1
         if row.cast is not None and self.is_cast(row.cast):
             return Facts("cast", self._numbers.cast(row.cast), depth)
-        return Facts("upkeep", None, depth) if row.upkeep else Facts(before.phase, before.cast, depth)
+        return (
+            Facts("upkeep", None, depth) if row.upkeep else Facts(before.phase, before.cast, depth)
+        )
 
     def _wish(self, led: Led | None) -> Facts:
         """What an application asked for; a node's own beginning is upkeep."""

@@ -76,19 +76,29 @@ def _files(name: str) -> Iterator[tuple[str, Path]]:
                 yield f"{ROOT}/{path.relative_to(source)}", path
     for each in metadata.distribution(name).files or []:
         inside, path = str(each), Path(str(each.locate()))
-        if not inside.startswith(("..", "/", "__editable__", *LEFT_OUT)) and _worth(inside) and path.is_file():
+        if (
+            not inside.startswith(("..", "/", "__editable__", *LEFT_OUT))
+            and _worth(inside)
+            and path.is_file()
+        ):
             yield inside, path
 
 
 def _worth(inside: str) -> bool:
-    return "__pycache__" not in inside and not inside.endswith(".pth") and not inside.startswith(f"{ROOT}/")
+    return (
+        "__pycache__" not in inside
+        and not inside.endswith(".pth")
+        and not inside.startswith(f"{ROOT}/")
+    )
 
 
 def _interpreter(archive: tarfile.TarFile) -> None:
     """`bin/python`, a link to the interpreter that is below this environment, and what makes it look here."""
     base = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     _text(
-        archive, "pyvenv.cfg", f"home = {base.parent}\ninclude-system-site-packages = false\nversion = {_version()}\n"
+        archive,
+        "pyvenv.cfg",
+        f"home = {base.parent}\ninclude-system-site-packages = false\nversion = {_version()}\n",
     )
     for name in ("python", "python3"):
         link = tarfile.TarInfo(f"bin/{name}")

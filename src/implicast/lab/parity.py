@@ -43,8 +43,11 @@ class Side:
     twice: int = 0
 
     def described(self) -> dict[str, Any]:
-        return {"deliveries": sorted(map(list, self.pairs)), "messages_per_cast": round(self.messages, 3),
-                "twice": self.twice}  # fmt: skip
+        return {
+            "deliveries": sorted(map(list, self.pairs)),
+            "messages_per_cast": round(self.messages, 3),
+            "twice": self.twice,
+        }
 
 
 def in_world(scenario: Scenario) -> Side:
@@ -55,7 +58,9 @@ def in_world(scenario: Scenario) -> Side:
         return Side(_pairs(told), _messages(Path(directory) / "journal", scenario.casts))
 
 
-def on_loopback(scenario: Scenario, plain: bool = True, record: bool = False, directory: Path | None = None) -> Side:
+def on_loopback(
+    scenario: Scenario, plain: bool = True, record: bool = False, directory: Path | None = None
+) -> Side:
     """On this machine, over sockets, all nodes in this process; `record`: their inputs are kept in `directory`."""
     _refuse(scenario)
     if directory is not None:
@@ -72,11 +77,20 @@ def _refuse(scenario: Scenario) -> None:
 
 
 async def _lived(scenario: Scenario, plain: bool, record: bool, directory: Path) -> Side:
-    drawn = workload(scenario.workload, seed=scenario.seed, peers=scenario.peers, casts=scenario.casts,
-                     **scenario.workload_parameters)  # fmt: skip
-    members = [Someone(f"p{number:04d}", str(said)) for number, said in enumerate(drawn.described())]
+    drawn = workload(
+        scenario.workload,
+        seed=scenario.seed,
+        peers=scenario.peers,
+        casts=scenario.casts,
+        **scenario.workload_parameters,
+    )
+    members = [
+        Someone(f"p{number:04d}", str(said)) for number, said in enumerate(drawn.described())
+    ]
     found, parameters = scenario.settled()
-    local = Local(directory, scenario.design, members, dict(parameters), plain, limits=False, journal=True)
+    local = Local(
+        directory, scenario.design, members, dict(parameters), plain, limits=False, journal=True
+    )
     local.lay_out()
     if plain and "authority" not in found.kept:
         _name(local, scenario.seed)
@@ -86,13 +100,18 @@ async def _lived(scenario: Scenario, plain: bool, record: bool, directory: Path)
         await tasks.start_all()
         await asyncio.sleep(REST_S + found.settling_us / 1e6)
         publishers = drawn.publishers(0, scenario.casts).tolist()
-        for number, (publisher, target) in enumerate(zip(publishers, drawn.targeted(), strict=True)):
+        for number, (publisher, target) in enumerate(
+            zip(publishers, drawn.targeted(), strict=True)
+        ):
             node = tasks.nodes[members[publisher].name]
             receipt = await node.cast(str(target), bytes(scenario.payload_bytes), wait=WAIT_S)
             casts[receipt.cast] = number
         await asyncio.sleep(ARRIVE_S)
-        heard = [(casts[note.cast], number) for number, each in enumerate(members)
-                 async for note in tasks.nodes[each.name].inbox(follow=False)]  # fmt: skip
+        heard = [
+            (casts[note.cast], number)
+            for number, each in enumerate(members)
+            async for note in tasks.nodes[each.name].inbox(follow=False)
+        ]
     finally:
         await tasks.stop()
     gatherer = Gatherer(directory, directory / "lake", "parity")
@@ -121,8 +140,10 @@ def _pairs(told: Any) -> frozenset[tuple[int, int]]:
 def objection(world: Side, live: Side, tolerance: float = TOLERANCE) -> str | None:
     """In what the two differ more than they may; None: in nothing."""
     if world.pairs != live.pairs or live.twice:
-        return (f"{len(world.pairs - live.pairs)} deliveries of the world are missing on the network, "
-                f"{len(live.pairs - world.pairs)} are only there, {live.twice} came twice")  # fmt: skip
+        return (
+            f"{len(world.pairs - live.pairs)} deliveries of the world are missing on the network, "
+            f"{len(live.pairs - world.pairs)} are only there, {live.twice} came twice"
+        )
     apart = abs(live.messages - world.messages) / world.messages if world.messages else 0.0
     if apart > tolerance:
         return f"{live.messages:.1f} messages for a cast on the network, {world.messages:.1f} in the world"

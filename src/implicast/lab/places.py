@@ -187,5 +187,7 @@ def _store(root: str, options: str) -> tuple[Any, str]:
         store, path = fs.FileSystem.from_uri(f"{root}?{options}" if options else root)
     except (pa.ArrowException, OSError, ValueError) as refused:
         where = root.rpartition("@")[2]
-        raise LabError(f"{where} cannot be opened: {(str(refused).splitlines() or ['unknown'])[0]}") from None
+        raise LabError(
+            f"{where} cannot be opened: {(str(refused).splitlines() or ['unknown'])[0]}"
+        ) from None
     return store, path

@@ -18,14 +18,23 @@ _JAR = "docs/how-to/run-on-a-cluster.md says which jar to bring"
 KNOWN = (
     (r"No FileSystem for scheme \"?(\w+)", f"Spark has no file system for {{0}}://; {_JAR}"),
     (r"ClassNotFoundException: Class (org\.apache\.hadoop\.fs\.\S+)", f"Spark lacks {{0}}; {_JAR}"),
-    (r"OutOfMemoryError", "Spark's Java process ran out of memory; give it more with --conf spark.driver.memory=6g"),
+    (
+        r"OutOfMemoryError",
+        "Spark's Java process ran out of memory; give it more with --conf spark.driver.memory=6g",
+    ),
     (r"No space left on device", "no space is left on a disk"),
     (
         r"ModuleNotFoundError: No module named '([\w.]+)'",
         "workers lack the Python module {0}; `implicast lab pack` makes an archive of all they need",
     ),
-    (r"PYTHON_VERSION_MISMATCH.*?(\d+\.\d+).*?(\d+\.\d+)", "workers have Python {0}, not {1}; set PYSPARK_PYTHON"),
-    (r"SparkContext was shut down|Job \d+ cancelled because SparkContext", "Spark was shut down in the middle"),
+    (
+        r"PYTHON_VERSION_MISMATCH.*?(\d+\.\d+).*?(\d+\.\d+)",
+        "workers have Python {0}, not {1}; set PYSPARK_PYTHON",
+    ),
+    (
+        r"SparkContext was shut down|Job \d+ cancelled because SparkContext",
+        "Spark was shut down in the middle",
+    ),
     (r"Connection refused|All masters are unresponsive|UNAVAILABLE", "the cluster does not answer"),
     (r"Py4JNetworkError|Answer from Java side is empty", "Spark's Java process is gone"),
 )
@@ -52,7 +61,11 @@ def sentence(failed: BaseException) -> str:
         if found:
             return says.format(*found.groups())
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if re.search(r"(Error|Exception|\[[A-Z_.]+\])", line) and "Traceback" not in line]
+    telling = [
+        line
+        for line in lines
+        if re.search(r"(Error|Exception|\[[A-Z_.]+\])", line) and "Traceback" not in line
+    ]
     return _short((telling or lines)[-1 if "Traceback" in text else 0])
 
 

@@ -29,9 +29,17 @@ from implicast.world.faults import Faults
 from implicast.world.scenario import Scenario
 
 WEIGHTS = {
-    "centralised": 1, "condcast": 1.3, "broker": 1.4, "dht": 2.7, "chord-pubsub": 2.7, "dht-naive": 2.8,
-    "opchord-pubsub": 2.9, "spice": 4, "spice-unloaded": 7, "bft": 57,
-}  # fmt: skip
+    "centralised": 1,
+    "condcast": 1.3,
+    "broker": 1.4,
+    "dht": 2.7,
+    "chord-pubsub": 2.7,
+    "dht-naive": 2.8,
+    "opchord-pubsub": 2.9,
+    "spice": 4,
+    "spice-unloaded": 7,
+    "bft": 57,
+}
 """Processor time of a design's runs over that of the server's, as the demonstration had them; others count as 3."""
 
 TOLD = ", told"
@@ -69,41 +77,68 @@ class Planned:
         return round(size * WEIGHTS.get(self.design, 3))
 
 
-def plan(made: Experiment, scale: str, runs: int | None = None, first_seed: int = 1) -> list[Planned]:
+def plan(
+    made: Experiment, scale: str, runs: int | None = None, first_seed: int = 1
+) -> list[Planned]:
     """All runs of an experiment at a scale; an `ExperimentError` or `LocalError` before anything has begun."""
     size = made.scale(scale)
     designs = [""] if made.trial else made.chosen()
     if not designs:
-        raise ExperimentError(f"experiment {made.name}: none of its designs exists here ({made.designs})")
+        raise ExperimentError(
+            f"experiment {made.name}: none of its designs exists here ({made.designs})"
+        )
     planned = []
     for label, variant in (made.variants or {"": Variant()}).items():
-        values = size.values if variant.values is None else [value for value in size.values if value in variant.values]
+        values = (
+            size.values
+            if variant.values is None
+            else [value for value in size.values if value in variant.values]
+        )
         for design in variant.designs or designs:
             for position, value in enumerate(values):
                 point = _point(made, design, value)
                 if point is None:
                     continue
                 for seed in range(first_seed, first_seed + (runs or size.runs)):
-                    planned.append(_planned(made, scale, design, label, variant, position, value, point, seed))
+                    planned.append(
+                        _planned(made, scale, design, label, variant, position, value, point, seed)
+                    )
     if not planned:
-        raise ExperimentError(f"experiment {made.name}: no runs at scale {scale}; give values and at least 1 run")
+        raise ExperimentError(
+            f"experiment {made.name}: no runs at scale {scale}; give values and at least 1 run"
+        )
     named = Counter(each.run for each in planned)
     if len(named) < len(planned):
-        raise ExperimentError(f"experiment {made.name}: the run {named.most_common(1)[0][0]} is asked for twice")
+        raise ExperimentError(
+            f"experiment {made.name}: the run {named.most_common(1)[0][0]} is asked for twice"
+        )
     if len(planned) > RUNS_MAX:
-        raise ExperimentError(f"experiment {made.name}: {len(planned)} runs are more than {RUNS_MAX}")
+        raise ExperimentError(
+            f"experiment {made.name}: {len(planned)} runs are more than {RUNS_MAX}"
+        )
     return planned
 
 
 def _point(made: Experiment, design: str, value: Value) -> Mapping[str, Setting] | None:
     """What a value of the axis sets for a design; None where the design has no such point."""
-    return patience_settings(known(design), value) if made.axis.by_patience else point_settings(made, value)
+    return (
+        patience_settings(known(design), value)
+        if made.axis.by_patience
+        else point_settings(made, value)
+    )
 
 
 def _planned(
-    made: Experiment, scale: str, design: str, label: str, variant: Variant, position: int, value: Value,
-    point: Mapping[str, Setting], seed: int,
-) -> Planned:  # fmt: skip
+    made: Experiment,
+    scale: str,
+    design: str,
+    label: str,
+    variant: Variant,
+    position: int,
+    value: Value,
+    point: Mapping[str, Setting],
+    seed: int,
+) -> Planned:
     settings = {
         **_trial(made, design),
         **made.scenario,
@@ -122,7 +157,16 @@ def _planned(
     name = "-".join(filter(None, (design, label, *_words(made, value, point), f"s{seed}")))
     run = f"{_word(name)}-{digest(made.trial, text).hex()[:8]}"
     return Planned(
-        run, made.name, design or label, series, made.axis.title, point_label(value), position, seed, text, made.trial
+        run,
+        made.name,
+        design or label,
+        series,
+        made.axis.title,
+        point_label(value),
+        position,
+        seed,
+        text,
+        made.trial,
     )
 
 
@@ -130,7 +174,13 @@ def _check(scenario: Scenario) -> None:
     """Whatever is wrong with design, parameters or workload is said before any work starts."""
     scenario.settled()
     if scenario.workload in KINDS:
-        workload(scenario.workload, scenario.seed, scenario.peers, scenario.casts, **scenario.workload_parameters)
+        workload(
+            scenario.workload,
+            scenario.seed,
+            scenario.peers,
+            scenario.casts,
+            **scenario.workload_parameters,
+        )
 
 
 def _own(made: Experiment, design: str) -> dict[str, Setting]:
@@ -176,7 +226,12 @@ def _word(value: object) -> str:
 
 def _described(settings: Mapping[str, Setting], design: str, seed: int) -> dict[str, Any]:
     """Scenario fields, with `workload.NAME` and `design.NAME` gathered."""
-    described: dict[str, Any] = {"design": design, "seed": seed, "parameters": {}, "workload_parameters": {}}
+    described: dict[str, Any] = {
+        "design": design,
+        "seed": seed,
+        "parameters": {},
+        "workload_parameters": {},
+    }
     for name, value in settings.items():
         if name.startswith("design."):
             described["parameters"][name.removeprefix("design.")] = value

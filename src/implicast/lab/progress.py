@@ -28,9 +28,15 @@ class Progress:
         to: TextIO | None = None,
         now: float | None = None,
     ) -> None:
-        self.runs, self.workers, self.already = len(runs), max(1, min(workers, len(runs) or 1)), already
+        self.runs, self.workers, self.already = (
+            len(runs),
+            max(1, min(workers, len(runs) or 1)),
+            already,
+        )
         self._left = {each.run: each for each in runs}
-        self._spent: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])  # design -> seconds, effort
+        self._spent: dict[str, list[float]] = defaultdict(
+            lambda: [0.0, 0.0]
+        )  # design -> seconds, effort
         self.done = self.failed = 0
         self._to = to or sys.stderr
         self._begun = time.monotonic() if now is None else now

@@ -39,7 +39,11 @@ def commit() -> str:
 def _git(directory: Path, *words: str) -> str:
     try:
         done = subprocess.run(
-            ["git", "-C", str(directory), *words], capture_output=True, text=True, check=False, timeout=10
+            ["git", "-C", str(directory), *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=10,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

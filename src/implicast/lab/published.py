@@ -88,7 +88,9 @@ def judge(claim: Published, evidence: Evidence) -> Judged:
     """The claim beside what was measured."""
     here = [point for point in evidence.points if evidence.of(claim, point)]
     if claim.trend and len(here) > 1:
-        verdict, tolerance, measured = _trend(claim, evidence.of(claim, here[0]), evidence.of(claim, here[-1]))
+        verdict, tolerance, measured = _trend(
+            claim, evidence.of(claim, here[0]), evidence.of(claim, here[-1])
+        )
         measured = f"{measured} ({here[0]} to {here[-1]})"
     elif not claim.trend and claim.at in here:
         verdict, tolerance, measured = _point(claim, evidence.of(claim, claim.at))
@@ -113,7 +115,9 @@ def printed(claim: Published) -> str:
     """What the paper prints."""
     beside = f" times {claim.against}" if claim.against else ""
     if claim.trend:
-        return (claim.trend if claim.trend != "flat" else "does not change") + (beside and f", as {beside.strip()}")
+        return (claim.trend if claim.trend != "flat" else "does not change") + (
+            beside and f", as {beside.strip()}"
+        )
     if claim.value is not None:
         return f"{claim.value:g}{beside}"
     bounds = (("at least", claim.at_least), ("at most", claim.at_most))
@@ -138,19 +142,29 @@ def _point(claim: Published, seeds: Seeds) -> tuple[str, str, str]:
 
 def _trend(claim: Published, first: Seeds, last: Seeds) -> tuple[str, str, str]:
     both = sorted(first.keys() & last.keys())
-    measured = f"{fmean(first[seed] for seed in both):,.4g} to {fmean(last[seed] for seed in both):,.4g}"
+    measured = (
+        f"{fmean(first[seed] for seed in both):,.4g} to {fmean(last[seed] for seed in both):,.4g}"
+    )
     held = {
         "rises": lambda seed: last[seed] > first[seed],
         "falls": lambda seed: last[seed] < first[seed],
-        "flat": lambda seed: abs(last[seed] - first[seed]) <= (claim.rounding or 0.0) * abs(first[seed]),
+        "flat": lambda seed: (
+            abs(last[seed] - first[seed]) <= (claim.rounding or 0.0) * abs(first[seed])
+        ),
     }[claim.trend]
     so = sum(map(held, both))
     tolerance = f"± {claim.rounding or 0:.0%}" if claim.trend == "flat" else "none"
-    return MET if so == len(both) else REFUTED, f"{tolerance}; paired, {so} of {len(both)} seeds", measured
+    return (
+        MET if so == len(both) else REFUTED,
+        f"{tolerance}; paired, {so} of {len(both)} seeds",
+        measured,
+    )
 
 
 def _within(claim: Published, value: float) -> bool:
-    return (claim.at_most is None or value <= claim.at_most) and (claim.at_least is None or value >= claim.at_least)
+    return (claim.at_most is None or value <= claim.at_most) and (
+        claim.at_least is None or value >= claim.at_least
+    )
 
 
 def _rounding(claim: Published) -> float:

@@ -18,19 +18,47 @@ KEPT = Path("lab-published")
 
 @click.command("published")
 @click.argument("names", nargs=-1, metavar="[EXPERIMENT]...")
-@click.option("--scale", type=click.Choice(SCALES), default="paper", show_default=True, help="At which scale to run.")
-@click.option("--runs", type=click.IntRange(min=1), help="Seeds for each point, instead of the experiment's own.")
+@click.option(
+    "--scale",
+    type=click.Choice(SCALES),
+    default="paper",
+    show_default=True,
+    help="At which scale to run.",
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(min=1),
+    help="Seeds for each point, instead of the experiment's own.",
+)
 @click.option("--again", is_flag=True, help="Make runs anew that are there already.")
 @click.option(
-    "--page", "where", type=click.Path(dir_okay=False, path_type=Path), default=PAGE, show_default=True,
+    "--page",
+    "where",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=PAGE,
+    show_default=True,
     help="The page; what was measured is kept beside it as .json.",
-)  # fmt: skip
-@click.option("--data", type=DIRECTORY, help=f"Directory of bibliographies, keywords and maps; also by {case.DATA}.")
+)
 @click.option(
-    "--workloads", type=DIRECTORY, default=KEPT, show_default=True, help="Where workloads of a corpus are kept."
+    "--data",
+    type=DIRECTORY,
+    help=f"Directory of bibliographies, keywords and maps; also by {case.DATA}.",
+)
+@click.option(
+    "--workloads",
+    type=DIRECTORY,
+    default=KEPT,
+    show_default=True,
+    help="Where workloads of a corpus are kept.",
 )
 def published_command(
-    names: tuple[str, ...], scale: str, runs: int | None, again: bool, where: Path, data: Path | None, workloads: Path
+    names: tuple[str, ...],
+    scale: str,
+    runs: int | None,
+    again: bool,
+    where: Path,
+    data: Path | None,
+    workloads: Path,
 ) -> None:
     """What the papers published beside what is measured here, as one page.
 

@@ -27,7 +27,11 @@ where it needs bibliographies or maps. What was measured, seed by seed, is in [p
 
 def page(made: Iterable[Experiment], kept: Kept) -> str:
     """The whole page."""
-    found = [(each, rows) for each in made if (rows := [judge(one, evidence(each, kept)) for one in each.published])]
+    found = [
+        (each, rows)
+        for each in made
+        if (rows := [judge(one, evidence(each, kept)) for one in each.published])
+    ]
     count = Counter(_kind(row) for _, rows in found for row in rows)
     told = ", ".join(f"{count[kind]} {kind}" for kind in (MET, BETTERED, REFUTED, NOT_RUN))
     parts = [HEAD, f"Of {sum(count.values())} claims: {told}.\n"]
@@ -40,12 +44,20 @@ def _kind(row: Judged) -> str:
 
 def _section(made: Experiment, rows: list[Judged], kept: Kept) -> str:
     scales = kept.get(made.name, {})
-    made_of = ", ".join(f"{scale} at commit {told['commit']}" for scale, told in sorted(scales.items())) or "not run"
+    made_of = (
+        ", ".join(f"{scale} at commit {told['commit']}" for scale, told in sorted(scales.items()))
+        or "not run"
+    )
     lines = [
-        f"## {made.title}", "", f"`implicast lab published {made.name} --scale paper` ({made.source}; {made_of})", "",
+        f"## {made.title}",
+        "",
+        f"`implicast lab published {made.name} --scale paper` ({made.source}; {made_of})",
+        "",
         "| where | claim | series, measure, at | published | tolerance | measured | verdict |",
-        "|---|---|---|---|---|---|---|", *map(_row, rows), "",
-    ]  # fmt: skip
+        "|---|---|---|---|---|---|---|",
+        *map(_row, rows),
+        "",
+    ]
     return "\n".join(lines)
 
 
@@ -53,6 +65,13 @@ def _row(row: Judged) -> str:
     claim = row.claim
     explained = claim.reason and row.verdict != MET and row.measured
     verdict = f"**{row.verdict}**" + (f": {claim.reason}" if explained else "")
-    cells = (claim.figure, claim.says, f"{claim.design}, {claim.measure}, {row.at}", row.published, row.tolerance,
-             row.measured, verdict)  # fmt: skip
+    cells = (
+        claim.figure,
+        claim.says,
+        f"{claim.design}, {claim.measure}, {row.at}",
+        row.published,
+        row.tolerance,
+        row.measured,
+        verdict,
+    )
     return "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"

@@ -20,7 +20,12 @@ def unmet(folder: Folder, runs: Sequence[str], wanted: Sequence[Requirement]) ->
     if not wanted:
         return []
     found = _figures(folder)
-    return [f"{run}: {sentence}" for run in runs if run in found for sentence in broken(wanted, found[run])]
+    return [
+        f"{run}: {sentence}"
+        for run in runs
+        if run in found
+        for sentence in broken(wanted, found[run])
+    ]
 
 
 def _figures(folder: Folder) -> dict[str, dict[str, float]]:
@@ -29,7 +34,9 @@ def _figures(folder: Folder) -> dict[str, dict[str, float]]:
     for table in ("measures", "contract", "change"):
         for row in dataset.load(folder, table).to_pylist():
             run = found.setdefault(row["run"], {})
-            run.update((name, value) for name, value in row.items() if isinstance(value, int | float))
+            run.update(
+                (name, value) for name, value in row.items() if isinstance(value, int | float)
+            )
     for row in dataset.load(folder, "trials").to_pylist():
         found.setdefault(row["run"], {})[row["measure"]] = row["value"]
     return found

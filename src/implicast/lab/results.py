@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 Frames = Mapping[str, "DataFrame | pd.DataFrame"]
 
 
-def measures(path: str | Path | Place, spark: SparkSession | None = None, pandas: bool = False) -> Frames:
+def measures(
+    path: str | Path | Place, spark: SparkSession | None = None, pandas: bool = False
+) -> Frames:
     """Table -> its rows, of all experiments of a folder, with the column `experiment`."""
     place = Place.of(path)
     if not experiments_in(place):
@@ -45,5 +47,7 @@ def _rows(place: Place, name: str) -> pa.Table | None:
         folder = Folder(place, experiment)
         if dataset.has(folder, name):
             rows: Any = dataset.load(folder, name)
-            parts.append(rows.add_column(0, "experiment", pa.array([experiment] * len(rows), pa.string())))
+            parts.append(
+                rows.add_column(0, "experiment", pa.array([experiment] * len(rows), pa.string()))
+            )
     return pa.concat_tables(parts) if parts else None

@@ -33,9 +33,15 @@ Said = Callable[[str], None]
 
 
 def run(
-    spark: SparkSession, made: Experiment, out: Path | str | Place, scale: str = "small", runs: int | None = None,
-    data: Path | None = None, said: Said = lambda text: None, wait: bool = False,
-) -> Tally:  # fmt: skip
+    spark: SparkSession,
+    made: Experiment,
+    out: Path | str | Place,
+    scale: str = "small",
+    runs: int | None = None,
+    data: Path | None = None,
+    said: Said = lambda text: None,
+    wait: bool = False,
+) -> Tally:
     """Carry out an experiment, or what is left of it, up to its tables; `report.write` makes the report."""
     planned, place = plan(made, scale, runs), Place.of(out)
     opened(place)
@@ -60,7 +66,9 @@ def claim(place: Place, made: Experiment, scale: str, runs: int | None) -> Folde
     return Folder(place, made.name)
 
 
-def write_tables(spark: SparkSession, made: Experiment, planned: Sequence[Planned], folder: Folder, said: Said) -> None:
+def write_tables(
+    spark: SparkSession, made: Experiment, planned: Sequence[Planned], folder: Folder, said: Said
+) -> None:
     """Measures of whatever is new, and the summary of what was asked for."""
     collect(spark, planned, folder, said)
     done = folder.finished()
@@ -84,9 +92,9 @@ def _measures(spark: SparkSession, folder: Folder) -> tuple[list[str], DataFrame
     costs = _frame(spark, folder, "costs")
     wide = costs.groupBy("run").agg(
         *(
-            F.coalesce(F.max(F.when(F.col("phase") == phase, F.col(f"{what}_per_peer"))), F.lit(0.0)).alias(
-                f"{phase}_{what}"
-            )
+            F.coalesce(
+                F.max(F.when(F.col("phase") == phase, F.col(f"{what}_per_peer"))), F.lit(0.0)
+            ).alias(f"{phase}_{what}")
             for phase in PHASES
             for what in ("messages", "bytes")
         )
@@ -108,23 +116,34 @@ def changes(found: DataFrame) -> DataFrame:
 
     Where few events are drawn, some seeds have joins and leaves alone: in the mean they would pass for quick repairs.
     """
-    return found.withColumns({name: F.when(F.col("sudden") > 0, F.col(name)) for name in tables.REPAIRS})
+    return found.withColumns(
+        {name: F.when(F.col("sudden") > 0, F.col(name)) for name in tables.REPAIRS}
+    )
 
 
 def _trials(spark: SparkSession, folder: Folder) -> tuple[list[str], DataFrame]:
     """(run, every measure of the trial)."""
     found = dataset.load(folder, "trials")
     names = sorted(set(found["measure"].to_pylist()))
-    wide = _frame(spark, folder, "trials").groupBy("run").pivot("measure", names).agg(F.first("value"))
+    wide = (
+        _frame(spark, folder, "trials").groupBy("run").pivot("measure", names).agg(F.first("value"))
+    )
     return names, wide
 
 
 def broken_runs(folder: Folder, runs: Sequence[str]) -> list[str]:
     """Of these runs those in which a promise was broken. Where things changed: what may be promised then."""
-    kept = {row["run"]: row["kept"] for row in dataset.load(folder, "change").select(["run", "kept"]).to_pylist()}
+    kept = {
+        row["run"]: row["kept"]
+        for row in dataset.load(folder, "change").select(["run", "kept"]).to_pylist()
+    }
     asked = set(runs)
     judged = [row for row in dataset.load(folder, "contract").to_pylist() if row["run"] in asked]
-    return [row["run"] for row in judged if not kept.get(row["run"], not any(row[name] for name in tables.BROKEN))]
+    return [
+        row["run"]
+        for row in judged
+        if not kept.get(row["run"], not any(row[name] for name in tables.BROKEN))
+    ]
 
 
 def disagreements(folder: Folder) -> list[str]:

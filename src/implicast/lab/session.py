@@ -57,7 +57,10 @@ NEEDED = {
 
 
 def session(
-    master: str | None = None, conf: Mapping[str, str] | None = None, app: str = "implicast", brief: bool = False
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    app: str = "implicast",
+    brief: bool = False,
 ) -> SparkSession:
     """A session made ready for the laboratory: the submitter's, the one that is active, or a new one.
 
@@ -70,7 +73,9 @@ def session(
     if master.startswith("sc://"):
         return _fitted(_connected(master, given), given)
     require_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers run what we run, unless told otherwise
+    os.environ.setdefault(
+        "PYSPARK_PYTHON", sys.executable
+    )  # workers run what we run, unless told otherwise
     settings = {k: v for k, v in _settings(master, brief).items() if k not in _defaults()} | given
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
@@ -112,12 +117,16 @@ def _said(spark: SparkSession) -> list[str]:
 
 def _defaults() -> dict[str, str]:
     """The settings of `spark-defaults.conf`, where an administrator put one."""
-    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
+    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(
+        os.environ.get("SPARK_HOME", ""), "conf"
+    )
     path = Path(folder) / "spark-defaults.conf"
     if not path.is_file():
         return {}
     lines = (line.strip() for line in path.read_text().splitlines())
-    pairs = (re.split(r"[\s=]+", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
+    pairs = (
+        re.split(r"[\s=]+", line, maxsplit=1) for line in lines if line and not line.startswith("#")
+    )
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
@@ -161,7 +170,9 @@ def require_java() -> None:
     found = re.search(r'version "(?:1\.)?(\d+)', text)
     if found is None or int(found[1]) < JAVA_MIN:
         what = f"version {found[1]}" if found else "of unknown version"
-        raise NoSpark(f"Spark needs Java {JAVA_MIN} or later; {java} is {what}: install a newer one or set JAVA_HOME")
+        raise NoSpark(
+            f"Spark needs Java {JAVA_MIN} or later; {java} is {what}: install a newer one or set JAVA_HOME"
+        )
 
 
 def _java() -> str | None:
@@ -183,10 +194,14 @@ def _settings(master: str, brief: bool) -> dict[str, str]:
         # Stages are cut by Parquet that we write aside and rename: no second, slower protection is needed.
         "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
         "spark.hadoop.parquet.enable.summary-metadata": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log_settings()}" + f" {BRIEF}" * brief,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log_settings()}"
+        + f" {BRIEF}" * brief,
     }
     if brief:
-        settings |= {f"spark.executorEnv.MALLOC_{what}_THRESHOLD_": str(limit) for what, limit in KEPT.items()}
+        settings |= {
+            f"spark.executorEnv.MALLOC_{what}_THRESHOLD_": str(limit)
+            for what, limit in KEPT.items()
+        }
     if master.startswith("local"):
         # Without a network, or with a host name that resolves nowhere, embedded Spark must start all the same.
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -218,7 +233,9 @@ def _start(builder: "SparkSession.Builder", master: str) -> SparkSession:
             return builder.getOrCreate()
         except Exception as refused:
             said = log.read_text(errors="replace").strip().splitlines()[-3:]
-            raise NoSpark(f"no Spark session on {master}: {_first_line(refused)} {' '.join(said)}".strip()) from None
+            raise NoSpark(
+                f"no Spark session on {master}: {_first_line(refused)} {' '.join(said)}".strip()
+            ) from None
 
 
 @contextmanager

@@ -74,12 +74,17 @@ def observe(scenario: Scenario, cast: int = 0) -> Scene:
     """Run the scenario; the surface, the registry that one cast walked through, and that cast's messages."""
     design, parameters = scenario.settled()
     if parameters.get("dimensions") != 2 or scenario.casts <= cast:
-        raise ScenarioError("the picture needs a surface of two dimensions (--set dimensions=2) and the cast it shows")
+        raise ScenarioError(
+            "the picture needs a surface of two dimensions (--set dimensions=2) and the cast it shows"
+        )
     with TemporaryDirectory(prefix="implicast-") as directory:
         run = Run(scenario, design, parameters, Path(directory) / "journal")
         run.go(lambda phase, done, of: None)
         peers = [each for each in run.population if isinstance(each, Spice)]
-        target, publisher = run.application.casts[cast].target, run.application.casts[cast].publisher
+        target, publisher = (
+            run.application.casts[cast].target,
+            run.application.casts[cast].publisher,
+        )
         hops = list(_hops(Path(directory) / "journal", cast))
     tag = target.terms[0].has[0]
     root = _root_used(peers, tag, hops)
@@ -91,13 +96,22 @@ def observe(scenario: Scenario, cast: int = 0) -> Scene:
 
 def _hops(directory: Path, cast: int) -> Iterable[Hop]:
     for batch in journals.batches(directory, "sends", ["sender", "receiver", "kind", "cast"]):
-        rows = zip(*(batch[name].to_pylist() for name in ("sender", "receiver", "kind", "cast")), strict=True)
-        yield from ((sender, receiver, kind) for sender, receiver, kind, number in rows if number == cast)
+        rows = zip(
+            *(batch[name].to_pylist() for name in ("sender", "receiver", "kind", "cast")),
+            strict=True,
+        )
+        yield from (
+            (sender, receiver, kind) for sender, receiver, kind, number in rows if number == cast
+        )
 
 
 def _root_used(peers: Sequence[Spice], tag: str, hops: Iterable[Hop]) -> int:
     """The root at which the cast found a registry of the tag: that of the first peer on its way at which one begins."""
-    met = (peers[peer].shelf.copies.get(tag, ()) for sender, receiver, _ in hops for peer in (sender, receiver))
+    met = (
+        peers[peer].shelf.copies.get(tag, ())
+        for sender, receiver, _ in hops
+        for peer in (sender, receiver)
+    )
     return next((copies[0] for copies in met if copies), address_of(tag))
 
 
@@ -125,7 +139,9 @@ def paint(scene: Scene, out: Path) -> Path:
     notches = _shown(scene)
     figure = Figure(figsize=(3.2 * max(2, len(notches)), 10.4), layout="constrained")
     upper, lower = figure.subfigures(2, 1, height_ratios=(2.2, 1), squeeze=False)[:, 0]
-    _paint_route(_square(upper.subplots(), f"a cast to “{scene.tag}” from peer {scene.publisher}"), scene)
+    _paint_route(
+        _square(upper.subplots(), f"a cast to “{scene.tag}” from peer {scene.publisher}"), scene
+    )
     panels = lower.subplots(1, max(1, len(notches)), squeeze=False)[0]
     for panel, notch in zip(panels, notches, strict=False):
         _paint_notch(_square(panel, f"notch {notch}"), scene, notch)
@@ -150,15 +166,29 @@ def _paint_route(axes: Any, scene: Scene) -> None:
     from matplotlib.colors import hsv_to_rgb
 
     for tile in scene.tiles:
-        _rectangle(axes, tile.area, facecolor=hsv_to_rgb((tile.owner * HUE_STEP % 1, 0.22, 0.97)), edgecolor="#888888")
-    centres = {tile.owner: (tile.area[0] + tile.area[2] / 2, tile.area[1] + tile.area[3] / 2) for tile in scene.tiles}
+        _rectangle(
+            axes,
+            tile.area,
+            facecolor=hsv_to_rgb((tile.owner * HUE_STEP % 1, 0.22, 0.97)),
+            edgecolor="#888888",
+        )
+    centres = {
+        tile.owner: (tile.area[0] + tile.area[2] / 2, tile.area[1] + tile.area[3] / 2)
+        for tile in scene.tiles
+    }
     for way, (colour, label) in WAYS.items():
-        for sender, receiver in dict.fromkeys((hop[0], hop[1]) for hop in scene.hops if hop[2] == way):
+        for sender, receiver in dict.fromkeys(
+            (hop[0], hop[1]) for hop in scene.hops if hop[2] == way
+        ):
             _arrow(axes, centres[sender], centres[receiver], colour)
         axes.plot([], [], color=colour, label=label)
     told = [centres[receiver] for _, receiver, kind in scene.hops if kind == "Notify"]
-    axes.scatter(*zip(*told, strict=True), s=16, color="#b2182b", zorder=4, label="notified") if told else None
-    axes.scatter(*centres[scene.publisher], s=90, marker="*", color="black", zorder=5, label="publisher")
+    axes.scatter(
+        *zip(*told, strict=True), s=16, color="#b2182b", zorder=4, label="notified"
+    ) if told else None
+    axes.scatter(
+        *centres[scene.publisher], s=90, marker="*", color="black", zorder=5, label="publisher"
+    )
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0), ncols=4, frameon=False)
 
 
@@ -168,7 +198,9 @@ def _arrow(axes: Any, start: Point, end: Point, colour: str) -> None:
     for at in dict.fromkeys((start, (end[0] - step[0], end[1] - step[1]))):
         to = (at[0] + step[0], at[1] + step[1])
         # Clipped at the edge, and shown on both sides of it; the arrow's own patch does not count for the layout.
-        arrow = axes.annotate("", to, at, arrowprops={"arrowstyle": "->", "color": colour, "lw": 1.3, "clip_on": True})
+        arrow = axes.annotate(
+            "", to, at, arrowprops={"arrowstyle": "->", "color": colour, "lw": 1.3, "clip_on": True}
+        )
         arrow.set_in_layout(False)
         arrow.arrow_patch.set_clip_path(axes.patch)
 

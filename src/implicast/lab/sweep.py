@@ -70,13 +70,20 @@ class Course:
         names, finished = {each.run for each in left}, self.folder.finished()
         for each in runs:
             if each.run not in names:
-                seconds = float(self.folder.outcome(each.run)["seconds"]) if each.run in finished else None
+                seconds = (
+                    float(self.folder.outcome(each.run)["seconds"])
+                    if each.run in finished
+                    else None
+                )
                 self.shown.finished(each, seconds)
         return left
 
 
 def sweep(
-    spark: SparkSession, planned: Sequence[Planned], folder: Folder, workloads: Mapping[str, str] | None = None
+    spark: SparkSession,
+    planned: Sequence[Planned],
+    folder: Folder,
+    workloads: Mapping[str, str] | None = None,
 ) -> Tally:
     """Make every run that is not there yet. `workloads`: run -> place of a workload that was made for it.
 
@@ -85,11 +92,15 @@ def sweep(
     folder.sweep_up()
     done = folder.finished()
     open_runs = [each for each in planned if each.run not in done]
-    open_runs.sort(key=lambda each: (-each.effort, each.run))  # the longest first: none is left over at the end
+    open_runs.sort(
+        key=lambda each: (-each.effort, each.run)
+    )  # the longest first: none is left over at the end
     for each in open_runs:
         (folder.failures / f"{each.run}.json").remove()
     before = len(planned) - len(open_runs)
-    course = Course(spark, folder, workloads or {}, Progress(open_runs, cores(spark), before), origin())
+    course = Course(
+        spark, folder, workloads or {}, Progress(open_runs, cores(spark), before), origin()
+    )
     _carry_on(course, open_runs)
     failed = {each.run for each in open_runs} & (folder.failed() | set(course.errors))
     return Tally(len(open_runs) - len(failed), before, tuple(sorted(failed)))
@@ -118,7 +129,9 @@ def _together(course: Course, runs: Sequence[Planned]) -> BaseException | None:
 
     def collected() -> None:
         with described(course.spark, f"implicast: {len(runs)} runs of {course.folder.experiment}"):
-            course.errors.update({row["run"]: row["error"] for row in tasks.collect() if row["error"] is not None})
+            course.errors.update(
+                {row["run"]: row["error"] for row in tasks.collect() if row["error"] is not None}
+            )
 
     look_s = LOOK_S if course.folder.place.local is not None else LOOK_FAR_S
     with ThreadPoolExecutor(1) as pool:
@@ -138,8 +151,12 @@ def _alone(course: Course, runs: Sequence[Planned]) -> None:
         work = carry_out([each], course.folder, course.workloads, course.origin)
         try:
             rows = course.spark.range(1).mapInArrow(work, tables.schema(ATTEMPT)).collect()
-            course.errors.update({row["run"]: row["error"] for row in rows if row["error"] is not None})
-        except Exception as died:  # whatever Spark raises: the worker is gone, or the job was refused
+            course.errors.update(
+                {row["run"]: row["error"] for row in rows if row["error"] is not None}
+            )
+        except (
+            Exception
+        ) as died:  # whatever Spark raises: the worker is gone, or the job was refused
             course.fail(each.run, f"the worker died: {_telling_line(died)}")
         course.show([each])
 

@@ -37,16 +37,26 @@ WORKLOAD: dict[str, pa.Schema] = {
 }
 
 ENTRIES = pa.schema(
-    [("bibliography", pa.string()), ("number", pa.int32()), ("line", pa.int32()), ("key", pa.string()),
-     ("kind", pa.string()), ("words", TAGS), ("reason", pa.string()), ("text", pa.string())]
-)  # fmt: skip
+    [
+        ("bibliography", pa.string()),
+        ("number", pa.int32()),
+        ("line", pa.int32()),
+        ("key", pa.string()),
+        ("kind", pa.string()),
+        ("words", TAGS),
+        ("reason", pa.string()),
+        ("text", pa.string()),
+    ]
+)
 """An entry of a bibliography: `number` counts from 0 and `line` from 1 within the file, `words` are those of its
 descriptive fields in order. `reason` says why it is not used and `text` how it begins; null when it is used."""
 
 QUERIES = pa.schema([("source", pa.string()), ("tags", TAGS), ("asked", pa.int64())])
 """A query or key phrase: its distinct words without stop words, and how often it was asked."""
 
-GROUPS = pa.schema([("cast", pa.int32()), ("block", pa.int32()), ("size", pa.int64()), ("members", pa.binary())])
+GROUPS = pa.schema(
+    [("cast", pa.int32()), ("block", pa.int32()), ("size", pa.int64()), ("members", pa.binary())]
+)
 """The members of a cast among the 65,536 peers of a block, from `block << 16` on: a Roaring bitmap of their numbers."""
 
 DESCRIPTION: dict[str, pa.Schema] = {
@@ -57,14 +67,34 @@ DESCRIPTION: dict[str, pa.Schema] = {
 }
 
 RUNS = pa.schema(
-    [("run", pa.string()), ("design", pa.string()), ("series", pa.string()), ("axis", pa.string()),
-     ("point", pa.string()), ("position", pa.int32()), ("seed", pa.int64()), ("network", pa.string()),
-     ("workload", pa.string()), ("peers", pa.int64()), ("casts", pa.int64()), ("scenario", pa.string()),
-     ("command", pa.string()), ("planned", pa.bool_()), ("error", pa.string()), ("commit", pa.string()),
-     ("version", pa.string()), ("finished_utc", pa.string()), ("seconds", pa.float64()), ("cpu_s", pa.float64()),
-     ("peak_mb", pa.float64()), ("messages", pa.int64()), ("rows", pa.int64()), ("measured_by", pa.string()),
-     ("differs", pa.string())]
-)  # fmt: skip
+    [
+        ("run", pa.string()),
+        ("design", pa.string()),
+        ("series", pa.string()),
+        ("axis", pa.string()),
+        ("point", pa.string()),
+        ("position", pa.int32()),
+        ("seed", pa.int64()),
+        ("network", pa.string()),
+        ("workload", pa.string()),
+        ("peers", pa.int64()),
+        ("casts", pa.int64()),
+        ("scenario", pa.string()),
+        ("command", pa.string()),
+        ("planned", pa.bool_()),
+        ("error", pa.string()),
+        ("commit", pa.string()),
+        ("version", pa.string()),
+        ("finished_utc", pa.string()),
+        ("seconds", pa.float64()),
+        ("cpu_s", pa.float64()),
+        ("peak_mb", pa.float64()),
+        ("messages", pa.int64()),
+        ("rows", pa.int64()),
+        ("measured_by", pa.string()),
+        ("differs", pa.string()),
+    ]
+)
 """A run of a sweep: where it stands on the axis, its whole scenario as JSON, how to replay it, where it came from, what
 it cost. `error` is null when the run was finished; `planned` is false for runs that were asked for once and are not any
 more: they stay, with the commit that made them, and no summary counts them."""
@@ -80,9 +110,16 @@ RUN_MEASURES = pa.schema([("run", pa.string()), *_DOUBLES])
 RUN_CONTRACT = pa.schema([("run", pa.string()), *((name, pa.int64()) for name in CONTRACT)])
 _PERIODS = [(f"{period}_{name}", pa.int64()) for period in ("during", "after") for name in CONTRACT]
 RUN_CHANGE = pa.schema(
-    [("run", pa.string()), *_PERIODS, *((name, pa.float64()) for name in CHANGE), ("calm_s", pa.float64()),
-     ("allowed_s", pa.float64()), ("sudden", pa.int64()), ("kept", pa.bool_())]
-)  # fmt: skip
+    [
+        ("run", pa.string()),
+        *_PERIODS,
+        *((name, pa.float64()) for name in CHANGE),
+        ("calm_s", pa.float64()),
+        ("allowed_s", pa.float64()),
+        ("sudden", pa.int64()),
+        ("kept", pa.bool_()),
+    ]
+)
 """The contract during change and after it, and the measures of change. `calm_s` is from the end of the last deed to the
 first look that finds nothing wrong (infinite: none did), `allowed_s` what the design allows itself for that, `sudden`
 how many deeds came without a word: where it is zero, the repairs are those of joins and leaves. `upkeep_at_rest` is
@@ -90,22 +127,42 @@ null where rest was too short."""
 REPAIRS = ("repair_s_median", "repair_s_max")
 """Means over seeds are of runs in which something came without a word."""
 RUN_COSTS = pa.schema(
-    [("run", pa.string()), ("phase", pa.string()), ("messages", pa.int64()), ("bytes", pa.int64()),
-     ("messages_per_peer", pa.float64()), ("bytes_per_peer", pa.float64())]
-)  # fmt: skip
+    [
+        ("run", pa.string()),
+        ("phase", pa.string()),
+        ("messages", pa.int64()),
+        ("bytes", pa.int64()),
+        ("messages_per_peer", pa.float64()),
+        ("bytes_per_peer", pa.float64()),
+    ]
+)
 """What each phase (join, register, withdraw, leave, upkeep, cast) sent."""
 
 RUN_LORENZ = pa.schema(
-    [("run", pa.string()), ("load", pa.string()), ("position", pa.int32()), ("share_of_peers", pa.float64()),
-     ("share_of_load", pa.float64())]
-)  # fmt: skip
+    [
+        ("run", pa.string()),
+        ("load", pa.string()),
+        ("position", pa.int32()),
+        ("share_of_peers", pa.float64()),
+        ("share_of_load", pa.float64()),
+    ]
+)
 """A point of a Lorenz curve: the least loaded `share_of_peers` bear `share_of_load` (of TOUT, TIN or STOR)."""
 
 SUMMARY = pa.schema(
-    [("series", pa.string()), ("design", pa.string()), ("axis", pa.string()), ("point", pa.string()),
-     ("position", pa.int32()), ("measure", pa.string()), ("runs", pa.int32()), ("mean", pa.float64()),
-     ("low", pa.float64()), ("high", pa.float64())]
-)  # fmt: skip
+    [
+        ("series", pa.string()),
+        ("design", pa.string()),
+        ("axis", pa.string()),
+        ("point", pa.string()),
+        ("position", pa.int32()),
+        ("measure", pa.string()),
+        ("runs", pa.int32()),
+        ("mean", pa.float64()),
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+    ]
+)
 """Mean over seeds with its 95 % confidence interval; `low` and `high` equal the mean for a single run."""
 
 
@@ -135,11 +192,17 @@ def write(rows: DataFrame, path: Path, declared: pa.Schema) -> None:
     wanted = schema(declared)
     absent = [each.name for each in wanted if each.name not in rows.columns]
     if absent:
-        raise TableError(f"{path.name} lacks the column {absent[0]!r}; it has {', '.join(rows.columns)}")
+        raise TableError(
+            f"{path.name} lacks the column {absent[0]!r}; it has {', '.join(rows.columns)}"
+        )
     aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.aside")
-    known = {name: {"unit": unit, "comment": meaning} for name, (unit, meaning) in columns_of(path.name).items()}
+    known = {
+        name: {"unit": unit, "comment": meaning}
+        for name, (unit, meaning) in columns_of(path.name).items()
+    }
     columns = [
-        rows[each.name].cast(each.dataType).alias(each.name, metadata=known.get(each.name, {})) for each in wanted
+        rows[each.name].cast(each.dataType).alias(each.name, metadata=known.get(each.name, {}))
+        for each in wanted
     ]
     try:
         rows.select(*columns).write.mode("overwrite").parquet(str(aside))
@@ -175,7 +238,9 @@ def check_columns(name: str, found: pa.Schema, declared: pa.Schema) -> None:
     for each in declared:
         index = found.get_field_index(each.name)
         if index < 0:
-            raise TableError(f"{name} lacks the column {each.name!r}; it has {', '.join(found.names)}")
+            raise TableError(
+                f"{name} lacks the column {each.name!r}; it has {', '.join(found.names)}"
+            )
         kind, wanted = _plain(found.field(index).type), _plain(each.type)
         if _shape(kind) != _shape(wanted):
             raise TableError(f"{name}: the column {each.name!r} is {kind}, where {wanted} is due")

@@ -35,7 +35,9 @@ UNSEEN = "does not see"
 Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def carry_out(runs: Sequence[Planned], folder: Folder, workloads: Mapping[str, str], origin: Mapping[str, str]) -> Work:
+def carry_out(
+    runs: Sequence[Planned], folder: Folder, workloads: Mapping[str, str], origin: Mapping[str, str]
+) -> Work:
     """What a worker does with the numbers of runs that it is given; `origin` is where the code comes from."""
     tasks = [json.dumps(asdict(each)) for each in runs]
 
@@ -47,7 +49,9 @@ def carry_out(runs: Sequence[Planned], folder: Folder, workloads: Mapping[str, s
                 planned = Planned(**json.loads(tasks[number]))
                 begun = time.perf_counter()
                 error = attempt(planned, folder, workloads.get(planned.run), origin)
-                yield pa.record_batch([[planned.run], [time.perf_counter() - begun], [error]], schema=ATTEMPT)
+                yield pa.record_batch(
+                    [[planned.run], [time.perf_counter() - begun], [error]], schema=ATTEMPT
+                )
 
     return work
 
@@ -61,7 +65,9 @@ def _see(folder: Folder) -> None:
         )
 
 
-def attempt(planned: Planned, folder: Folder, workload: str | None, origin: Mapping[str, str]) -> str | None:
+def attempt(
+    planned: Planned, folder: Folder, workload: str | None, origin: Mapping[str, str]
+) -> str | None:
     """Try one run; what went wrong, or None. A failure is noted, unless there is no room even for that."""
     mark = folder.begun / f"{planned.run}.json"
     scratch = folder.scratch(planned.run)
@@ -69,7 +75,9 @@ def attempt(planned: Planned, folder: Folder, workload: str | None, origin: Mapp
         mark.write(b"{}\n")
         _run(planned, folder, scratch, workload, origin)
         return None
-    except Exception as error:  # a bug of a design, a full disk: it becomes a row, the sweep goes on
+    except (
+        Exception
+    ) as error:  # a bug of a design, a full disk: it becomes a row, the sweep goes on
         reason = f"{type(error).__name__}: {error}"
         shutil.rmtree(scratch, ignore_errors=True)
         try:
@@ -83,7 +91,9 @@ def attempt(planned: Planned, folder: Folder, workload: str | None, origin: Mapp
             mark.remove()
 
 
-def _run(planned: Planned, folder: Folder, scratch: Path, workload: str | None, origin: Mapping[str, str]) -> None:
+def _run(
+    planned: Planned, folder: Folder, scratch: Path, workload: str | None, origin: Mapping[str, str]
+) -> None:
     begun, used = time.perf_counter(), time.process_time()
     journal = scratch / "journal"
     if planned.trial:
@@ -97,10 +107,13 @@ def _run(planned: Planned, folder: Folder, scratch: Path, workload: str | None, 
         for table in sorted(journal.glob("*.parquet")):
             folder.journal(table.stem, planned.run).take(table)
     outcome |= {
-        "planned": asdict(planned), **origin, "finished_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "seconds": time.perf_counter() - begun, "cpu_s": time.process_time() - used,
+        "planned": asdict(planned),
+        **origin,
+        "finished_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "seconds": time.perf_counter() - begun,
+        "cpu_s": time.process_time() - used,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }  # fmt: skip
+    }
     folder.note(planned.run, outcome)
 
 
@@ -114,7 +127,9 @@ def _fetched(workload: str | None) -> Iterator[str | None]:
 def _simulated(planned: Planned, journal: Path, stated: str | None) -> Noted:
     scenario = planned.scenario(stated)
     outcome = simulate(scenario, journal)
-    rows = sum(pq.read_metadata(journal / f"{name}.parquet").num_rows for name in ("sends", "notices"))
+    rows = sum(
+        pq.read_metadata(journal / f"{name}.parquet").num_rows for name in ("sends", "notices")
+    )
     ran = json.loads((journal / "scenario.json").read_text())
     return {**outcome.described(), "command": scenario.command(), "scenario": ran, "rows": rows}
 
@@ -136,10 +151,20 @@ def trial(planned: Planned, stated: str | None = None) -> Noted:
     taken = {key: value for key, value in settings.items() if key in signature(function).parameters}
     row: Mapping[str, Any] = function(**taken)
     command = f"{name}({', '.join(f'{key}={value!r}' for key, value in taken.items())}) of {module}"
-    return {"measures": _numbers(row, settings), "messages": {}, "command": command, "rows": 0, "measured": None}
+    return {
+        "measures": _numbers(row, settings),
+        "messages": {},
+        "command": command,
+        "rows": 0,
+        "measured": None,
+    }
 
 
 def _numbers(row: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, float]:
     """What a row says beyond the settings it was made from."""
-    said = {key: value for key, value in row.items() if key not in settings and not isinstance(value, bool)}
+    said = {
+        key: value
+        for key, value in row.items()
+        if key not in settings and not isinstance(value, bool)
+    }
     return {key: float(value) for key, value in said.items() if isinstance(value, int | float)}

@@ -40,10 +40,18 @@ def condcast_formulas(nodes: int, period_s: float, hold_s: float = 2.0, alpha: f
 def attacks(name: str, f: float, peers: int = 128, casts: int = 8, seed: int = 1) -> Row:
     """What a design loses to a share of liars, under every strategy; how soon they are noticed, where any is."""
     row = table_row(name, f, peers, casts, seed)
-    never = {key.replace("share", "s") for key, value in row.items() if key.startswith("noticed_share") and not value}
+    never = {
+        key.replace("share", "s")
+        for key, value in row.items()
+        if key.startswith("noticed_share") and not value
+    }
     return {key: value for key, value in row.items() if key not in never}
 
 
 def _numbers(row: Mapping[str, Any]) -> Row:
     """Of a row the numbers alone; truths are not numbers."""
-    return {key: value for key, value in row.items() if isinstance(value, int | float) and not isinstance(value, bool)}
+    return {
+        key: value
+        for key, value in row.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }

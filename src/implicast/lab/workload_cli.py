@@ -20,19 +20,40 @@ EMPTY_MAX = 0.5
 
 @click.command("workload")
 @click.argument("name", metavar="WORKLOAD")
-@click.option("--out", type=DIRECTORY, required=True, help="A new directory; `implicast simulate --workload` takes it.")
+@click.option(
+    "--out",
+    type=DIRECTORY,
+    required=True,
+    help="A new directory; `implicast simulate --workload` takes it.",
+)
 @click.option("--peers", default=4096, show_default=True, type=click.IntRange(min=1))
 @click.option("--casts", "count", default=1024, show_default=True, type=click.IntRange(min=0))
 @click.option("--seed", default=1, show_default=True)
 @click.option(
-    "--with", "knobs", multiple=True, metavar="NAME=VALUE", help="Parameters of a drawn workload, such as skew=1.5."
+    "--with",
+    "knobs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Parameters of a drawn workload, such as skew=1.5.",
 )
-@click.option("--bibliographies", multiple=True, type=DIRECTORY, help="corpus: BibTeX files or directories.")
 @click.option(
-    "--queries", multiple=True, type=DIRECTORY, help="corpus: query lists, or .tsv tables with a column phrase."
+    "--bibliographies", multiple=True, type=DIRECTORY, help="corpus: BibTeX files or directories."
 )
-@click.option("--tagged", type=DIRECTORY, help="tags: directory of users.dat, item-tag.dat and tags.dat.")
-@click.option("--column", default=casts.COLUMN, show_default=True, help="corpus: which column of a table of queries.")
+@click.option(
+    "--queries",
+    multiple=True,
+    type=DIRECTORY,
+    help="corpus: query lists, or .tsv tables with a column phrase.",
+)
+@click.option(
+    "--tagged", type=DIRECTORY, help="tags: directory of users.dat, item-tag.dat and tags.dat."
+)
+@click.option(
+    "--column",
+    default=casts.COLUMN,
+    show_default=True,
+    help="corpus: which column of a table of queries.",
+)
 @click.option(
     "--back-off",
     is_flag=True,
@@ -41,10 +62,21 @@ EMPTY_MAX = 0.5
 @click.option("--groups", "resolve", is_flag=True, help="Resolve the groups of all casts too.")
 @on_spark
 def workload_command(
-    name: str, out: Path, peers: int, count: int, seed: int, knobs: tuple[str, ...], bibliographies: tuple[Path, ...],
-    queries: tuple[Path, ...], tagged: Path | None, column: str, back_off: bool, resolve: bool, master: str | None,
+    name: str,
+    out: Path,
+    peers: int,
+    count: int,
+    seed: int,
+    knobs: tuple[str, ...],
+    bibliographies: tuple[Path, ...],
+    queries: tuple[Path, ...],
+    tagged: Path | None,
+    column: str,
+    back_off: bool,
+    resolve: bool,
+    master: str | None,
     conf: tuple[str, ...],
-) -> None:  # fmt: skip
+) -> None:
     """Make a workload: zipf, extreme or groups (drawn), corpus (bibliographies, queries), tags (a tagging site)."""
     if out.exists() and any(out.iterdir()):
         raise LabError(f"{out} exists already; name a new directory with --out")
@@ -56,9 +88,13 @@ def workload_command(
         if tagged is None:
             raise LabError("the workload from a tagging site needs --tagged")
     else:
-        recipe = workloads.Recipe(name, seed, peers, count, dict(pair("--with", word) for word in knobs))
+        recipe = workloads.Recipe(
+            name, seed, peers, count, dict(pair("--with", word) for word in knobs)
+        )
         recipe.make()
-    out.mkdir(parents=True, exist_ok=True)  # where nothing can be written, that is said before Spark is started
+    out.mkdir(
+        parents=True, exist_ok=True
+    )  # where nothing can be written, that is said before Spark is started
     with started(master, conf) as spark:
         if name == "corpus":
             _corpus(spark, out, bibs, queries, column, back_off, peers, count, seed)
@@ -77,7 +113,9 @@ def _say_what_was_written(out: Path) -> None:
     registered, cast = (_rows(out / name) for name in ("registrations", "casts"))
     say(f"{registered:,} registrations and {cast:,} casts written")
     if not registered or not cast:
-        raise NothingUsable(f"nothing could be drawn: {registered} registrations and {cast} casts; see {out}/entries")
+        raise NothingUsable(
+            f"nothing could be drawn: {registered} registrations and {cast} casts; see {out}/entries"
+        )
 
 
 def _rows(path: Path) -> int:
@@ -85,20 +123,38 @@ def _rows(path: Path) -> int:
 
 
 def _corpus(
-    spark: SparkSession, out: Path, files: list[Path], queries: tuple[Path, ...], column: str, back_off: bool,
-    peers: int, count: int, seed: int,
-) -> None:  # fmt: skip
+    spark: SparkSession,
+    out: Path,
+    files: list[Path],
+    queries: tuple[Path, ...],
+    column: str,
+    back_off: bool,
+    peers: int,
+    count: int,
+    seed: int,
+) -> None:
     tables.write(papers.read_entries(spark, files), out / "entries", tables.ENTRIES)
     entries = tables.read(spark, out / "entries", tables.ENTRIES)
     for row in papers.reasons(entries).collect():
         say(f"{row['entries']:>9,} entries {row['reason']}")
     tables.write(casts.read_queries(spark, queries, column), out / "queries", tables.QUERIES)
     asked = casts.drawn(tables.read(spark, out / "queries", tables.QUERIES), count, peers, seed)
-    tables.write(papers.registrations(entries, peers, seed), out / "registrations", tables.WORKLOAD["registrations"])
+    tables.write(
+        papers.registrations(entries, peers, seed),
+        out / "registrations",
+        tables.WORKLOAD["registrations"],
+    )
     tables.write(casts.with_targets(asked), out / "casts", tables.WORKLOAD["casts"])
     _mind_the_empty(spark, out, asked, back_off)
     named = [each.name for each in files]
-    told = {"workload": "corpus", "peers": peers, "casts": count, "seed": seed, "files": named, "back_off": back_off}
+    told = {
+        "workload": "corpus",
+        "peers": peers,
+        "casts": count,
+        "seed": seed,
+        "files": named,
+        "back_off": back_off,
+    }
     workloads.note(out, told)
 
 
@@ -114,9 +170,13 @@ def _mind_the_empty(spark: SparkSession, out: Path, asked: DataFrame, back_off: 
     if back_off:
         sized = _sizes(spark, out, registered)
         tables.write(
-            casts.with_targets(casts.back_off(asked, sized, registered)), out / "casts", tables.WORKLOAD["casts"]
+            casts.with_targets(casts.back_off(asked, sized, registered)),
+            out / "casts",
+            tables.WORKLOAD["casts"],
         )
-        say(f"{share:.1%} of the casts selected nobody; with back-off {_empty_share(spark, out, registered):.1%} do")
+        say(
+            f"{share:.1%} of the casts selected nobody; with back-off {_empty_share(spark, out, registered):.1%} do"
+        )
 
 
 def _sizes(spark: SparkSession, out: Path, registered: DataFrame) -> DataFrame:
@@ -125,21 +185,32 @@ def _sizes(spark: SparkSession, out: Path, registered: DataFrame) -> DataFrame:
 
 
 def _empty_share(spark: SparkSession, out: Path, registered: DataFrame) -> float:
-    row = _sizes(spark, out, registered).agg(F.avg((F.col("size") == 0).cast("double")).alias("share")).collect()[0]
+    row = (
+        _sizes(spark, out, registered)
+        .agg(F.avg((F.col("size") == 0).cast("double")).alias("share"))
+        .collect()[0]
+    )
     return float(row["share"] or 0.0)
 
 
 def _tags(spark: SparkSession, out: Path, tagged: Path, peers: int, count: int, seed: int) -> None:
     read, marked = taggers.read_tagged(spark, tagged)
     tables.write(
-        taggers.registrations(read, marked, peers, seed), out / "registrations", tables.WORKLOAD["registrations"]
+        taggers.registrations(read, marked, peers, seed),
+        out / "registrations",
+        tables.WORKLOAD["registrations"],
     )
     tables.write(taggers.casts(marked, count, peers, seed), out / "casts", tables.WORKLOAD["casts"])
-    workloads.note(out, {"workload": "tags", "peers": peers, "casts": count, "seed": seed, "source": tagged.name})
+    workloads.note(
+        out,
+        {"workload": "tags", "peers": peers, "casts": count, "seed": seed, "source": tagged.name},
+    )
 
 
 def _resolve(spark: SparkSession, directory: Path) -> None:
-    registrations = tables.read(spark, directory / "registrations", tables.WORKLOAD["registrations"])
+    registrations = tables.read(
+        spark, directory / "registrations", tables.WORKLOAD["registrations"]
+    )
     cast_rows = tables.read(spark, directory / "casts", tables.WORKLOAD["casts"])
     tables.write(groups.groups(registrations, cast_rows), directory / "groups", tables.GROUPS)
 

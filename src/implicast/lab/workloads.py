@@ -55,20 +55,26 @@ def registrations(spark: SparkSession, recipe: Recipe) -> DataFrame:
 
 def casts(spark: SparkSession, recipe: Recipe) -> DataFrame:
     """(cast, publisher, target)."""
-    return _ranges(spark, recipe.casts).mapInArrow(_casts(recipe), tables.schema(tables.WORKLOAD["casts"]))
+    return _ranges(spark, recipe.casts).mapInArrow(
+        _casts(recipe), tables.schema(tables.WORKLOAD["casts"])
+    )
 
 
 def write(spark: SparkSession, recipe: Recipe, out: Path) -> None:
     """Both tables and the recipe into a directory that a world can be given as its workload."""
     recipe.make()  # whatever is wrong is said before any work starts
-    tables.write(registrations(spark, recipe), out / "registrations", tables.WORKLOAD["registrations"])
+    tables.write(
+        registrations(spark, recipe), out / "registrations", tables.WORKLOAD["registrations"]
+    )
     tables.write(casts(spark, recipe), out / "casts", tables.WORKLOAD["casts"])
     note(out, recipe.described())
 
 
 def note(out: Path, described: Mapping[str, object]) -> None:
     """How a workload was made, beside its tables."""
-    (out / "workload.json").write_text(json.dumps(dict(described), indent=2, sort_keys=True, default=str) + "\n")
+    (out / "workload.json").write_text(
+        json.dumps(dict(described), indent=2, sort_keys=True, default=str) + "\n"
+    )
 
 
 def _ranges(spark: SparkSession, count: int) -> DataFrame:
@@ -76,7 +82,8 @@ def _ranges(spark: SparkSession, count: int) -> DataFrame:
     pieces = -(-count // RANGE)
     starts = spark.range(0, pieces, 1, numPartitions=max(1, min(pieces, 4 * cores(spark))))
     return starts.select(
-        (F.col("id") * RANGE).alias("first"), F.least((F.col("id") + 1) * RANGE, F.lit(count)).alias("last")
+        (F.col("id") * RANGE).alias("first"),
+        F.least((F.col("id") + 1) * RANGE, F.lit(count)).alias("last"),
     )
 
 

@@ -42,9 +42,13 @@ class Number:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", tag(self.name))
-        low, high, by = (exact(end, self.name) for end in (self.minimum, self.maximum, self.precision))
+        low, high, by = (
+            exact(end, self.name) for end in (self.minimum, self.maximum, self.precision)
+        )
         if by <= 0:
-            raise LanguageError(f"attribute {self.name}: precision {self.precision} is not above zero")
+            raise LanguageError(
+                f"attribute {self.name}: precision {self.precision} is not above zero"
+            )
         if high < low or (high - low) % by:
             raise LanguageError(
                 f"attribute {self.name}: maximum {self.maximum} is not minimum {self.minimum}"
@@ -77,7 +81,9 @@ class Number:
         """The grid step of a value; `LanguageError` if it is no number, off the grid or out of range."""
         step = (exact(given, self.name) - self._minimum) / self._precision
         if not 0 <= step <= self.steps_max:
-            raise LanguageError(f"{given} is outside the range of {self.name}: {self.minimum}..{self.maximum}")
+            raise LanguageError(
+                f"{given} is outside the range of {self.name}: {self.minimum}..{self.maximum}"
+            )
         if step.denominator != 1:
             below = step.numerator // step.denominator
             raise LanguageError(
@@ -108,7 +114,9 @@ class Text:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", tag(self.name))
-        object.__setattr__(self, "choices", tuple(sorted({normalize("NFC", each) for each in self.choices})))
+        object.__setattr__(
+            self, "choices", tuple(sorted({normalize("NFC", each) for each in self.choices}))
+        )
 
     def read(self, given: Exact) -> str:
         value = normalize("NFC", str(given))
@@ -151,7 +159,9 @@ class Schema:
     def __getitem__(self, name: str) -> Attribute:
         found = self._by_name.get(name)
         if found is None:
-            raise LanguageError(f"unknown attribute {shown(name)}: the schema has {', '.join(self._by_name) or 'none'}")
+            raise LanguageError(
+                f"unknown attribute {shown(name)}: the schema has {', '.join(self._by_name) or 'none'}"
+            )
         return found
 
     def __eq__(self, other: object) -> bool:
@@ -180,7 +190,9 @@ def exact(given: Exact, name: str) -> Fraction:
         raise LanguageError(
             f"{given!r} for {name} is a float, which is not exact: give a text, an integer or a Decimal"
         )
-    if not isinstance(given, bool) and _DECIMAL.fullmatch(f"{given:f}" if isinstance(given, Decimal) else str(given)):
+    if not isinstance(given, bool) and _DECIMAL.fullmatch(
+        f"{given:f}" if isinstance(given, Decimal) else str(given)
+    ):
         return Fraction(given)
     raise LanguageError(f"{shown(str(given))} is not a number, but {name} is: write it like 8.30")
 
@@ -196,7 +208,9 @@ def _decimals(value: Fraction) -> int:
 def _attribute(line: str) -> Attribute:
     name, colon, kind = line.partition(":")
     if not colon or not kind.strip():
-        raise LanguageError(f"cannot read {shown(line)}: write `name: minimum..maximum by precision` or `name: text`")
+        raise LanguageError(
+            f"cannot read {shown(line)}: write `name: minimum..maximum by precision` or `name: text`"
+        )
     number = _NUMBER_IN_SCHEMA.fullmatch(kind)
     if number:
         return Number(name.strip(), number[1], number[2], number[3] or 1)

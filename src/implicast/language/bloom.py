@@ -35,7 +35,9 @@ def hashes_for(error: float) -> int:
 
 def _check_error(error: float) -> None:
     if not 0.0 < error < 1.0:
-        raise LanguageError(f"a false-positive rate of {error} is out of range: it lies between 0 and 1")
+        raise LanguageError(
+            f"a false-positive rate of {error} is out of range: it lies between 0 and 1"
+        )
 
 
 @lru_cache(maxsize=131_072)
@@ -75,7 +77,9 @@ class Bloom:
     def from_bytes(cls, field: bytes, bits: int, hashes: int, whole: int = 0) -> "Bloom":
         filter_ = cls(bits, hashes, whole)
         if len(field) != len(filter_._field):
-            raise LanguageError(f"a Bloom filter of {bits} bits has {len(filter_._field)} bytes, not {len(field)}")
+            raise LanguageError(
+                f"a Bloom filter of {bits} bits has {len(filter_._field)} bytes, not {len(field)}"
+            )
         number = int.from_bytes(field, "little") & (1 << bits) - 1
         filter_._field[:] = number.to_bytes(len(field), "little")
         filter_.ones = number.bit_count()
@@ -121,7 +125,9 @@ class Bloom:
                 " cannot be united"
             )
         both = int.from_bytes(self._field, "little") | int.from_bytes(other._field, "little")
-        return Bloom.from_bytes(both.to_bytes(len(self._field), "little"), self.bits, self.hashes, self.whole)
+        return Bloom.from_bytes(
+            both.to_bytes(len(self._field), "little"), self.bits, self.hashes, self.whole
+        )
 
     __or__ = union
 

@@ -162,5 +162,9 @@ class _Column(Generic[Key]):
             return set(self.postings.get(predicate.low, ()))
         assert not isinstance(predicate.high, str), "a range has two ends of one kind"
         first = 0 if predicate.low is None else bisect_left(self.numbers, predicate.low)
-        last = len(self.numbers) if predicate.high is None else bisect_right(self.numbers, predicate.high)
+        last = (
+            len(self.numbers)
+            if predicate.high is None
+            else bisect_right(self.numbers, predicate.high)
+        )
         return set().union(*(self.postings[value] for value in self.numbers[first:last]))

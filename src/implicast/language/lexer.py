@@ -99,7 +99,11 @@ def _unknown(character: str, column: int) -> LanguageError:
 
 def _check(token: Token, limits: Limits) -> None:
     objection = objection_to(token.text, limits.tag_characters)
-    if objection is None and token.kind == WORD and not any(character.isalnum() for character in token.text):
+    if (
+        objection is None
+        and token.kind == WORD
+        and not any(character.isalnum() for character in token.text)
+    ):
         objection = "a tag without letters and digits must be quoted"
     if objection:
         what = "tag" if token.kind == WORD else "string"

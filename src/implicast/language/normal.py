@@ -71,13 +71,20 @@ def normal_form(node: Node, limits: Limits = LIMITS) -> Target:
 
 def target_of(terms: Iterable[Term], limits: Limits = LIMITS) -> Target:
     """The normal form of a disjunction of terms that were made without a text."""
-    clauses = [_meet(_TRUE, Clause(frozenset(term.has), frozenset(term.lacks), term.where)) for term in terms]
-    return _target(_Normaliser(limits).union([[clause] for clause in clauses if clause is not None]), limits)
+    clauses = [
+        _meet(_TRUE, Clause(frozenset(term.has), frozenset(term.lacks), term.where))
+        for term in terms
+    ]
+    return _target(
+        _Normaliser(limits).union([[clause] for clause in clauses if clause is not None]), limits
+    )
 
 
 def _target(clauses: list[Clause], limits: Limits) -> Target:
     if not clauses:
-        raise LanguageError("the expression can select nobody: every term contradicts itself (like a & !a)")
+        raise LanguageError(
+            "the expression can select nobody: every term contradicts itself (like a & !a)"
+        )
     return Target(tuple(sorted((_term(clause, limits) for clause in clauses), key=_order)))
 
 
@@ -101,7 +108,11 @@ def _too_long(clause: Clause, limits: Limits) -> LanguageError:
 
 def _order(term: Term) -> tuple[object, ...]:
     """A total order; ends of ranges may be of different kinds, which do not compare by themselves."""
-    return term.has, term.lacks, tuple((each.attribute, _rank(each.low), _rank(each.high)) for each in term.where)
+    return (
+        term.has,
+        term.lacks,
+        tuple((each.attribute, _rank(each.low), _rank(each.high)) for each in term.where),
+    )
 
 
 def _rank(end: Scalar | None) -> tuple[int, int, str]:
@@ -239,7 +250,9 @@ def absorbed(clauses: Iterable[Clause], charge: Callable[[int], None]) -> list[C
 
 def _size(clause: Clause) -> tuple[int, int]:
     """Least for the most general: what implies another clause never comes before it."""
-    return len(clause.has) + len(clause.lacks) + len(clause.where), -sum(each.width() for each in clause.where)
+    return len(clause.has) + len(clause.lacks) + len(clause.where), -sum(
+        each.width() for each in clause.where
+    )
 
 
 def _literals(clause: Clause) -> list[str]:

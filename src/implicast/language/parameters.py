@@ -47,9 +47,13 @@ class Parameter:
         value = self._converted(given)
         if value is None:
             kind = _KINDS[type(self.default)]
-            raise ParameterError(f"{owner}: {self.name}={given} is not {kind}; it takes {self.range_text()}")
+            raise ParameterError(
+                f"{owner}: {self.name}={given} is not {kind}; it takes {self.range_text()}"
+            )
         if not self._admits(value):
-            raise ParameterError(f"{owner}: {self.name}={given} is out of range; it takes {self.range_text()}")
+            raise ParameterError(
+                f"{owner}: {self.name}={given} is out of range; it takes {self.range_text()}"
+            )
         return value
 
     def _admits(self, value: Setting) -> bool:
@@ -80,5 +84,8 @@ def settle(owner: str, declared: tuple[Parameter, ...], given: Mapping[str, Sett
         if name not in known:
             takes = ", ".join(known) or "no parameters"
             raise ParameterError(f"{owner} has no parameter {name!r}; it takes: {takes}")
-    values = {name: known[name].read(owner, given[name]) if name in given else known[name].default for name in known}
+    values = {
+        name: known[name].read(owner, given[name]) if name in given else known[name].default
+        for name in known
+    }
     return MappingProxyType(values)

@@ -37,11 +37,17 @@ def all_of(*tags: str) -> Target:
     return Target((Term(has=tuple(sorted({tag(each) for each in tags}))),))
 
 
-def describe(*tags: str, values: Mapping[str, Exact] | None = None, schema: Schema | None = None) -> Description:
+def describe(
+    *tags: str, values: Mapping[str, Exact] | None = None, schema: Schema | None = None
+) -> Description:
     """A description of these tags and of these values of the schema's attributes."""
     if values and schema is None:
         raise LanguageError(f"the attribute {next(iter(values))} needs a schema: pass one")
-    given = [] if schema is None else [schema.value(name, value) for name, value in (values or {}).items()]
+    given = (
+        []
+        if schema is None
+        else [schema.value(name, value) for name, value in (values or {}).items()]
+    )
     return _description([tag(each) for each in tags], given, LIMITS)
 
 
@@ -55,7 +61,9 @@ def description(text: str, schema: Schema | None = None, limits: Limits = LIMITS
     while found[at].kind != END:
         name = found[at]
         if name.kind not in (WORD, QUOTED):
-            raise _unexpected(name, "expected a tag or name = value; a description is a list, not an expression")
+            raise _unexpected(
+                name, "expected a tag or name = value; a description is a list, not an expression"
+            )
         if _is(found[at + 1], "="):
             values.append(reader.value(name, _value(found[at + 2])))
             at += 3
@@ -70,7 +78,9 @@ def _description(tags: list[str], values: list[Value], limits: Limits) -> Descri
     by_name: dict[str, Value] = {}
     for each in values:
         if by_name.setdefault(each.attribute, each) != each:
-            raise LanguageError(f"the attribute {each.attribute} is given two values; a description has one of each")
+            raise LanguageError(
+                f"the attribute {each.attribute} is given two values; a description has one of each"
+            )
     distinct = sorted(set(tags))
     if len(distinct) > limits.tags_per_description:
         raise LanguageError(
@@ -101,7 +111,9 @@ class _Parser:
 
     def whole(self) -> Node:
         if self.token.kind == END:
-            raise LanguageError("the expression is empty: give at least one tag, like jazz & (samba | tango)", 1)
+            raise LanguageError(
+                "the expression is empty: give at least one tag, like jazz & (samba | tango)", 1
+            )
         node = self.target()
         if self.token.kind != END:
             raise _unexpected(self.token, _after_operand(self.token, self.tokens[self.at - 1]))
@@ -150,7 +162,8 @@ class _Parser:
         token = self.take()
         if token.kind == END:
             raise LanguageError(
-                f"the parenthesis opened at column {opening.column} is never closed: add a )", opening.column
+                f"the parenthesis opened at column {opening.column} is never closed: add a )",
+                opening.column,
             )
         if not _is(token, ")"):
             raise _unexpected(token, _after_operand(token, self.tokens[self.at - 2]))
@@ -159,7 +172,9 @@ class _Parser:
         if self.token.kind == SIGN and self.token.text in OPERATORS:
             return self.comparison(first)
         if first.kind == STEP:
-            raise _unexpected(first, "a grid step is a value: compare an attribute with it, like price <= @870")
+            raise _unexpected(
+                first, "a grid step is a value: compare an attribute with it, like price <= @870"
+            )
         if self.token.kind == WORD and fold(self.token.text) == "in" and self.range_follows():
             return self.range(first)
         return Tag(fold(first.text), first.column)
@@ -183,7 +198,10 @@ class _Parser:
             other = self.take().text
             third = _value(self.take())
             return All(
-                (self.reader.compare(second, MIRRORED[operator], first), self.reader.compare(second, other, third))
+                (
+                    self.reader.compare(second, MIRRORED[operator], first),
+                    self.reader.compare(second, other, third),
+                )
             )
         mirrored = first.kind == STEP or (
             self.reader.names_an_attribute(second) and not self.reader.names_an_attribute(first)
@@ -204,11 +222,17 @@ def _value(token: Token) -> Token:
 
 
 def _unexpected(token: Token, hint: str) -> LanguageError:
-    return LanguageError(f"unexpected {token.shown()} at column {token.column}: {hint}", token.column)
+    return LanguageError(
+        f"unexpected {token.shown()} at column {token.column}: {hint}", token.column
+    )
 
 
 def _instead_of_tag(token: Token, previous: Token) -> str:
-    if token.text in ("&", "|") and _is(previous, token.text) and previous.column == token.column - 1:
+    if (
+        token.text in ("&", "|")
+        and _is(previous, token.text)
+        and previous.column == token.column - 1
+    ):
         return f"a single {token.text} joins two tags"
     return "expected a tag"
 

@@ -41,8 +41,12 @@ class Portrait(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="port
         return isinstance(other, Portrait) and len(self.bits) == len(other.bits)
 
     def reduce(self, other: "Portrait") -> "Portrait":
-        if type(other) is not Portrait or len(self.bits) != len(other.bits):  # `alike`, without a call
-            raise LanguageError(f"portraits of {len(self.bits)} and {len(other.bits)} bytes cannot be combined")
+        if type(other) is not Portrait or len(self.bits) != len(
+            other.bits
+        ):  # `alike`, without a call
+            raise LanguageError(
+                f"portraits of {len(self.bits)} and {len(other.bits)} bytes cannot be combined"
+            )
         return Portrait(bits_or(self.bits, other.bits), hulls(self.spans, other.spans))
 
 
@@ -50,7 +54,9 @@ def portrait(description: Description | None, bits: int, hashes: int) -> Portrai
     """The portrait of one peer; of nobody: empty, it matches nothing."""
     words = [] if description is None else [*description.tags, *_texts(description)]
     numbers = () if description is None else description.values
-    spans = sorted((each.attribute, each.value, each.value) for each in numbers if isinstance(each.value, int))
+    spans = sorted(
+        (each.attribute, each.value, each.value) for each in numbers if isinstance(each.value, int)
+    )
     return Portrait(bloom_bits(words, bits, hashes), tuple(spans))
 
 
@@ -85,7 +91,9 @@ def _matcher(target: Target, bits: int, hashes: int) -> Callable[[object], bool]
     return match
 
 
-def _term_matcher(words: tuple[tuple[int, int], ...], ranges: tuple[Predicate, ...]) -> Callable[[Portrait], bool]:
+def _term_matcher(
+    words: tuple[tuple[int, int], ...], ranges: tuple[Predicate, ...]
+) -> Callable[[Portrait], bool]:
     def match(value: Portrait) -> bool:
         bits = value.bits
         # A loop, not `all(...)`, which takes three times as long: most terms fail at their first or second bit.
@@ -113,20 +121,28 @@ def _overlaps(predicate: Predicate, spans: tuple[Span, ...]) -> bool:
 
 def _made_ready(term: Term, bits: int, hashes: int) -> _Sought:
     texts = [f"{each.attribute}={each.low}" for each in term.where if isinstance(each.low, str)]
-    wanted = [position for word in (*term.has, *texts) for position in positions(word, bits, hashes)]
+    wanted = [
+        position for word in (*term.has, *texts) for position in positions(word, bits, hashes)
+    ]
     numbers = tuple(each for each in term.where if not isinstance(each.low, str))
     return tuple((position >> 3, 1 << (position & 7)) for position in wanted), numbers
 
 
 def _texts(description: Description) -> list[str]:
-    return [f"{each.attribute}={each.value}" for each in description.values if isinstance(each.value, str)]
+    return [
+        f"{each.attribute}={each.value}"
+        for each in description.values
+        if isinstance(each.value, str)
+    ]
 
 
 def hulls(one: tuple[Span, ...], other: tuple[Span, ...]) -> tuple[Span, ...]:
     """The span of each attribute among two groups."""
     if one == other or not other:
         return one
-    if len(one) == len(other):  # nearly always all speak of the same attributes: a third of the price
+    if len(one) == len(
+        other
+    ):  # nearly always all speak of the same attributes: a third of the price
         made, last = [], ""
         for (attribute, low, high), (same, least, most) in zip(one, other, strict=True):
             if attribute != same or attribute <= last:

@@ -32,7 +32,11 @@ class PredicateReader:
         self.schema = schema
 
     def names_an_attribute(self, token: Token) -> bool:
-        return self.schema is not None and token.kind in (WORD, QUOTED) and fold(token.text) in self.schema
+        return (
+            self.schema is not None
+            and token.kind in (WORD, QUOTED)
+            and fold(token.text) in self.schema
+        )
 
     def compare(self, name: Token, operator: str, value: Token) -> Constraint:
         """`name operator value`."""
@@ -52,7 +56,9 @@ class PredicateReader:
         """`name in low..high`, either end left out."""
         ends = [None if end is None else self.scalar(name, end) for end in (low, high)]
         if any(isinstance(end, str) for end in ends) or self._is_text(name):
-            raise _misfit(f"{fold(name.text)} is a string: it has no ranges, compare it with =", name.column)
+            raise _misfit(
+                f"{fold(name.text)} is a string: it has no ranges, compare it with =", name.column
+            )
         return self._split(fold(name.text), ends[0], ends[1], name.column)  # type: ignore[arg-type]
 
     def value(self, name: Token, token: Token) -> Value:
@@ -68,7 +74,9 @@ class PredicateReader:
         return _at(token, lambda: attribute.read(token.text))
 
     def _is_text(self, name: Token) -> bool:
-        return self.schema is not None and isinstance(_at(name, lambda: self.schema[fold(name.text)]), Text)  # type: ignore[index]
+        return self.schema is not None and isinstance(
+            _at(name, lambda: self.schema[fold(name.text)]), Text
+        )  # type: ignore[index]
 
     def _equality(self, attribute: str, operator: str, value: str, column: int) -> Constraint:
         if operator not in ("=", "!="):
@@ -76,7 +84,9 @@ class PredicateReader:
         declared = self.schema[attribute] if self.schema is not None else None
         choices = declared.choices if isinstance(declared, Text) else ()
         others = tuple(Predicate(attribute, each, each) for each in choices if each != value)
-        both = Constraint((Predicate(attribute, value, value),), others if choices else None, column)
+        both = Constraint(
+            (Predicate(attribute, value, value),), others if choices else None, column
+        )
         return both if operator == "=" else _opposite(both)
 
     def _split(self, attribute: str, low: int | None, high: int | None, column: int) -> Constraint:
@@ -100,21 +110,28 @@ def _opposite(constraint: Constraint) -> Constraint:
     if constraint.refused is None:
         attribute = constraint.admitted[0].attribute
         raise _misfit(
-            f"{attribute} is a string without choices in the schema: only = can be asked of it", constraint.column
+            f"{attribute} is a string without choices in the schema: only = can be asked of it",
+            constraint.column,
         )
     return Constraint(constraint.refused, constraint.admitted, constraint.column)
 
 
 def _ranges(attribute: str, *ends: tuple[int | None, int | None]) -> tuple[Predicate, ...]:
     """Predicates for those ranges that hold anything."""
-    return tuple(Predicate(attribute, low, high) for low, high in ends if low is None or high is None or low <= high)
+    return tuple(
+        Predicate(attribute, low, high)
+        for low, high in ends
+        if low is None or high is None or low <= high
+    )
 
 
 def _step(attribute: Number | Text, step: int) -> int:
     if isinstance(attribute, Text):
         raise LanguageError(f"{attribute.name} is a string and has no grid")
     if not 0 <= step <= attribute.steps_max:
-        raise LanguageError(f"@{step} is outside the grid of {attribute.name}: @0..@{attribute.steps_max}")
+        raise LanguageError(
+            f"@{step} is outside the grid of {attribute.name}: @0..@{attribute.steps_max}"
+        )
     return step
 
 

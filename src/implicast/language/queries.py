@@ -62,7 +62,10 @@ class Within(Kind, frozen=True, tag="within"):
         if self.low > last_bit or self.high < 0:
             return False
         first, last = ceil(max(self.low, 0)), floor(min(self.high, last_bit))
-        return first <= last and (int.from_bytes(bits, "little") >> first) & ((2 << (last - first)) - 1) != 0
+        return (
+            first <= last
+            and (int.from_bytes(bits, "little") >> first) & ((2 << (last - first)) - 1) != 0
+        )
 
 
 class InBox(Kind, frozen=True, tag="in_box"):
@@ -92,7 +95,9 @@ class Holds(Kind, frozen=True, tag="holds"):
     positions: Positions
 
     def match(self, value: object) -> bool:
-        return isinstance(value, Bloom) and all(has_bit(value.bits, position) for position in self.positions)
+        return isinstance(value, Bloom) and all(
+            has_bit(value.bits, position) for position in self.positions
+        )
 
 
 class Part(Kind, frozen=True, tag="part"):
@@ -130,12 +135,20 @@ class OwnQuery(Kind, frozen=True, tag="own_query"):
     data: Bits
 
     def match(self, value: object) -> bool:
-        return isinstance(value, Own) and value.kind == self.kind and kind_of(self.kind)[1](self.data, value.data)
+        return (
+            isinstance(value, Own)
+            and value.kind == self.kind
+            and kind_of(self.kind)[1](self.data, value.data)
+        )
 
 
-AnyQuery = Everything | Above | Within | InBox | OfCategory | Holds | Part | AllOf | AnyOf | OwnQuery
+AnyQuery = (
+    Everything | Above | Within | InBox | OfCategory | Holds | Part | AllOf | AnyOf | OwnQuery
+)
 
 
 def bloom_asks(words: Iterable[str], bits: int, hashes: int) -> Holds:
     """The query for filters that may hold all of these words."""
-    return Holds(tuple(position for word in words for position in bloom.positions(word, bits, hashes)))
+    return Holds(
+        tuple(position for word in words for position in bloom.positions(word, bits, hashes))
+    )

@@ -14,17 +14,24 @@ def render(value: Target | Description, schema: Schema | None = None) -> str:
         return str(value)
     if isinstance(value, Target):
         return " | ".join(_term(term, schema) for term in value.terms)
-    values = (f"{written(each.attribute)} = {_scalar(schema, each.attribute, each.value)}" for each in value.values)
+    values = (
+        f"{written(each.attribute)} = {_scalar(schema, each.attribute, each.value)}"
+        for each in value.values
+    )
     return ", ".join([*map(written, value.tags), *values])
 
 
 def _term(term: Term, schema: Schema) -> str:
     lacks = ("!" + written(tag) for tag in term.lacks)
-    return " & ".join([*map(written, term.has), *lacks, *(_predicate(each, schema) for each in term.where)])
+    return " & ".join(
+        [*map(written, term.has), *lacks, *(_predicate(each, schema) for each in term.where)]
+    )
 
 
 def _predicate(predicate: Predicate, schema: Schema) -> str:
-    return _opened(predicate, schema).text(lambda value: _scalar(schema, predicate.attribute, value))
+    return _opened(predicate, schema).text(
+        lambda value: _scalar(schema, predicate.attribute, value)
+    )
 
 
 def _opened(predicate: Predicate, schema: Schema) -> Predicate:
@@ -39,4 +46,8 @@ def _opened(predicate: Predicate, schema: Schema) -> Predicate:
 
 def _scalar(schema: Schema, attribute: str, value: int | str) -> str:
     text = schema.text(attribute, value)
-    return text if isinstance(value, int) else (written(text) if text.casefold() != "in" else quoted(text))
+    return (
+        text
+        if isinstance(value, int)
+        else (written(text) if text.casefold() != "in" else quoted(text))
+    )

@@ -24,9 +24,12 @@ Line = Annotated[str, Meta(max_length=256)]
 RELATIONS: tuple[Relation, ...] = ("USE", "UF", "RT", "NT", "BT")
 OPPOSITE: dict[str, Relation] = {"USE": "UF", "UF": "USE", "RT": "RT", "NT": "BT", "BT": "NT"}
 SAID: dict[str, str] = {
-    "USE": "is better said", "UF": "is also said", "RT": "is related to", "NT": "includes the narrower",
+    "USE": "is better said",
+    "UF": "is also said",
+    "RT": "is related to",
+    "NT": "includes the narrower",
     "BT": "belongs to the broader",
-}  # fmt: skip
+}
 OFFERS_MAX = 12
 """Ways to widen one target that are offered, the best supported first."""
 
@@ -85,13 +88,18 @@ def offers(target: Target, about: Callable[[str], Stated], own: str, names_min: 
             offer = Offer(tag, relation, other, len(names), own in names)
             if (offer.own or offer.names >= names_min) and not _is_as_wide(target, offer):
                 found.append(offer)
-    return sorted(found, key=lambda each: (not each.own, -each.names, each.tag, each.other))[:OFFERS_MAX]
+    return sorted(found, key=lambda each: (not each.own, -each.names, each.tag, each.other))[
+        :OFFERS_MAX
+    ]
 
 
 def _is_as_wide(target: Target, offer: Offer) -> bool:
     """Is the target as wide already as the offer would make it?"""
     asking = [term for term in target.terms if offer.tag in term.has]
-    return all(offer.other in term.has or _exchanged(term, offer.tag, offer.other) in target.terms for term in asking)
+    return all(
+        offer.other in term.has or _exchanged(term, offer.tag, offer.other) in target.terms
+        for term in asking
+    )
 
 
 def _exchanged(term: Term, tag: str, other: str) -> Term:
@@ -100,5 +108,9 @@ def _exchanged(term: Term, tag: str, other: str) -> Term:
 
 def widened(target: Target, tag: str, other: str) -> Target:
     """Wherever the tag is asked for, the other one will do as well."""
-    more = [_exchanged(term, tag, other) for term in target.terms if tag in term.has and other not in term.lacks]
+    more = [
+        _exchanged(term, tag, other)
+        for term in target.terms
+        if tag in term.has and other not in term.lacks
+    ]
     return parse(" | ".join(map(str, [*target.terms, *more])))

@@ -85,7 +85,9 @@ def _drawers_of(term: Term) -> list[Drawer]:
     if isinstance(low, str) or isinstance(high, str) or low == high:
         return [(narrowest.attribute, -1, low)]
     level = (high - low).bit_length()
-    return [(narrowest.attribute, level, block) for block in range(low >> level, (high >> level) + 1)]
+    return [
+        (narrowest.attribute, level, block) for block in range(low >> level, (high >> level) + 1)
+    ]
 
 
 def _width(predicate: Predicate) -> float:

@@ -64,7 +64,9 @@ def is_plain(text: str) -> bool:
     """True if the text reads back as one word without quotes."""
     if ".." in text or not any(category(character)[0] in "LN" for character in text):
         return False
-    return bool(_PLAIN_ASCII.fullmatch(text)) or all(is_word_character(character) for character in text)
+    return bool(_PLAIN_ASCII.fullmatch(text)) or all(
+        is_word_character(character) for character in text
+    )
 
 
 def written(text: str) -> str:
@@ -73,7 +75,11 @@ def written(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    return '"' + "".join(_MARKED.get(each, each if each.isprintable() else _escape(each)) for each in text) + '"'
+    return (
+        '"'
+        + "".join(_MARKED.get(each, each if each.isprintable() else _escape(each)) for each in text)
+        + '"'
+    )
 
 
 def unquoted(text: str) -> str:
@@ -96,7 +102,9 @@ def string_at(text: str, start: int) -> tuple[str, int]:
             part, at = _escaped(text, at + 1)
         parts.append(part)
     if at >= len(text):
-        raise LanguageError(f'the quote opened at column {start + 1} is never closed: add a closing "', start + 1)
+        raise LanguageError(
+            f'the quote opened at column {start + 1} is never closed: add a closing "', start + 1
+        )
     return "".join(parts), at + 1
 
 
@@ -108,7 +116,9 @@ def _escaped(text: str, at: int) -> tuple[str, int]:
     point = _CODE_POINT.match(text, at)
     if point and int(point[1], 16) <= 0x10FFFF:
         return chr(int(point[1], 16)), point.end()
-    raise LanguageError(f'unknown escape at column {at}: there are \\" \\\\ \\n \\t and \\u{{1f600}}', at)
+    raise LanguageError(
+        f'unknown escape at column {at}: there are \\" \\\\ \\n \\t and \\u{{1f600}}', at
+    )
 
 
 def _escape(character: str) -> str:

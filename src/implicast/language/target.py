@@ -68,7 +68,9 @@ class Predicate(msgspec.Struct, frozen=True, array_like=True, order=True):
         """A measure that is larger for the wider of two nested ranges."""
         if isinstance(self.low, str) or isinstance(self.high, str):
             return 0
-        return (_BEYOND if self.high is None else self.high) - (-_BEYOND if self.low is None else self.low)
+        return (_BEYOND if self.high is None else self.high) - (
+            -_BEYOND if self.low is None else self.low
+        )
 
     def __str__(self) -> str:
         return self.text(scalar_text)
@@ -125,7 +127,13 @@ class Term(msgspec.Struct, frozen=True, array_like=True, order=True):
         return True
 
     def __str__(self) -> str:
-        return " & ".join([*map(written, self.has), *("!" + written(tag) for tag in self.lacks), *map(str, self.where)])
+        return " & ".join(
+            [
+                *map(written, self.has),
+                *("!" + written(tag) for tag in self.lacks),
+                *map(str, self.where),
+            ]
+        )
 
 
 class Target(msgspec.Struct, frozen=True, array_like=True, order=True):

@@ -103,7 +103,9 @@ class Box(Kind, frozen=True, tag="box"):
 
     def reduce(self, other: "Box") -> "Box":
         if not self.alike(other):
-            raise LanguageError(f"boxes of {len(self.low)} and of {len(other.low)} dimensions cannot be combined")
+            raise LanguageError(
+                f"boxes of {len(self.low)} and of {len(other.low)} dimensions cannot be combined"
+            )
         return Box(tuple(map(min, self.low, other.low)), tuple(map(max, self.high, other.high)))
 
 
@@ -143,7 +145,9 @@ class Bloom(Kind, frozen=True, tag="bloom"):
 
     def reduce(self, other: "Bloom") -> "Bloom":
         if not self.alike(other):
-            raise LanguageError(f"Bloom filters of {len(self.bits)} and {len(other.bits)} bytes cannot be combined")
+            raise LanguageError(
+                f"Bloom filters of {len(self.bits)} and {len(other.bits)} bytes cannot be combined"
+            )
         return Bloom(bits_or(self.bits, other.bits))
 
 
@@ -174,8 +178,14 @@ class Bundle(Kind, frozen=True, tag="bundle"):
 
     def reduce(self, other: "Bundle") -> "Bundle":
         if not self.alike(other):
-            raise LanguageError("bundles whose parts differ in number or in kind cannot be combined")
-        return Bundle(tuple(reduce(one, another) for one, another in zip(self.parts, other.parts, strict=True)))
+            raise LanguageError(
+                "bundles whose parts differ in number or in kind cannot be combined"
+            )
+        return Bundle(
+            tuple(
+                reduce(one, another) for one, another in zip(self.parts, other.parts, strict=True)
+            )
+        )
 
 
 AnyValue = Threshold | Interval | Bitmap | Box | Categories | Bloom | Own | Bundle
@@ -184,7 +194,9 @@ AnyValue = Threshold | Interval | Bitmap | Box | Categories | Bloom | Own | Bund
 def reduce(one: AnyValue, other: AnyValue) -> AnyValue:
     """Two values of one kind combined."""
     if type(one) is not type(other):
-        raise LanguageError(f"a {type(one).__name__} and a {type(other).__name__} cannot be combined")
+        raise LanguageError(
+            f"a {type(one).__name__} and a {type(other).__name__} cannot be combined"
+        )
     return one.reduce(other)  # type: ignore[arg-type]
 
 
@@ -206,7 +218,9 @@ def add_kind(name: str, reduce: Reduce, match: Match) -> None:
 
 def kind_of(name: str) -> tuple[Reduce, Match]:
     if name not in _kinds:
-        raise LanguageError(f"there is no kind of value {name!r}; name it with add_kind in this process first")
+        raise LanguageError(
+            f"there is no kind of value {name!r}; name it with add_kind in this process first"
+        )
     return _kinds[name]
 
 
@@ -241,7 +255,9 @@ def _with_bits(numbers: Iterable[int]) -> bytes:
     field = 0
     for number in numbers:
         if not 0 <= number < BITMAP_BITS_MAX:
-            raise LanguageError(f"{number} does not fit a bitmap; it takes 0 to {BITMAP_BITS_MAX - 1}")
+            raise LanguageError(
+                f"{number} does not fit a bitmap; it takes 0 to {BITMAP_BITS_MAX - 1}"
+            )
         field |= 1 << number
     return field.to_bytes((field.bit_length() + 7) // 8, "little")
 
@@ -253,4 +269,6 @@ def check_numbers(numbers: Iterable[Number]) -> None:
 
 def check_span(low: tuple[Number, ...], high: tuple[Number, ...]) -> None:
     if len(low) != len(high) or any(not a <= b for a, b in zip(low, high, strict=True)):
-        raise ValueRefused(f"{low}..{high} is no range: each low end needs a high end that is not below it")
+        raise ValueRefused(
+            f"{low}..{high} is no range: each low end needs a high end that is not below it"
+        )

@@ -75,7 +75,9 @@ class CertificateAuthority:
             if not (directory / "authority.toml").exists():
                 (directory / "authority.toml").write_text(TEMPLATE)
         except OSError as error:
-            raise IdentityError(f"{directory} cannot be written: {error.strerror or error}") from None
+            raise IdentityError(
+                f"{directory} cannot be written: {error.strerror or error}"
+            ) from None
         made = cls(directory)
         with made._db:
             made._db.execute("insert or replace into meta values ('network', ?)", (network,))
@@ -84,10 +86,14 @@ class CertificateAuthority:
     @classmethod
     def open(cls, directory: Path) -> "CertificateAuthority":
         if not (directory / "authority.key").exists():
-            raise IdentityError(f"{directory} is no authority: make one with `implicast authority init {directory}`")
+            raise IdentityError(
+                f"{directory} is no authority: make one with `implicast authority init {directory}`"
+            )
         return cls(directory)
 
-    def issue(self, label: str, public: Ed25519PublicKey, validity: timedelta = VALIDITY) -> x509.Certificate:
+    def issue(
+        self, label: str, public: Ed25519PublicKey, validity: timedelta = VALIDITY
+    ) -> x509.Certificate:
         """A certificate for a key, the first or a new one in time; the serial is safe before it leaves."""
         name = name_of_key(public)
         if any(each.name == name and each.revoked for each in self.admitted()):
@@ -110,16 +116,24 @@ class CertificateAuthority:
 
     def allow(self, label: str, said: Description) -> list[Name]:
         """All who were admitted under a label, or a name in hexadecimal, may say this of themselves."""
-        names = sorted({each.name for each in self.admitted() if label in (each.label, each.name.hex())})
+        names = sorted(
+            {each.name for each in self.admitted() if label in (each.label, each.name.hex())}
+        )
         if not names:
-            raise IdentityError(f"{label} was never admitted; `implicast authority list` says who was")
+            raise IdentityError(
+                f"{label} was never admitted; `implicast authority list` says who was"
+            )
         wanted = Charter.of(b"", protected_by(self.directory)).protected(said)
         if len(wanted) < len(said.tags) + len(said.values):
             path = self.directory / "authority.toml"
-            raise IdentityError(f"{said}: not all of this is protected by {path}; anybody may say the rest")
+            raise IdentityError(
+                f"{said}: not all of this is protected by {path}; anybody may say the rest"
+            )
         with self._db:
             for name in names:
-                self._db.execute("insert into rights values (?, ?)", (name, msgspec.msgpack.encode(said)))
+                self._db.execute(
+                    "insert into rights values (?, ?)", (name, msgspec.msgpack.encode(said))
+                )
         return names
 
     def allowed(self, name: Name) -> list[Description]:
@@ -131,11 +145,17 @@ class CertificateAuthority:
         """All certificates of a label, or of a name in hexadecimal, count no more."""
         found = [each.name for each in self.admitted() if label in (each.label, each.name.hex())]
         if not found:
-            raise IdentityError(f"{label} was never admitted; `implicast authority list` says who was")
+            raise IdentityError(
+                f"{label} was never admitted; `implicast authority list` says who was"
+            )
         with self._db:
             for name in found:
-                self._db.execute("update issued set revoked_at = datetime('now') where name = ?", (name,))
-            self._db.execute("insert or replace into meta values ('list', ?)", (str(self._list_number() + 1),))
+                self._db.execute(
+                    "update issued set revoked_at = datetime('now') where name = ?", (name,)
+                )
+            self._db.execute(
+                "insert or replace into meta values ('list', ?)", (str(self._list_number() + 1),)
+            )
         (self.directory / REVOKED).write_bytes(msgspec.msgpack.encode(self.revoked()))
         return sorted(set(found))
 
@@ -154,9 +174,13 @@ class CertificateAuthority:
         return found[-1].label if found and not found[-1].revoked else None
 
     def admitted(self) -> list[Admitted]:
-        rows = self._db.execute("select serial, label, name, until, revoked_at from issued order by serial").fetchall()
-        return [Admitted(serial, label, bytes(name), until or "", gone is not None)
-                for serial, label, name, until, gone in rows]  # fmt: skip
+        rows = self._db.execute(
+            "select serial, label, name, until, revoked_at from issued order by serial"
+        ).fetchall()
+        return [
+            Admitted(serial, label, bytes(name), until or "", gone is not None)
+            for serial, label, name, until, gone in rows
+        ]
 
     @property
     def network(self) -> str:

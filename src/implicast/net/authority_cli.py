@@ -24,8 +24,13 @@ STAND_INS = 2
 """Of a light client: one for each of two proxies."""
 TOLD_MAX = 3
 """Nodes that are told a list; they tell the rest."""
-_tell = click.option("--tell", multiple=True, type=click.Path(path_type=Path), metavar="FOLDER",
-                     help="The folder of a running node that is told; several times for several.")  # fmt: skip
+_tell = click.option(
+    "--tell",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="The folder of a running node that is told; several times for several.",
+)
 
 
 @click.group("authority")
@@ -39,15 +44,26 @@ def authority_command() -> None:
 def authority_init(directory: Path, network: str) -> None:
     """Make a new authority in a folder."""
     CertificateAuthority.init(directory.expanduser(), network).close()
-    click.echo(f"{directory}: the authority of {network}. Keep authority.key to yourself; give authority.pem to nodes.")
+    click.echo(
+        f"{directory}: the authority of {network}. Keep authority.key to yourself; give authority.pem to nodes."
+    )
 
 
 @authority_command.command("issue")
 @click.argument("label")
 @authority_option
-@click.option("--node", "folder", type=click.Path(path_type=Path), required=True, help="The node's folder.")
-@click.option("--role", default="member", show_default=True, help="`authority` for the node that plays it in bft.")
-@click.option("--client", is_flag=True, help="A light client: two stand-ins for its proxies are admitted too.")
+@click.option(
+    "--node", "folder", type=click.Path(path_type=Path), required=True, help="The node's folder."
+)
+@click.option(
+    "--role",
+    default="member",
+    show_default=True,
+    help="`authority` for the node that plays it in bft.",
+)
+@click.option(
+    "--client", is_flag=True, help="A light client: two stand-ins for its proxies are admitted too."
+)
 def authority_issue(label: str, directory: Path, folder: Path, role: str, client: bool) -> None:
     """Admit the node of a folder under a LABEL: its key is made there, its certificate is put beside it."""
     authority = CertificateAuthority.open(directory.expanduser())
@@ -71,8 +87,12 @@ def admit(authority: CertificateAuthority, label: str, folder: Path, role: str) 
 @click.argument("label")
 @click.argument("text")
 @authority_option
-@click.option("--node", "folder", type=click.Path(path_type=Path),
-              help="The node's folder: its certificate says so from now on; else its next one does.")  # fmt: skip
+@click.option(
+    "--node",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="The node's folder: its certificate says so from now on; else its next one does.",
+)
 def authority_allow(label: str, text: str, directory: Path, folder: Path | None) -> None:
     """LABEL (or a name in hexadecimal) may say TEXT of itself, such as "role = doctor".
 
@@ -120,11 +140,17 @@ def _told(authority: CertificateAuthority, tell: tuple[Path, ...]) -> None:
     """Give the newest list to a few nodes; the rest hear it from them."""
     newest = authority.revoked()
     near = authority.directory.resolve().parent
-    folders = [each.expanduser() for each in tell] or sorted(each.parent for each in near.glob("*/control.sock"))
+    folders = [each.expanduser() for each in tell] or sorted(
+        each.parent for each in near.glob("*/control.sock")
+    )
     told = 0
     for folder in folders:
         with contextlib.suppress(control.ControlError):
-            next(control.ask(folder, {"do": "revoked", "list": msgspec.msgpack.encode(newest).hex()}, 10.0))
+            next(
+                control.ask(
+                    folder, {"do": "revoked", "list": msgspec.msgpack.encode(newest).hex()}, 10.0
+                )
+            )
             told += 1
         if told >= TOLD_MAX and not tell:
             break
@@ -132,7 +158,9 @@ def _told(authority: CertificateAuthority, tell: tuple[Path, ...]) -> None:
     if told:
         click.echo(f"list {newest.number} was told to {told} running nodes and spreads from them")
     else:
-        click.echo(f"no running node was told: copy {where} into the folder of a node, or name one with --tell")
+        click.echo(
+            f"no running node was told: copy {where} into the folder of a node, or name one with --tell"
+        )
 
 
 @authority_command.command("serve")
@@ -158,8 +186,17 @@ def authority_list(directory: Path, as_json: bool) -> None:
     """Who was admitted."""
     authority = CertificateAuthority.open(directory.expanduser())
     for each in authority.admitted():
-        row = {"serial": each.serial, "label": each.label, "name": each.name.hex(), "until": each.until,
-               "revoked": each.revoked}  # fmt: skip
-        click.echo(json.dumps(row) if as_json else f"{each.serial:5}  {each.label:20} {row['name']}  until "
-                   f"{each.until[:10]}{'  revoked' * each.revoked}")  # fmt: skip
+        row = {
+            "serial": each.serial,
+            "label": each.label,
+            "name": each.name.hex(),
+            "until": each.until,
+            "revoked": each.revoked,
+        }
+        click.echo(
+            json.dumps(row)
+            if as_json
+            else f"{each.serial:5}  {each.label:20} {row['name']}  until "
+            f"{each.until[:10]}{'  revoked' * each.revoked}"
+        )
     authority.close()

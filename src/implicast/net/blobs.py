@@ -86,7 +86,9 @@ def leaves_of(chunks: Iterator[bytes]) -> Leaves:
 
 
 def root_of(leaves: Leaves, size: int) -> bytes:
-    return blake2b(b"".join(leaves) + size.to_bytes(8, "big"), person=b"blob", digest_size=DIGEST_BYTES).digest()
+    return blake2b(
+        b"".join(leaves) + size.to_bytes(8, "big"), person=b"blob", digest_size=DIGEST_BYTES
+    ).digest()
 
 
 class Blobs:

@@ -25,9 +25,12 @@ _MANY = {
     NOTICE: ("insert or ignore into notices values ", "(?, ?, ?, ?, ?, ?, null)", ""),
     CAST: ("insert into outbox values ", "(?, ?, ?, ?, ?, ?, null)", ""),
     RECEIPT: ("insert or replace into receipts values ", "(?, ?, ?, ?)", ""),
-    SETTLED: ("update outbox set settled_us = new.column1 from (values ", "(?, ?, ?)",
-              ") as new where life = new.column2 and serial = new.column3"),
-}  # fmt: skip
+    SETTLED: (
+        "update outbox set settled_us = new.column1 from (values ",
+        "(?, ?, ?)",
+        ") as new where life = new.column2 and serial = new.column3",
+    ),
+}
 """How a statement begins and ends when it is about many rows, and what stands between for each. They are carried out in
 this order, before all others: a cast is there before it is settled, a notice before it is done."""
 
@@ -41,7 +44,9 @@ def carry_out(db: sqlite3.Connection, writes: Iterable[Write]) -> None:
             alike[statement].append(values)
         else:
             others.append((statement, values))
-    alike[RECEIPT] = list({row[:2]: row for row in alike[RECEIPT]}.values())  # the last word on each cast
+    alike[RECEIPT] = list(
+        {row[:2]: row for row in alike[RECEIPT]}.values()
+    )  # the last word on each cast
     for statement, rows in alike.items():
         _write_rows(db, statement, rows)
     for statement, same in groupby(others, itemgetter(0)):

@@ -60,9 +60,15 @@ class Carrier:
     """All connections of one node."""
 
     def __init__(
-        self, says: Says, arrived: Arrived, counters: Counters, server_tls: ssl.SSLContext | None = None,
-        client_tls: ssl.SSLContext | None = None, named: Peerless | None = None, rate_per_s: float = RATE_PER_S,
-    ) -> None:  # fmt: skip
+        self,
+        says: Says,
+        arrived: Arrived,
+        counters: Counters,
+        server_tls: ssl.SSLContext | None = None,
+        client_tls: ssl.SSLContext | None = None,
+        named: Peerless | None = None,
+        rate_per_s: float = RATE_PER_S,
+    ) -> None:
         """`named` reads the name in a certificate; without TLS the hello is believed."""
         self.says, self.arrived, self.counters = says, arrived, counters
         self.rate_per_s = rate_per_s
@@ -106,7 +112,9 @@ class Carrier:
                 break
             except OSError as error:
                 if attempt == 39 or not port or error.errno not in (errno.EADDRINUSE, None):
-                    raise NodeError(f"{host}:{port} cannot be listened at: {_reason(error)}") from None
+                    raise NodeError(
+                        f"{host}:{port} cannot be listened at: {_reason(error)}"
+                    ) from None
                 await asyncio.sleep(0.25)
         assert self._server is not None
         self._tasks.add(asyncio.create_task(self._tidy()))
@@ -164,7 +172,11 @@ class Carrier:
 
     def links(self) -> list[Hello]:
         """The nodes that this one is connected with; an office and light clients, which run no peer, do not count."""
-        return [link.hello for link in self._links.values() if link.hello is not None and link.hello.digest]
+        return [
+            link.hello
+            for link in self._links.values()
+            if link.hello is not None and link.hello.digest
+        ]
 
     def key_of(self, address: Address) -> Ed25519PublicKey | None:
         """The public key in the certificate of the one who is connected at an address."""
@@ -275,8 +287,13 @@ class Carrier:
         self.counters["dials"] += 1
         try:
             async with asyncio.timeout(DIAL_S):
-                await self.loop.create_connection(lambda: Link(self, to, self._tls(accepts=False)), *to)
-        except (OSError, ValueError):  # nobody there, not in time, not of this network; or no name of a host
+                await self.loop.create_connection(
+                    lambda: Link(self, to, self._tls(accepts=False)), *to
+                )
+        except (
+            OSError,
+            ValueError,
+        ):  # nobody there, not in time, not of this network; or no name of a host
             self._unreachable(to)
 
     def _unreachable(self, to: Address) -> None:

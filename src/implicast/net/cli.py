@@ -18,23 +18,45 @@ from implicast.peer.errors import ParameterError
 @click.command("cast")
 @click.argument("target")
 @click.option("-m", "--message", help="What is said.")
-@click.option("--file", "path", type=click.Path(path_type=Path), help="A file that is sent; - reads standard input.")
+@click.option(
+    "--file",
+    "path",
+    type=click.Path(path_type=Path),
+    help="A file that is sent; - reads standard input.",
+)
 @click.option("--wait", default=5.0, show_default=True, help="Seconds to wait for the receipt.")
-@click.option("--verified", is_flag=True, help="Check the registrations of those selected here, too; on rings.")
+@click.option(
+    "--verified",
+    is_flag=True,
+    help="Check the registrations of those selected here, too; on rings.",
+)
 @node_option
 @dir_option
 @json_option
 @debug_option
 def cast_command(
-    target: str, message: str | None, path: Path | None, wait: float, verified: bool, name: str | None,
-    directory: Path | None, as_json: bool, debug: bool,
-) -> None:  # fmt: skip
+    target: str,
+    message: str | None,
+    path: Path | None,
+    wait: float,
+    verified: bool,
+    name: str | None,
+    directory: Path | None,
+    as_json: bool,
+    debug: bool,
+) -> None:
     """Send a message to whoever TARGET describes, and print the receipt. Exit code 1 when somebody did not answer.
 
     Up to 32 KiB travel inside the cast; a larger file, up to 16 MiB, is fetched by those who get it, from this node and
     from each other. The command shows how many have it, and returns when all do or --wait is over; the rest goes on.
     """
-    request = {"do": "cast", "target": target, "wait": wait, "verified": verified, **_payload(message, path)}
+    request = {
+        "do": "cast",
+        "target": target,
+        "wait": wait,
+        "verified": verified,
+        **_payload(message, path),
+    }
     receipt: dict[str, Any] = {}
     for answer in control.ask(places.node(name, directory), request, wait + 30):
         if "fetched" in answer:
@@ -72,11 +94,17 @@ def receipt_text(receipt: dict[str, Any]) -> str:
     if receipt["complete"] and not receipt["expected"]:
         return "nobody matched"
     parts = [f"{receipt['notified']} of {receipt['expected']} notified"]
-    parts += [f"{receipt[each]} {each}" for each in ("declined", "unreachable", "open") if receipt[each]]
-    parts += ["did not answer: " + ", ".join(name[:8] for name in receipt["silent"])] * bool(receipt["silent"])
+    parts += [
+        f"{receipt[each]} {each}" for each in ("declined", "unreachable", "open") if receipt[each]
+    ]
+    parts += ["did not answer: " + ", ".join(name[:8] for name in receipt["silent"])] * bool(
+        receipt["silent"]
+    )
     if "fetched" in receipt and receipt["fetched"]["have"] < receipt["fetched"]["expected"]:
         parts.append(f"{receipt['fetched']['have']} have fetched it so far")
-    parts += ["not known yet what became of it; `implicast receipts` says later"] * (not receipt["complete"])
+    parts += ["not known yet what became of it; `implicast receipts` says later"] * (
+        not receipt["complete"]
+    )
     return "; ".join(parts)
 
 
@@ -87,8 +115,9 @@ def receipt_text(receipt: dict[str, Any]) -> str:
 @dir_option
 @json_option
 @debug_option
-def inbox_command(follow: bool, keep: bool, name: str | None, directory: Path | None, as_json: bool,
-                  debug: bool) -> None:  # fmt: skip
+def inbox_command(
+    follow: bool, keep: bool, name: str | None, directory: Path | None, as_json: bool, debug: bool
+) -> None:
     """Show what has arrived at a node and is not done yet. With --follow it goes on when the node starts again."""
     request = {"do": "inbox", "follow": follow, "keep": keep}
     try:
@@ -124,7 +153,9 @@ def _note_text(note: dict[str, Any]) -> str:
     return f"{when}  from {note['publisher'][:8]}  {shown}"
 
 
-def _asking(name: str, help_text: str, request: dict[str, Any], show: Callable[[dict[str, Any]], str]) -> click.Command:
+def _asking(
+    name: str, help_text: str, request: dict[str, Any], show: Callable[[dict[str, Any]], str]
+) -> click.Command:
     """A command that asks a node one thing and prints the answers."""
 
     @click.command(name, help=help_text)
@@ -142,8 +173,10 @@ def _asking(name: str, help_text: str, request: dict[str, Any], show: Callable[[
 def _status_text(status: dict[str, Any]) -> str:
     shown = {key: value for key, value in status.items() if key != "counters"}
     counted = {key: value for key, value in status["counters"].items() if value}
-    return "\n".join([f"{key:12} {value}" for key, value in shown.items()]
-                     + [f"{key:22} {value:,}" for key, value in counted.items()])  # fmt: skip
+    return "\n".join(
+        [f"{key:12} {value}" for key, value in shown.items()]
+        + [f"{key:22} {value:,}" for key, value in counted.items()]
+    )
 
 
 def _receipts_text(row: dict[str, Any]) -> str:
@@ -153,12 +186,24 @@ def _receipts_text(row: dict[str, Any]) -> str:
     return f"{when}  {row['target']}  {row['notified']} of {row['expected']} notified, {row['open']} open"
 
 
-status_command = _asking("status", "What there is to know about a node.", {"do": "status"}, _status_text)
-peers_command = _asking("peers", "Who a node is connected with.", {"do": "peers"},
-                        lambda each: f"{each['name'][:8]}  {each['address']}")  # fmt: skip
-receipts_command = _asking("receipts", "What became of a node's casts.", {"do": "receipts"}, _receipts_text)
-leave_command = _asking("leave", "Let a node hand over what it keeps for others, and go.", {"do": "leave"},
-                        lambda answer: "left")  # fmt: skip
+status_command = _asking(
+    "status", "What there is to know about a node.", {"do": "status"}, _status_text
+)
+peers_command = _asking(
+    "peers",
+    "Who a node is connected with.",
+    {"do": "peers"},
+    lambda each: f"{each['name'][:8]}  {each['address']}",
+)
+receipts_command = _asking(
+    "receipts", "What became of a node's casts.", {"do": "receipts"}, _receipts_text
+)
+leave_command = _asking(
+    "leave",
+    "Let a node hand over what it keeps for others, and go.",
+    {"do": "leave"},
+    lambda answer: "left",
+)
 
 
 @click.command("describe")
@@ -167,7 +212,9 @@ leave_command = _asking("leave", "Let a node hand over what it keeps for others,
 @dir_option
 @json_option
 @debug_option
-def describe_command(text: str, name: str | None, directory: Path | None, as_json: bool, debug: bool) -> None:
+def describe_command(
+    text: str, name: str | None, directory: Path | None, as_json: bool, debug: bool
+) -> None:
     """Say what a node is, in place of what it said before."""
     (answer,) = control.ask(places.node(name, directory), {"do": "describe", "text": text})
     click.echo(json.dumps(answer) if as_json else f"registered: {answer['description']}")

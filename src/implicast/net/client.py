@@ -62,7 +62,9 @@ class Client:
         self.store = Store(directory / "client.db")
         self._key = own_key(directory / "node.key")
         self.name = name_of_key(self._key.public_key())
-        self._network = blake2b(network.encode(), person=b"network", digest_size=NAME_BYTES).digest()
+        self._network = blake2b(
+            network.encode(), person=b"network", digest_size=NAME_BYTES
+        ).digest()
         self.clock = Clock(time.monotonic)
         tls = contexts(*(directory / each for each in ("node.key", "node.pem", "authority.pem")))
         self.services = Services(self.counters)
@@ -81,7 +83,9 @@ class Client:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, directory: str | Path, proxies: Sequence[str], network: str) -> AsyncIterator[Self]:
+    async def open(
+        cls, directory: str | Path, proxies: Sequence[str], network: str
+    ) -> AsyncIterator[Self]:
         client = cls(Path(directory).expanduser(), proxies, network)
         try:
             yield client
@@ -98,7 +102,9 @@ class Client:
         for rank, proxy in enumerate(self.proxies):
             key, certificate, enrolment = delegated(self.directory, rank)
             unsigned = Enlist(key, certificate, enrolment, text, number, b"")
-            told = Enlist(key, certificate, enrolment, text, number, self._key.sign(unsigned.body()))
+            told = Enlist(
+                key, certificate, enrolment, text, number, self._key.sign(unsigned.body())
+            )
             answer = await self._ask(proxy, number, told)
             if not isinstance(answer, Enlisted) or answer.refused:
                 said = answer.refused if isinstance(answer, Enlisted) else "does not answer"
@@ -120,7 +126,9 @@ class Client:
         if not answered:
             raise ClientError("no proxy answers: " + ", ".join(map(text_of, self.proxies)))
         await self._fetch_files(wait)
-        found = [(each, payload) for each in self._open() if (payload := self._payload(each)) is not None]
+        found = [
+            (each, payload) for each in self._open() if (payload := self._payload(each)) is not None
+        ]
         self._given = [each.cast for each, _ in found]
         return found
 
@@ -131,8 +139,10 @@ class Client:
         self._given = []
 
     def _open(self) -> list[Held]:
-        return [Held(CastId(bytes(publisher), life, serial), arrived_us, bytes(carried))
-                for publisher, life, serial, carried, _, arrived_us, _ in self.store.inbox()]  # fmt: skip
+        return [
+            Held(CastId(bytes(publisher), life, serial), arrived_us, bytes(carried))
+            for publisher, life, serial, carried, _, arrived_us, _ in self.store.inbox()
+        ]
 
     def _payload(self, held: Held) -> bytes | None:
         """None: it is being fetched."""
@@ -148,12 +158,16 @@ class Client:
 
     async def _fetch_files(self, wait: float) -> None:
         """Large payloads, from the proxies: whoever cast them may be asleep, and is not known here."""
-        wanted = [each for held in self._open() if isinstance(each := unwrapped(held.carried), Reference)]
+        wanted = [
+            each for held in self._open() if isinstance(each := unwrapped(held.carried), Reference)
+        ]
         for each in wanted:
             near = tuple(Contact(self.name, proxy) for proxy in self.proxies)
             self._transfers.fetch(Reference(each.root, each.size, near[:HOLDERS], each.name))
         deadline = time.monotonic() + wait
-        while time.monotonic() < deadline and not all(self.blobs.whole(each.root) for each in wanted):
+        while time.monotonic() < deadline and not all(
+            self.blobs.whole(each.root) for each in wanted
+        ):
             await asyncio.sleep(0.05)
 
     def transfers_stop(self) -> None:
@@ -183,11 +197,15 @@ class Client:
                 found.append(await self._run_errand(number, address_of(proxy), target, carried))
         return found
 
-    async def _run_errand(self, number: int, proxy: Address, target: str, carried: bytes) -> Receipt:
+    async def _run_errand(
+        self, number: int, proxy: Address, target: str, carried: bytes
+    ) -> Receipt:
         answer = await self._ask(proxy, number, CastFor(number, target, carried), CAST_S)
         if not isinstance(answer, CastTaken):
-            raise ClientError(f"{text_of(proxy)} has not said what became of the cast; it is asked again when the "
-                              "client wakes")  # fmt: skip
+            raise ClientError(
+                f"{text_of(proxy)} has not said what became of the cast; it is asked again when the "
+                "client wakes"
+            )
         self._put_errand(number, None)
         if answer.refused:
             raise ClientError(f"{text_of(proxy)} did not cast: {answer.refused}")
@@ -233,7 +251,11 @@ class Client:
         self.store.notice(held.cast, "", held.carried, held.arrived_us)
 
     async def _ask(
-        self, proxy: Address, token: int, question: Enlist | Fetch | CastFor, wait_s: float | None = None
+        self,
+        proxy: Address,
+        token: int,
+        question: Enlist | Fetch | CastFor,
+        wait_s: float | None = None,
     ) -> Answer | None:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._asked[proxy, token] = future
@@ -252,4 +274,13 @@ class Client:
             future.set_result(told)
 
     def _hello(self) -> Hello:
-        return Hello(PROTOCOL, self._network, b"", self.name, (self.name.hex(), 0), 1, self.clock.now_us(), "client")
+        return Hello(
+            PROTOCOL,
+            self._network,
+            b"",
+            self.name,
+            (self.name.hex(), 0),
+            1,
+            self.clock.now_us(),
+            "client",
+        )

@@ -20,18 +20,35 @@ LOOK_S = 2.0
 @click.command("client")
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--network", required=True, help="The network's name.")
-@click.option("--proxy", "proxies", multiple=True, required=True, metavar="HOST:PORT", help="A proxy; give two.")
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    required=True,
+    metavar="HOST:PORT",
+    help="A proxy; give two.",
+)
 @click.option("--describe", "said", help="What the client is from now on.")
-@click.option("--cast", "target", help="Let a proxy cast to whoever this describes, and print the receipt.")
+@click.option(
+    "--cast", "target", help="Let a proxy cast to whoever this describes, and print the receipt."
+)
 @click.option("-m", "--message", help="What is cast.")
 @click.option("--file", "path", type=click.Path(path_type=Path), help="A file that is cast.")
 @click.option("--follow", is_flag=True, help="Go on as messages arrive.")
 @json_option
 @debug_option
 def client_command(
-    directory: Path, network: str, proxies: tuple[str, ...], said: str | None, target: str | None, message: str | None,
-    path: Path | None, follow: bool, as_json: bool, debug: bool,
-) -> None:  # fmt: skip
+    directory: Path,
+    network: str,
+    proxies: tuple[str, ...],
+    said: str | None,
+    target: str | None,
+    message: str | None,
+    path: Path | None,
+    follow: bool,
+    as_json: bool,
+    debug: bool,
+) -> None:
     """Fetch what has arrived for a light client while it slept: each message once, whichever proxy has it.
 
     \b
@@ -49,7 +66,12 @@ def client_command(
             for receipt in await client.errands():
                 click.echo(f"cast earlier: {_receipt(receipt, as_json)}", err=True)
             if target is not None:
-                click.echo(_receipt(await client.cast(target, words, path.name if path is not None else ""), as_json))
+                click.echo(
+                    _receipt(
+                        await client.cast(target, words, path.name if path is not None else ""),
+                        as_json,
+                    )
+                )
             while True:
                 for held, payload in await client.fetch():
                     click.echo(_shown(held, payload, as_json, client.file(held)))
@@ -83,7 +105,11 @@ def _receipt(receipt: Receipt, as_json: bool) -> str:
 
 
 def _shown(held: Held, payload: bytes, as_json: bool, file: Path | None) -> str:
-    text = payload.decode(errors="replace") if file is None else f"a file of {len(payload):,} bytes: {file}"
+    text = (
+        payload.decode(errors="replace")
+        if file is None
+        else f"a file of {len(payload):,} bytes: {file}"
+    )
     if as_json:
         cast = f"{held.cast.publisher.hex()}.{held.cast.life}.{held.cast.serial}"
         small = {"text": text, "payload": payload.hex()} if file is None else {"file": str(file)}

@@ -23,7 +23,9 @@ NEIGHBOURS_MAX = 64
 class Clock:
     """Microseconds since 1970, never backwards."""
 
-    def __init__(self, monotonic_s: Callable[[], float], wall_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self, monotonic_s: Callable[[], float], wall_ns: Callable[[], int] = time.time_ns
+    ) -> None:
         self._monotonic_s, self._wall_ns = monotonic_s, wall_ns
         self._epoch_us = wall_ns() // 1000 - int(monotonic_s() * 1e6)
         self._offsets_s: Recent[Name, float] = Recent(NEIGHBOURS_MAX)

@@ -1,10 +1,10 @@
 """What a node is told before it starts: its folder with `node.toml`, and the network it belongs to.
 
-    DIR/node.toml       design, network, role, listen, join, parameters, infrastructure
-    DIR/node.key        the node's own key, made here, read by nobody else
-    DIR/node.pem        the authority's word on it        DIR/authority.pem   the network's root
-    DIR/journal/        what it saw, where `journal = true`
-    DIR/node.db         life, inbox, outbox, receipts     DIR/control.sock    for the command line
+DIR/node.toml       design, network, role, listen, join, parameters, infrastructure
+DIR/node.key        the node's own key, made here, read by nobody else
+DIR/node.pem        the authority's word on it        DIR/authority.pem   the network's root
+DIR/journal/        what it saw, where `journal = true`
+DIR/node.db         life, inbox, outbox, receipts     DIR/control.sock    for the command line
 """
 
 import tomllib

@@ -42,7 +42,9 @@ async def serve(node: Node) -> asyncio.Server:
     before = os.umask(0o177)
     try:
         with socket_name(path) as name:
-            return await asyncio.start_unix_server(lambda r, w: _attend(node, r, w), name, limit=LINE_MAX)
+            return await asyncio.start_unix_server(
+                lambda r, w: _attend(node, r, w), name, limit=LINE_MAX
+            )
     finally:
         os.umask(before)
 
@@ -63,8 +65,10 @@ def socket_name(path: Path) -> Iterator[str]:
 def _by_folder(folder: int, path: Path) -> str:
     reached = OPEN_FILES / str(folder)
     if not reached.exists():
-        raise ControlError(f"{path} is longer than the {PATH_MAX} bytes that a socket's path may have on this "
-                           "system: give the node a folder with a shorter name")  # fmt: skip
+        raise ControlError(
+            f"{path} is longer than the {PATH_MAX} bytes that a socket's path may have on this "
+            "system: give the node a folder with a shorter name"
+        )
     return str(reached / path.name)
 
 
@@ -74,7 +78,12 @@ async def _attend(node: Node, reader: asyncio.StreamReader, writer: asyncio.Stre
         async for answer in _answers(node, line):
             writer.write(json.dumps(answer).encode() + b"\n")
             await writer.drain()
-    except (ConnectionError, asyncio.LimitOverrunError, ValueError, asyncio.CancelledError):  # or the node stops
+    except (
+        ConnectionError,
+        asyncio.LimitOverrunError,
+        ValueError,
+        asyncio.CancelledError,
+    ):  # or the node stops
         pass
     finally:
         writer.close()
@@ -85,7 +94,9 @@ async def _answers(node: Node, line: bytes) -> AsyncIterator[Answer]:
         request = json.loads(line)
         verb = _VERBS.get(request.get("do"))
         if verb is None:
-            raise ControlError(f"the node does not know {request.get('do')!r}; it knows: {', '.join(_VERBS)}")
+            raise ControlError(
+                f"the node does not know {request.get('do')!r}; it knows: {', '.join(_VERBS)}"
+            )
         async for answer in verb(node, request):
             yield answer
         yield {"end": True}
@@ -99,7 +110,9 @@ async def _cast(node: Node, request: Answer) -> AsyncIterator[Answer]:
     wait, target = float(request.get("wait", 5)), str(request["target"])
     payload, name = bytes.fromhex(request.get("payload", "")), str(request.get("name", ""))
     if "file" in request:
-        payload = await asyncio.to_thread(_read_file, Path(request["file"]), node.config.payload_max)
+        payload = await asyncio.to_thread(
+            _read_file, Path(request["file"]), node.config.payload_max
+        )
     deadline = asyncio.get_running_loop().time() + wait
     receipt = await node.cast(target, payload, wait, name, bool(request.get("verified", False)))
     async for each in _fetched(node, receipt.cast, deadline):
@@ -151,9 +164,16 @@ def _noted(note: Note) -> Answer:
         text = None
     cast = f"{note.cast.publisher.hex()}.{note.cast.life}.{note.cast.serial}"
     payload = "" if large else note.payload.hex()
-    return {"cast": cast, "publisher": note.cast.publisher.hex(), "text": text, "payload": payload,
-            "arrived_us": note.arrived_us, "bytes": len(note.payload), "name": note.name,
-            "file": str(note.path) if note.path is not None else None}  # fmt: skip
+    return {
+        "cast": cast,
+        "publisher": note.cast.publisher.hex(),
+        "text": text,
+        "payload": payload,
+        "arrived_us": note.arrived_us,
+        "bytes": len(note.payload),
+        "name": note.name,
+        "file": str(note.path) if note.path is not None else None,
+    }
 
 
 async def _status(node: Node, request: Answer) -> AsyncIterator[Answer]:
@@ -168,9 +188,14 @@ async def _peers(node: Node, request: Answer) -> AsyncIterator[Answer]:
 async def _receipts(node: Node, request: Answer) -> AsyncIterator[Answer]:
     for life, serial, target, made_us, written in node.store.receipts():
         settled = node.awaited.receipts.get(CastId(node.name, life, serial)) or written
-        counts = {} if settled is None else {
-            each: getattr(settled, each) for each in ("expected", "notified", "declined", "unreachable", "open")
-        }  # fmt: skip
+        counts = (
+            {}
+            if settled is None
+            else {
+                each: getattr(settled, each)
+                for each in ("expected", "notified", "declined", "unreachable", "open")
+            }
+        )
         yield {"life": life, "serial": serial, "target": str(target), "made_us": made_us, **counts}
 
 
@@ -181,7 +206,10 @@ async def _revoked(node: Node, request: Answer) -> AsyncIterator[Answer]:
 
 async def _estimate(node: Node, request: Answer) -> AsyncIterator[Answer]:
     found = await node.estimate(str(request["target"]))
-    yield {"members": None if found is None else found.members, "messages": None if found is None else found.messages}
+    yield {
+        "members": None if found is None else found.members,
+        "messages": None if found is None else found.messages,
+    }
 
 
 async def _subscribe(node: Node, request: Answer) -> AsyncIterator[Answer]:
@@ -236,13 +264,17 @@ def ask(directory: Path, request: Answer, timeout_s: float | None = 60.0) -> Ite
             with socket_name(path) as name:
                 line.connect(name)
         except (OSError, ValueError):
-            raise ControlError(f"no node is running in {directory}: start one with `implicast local 20`, or with "
-                               f"`implicast node {directory}`") from None  # fmt: skip
+            raise ControlError(
+                f"no node is running in {directory}: start one with `implicast local 20`, or with "
+                f"`implicast node {directory}`"
+            ) from None
         try:
             line.sendall(json.dumps(request).encode() + b"\n")
             yield from _read(line, directory)
         except TimeoutError:
-            raise ControlError(f"the node in {directory} did not answer within {timeout_s:g} s") from None
+            raise ControlError(
+                f"the node in {directory} did not answer within {timeout_s:g} s"
+            ) from None
         except ConnectionError:
             raise StoppedError(f"the node in {directory} stopped while it was asked") from None
 

@@ -97,7 +97,10 @@ class Credentials:
                 log.warning("%s: %s", self._directory / REVOKED, error)
         if self.due and not self._warned:
             self._warned = True
-            log.warning("this node's certificate expires on %s; it asks for a new one", f"{self.until:%Y-%m-%d}")
+            log.warning(
+                "this node's certificate expires on %s; it asks for a new one",
+                f"{self.until:%Y-%m-%d}",
+            )
 
     def _speak(self, node: "Node") -> None:
         try:

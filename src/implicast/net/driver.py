@@ -50,7 +50,9 @@ def _promises(message: Message) -> bool:
 
 def _confirms(message: Message) -> bool:
     """Does it say that a notification was taken, signed or not?"""
-    return isinstance(message, Got | Unsigned) or (isinstance(message, Said) and message.kind in CONFIRMING)
+    return isinstance(message, Got | Unsigned) or (
+        isinstance(message, Said) and message.kind in CONFIRMING
+    )
 
 
 def _signed(message: Message) -> Message:
@@ -82,7 +84,14 @@ class Driver:
     """Runs one peer."""
 
     def __init__(
-        self, address: Address, codec: Codec, counters: Counters, seed: int, safe: Safe, careful: bool, clock: Clock
+        self,
+        address: Address,
+        codec: Codec,
+        counters: Counters,
+        seed: int,
+        safe: Safe,
+        careful: bool,
+        clock: Clock,
     ) -> None:
         """`codec` is for all that the design says. `careful`: nothing leaves before what led to it is safe."""
         self.host = NetHost(self, address, seed)
@@ -141,7 +150,9 @@ class Driver:
         if self._watch is not None:
             self._watch(True, sender, message)
         if self.journal is not None:
-            self.journal.write(Came(self._serial + 1, self.host.now_us, hello.name, hello.life, cause))
+            self.journal.write(
+                Came(self._serial + 1, self.host.now_us, hello.name, hello.life, cause)
+            )
         self._serial = serial = self._serial + 1
         self._cause = (serial, False, self.host.now_us)
         try:
@@ -181,21 +192,30 @@ class Driver:
 
     def arm(self, delay_us: int, alarm: Message) -> None:
         origin, upkeep, _ = self._cause
-        self._loop.call_later(max(0, delay_us) / 1e6, self._wake, alarm, origin, upkeep or alarm.upkeep)
+        self._loop.call_later(
+            max(0, delay_us) / 1e6, self._wake, alarm, origin, upkeep or alarm.upkeep
+        )
 
     def _wake(self, alarm: Message, origin: int, upkeep: bool) -> None:
         if not self._stopped and self.peer is not None:
             self.tick()
             name = type(alarm).__name__
-            self._handle(self.peer.wake, (alarm,), "a", name, alarm, (origin, upkeep, self.host.now_us))
+            self._handle(
+                self.peer.wake, (alarm,), "a", name, alarm, (origin, upkeep, self.host.now_us)
+            )
 
     def stop(self) -> None:
         self._stopped = True
 
     def _handle(
-        self, handle: Callable[..., Any], arguments: tuple[Any, ...], kind: str, what: str, value: Any,
+        self,
+        handle: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        kind: str,
+        what: str,
+        value: Any,
         cause: Cause | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """One input of the node itself, from the time it came to what leaves, as `receive` has it for those of others;
         an alarm goes back to another `cause`."""
         self._serial = serial = self._serial + 1
@@ -217,7 +237,12 @@ class Driver:
             self._counters["refused_frames"] += 1
         else:
             self._counters["broken"] += 1
-            log.error("a handler broke down over an input of kind %s from %s", kind, sender, exc_info=error)
+            log.error(
+                "a handler broke down over an input of kind %s from %s",
+                kind,
+                sender,
+                exc_info=error,
+            )
 
     def _record(self, kind: str, sender: Address | None, what: str, packed: bytes) -> None:
         assert self.recorder is not None, "inputs are recorded"
@@ -237,7 +262,9 @@ class Driver:
             self.journal.heard(self._cause, events)
         safe = self._safe(events) if events or (self.careful and out) else None
         waits = _promises
-        if safe is None:  # what came before may not be safe yet: a repeat of it is not confirmed before
+        if (
+            safe is None
+        ):  # what came before may not be safe yet: a repeat of it is not confirmed before
             safe, waits = self._awaited, _confirms
         if safe is None or safe.done():
             self._send(out, self._cause)

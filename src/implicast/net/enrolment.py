@@ -56,7 +56,9 @@ def credentials_of(folder: Path, role: str, parameters: Parameters) -> Any:
     try:
         if role == "authority":
             return AuthorityKeys(SHARED, (folder / SECRET).read_bytes())
-        public, word = msgspec.msgpack.decode((folder / ENROLMENT).read_bytes(), type=tuple[bytes, Enrolment])
+        public, word = msgspec.msgpack.decode(
+            (folder / ENROLMENT).read_bytes(), type=tuple[bytes, Enrolment]
+        )
     except (OSError, msgspec.MsgspecError):
         how = "the authority does that with `implicast authority issue`"
         raise IdentityError(f"{folder} is not enrolled: {how}") from None

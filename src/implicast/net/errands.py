@@ -61,13 +61,30 @@ class CastTaken(Message):
 
     @classmethod
     def of(cls, number: int, receipt: Receipt) -> "CastTaken":
-        return cls(number, "", receipt.cast, receipt.expected, receipt.notified, receipt.declined,
-                   receipt.unreachable, receipt.open, receipt.known)  # fmt: skip
+        return cls(
+            number,
+            "",
+            receipt.cast,
+            receipt.expected,
+            receipt.notified,
+            receipt.declined,
+            receipt.unreachable,
+            receipt.open,
+            receipt.known,
+        )
 
     def receipt(self) -> Receipt:
         assert self.cast is not None, "what was refused has no receipt"
-        return Receipt(self.cast, self.expected, self.notified, self.declined, self.unreachable, self.open, (),
-                       self.known)  # fmt: skip
+        return Receipt(
+            self.cast,
+            self.expected,
+            self.notified,
+            self.declined,
+            self.unreachable,
+            self.open,
+            (),
+            self.known,
+        )
 
 
 class Errands:
@@ -91,7 +108,9 @@ class Errands:
         try:
             answer = CastTaken.of(errand.number, await self._receipt(errand, standing))
         except (ImplicastError, TimeoutError) as error:
-            answer = CastTaken(errand.number, str(error) or "the payload could not be fetched from the client")
+            answer = CastTaken(
+                errand.number, str(error) or "the payload could not be fetched from the client"
+            )
         finally:
             self._under_way.discard((hello.name, errand.number))
         self._proxy.services.send(hello.address, answer)
@@ -116,7 +135,9 @@ class Errands:
         if standing.name not in self._made:
             written = standing.store.get(MADE)
             found = self._made[standing.name] = Recent(ERRANDS_MAX)
-            for number, cast in msgspec.msgpack.decode(written, type=list[tuple[int, CastId]]) if written else ():
+            for number, cast in (
+                msgspec.msgpack.decode(written, type=list[tuple[int, CastId]]) if written else ()
+            ):
                 found[number] = cast
         return self._made[standing.name]
 

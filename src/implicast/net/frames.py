@@ -86,7 +86,9 @@ class Frames:
         while have - start >= HEADER_BYTES:
             length, flags, cause = read(data, start)
             if length > self.largest or flags > SERVICE:
-                raise RemoteError(f"a frame of {length} bytes with flags {flags}; at most {self.largest} are accepted")
+                raise RemoteError(
+                    f"a frame of {length} bytes with flags {flags}; at most {self.largest} are accepted"
+                )
             body = start + HEADER_BYTES
             if body + length > have:
                 self._wanted = HEADER_BYTES + length

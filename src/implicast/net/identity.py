@@ -67,7 +67,9 @@ def own_key(path: Path) -> Ed25519PrivateKey:
 
 def root_certificate(key: Ed25519PrivateKey, network: str) -> x509.Certificate:
     """The authority's word on itself."""
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"implicast authority of {network}"[:64])])
+    subject = x509.Name(
+        [x509.NameAttribute(NameOID.COMMON_NAME, f"implicast authority of {network}"[:64])]
+    )
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
@@ -84,9 +86,13 @@ def root_certificate(key: Ed25519PrivateKey, network: str) -> x509.Certificate:
 
 
 def node_certificate(
-    authority: Ed25519PrivateKey, root: x509.Certificate, public: Ed25519PublicKey, serial: int,
-    validity: timedelta = VALIDITY, word: Callable[[int], x509.ExtensionType] | None = None,
-) -> x509.Certificate:  # fmt: skip
+    authority: Ed25519PrivateKey,
+    root: x509.Certificate,
+    public: Ed25519PublicKey,
+    serial: int,
+    validity: timedelta = VALIDITY,
+    word: Callable[[int], x509.ExtensionType] | None = None,
+) -> x509.Certificate:
     """The authority's word that this key belongs to this name; `word(until_us)`: what else it says."""
     name = name_of_key(public)
     now = datetime.now(UTC)
@@ -101,7 +107,8 @@ def node_certificate(
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
         .add_extension(
-            x509.SubjectAlternativeName([x509.UniformResourceIdentifier(SCHEME + name.hex())]), critical=False
+            x509.SubjectAlternativeName([x509.UniformResourceIdentifier(SCHEME + name.hex())]),
+            critical=False,
         )
     )
     if word is not None:
@@ -111,10 +118,16 @@ def node_certificate(
 
 def _usage(signs: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
-        digital_signature=not signs, key_cert_sign=signs, crl_sign=signs, content_commitment=False,
-        key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
+        digital_signature=not signs,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
         decipher_only=False,
-    )  # fmt: skip
+    )
 
 
 def pem(certificate: x509.Certificate) -> bytes:
@@ -124,7 +137,10 @@ def pem(certificate: x509.Certificate) -> bytes:
 def contexts(key: Path, certificate: Path, root: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """For accepting and for dialling: TLS 1.3, own root, both sides verified, no names of hosts."""
     try:
-        made = [_context(side, key, certificate, root) for side in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT)]
+        made = [
+            _context(side, key, certificate, root)
+            for side in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT)
+        ]
     except (OSError, ssl.SSLError) as error:
         raise IdentityError(f"{certificate} and {key} cannot be used: {error}") from None
     return made[0], made[1]

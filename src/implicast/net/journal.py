@@ -35,6 +35,7 @@ FLUSH_S = 1.0
 CASTING = ("cast", "cast_verified", "publish")
 """Verbs that name a cast."""
 
+
 class Row(msgspec.Struct, array_like=True, gc=False):
     """One line of a node's journal."""
 
@@ -149,7 +150,20 @@ class Closed(Row, tag="z"):
     """The node stopped in order: nothing more of this life comes."""
 
 
-AnyRow = Opened | Came | Asked | Sent | Noticed | Made | Ended | Began | Renamed | Completed | Stored | Closed
+AnyRow = (
+    Opened
+    | Came
+    | Asked
+    | Sent
+    | Noticed
+    | Made
+    | Ended
+    | Began
+    | Renamed
+    | Completed
+    | Stored
+    | Closed
+)
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(AnyRow)
 
@@ -161,7 +175,9 @@ Cause = tuple[int, bool, int]
 class JournalWriter:
     """Writes one life of a node."""
 
-    def __init__(self, folder: Path, counters: Counters, storage: Callable[[], int] = lambda: 0) -> None:
+    def __init__(
+        self, folder: Path, counters: Counters, storage: Callable[[], int] = lambda: 0
+    ) -> None:
         """`storage`: asked now and then what the node stores for others."""
         self._folder, self._counters, self._storage = folder / FOLDER, counters, storage
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -195,14 +211,24 @@ class JournalWriter:
         named = cast if isinstance(cast, CastId) else None
         self.write(Sent(serial, *cause, to, type(message).__name__, size, named))
 
-    def asked(self, number: int, now_us: int, verb: str, arguments: tuple[Any, ...], peer: Peer) -> None:
+    def asked(
+        self, number: int, now_us: int, verb: str, arguments: tuple[Any, ...], peer: Peer
+    ) -> None:
         """What the application is about to ask for, and what will be named so."""
         assert isinstance(peer, Member)
-        cast = arguments[0] if verb == "carry_on" else peer.upcoming_cast() if verb in CASTING else None
+        cast = (
+            arguments[0]
+            if verb == "carry_on"
+            else peer.upcoming_cast()
+            if verb in CASTING
+            else None
+        )
         self.write(Asked(number, now_us, verb, cast))
         if cast is not None and verb != "carry_on":
             what, payload = arguments
-            self.write(Made(cast, now_us, str(what) if verb != "publish" else None, digest(payload)))
+            self.write(
+                Made(cast, now_us, str(what) if verb != "publish" else None, digest(payload))
+            )
         if verb in ("register", "withdraw"):
             said = arguments[0] if verb == "register" else None
             self.write(Began(peer.upcoming_version(), now_us, said))
@@ -215,7 +241,9 @@ class JournalWriter:
                 self.write(Noticed(origin, now_us, event.cast, digest(event.payload)))
             elif isinstance(event, Settled):
                 if not event.open:
-                    self.write(Ended(event.cast, now_us, event.notified, event.declined, event.unreachable))
+                    self.write(
+                        Ended(event.cast, now_us, event.notified, event.declined, event.unreachable)
+                    )
             elif isinstance(event, Registered | Withdrawn):
                 self.write(Completed(event.version, now_us))
             elif isinstance(event, Outlived):

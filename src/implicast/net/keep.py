@@ -47,7 +47,9 @@ class Keep:
             return None
         if self._role == "member":
             heard = self._store.heard(time.time_ns() // 1000 - HORIZON_US)
-            kept = msgspec.structs.replace(kept, member=msgspec.structs.replace(kept.member, heard=heard))
+            kept = msgspec.structs.replace(
+                kept, member=msgspec.structs.replace(kept.member, heard=heard)
+            )
         found: Message = self._with_rows(kept)
         return found
 
@@ -56,7 +58,11 @@ class Keep:
         for each in msgspec.structs.fields(kept):
             rows = self._store.rows(each.name)
             if rows:
-                one_by_one = [values for row in rows for values in msgspec.msgpack.decode(row, type=list[msgspec.Raw])]
+                one_by_one = [
+                    values
+                    for row in rows
+                    for values in msgspec.msgpack.decode(row, type=list[msgspec.Raw])
+                ]
                 values = msgspec.msgpack.decode(msgspec.msgpack.encode(one_by_one), type=each.type)
                 kept = msgspec.structs.replace(kept, **{each.name: values})
         return kept
@@ -72,7 +78,9 @@ class Keep:
         if kept is None:
             return
         if self._role == "member":
-            kept = msgspec.structs.replace(kept, member=msgspec.structs.replace(kept.member, heard=()))
+            kept = msgspec.structs.replace(
+                kept, member=msgspec.structs.replace(kept.member, heard=())
+            )
         self._put(kept)
 
     def _write_rows(self, changes: Changes) -> None:

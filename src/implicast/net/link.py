@@ -160,7 +160,9 @@ class Link(asyncio.BufferedProtocol):
     @property
     def queued(self) -> int:
         """Bytes that wait to be written."""
-        return self._bytes + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
+        return self._bytes + (
+            self._transport.get_write_buffer_size() if self._transport is not None else 0
+        )
 
     def pause_writing(self) -> None:
         self._writable = False

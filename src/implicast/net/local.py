@@ -45,6 +45,7 @@ Page = Callable[[Node], AbstractAsyncContextManager[object]]
 def no_page(node: Node) -> AbstractAsyncContextManager[object]:
     return contextlib.nullcontext()
 
+
 RARELY = (50_000, 10, 10)
 """How often cycles are looked for in a process of nodes (`gc.set_threshold`): what goes with a message is in no cycle.
 In turns: a tenth less CPU for a delivery than at the usual 700."""
@@ -84,10 +85,14 @@ class Local:
         """The folders of all nodes, with keys and certificates; what was there from last time goes."""
         if self.directory.exists():
             if not (self.directory / MARK).exists() and any(self.directory.iterdir()):
-                raise StartError(f"{self.directory} holds something else; name another folder with --dir")
+                raise StartError(
+                    f"{self.directory} holds something else; name another folder with --dir"
+                )
             shutil.rmtree(self.directory)
         self.directory.mkdir(parents=True, mode=0o700)
-        (self.directory / MARK).write_text(json.dumps({"design": self.design, "members": len(self.members)}))
+        (self.directory / MARK).write_text(
+            json.dumps({"design": self.design, "members": len(self.members)})
+        )
         authority = None if self.plain else CertificateAuthority.init(self.directory / CA, "local")
         infrastructure = self._infrastructure()
         places = self._places(sum(map(len, infrastructure.values())) + len(self.members))
@@ -98,27 +103,47 @@ class Local:
         first = ""
         for number, someone in enumerate(self.members):
             listen = next(places)
-            self._folder(authority, someone.name, NodeConfig("local", listen=listen, join=[first] * bool(first)), where)
+            self._folder(
+                authority,
+                someone.name,
+                NodeConfig("local", listen=listen, join=[first] * bool(first)),
+                where,
+            )
             first = first if number else listen
         if authority is not None:
             authority.close()
 
     def _places(self, count: int) -> Iterator[str]:
         for number, port in enumerate(free_ports(count)):
-            yield f"127.0.{number // 250}.{number % 250 + 2}:{port}" if self.apart else f"127.0.0.1:{port}"
+            yield (
+                f"127.0.{number // 250}.{number % 250 + 2}:{port}"
+                if self.apart
+                else f"127.0.0.1:{port}"
+            )
 
     def _infrastructure(self) -> dict[str, list[str]]:
         found = design(self.design)
         parameters = found.settle(self.parameters)
         count = found.infrastructure(len(self.members), parameters)
-        return {role: [f"_{role}{number or ''}" for number in range(len(addresses))]
-                for role, addresses in found.roles(len(self.members), count).items()}  # fmt: skip
+        return {
+            role: [f"_{role}{number or ''}" for number in range(len(addresses))]
+            for role, addresses in found.roles(len(self.members), count).items()
+        }
 
-    def _folder(self, authority: CertificateAuthority | None, name: str, config: NodeConfig,
-                where: dict[str, list[str]]) -> None:  # fmt: skip
+    def _folder(
+        self,
+        authority: CertificateAuthority | None,
+        name: str,
+        config: NodeConfig,
+        where: dict[str, list[str]],
+    ) -> None:
         folder = self.directory / name
         folder.mkdir()
-        config.design, config.parameters, config.infrastructure = self.design, dict(self.parameters), where
+        config.design, config.parameters, config.infrastructure = (
+            self.design,
+            dict(self.parameters),
+            where,
+        )
         config.plain, config.journal = self.plain, self.journal
         if not self.limits:
             config.rate_per_s = config.casts_per_s = 0.0
@@ -164,9 +189,12 @@ def settle() -> None:
 
 
 async def attend(
-    folder: Path, said: str | None = None, ready: Callable[[Node], None] = lambda node: None,
-    record: Path | None = None, page: Page = no_page,
-) -> None:  # fmt: skip
+    folder: Path,
+    said: str | None = None,
+    ready: Callable[[Node], None] = lambda node: None,
+    record: Path | None = None,
+    page: Page = no_page,
+) -> None:
     """Run one node until it is cancelled: join (then it is ready), describe itself, answer at its control socket."""
     async with Node.open(folder, record=record) as node:
         servers = [await control.serve(node), *await _measured(node)]
@@ -194,7 +222,9 @@ async def _measured(node: Node) -> list[asyncio.Server]:
     try:
         return [await metrics.serve(node, where)]
     except OSError as error:
-        raise StartError(f"metrics cannot be served at {where}: {error.strerror or error}") from None
+        raise StartError(
+            f"metrics cannot be served at {where}: {error.strerror or error}"
+        ) from None
 
 
 async def _until_orphaned(parent: int) -> None:
@@ -203,7 +233,9 @@ async def _until_orphaned(parent: int) -> None:
         await asyncio.sleep(ORPHANED_S)
 
 
-def run_node(folder: Path, said: str | None = None, page: Page = no_page, parent: int | None = None) -> None:
+def run_node(
+    folder: Path, said: str | None = None, page: Page = no_page, parent: int | None = None
+) -> None:
     """One node as a process of its own, until it is told to stop, or `parent` is gone."""
 
     async def main() -> None:
@@ -284,7 +316,9 @@ def wait_for(folders: list[Path], is_ready: Callable[[dict[str, Any]], bool], bu
                 return
 
 
-def wait_each(folders: Sequence[Path], is_ready: Callable[[dict[str, Any]], bool]) -> Iterator[Path]:
+def wait_each(
+    folders: Sequence[Path], is_ready: Callable[[dict[str, Any]], bool]
+) -> Iterator[Path]:
     """The folders as their nodes get ready; an error that names those that do not."""
     deadline, left = time.monotonic() + READY_S, list(folders)
     while left:
@@ -309,7 +343,9 @@ class Tasks:
         self.nodes: dict[str, Node] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def start_all(self, progress: Callable[[int, int], None] = lambda done, of: None) -> float:
+    async def start_all(
+        self, progress: Callable[[int, int], None] = lambda done, of: None
+    ) -> float:
         begun = time.monotonic()
         for folder in self._local.fixtures():
             await self.start(folder.name, None)

@@ -18,7 +18,16 @@ from implicast.front.pairs import pairs
 from implicast.front.people import read_people
 from implicast.language.parameters import Setting
 from implicast.net import places, trial
-from implicast.net.local import Local, Processes, Someone, StartError, Tasks, everybody, is_running, settle
+from implicast.net.local import (
+    Local,
+    Processes,
+    Someone,
+    StartError,
+    Tasks,
+    everybody,
+    is_running,
+    settle,
+)
 from implicast.net.logs import log_to_stderr
 from implicast.net.options import debug_option, dir_option, json_option, web_option
 from implicast.web.pages import Pages
@@ -33,12 +42,27 @@ ROUNDS = {"round_s": 5.0, "slack_s": 2.0}
 @click.command("local")
 @click.argument("count", type=click.IntRange(1, 500), default=20)
 @click.option("--design", help="How casts are carried. [spice-unloaded]")
-@click.option("--scenario", type=click.Path(path_type=Path), help="Make the casts of a file, as `simulate` does.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameters of the design.")
-@click.option("--peers-from", "people", type=click.Path(path_type=Path), help="Who there is, instead of COUNT.")
-@click.option("--in-process", is_flag=True, help="Nodes as tasks of one process instead of a process each.")
+@click.option(
+    "--scenario",
+    type=click.Path(path_type=Path),
+    help="Make the casts of a file, as `simulate` does.",
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameters of the design."
+)
+@click.option(
+    "--peers-from",
+    "people",
+    type=click.Path(path_type=Path),
+    help="Who there is, instead of COUNT.",
+)
+@click.option(
+    "--in-process", is_flag=True, help="Nodes as tasks of one process instead of a process each."
+)
 @click.option("--plain", is_flag=True, help="Without TLS.")
-@click.option("--journal", is_flag=True, help="Nodes write down what they see, for `implicast journal`.")
+@click.option(
+    "--journal", is_flag=True, help="Nodes write down what they see, for `implicast journal`."
+)
 @click.option("--casts", default=0, help="Make so many casts, judge them, and stop.")
 @click.option("--seed", default=1, show_default=True, help="Of the casts.")
 @web_option
@@ -46,11 +70,21 @@ ROUNDS = {"round_s": 5.0, "slack_s": 2.0}
 @json_option
 @debug_option
 def local_command(
-    count: int, design: str | None, scenario: Path | None, settings: tuple[str, ...], people: Path | None,
-    in_process: bool, plain: bool,
-    journal: bool, casts: int, seed: int, web: int | None, directory: Path | None,
-    as_json: bool, debug: bool,
-) -> None:  # fmt: skip
+    count: int,
+    design: str | None,
+    scenario: Path | None,
+    settings: tuple[str, ...],
+    people: Path | None,
+    in_process: bool,
+    plain: bool,
+    journal: bool,
+    casts: int,
+    seed: int,
+    web: int | None,
+    directory: Path | None,
+    as_json: bool,
+    debug: bool,
+) -> None:
     """Start a network of COUNT nodes on this machine, with its own authority, and say who is what.
 
     \b
@@ -63,14 +97,20 @@ def local_command(
 
         run_on_loopback(scenario, design, plain, as_json)
         return
-    members = everybody(count) if people is None else [
-        Someone(each.name, each.text) for each in read_people(people).persons
-    ]  # fmt: skip
+    members = (
+        everybody(count)
+        if people is None
+        else [Someone(each.name, each.text) for each in read_people(people).persons]
+    )
     where = (directory or places.local()).expanduser()
     if is_running(where):
-        raise StartError(f"a network is running in {where}: stop it first, or name another folder with --dir")
+        raise StartError(
+            f"a network is running in {where}: stop it first, or name another folder with --dir"
+        )
     parameters = _parameters(design or DESIGN, settings)
-    made = Local(where, design or DESIGN, members, parameters, plain, limits=not casts, journal=journal)
+    made = Local(
+        where, design or DESIGN, members, parameters, plain, limits=not casts, journal=journal
+    )
     pages = None if web is None else Pages(members, web)
     if pages is not None:
         made.page = pages
@@ -145,7 +185,9 @@ async def _in_process(
         if not casts:
             _welcome(made, seconds, pages)
             await asyncio.Event().wait()
-        found: dict[str, Any] = await trial.in_thread(_tried, made, casts, seed, seconds, time.process_time)
+        found: dict[str, Any] = await trial.in_thread(
+            _tried, made, casts, seed, seconds, time.process_time
+        )
         return found
     except asyncio.CancelledError:
         return None
@@ -153,7 +195,9 @@ async def _in_process(
         await tasks.stop()
 
 
-def _tried(made: Local, casts: int, seed: int, ready_s: float, cpu_s: Callable[[], float]) -> dict[str, Any]:
+def _tried(
+    made: Local, casts: int, seed: int, ready_s: float, cpu_s: Callable[[], float]
+) -> dict[str, Any]:
     base, members = made.directory, made.members
     drawn = trial.draw(members, casts, seed)
     every = [*made.fixtures(), *made.folders()]
@@ -167,13 +211,25 @@ def _tried(made: Local, casts: int, seed: int, ready_s: float, cpu_s: Callable[[
     for each, receipt in zip(drawn, receipts, strict=True):
         _, life, serial = receipt["cast"].split(".")
         named[each.number] = made_us.get((each.publisher, int(life), int(serial)), 0)
-    verdict = trial.judge(base, drawn, receipts, members, {number: at for number, at in named.items() if at})
+    verdict = trial.judge(
+        base, drawn, receipts, members, {number: at for number, at in named.items() if at}
+    )
     return {
         "design": made.design,
         "nodes": len(every),
         "casts": casts,
-        **{each: getattr(verdict, each) for each in
-           ("due", "delivered", "missing", "wrong", "twice", "receipts_exact", "latency_ms")},
+        **{
+            each: getattr(verdict, each)
+            for each in (
+                "due",
+                "delivered",
+                "missing",
+                "wrong",
+                "twice",
+                "receipts_exact",
+                "latency_ms",
+            )
+        },
         "messages": messages_after - messages,
         "bytes": sent_after - sent,
         "seconds_to_ready": round(ready_s, 2),
@@ -181,7 +237,7 @@ def _tried(made: Local, casts: int, seed: int, ready_s: float, cpu_s: Callable[[
         "cpu_s": round(cpu, 2),
         "tls": not made.plain,
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
-    }  # fmt: skip
+    }
 
 
 def _verdict(outcome: dict[str, Any]) -> str:
@@ -204,12 +260,16 @@ def _progress(as_json: bool) -> Callable[[int, int], None]:
 
 
 def _welcome(made: Local, seconds: float, pages: Pages | None) -> None:
-    click.echo(f"{len(made.members)} nodes of {made.design} are up after {seconds:.1f} s, in {made.directory}\n")
+    click.echo(
+        f"{len(made.members)} nodes of {made.design} are up after {seconds:.1f} s, in {made.directory}\n"
+    )
     width = max(len(each.name) for each in made.members)
     for each in made.members:
         click.echo(f"  {each.name:{width}}  {each.text}")
-    click.echo('\nIn another terminal:\n  implicast cast "gpu & eu" -m "hello"\n  implicast inbox --node '
-               f"{made.members[0].name} --follow\nCtrl-C stops the network.")  # fmt: skip
+    click.echo(
+        '\nIn another terminal:\n  implicast cast "gpu & eu" -m "hello"\n  implicast inbox --node '
+        f"{made.members[0].name} --follow\nCtrl-C stops the network."
+    )
     if pages is not None:
         click.echo(f"\n{pages.welcome()}")
 

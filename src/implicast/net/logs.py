@@ -32,10 +32,20 @@ def log_event(event: Message) -> None:
     elif isinstance(event, Settled):
         level = logging.WARNING if event.unreachable and not event.open else logging.INFO
         if log.isEnabledFor(level):
-            log.log(level, "cast %s: %d of %d notified, %d declined, %d unreachable, %d open", _named(event.cast),
-                    event.notified, event.expected, event.declined, event.unreachable, event.open)  # fmt: skip
+            log.log(
+                level,
+                "cast %s: %d of %d notified, %d declined, %d unreachable, %d open",
+                _named(event.cast),
+                event.notified,
+                event.expected,
+                event.declined,
+                event.unreachable,
+                event.open,
+            )
     elif isinstance(event, Registered):
-        log.info("registered: what this node says of itself is complete (version %d)", event.version)
+        log.info(
+            "registered: what this node says of itself is complete (version %d)", event.version
+        )
     elif isinstance(event, Joined):
         log.info("joined")
     elif isinstance(event, Left):

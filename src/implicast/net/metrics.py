@@ -11,7 +11,12 @@ from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 
 from implicast.net.config import address_of
 
@@ -28,9 +33,21 @@ PLAIN = {
 }
 LABELLED = {
     "implicast_messages": ("messages", "direction", {"sent": "sent", "received": "received"}),
-    "implicast_bytes": ("bytes, frames included", "direction", {"bytes_sent": "sent", "bytes_received": "received"}),
-    "implicast_dropped": ("messages lost here", "reason", {"dropped_queue": "queue", "dropped_unreachable": "gone"}),
-    "implicast_refused": ("what was refused", "what", {"refused_frames": "frames", "refused_strangers": "strangers"}),
+    "implicast_bytes": (
+        "bytes, frames included",
+        "direction",
+        {"bytes_sent": "sent", "bytes_received": "received"},
+    ),
+    "implicast_dropped": (
+        "messages lost here",
+        "reason",
+        {"dropped_queue": "queue", "dropped_unreachable": "gone"},
+    ),
+    "implicast_refused": (
+        "what was refused",
+        "what",
+        {"refused_frames": "frames", "refused_strangers": "strangers"},
+    ),
 }
 GAUGES = {
     "connections": ("implicast_connections", "open connections"),
@@ -60,7 +77,9 @@ class NodeCollector:
     def collect(self) -> Iterator[Metric]:
         status = self._node.status()
         counters: dict[str, int] = status["counters"]
-        named = {each: str(status[each]) for each in ("name", "design", "role", "network", "address")}
+        named = {
+            each: str(status[each]) for each in ("name", "design", "role", "network", "address")
+        }
         yield InfoMetricFamily("implicast_node", "which node this is", value=named)
         for key, (name, about) in PLAIN.items():
             yield CounterMetricFamily(name, about, value=counters.get(key, 0))
@@ -78,11 +97,14 @@ async def serve(node: Counted, where: str) -> asyncio.Server:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(NodeCollector(node))
     host, port = address_of(where)
-    return await asyncio.start_server(lambda reader, writer: _answer(registry, reader, writer), host, port,
-                                      limit=REQUEST_BYTES)  # fmt: skip
+    return await asyncio.start_server(
+        lambda reader, writer: _answer(registry, reader, writer), host, port, limit=REQUEST_BYTES
+    )
 
 
-async def _answer(registry: CollectorRegistry, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _answer(
+    registry: CollectorRegistry, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
     """One request for each connection; whatever is no request for the metrics is refused."""
     try:
         async with asyncio.timeout(REQUEST_S):

@@ -1,11 +1,11 @@
 """One node: a peer, its connections, its file. The API that people use.
 
-    async with Node.open("lab/ann") as node:
-        await node.describe("gpu, eu")
-        receipt = await node.cast("gpu & eu", b"hello", wait=5.0)
-        async for note in node.inbox():
-            ...
-            await note.done()
+async with Node.open("lab/ann") as node:
+    await node.describe("gpu, eu")
+    receipt = await node.cast("gpu & eu", b"hello", wait=5.0)
+    async for note in node.inbox():
+        ...
+        await note.done()
 """
 
 import asyncio
@@ -86,7 +86,12 @@ class Node:
         self.directory, self.config = directory, config
         self.design: Design = design(config.design)
         self.parameters: Mapping[str, Setting] = self.design.settle(
-            {**ON_A_NETWORK, "casts_per_s": config.casts_per_s, "casts_burst": config.casts_burst, **config.parameters}
+            {
+                **ON_A_NETWORK,
+                "casts_per_s": config.casts_per_s,
+                "casts_burst": config.casts_burst,
+                **config.parameters,
+            }
         )
         given = str(self.parameters.get("schema") or "")
         self.schema = Schema.read(given) if given else None
@@ -94,7 +99,9 @@ class Node:
         self.subscriptions = Subscriptions(self)
         self.counters = Counters()
         self.words: Words = BELIEVED
-        self.network = blake2b(config.network.encode(), person=b"network", digest_size=NAME_BYTES).digest()
+        self.network = blake2b(
+            config.network.encode(), person=b"network", digest_size=NAME_BYTES
+        ).digest()
         self.address: Address = address_of(config.advertise or config.listen)
         self.said: Description | None = None
         self.awaited = Awaited()
@@ -112,7 +119,11 @@ class Node:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, directory: str | Path, config: NodeConfig | None = None, record: Path | None = None, **changes: Any
+        cls,
+        directory: str | Path,
+        config: NodeConfig | None = None,
+        record: Path | None = None,
+        **changes: Any,
     ) -> AsyncIterator[Self]:
         """A node from its folder; `changes` (listen, join, ...) in place of what its file says."""
         where = Path(directory).expanduser()
@@ -130,32 +141,57 @@ class Node:
         self.store.after = self.wake_readers
         self.keep = Keep(self.store, self.design, self.config.role)
         self.name = own_name(self)
-        self.live(next_life(int.from_bytes(self.store.get("life") or b"", "big"), Random(secrets.randbits(64))))
+        self.live(
+            next_life(
+                int.from_bytes(self.store.get("life") or b"", "big"), Random(secrets.randbits(64))
+            )
+        )
         codec = Codec(self.design.kinds)
         agreed = {name: value for name, value in self.parameters.items() if name not in OWN_POLICY}
         self.digest = codec.digest(self.design.name, agreed)
-        tls = None if self.config.plain else contexts(*(self.directory / each for each in
-                                                        ("node.key", "node.pem", "authority.pem")))  # fmt: skip
+        tls = (
+            None
+            if self.config.plain
+            else contexts(
+                *(self.directory / each for each in ("node.key", "node.pem", "authority.pem"))
+            )
+        )
         server_tls, client_tls = tls or (None, None)
         self.credentials = None if tls is None else Credentials(self.directory, tls)
         self.clock = Clock(time.monotonic)
         self.carrier = Carrier(
-            self._hello, lambda hello, body, cause: None, self.counters, server_tls, client_tls,
-            None if tls is None else name_in, self.config.rate_per_s,
-        )  # fmt: skip
+            self._hello,
+            lambda hello, body, cause: None,
+            self.counters,
+            server_tls,
+            client_tls,
+            None if tls is None else name_in,
+            self.config.rate_per_s,
+        )
         self._serve(root_key(self.directory / "authority.pem") if tls is not None else None)
         host, port = address_of(self.config.listen)
         port = await self.carrier.listen(host, port)
         if not self.config.advertise:
             self.address = (host, port)
         careful = self.config.role != "member"
-        self.driver = Driver(self.address, codec, self.counters, secrets.randbits(64), Deliveries(self).safe, careful,
-                             self.clock)  # fmt: skip
+        self.driver = Driver(
+            self.address,
+            codec,
+            self.counters,
+            secrets.randbits(64),
+            Deliveries(self).safe,
+            careful,
+            self.clock,
+        )
         self.driver.tick()
         self.driver.carrier, self.carrier.arrived = self.carrier, self.driver.receive
         kept: Any = self.keep.read()
-        self.said = kept.member.description if kept is not None and self.config.role == "member" else None
-        self.words = words_of(self.directory, self.parameters, self.driver.host, self.address, self.network, late=True)
+        self.said = (
+            kept.member.description if kept is not None and self.config.role == "member" else None
+        )
+        self.words = words_of(
+            self.directory, self.parameters, self.driver.host, self.address, self.network, late=True
+        )
         expel(self.words, self.carrier.banned)
         self.peer = peer_of(self, kept)
         if self.record is not None:
@@ -180,7 +216,9 @@ class Node:
         """What the node answers itself."""
         self.services = Services(self.counters)
         self.services.carrier = self.carrier
-        self.revocations = Revocations(root, self.store, self._ban, self.services.send, self.carrier.links)
+        self.revocations = Revocations(
+            root, self.store, self._ban, self.services.send, self.carrier.links
+        )
         self.services.offer(RevocationsKnown, self.revocations.on_known)
         self.services.offer(RevokedNames, self.revocations.on_list)
         self.pulses = Pulses(self.services, self.clock, self.revocations)
@@ -248,7 +286,9 @@ class Node:
             async with asyncio.timeout(LEAVE_S):
                 await self.left.wait()
         except TimeoutError:
-            raise NodeError(f"nobody took over what this node keeps within {LEAVE_S:.0f} s") from None
+            raise NodeError(
+                f"nobody took over what this node keeps within {LEAVE_S:.0f} s"
+            ) from None
 
     @property
     def joined(self) -> asyncio.Event:
@@ -285,10 +325,17 @@ class Node:
             self.keep.note_neighbours(self.carrier)
             await self.store.committed()
         except TimeoutError:
-            raise NodeError(f"the description was not complete within {wait:.0f} s; it goes on") from None
+            raise NodeError(
+                f"the description was not complete within {wait:.0f} s; it goes on"
+            ) from None
 
     async def cast(
-        self, target: str, payload: bytes = b"", wait: float = 5.0, name: str = "", verified: bool = False
+        self,
+        target: str,
+        payload: bytes = b"",
+        wait: float = 5.0,
+        name: str = "",
+        verified: bool = False,
     ) -> Receipt:
         """Send to whoever the target describes. The cast is safe when this returns; the receipt may still fill.
         `verified`: this node checks the registrations of those selected itself, in designs that show them to it.
@@ -314,7 +361,9 @@ class Node:
         return until_us if until_us > self.driver.tick() else None
 
     def receipt(self, cast: CastId) -> Receipt:
-        return Receipt.of(cast, self.awaited.receipts.get(cast) or self.store.receipt(cast.life, cast.serial))
+        return Receipt.of(
+            cast, self.awaited.receipts.get(cast) or self.store.receipt(cast.life, cast.serial)
+        )
 
     async def estimate(self, target: str, wait: float = 5.0) -> Estimated | None:
         """About how many a target selects; None where the design cannot tell."""
@@ -347,20 +396,38 @@ class Node:
         return status_of(self)
 
     def peers(self) -> list[dict[str, Any]]:
-        return [{"name": each.name.hex(), "address": text_of(each.address), "life": each.life,
-                 "queued": self.carrier.queued(each.address)} for each in self.carrier.links()]  # fmt: skip
+        return [
+            {
+                "name": each.name.hex(),
+                "address": text_of(each.address),
+                "life": each.life,
+                "queued": self.carrier.queued(each.address),
+            }
+            for each in self.carrier.links()
+        ]
 
     # --- inside
 
     def member(self) -> Member:
         """The peer, of a node that takes part."""
         if not isinstance(self.peer, Member):
-            raise NodeError(f"this node is a {self.config.role}: it neither describes itself nor casts")
+            raise NodeError(
+                f"this node is a {self.config.role}: it neither describes itself nor casts"
+            )
         return self.peer
 
     def _hello(self) -> Hello:
-        return Hello(PROTOCOL, self.network, self.digest, self.name, self.address, self.life,
-                     self.clock.now_us(), software(), self.revocations.number)  # fmt: skip
+        return Hello(
+            PROTOCOL,
+            self.network,
+            self.digest,
+            self.name,
+            self.address,
+            self.life,
+            self.clock.now_us(),
+            software(),
+            self.revocations.number,
+        )
 
     async def safe(self) -> None:
         """When what the peer keeps is on disk."""

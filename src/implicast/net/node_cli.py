@@ -26,31 +26,77 @@ from implicast.web.pages import page_of
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--network", help="The network's name, for a new node.")
 @click.option("--design", help="How casts are carried; all nodes of a network agree on it.")
-@click.option("--role", help="member (the default), or a piece of infrastructure: server, broker, authority.")
+@click.option(
+    "--role", help="member (the default), or a piece of infrastructure: server, broker, authority."
+)
 @click.option("--listen", metavar="HOST:PORT")
-@click.option("--advertise", metavar="HOST:PORT", help="Where others reach it, if that is not where it listens.")
-@click.option("--join", multiple=True, metavar="HOST:PORT", help="Nodes of the network that are there already.")
-@click.option("--serves", multiple=True, metavar="ROLE=HOST:PORT", help="Where the infrastructure is.")
+@click.option(
+    "--advertise",
+    metavar="HOST:PORT",
+    help="Where others reach it, if that is not where it listens.",
+)
+@click.option(
+    "--join",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Nodes of the network that are there already.",
+)
+@click.option(
+    "--serves", multiple=True, metavar="ROLE=HOST:PORT", help="Where the infrastructure is."
+)
 @click.option("--proxy", is_flag=True, default=None, help="Stand in for light clients that sleep.")
-@click.option("--authority", metavar="HOST:PORT", help="Where the authority answers: renewals, who was revoked.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameters of the design.")
-@click.option("--describe", "said", help="What the node says of itself when it has said nothing yet.")
+@click.option(
+    "--authority",
+    metavar="HOST:PORT",
+    help="Where the authority answers: renewals, who was revoked.",
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameters of the design."
+)
+@click.option(
+    "--describe", "said", help="What the node says of itself when it has said nothing yet."
+)
 @click.option("--plain", is_flag=True, default=None, help="Without TLS.")
-@click.option("--journal", is_flag=True, default=None, help="Write down what it sees, for `implicast journal`.")
-@click.option("--metrics", metavar="PORT", help="Answer Prometheus at a port of loopback, or at HOST:PORT.")
-@click.option("--record", type=click.Path(path_type=Path), help="Write all inputs to a file, for `replay-node`.")
-@click.option("--log", "level", type=click.Choice(["debug", "info", "warning"]), default="info", show_default=True)
+@click.option(
+    "--journal",
+    is_flag=True,
+    default=None,
+    help="Write down what it sees, for `implicast journal`.",
+)
+@click.option(
+    "--metrics", metavar="PORT", help="Answer Prometheus at a port of loopback, or at HOST:PORT."
+)
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path),
+    help="Write all inputs to a file, for `replay-node`.",
+)
+@click.option(
+    "--log",
+    "level",
+    type=click.Choice(["debug", "info", "warning"]),
+    default="info",
+    show_default=True,
+)
 @web_option
 @debug_option
 def node_command(
-    directory: Path, said: str | None, record: Path | None, level: str, web: int | None, debug: bool, **given: Any
+    directory: Path,
+    said: str | None,
+    record: Path | None,
+    level: str,
+    web: int | None,
+    debug: bool,
+    **given: Any,
 ) -> None:
     """Run the node of a folder until it is stopped; options are written into its node.toml."""
     log_to_stderr(level)
     directory = directory.expanduser()
     _configure(directory, given)
     try:
-        asyncio.run(_attended(directory, said, record, no_page if web is None else page_of(directory, web)))
+        asyncio.run(
+            _attended(directory, said, record, no_page if web is None else page_of(directory, web))
+        )
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
@@ -62,7 +108,17 @@ def _configure(directory: Path, given: dict[str, Any]) -> None:
         if (directory / "node.toml").exists() or not given["network"]:
             raise
         config = NodeConfig(given["network"])
-    for name in ("network", "design", "role", "listen", "advertise", "plain", "authority", "proxy", "journal"):
+    for name in (
+        "network",
+        "design",
+        "role",
+        "listen",
+        "advertise",
+        "plain",
+        "authority",
+        "proxy",
+        "journal",
+    ):
         if given[name] is not None:
             setattr(config, name, given[name])
     config.join = list(given["join"]) or config.join
@@ -70,7 +126,9 @@ def _configure(directory: Path, given: dict[str, Any]) -> None:
     for word in given["serves"]:
         role, equals, where = word.partition("=")
         if not equals:
-            raise ParameterError(f"--serves {word}: expected ROLE=HOST:PORT, like server=192.0.2.7:7070")
+            raise ParameterError(
+                f"--serves {word}: expected ROLE=HOST:PORT, like server=192.0.2.7:7070"
+            )
         config.infrastructure.setdefault(role, [])
         if where not in config.infrastructure[role]:
             config.infrastructure[role].append(where)
@@ -99,7 +157,12 @@ def _up(node: Node) -> None:
 
 @click.command("replay-node")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--dir", "folder", type=click.Path(path_type=Path), help="The node's folder, if the record is elsewhere.")
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="The node's folder, if the record is elsewhere.",
+)
 @json_option
 @debug_option
 def replay_node_command(path: Path, folder: Path | None, as_json: bool, debug: bool) -> None:
@@ -108,7 +171,11 @@ def replay_node_command(path: Path, folder: Path | None, as_json: bool, debug: b
     if as_json:
         click.echo(json.dumps(asdict(went)))
     else:
-        same = "the same bytes were sent" if went.differs_at is None else f"other bytes after input {went.differs_at}"
+        same = (
+            "the same bytes were sent"
+            if went.differs_at is None
+            else f"other bytes after input {went.differs_at}"
+        )
         click.echo(f"{went.messages} messages, {went.alarms} alarms, {went.verbs} verbs: {same}")
     if went.differs_at is not None:
         raise SystemExit(1)

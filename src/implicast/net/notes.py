@@ -83,7 +83,11 @@ class Payloads:
     def ready(self, carried: bytes) -> bool:
         """Is the payload here? One that is larger than this node takes is never fetched, and counts as empty."""
         reference = unwrapped(carried)
-        return isinstance(reference, bytes) or self._too_large(reference) or self.blobs.whole(reference.root)
+        return (
+            isinstance(reference, bytes)
+            or self._too_large(reference)
+            or self.blobs.whole(reference.root)
+        )
 
     def whole(self, carried: bytes) -> tuple[bytes, str, Path | None]:
         """The payload, and of a large one its name and place."""
@@ -118,13 +122,17 @@ class Notes:
         after_us, given = 0, set[CastId]()
         waiting: dict[CastId, tuple[bytes, int]] = {}
         while True:
-            for publisher, life, serial, carried, _, arrived_us, _ in self._node.store.inbox(after_us=after_us - 1):
+            for publisher, life, serial, carried, _, arrived_us, _ in self._node.store.inbox(
+                after_us=after_us - 1
+            ):
                 cast = CastId(bytes(publisher), life, serial)
                 if cast not in given:
                     given.add(cast)
                     waiting[cast] = (bytes(carried), arrived_us)
                 after_us = max(after_us, arrived_us)
-            ready = [(cast, *each) for cast, each in waiting.items() if self._payloads.ready(each[0])]
+            ready = [
+                (cast, *each) for cast, each in waiting.items() if self._payloads.ready(each[0])
+            ]
             for cast, carried, arrived_us in ready:
                 del waiting[cast]
                 payload, name, path = self._payloads.whole(carried)

@@ -40,7 +40,9 @@ class Office:
         self.clock = Clock(time.monotonic)
         self.counters = Counters()
         self._where = (host, port)
-        self._network = blake2b(authority.network.encode(), person=b"network", digest_size=NAME_BYTES).digest()
+        self._network = blake2b(
+            authority.network.encode(), person=b"network", digest_size=NAME_BYTES
+        ).digest()
         self._buckets: Recent[Name, Bucket] = Recent(NAMED_MAX)
         folder = authority.directory
         key = own_key(folder / "office.key")
@@ -48,7 +50,9 @@ class Office:
         put(folder / "office.pem", pem(authority.issue("_office", key.public_key())))
         tls = contexts(folder / "office.key", folder / "office.pem", folder / "authority.pem")
         self.services = Services(self.counters)
-        self.carrier = Carrier(self._hello, lambda hello, body, cause: None, self.counters, *tls, name_in)
+        self.carrier = Carrier(
+            self._hello, lambda hello, body, cause: None, self.counters, *tls, name_in
+        )
         self.services.carrier = self.carrier
         self.carrier.served = self.services.receive
         self.services.offer(Pulse, self._pulse)
@@ -73,12 +77,23 @@ class Office:
             self.carrier.ban(revoked)
 
     def _hello(self) -> Hello:
-        return Hello(PROTOCOL, self._network, b"", self._name, self._where, 1, self.clock.now_us(), "office",
-                     self._authority.revoked().number)  # fmt: skip
+        return Hello(
+            PROTOCOL,
+            self._network,
+            b"",
+            self._name,
+            self._where,
+            1,
+            self.clock.now_us(),
+            "office",
+            self._authority.revoked().number,
+        )
 
     def _pulse(self, hello: Hello, pulse: Pulse) -> None:
         newest = self._authority.revoked()
-        self.services.send(hello.address, PulseAnswer(pulse.asked_us, self.clock.now_us(), newest.number))
+        self.services.send(
+            hello.address, PulseAnswer(pulse.asked_us, self.clock.now_us(), newest.number)
+        )
         if pulse.revocations < newest.number:
             self.services.send(hello.address, newest)
 
@@ -101,7 +116,11 @@ class Office:
         except IdentityError as error:
             log.warning("%s", error)
             return
-        log.info("%s has a new certificate until %s", label, f"{certificate.not_valid_after_utc:%Y-%m-%d}")
+        log.info(
+            "%s has a new certificate until %s",
+            label,
+            f"{certificate.not_valid_after_utc:%Y-%m-%d}",
+        )
         self.services.send(hello.address, Renewed(pem(certificate)))
 
 

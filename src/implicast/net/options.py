@@ -10,14 +10,14 @@ class WebPort(click.ParamType[int]):
 
     name = "port"
 
-    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
         if value == "-":
             return 0
         if not str(value).isdecimal() or int(value) >= 1 << 16:
             self.fail(f"{value!r} is no port: write a number below 65536, or nothing", param, ctx)
         return int(value)
-
-
 
 
 def _nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -29,18 +29,32 @@ def _nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 
 node_option = click.option(
-    "--node", "name", metavar="NAME", help="Which node; the first of the local network by default.",
+    "--node",
+    "name",
+    metavar="NAME",
+    help="Which node; the first of the local network by default.",
     shell_complete=_nodes,
-)  # fmt: skip
+)
 dir_option = click.option(
     "--dir", "directory", type=click.Path(path_type=Path), help="The folder of the network or node."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, a line each where there are many.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, a line each where there are many."
+)
 authority_option = click.option(
-    "--authority", "directory", type=click.Path(path_type=Path), required=True, help="The authority's folder."
+    "--authority",
+    "directory",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="The authority's folder.",
 )
 web_option = click.option(
-    "--web", "web", metavar="[PORT]", is_flag=False, flag_value="-", type=WebPort(),
+    "--web",
+    "web",
+    metavar="[PORT]",
+    is_flag=False,
+    flag_value="-",
+    type=WebPort(),
     help="Serve a page on this machine, at a port of your choice or at one that is free; its address is printed.",
-)  # fmt: skip
+)
 debug_option = click.option("--debug", is_flag=True, help="Show the traceback of an error.")

@@ -32,18 +32,35 @@ def opening_of(node: "Node", kept: Message | None) -> Opening:
     """How a record of the node begins."""
     host = node.driver.host
     return Opening(
-        node.design.name, node.config.role, node.name, node.life, node.address, node.network,
-        dict(node.config.roles), dict(node.parameters), msgspec.msgpack.encode(kept) if kept else b"",
-        node.driver.seed, host.now_us, node.driver.sent_digest(),
-    )  # fmt: skip
+        node.design.name,
+        node.config.role,
+        node.name,
+        node.life,
+        node.address,
+        node.network,
+        dict(node.config.roles),
+        dict(node.parameters),
+        msgspec.msgpack.encode(kept) if kept else b"",
+        node.driver.seed,
+        host.now_us,
+        node.driver.sent_digest(),
+    )
 
 
 def journal_of(node: "Node") -> JournalWriter:
     """The journal of a node, opened."""
     driver, config = node.driver, node.config
     journal = JournalWriter(node.directory, node.counters, lambda: size(driver.look("holdings")))
-    opening = Opened(driver.host.now_us, node.name, node.life, node.address, config.role, node.design.name,
-                     config.network, dict(node.parameters))  # fmt: skip
+    opening = Opened(
+        driver.host.now_us,
+        node.name,
+        node.life,
+        node.address,
+        config.role,
+        node.design.name,
+        config.network,
+        dict(node.parameters),
+    )
     journal.open(opening, node.said)
     return journal
 
@@ -55,13 +72,25 @@ def peer_of(node: "Node", kept: Message | None) -> Peer:
         from implicast.net.enrolment import credentials_of
 
         credentials = credentials_of(node.directory, node.config.role, node.parameters)
-    site = Site(node.name, node.life, node.address, node.driver.host, node.parameters, node.network,
-                node.config.roles, credentials, kept, words=node.words)  # fmt: skip
+    site = Site(
+        node.name,
+        node.life,
+        node.address,
+        node.driver.host,
+        node.parameters,
+        node.network,
+        node.config.roles,
+        credentials,
+        kept,
+        words=node.words,
+    )
     if node.config.role == "member":
         if node.design.member is None:
             raise NodeError(f"{node.design.name} cannot be run on a network yet")
         return node.design.member(site)
     if node.design.fixture is None or node.config.role not in node.design.kept:
         roles = ", ".join(role for role in node.design.kept if role != "member") or "none"
-        raise NodeError(f"{node.design.name} has no role {node.config.role!r}; besides members it has: {roles}")
+        raise NodeError(
+            f"{node.design.name} has no role {node.config.role!r}; besides members it has: {roles}"
+        )
     return node.design.fixture(site, node.config.role)

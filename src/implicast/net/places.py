@@ -30,7 +30,9 @@ def home() -> Path:
     fallback = Path(tempfile.gettempdir()) / f"implicast-{os.getuid()}"
     fallback.mkdir(mode=0o700, exist_ok=True)
     if fallback.stat().st_uid != os.getuid():
-        raise PlaceError(f"{fallback} belongs to somebody else; set IMPLICAST_HOME to a folder of your own")
+        raise PlaceError(
+            f"{fallback} belongs to somebody else; set IMPLICAST_HOME to a folder of your own"
+        )
     return fallback
 
 
@@ -54,5 +56,7 @@ def node(name: str | None, directory: Path | None = None) -> Path:
         return base / name
     if name.isdigit() and f"n{int(name):02d}" in there:
         return base / f"n{int(name):02d}"
-    raise PlaceError(f"there is no node {name!r} in {base}; there are: {', '.join(members[:12])}"
-                     + (" …" if len(members) > 12 else ""))  # fmt: skip
+    raise PlaceError(
+        f"there is no node {name!r} in {base}; there are: {', '.join(members[:12])}"
+        + (" …" if len(members) > 12 else "")
+    )

@@ -104,7 +104,9 @@ class Proxy:
         node.services.offer(Fetch, self._on_fetch)
         node.services.offer(CastFor, self._on_cast_for)
         self._errands = Errands(node)
-        node.payloads.blobs.beside = lambda: [each.payloads.blobs for each in self._standing.values()]
+        node.payloads.blobs.beside = lambda: [
+            each.payloads.blobs for each in self._standing.values()
+        ]
 
     def resume(self) -> None:
         """Stand in again for those who were served before this node fell."""
@@ -148,7 +150,9 @@ class Proxy:
 
     def _newer(self, name: Name, told: Enlist) -> bool:
         try:
-            before = msgspec.msgpack.decode((self._base / name.hex() / "enlisted").read_bytes(), type=Enlist)
+            before = msgspec.msgpack.decode(
+                (self._base / name.hex() / "enlisted").read_bytes(), type=Enlist
+            )
         except (OSError, msgspec.MsgspecError):
             return True
         return told.number > before.number
@@ -158,12 +162,25 @@ class Proxy:
         folder, own = self._base / name.hex(), self._node.config
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         host, _ = address_of(own.listen)
-        config = NodeConfig(own.network, own.design, "member", text_of((host, 0)), "", [text_of(self._node.address)],
-                            dict(own.parameters), own.infrastructure, casts_per_s=own.casts_per_s,
-                            rate_per_s=own.rate_per_s)  # fmt: skip
+        config = NodeConfig(
+            own.network,
+            own.design,
+            "member",
+            text_of((host, 0)),
+            "",
+            [text_of(self._node.address)],
+            dict(own.parameters),
+            own.infrastructure,
+            casts_per_s=own.casts_per_s,
+            rate_per_s=own.rate_per_s,
+        )
         if not (folder / "node.toml").exists():
             write_config(folder, config)
-        for file, data in (("node.key", told.key), ("node.pem", told.certificate), ("enrolment", told.enrolment)):
+        for file, data in (
+            ("node.key", told.key),
+            ("node.pem", told.certificate),
+            ("enrolment", told.enrolment),
+        ):
             if data:
                 put(folder / file, data)
                 (folder / file).chmod(0o600)
@@ -208,18 +225,27 @@ class Proxy:
     def _on_fetch(self, hello: Hello, fetch: Fetch) -> None:
         standing = self._of(hello)
         store, now_us = standing.store, standing.driver.tick()
-        store.write("update notices set done_us = ? where done_us is null and arrived_us <= ?", (now_us, fetch.cursor))
+        store.write(
+            "update notices set done_us = ? where done_us is null and arrived_us <= ?",
+            (now_us, fetch.cursor),
+        )
         store.write("delete from notices where arrived_us < ?", (now_us - KEPT_US,))
         rows = store.inbox(open_only=False, after_us=fetch.cursor, most=FETCH_MAX * 4)
         given: list[Held] = []
         size = 0
         for publisher, life, serial, carried, _, arrived_us, _ in rows:
             size += len(carried)
-            if given and arrived_us > given[-1].arrived_us and (size > FETCH_BYTES or len(given) >= FETCH_MAX // 2):
+            if (
+                given
+                and arrived_us > given[-1].arrived_us
+                and (size > FETCH_BYTES or len(given) >= FETCH_MAX // 2)
+            ):
                 break
             given.append(Held(CastId(bytes(publisher), life, serial), arrived_us, bytes(carried)))
         left = len(rows) - len(given[:FETCH_MAX])
-        self._node.services.send(hello.address, Fetched(fetch.token, tuple(given[:FETCH_MAX]), left))
+        self._node.services.send(
+            hello.address, Fetched(fetch.token, tuple(given[:FETCH_MAX]), left)
+        )
 
 
 async def _described(node: "Node", text: str) -> None:

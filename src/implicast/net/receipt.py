@@ -5,7 +5,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from implicast.peer.contract import CastId, Life, Message, Version
-from implicast.peer.events import Estimated, Joined, Left, Outlived, Refused, Registered, Settled, Slowed, Withdrawn
+from implicast.peer.events import (
+    Estimated,
+    Joined,
+    Left,
+    Outlived,
+    Refused,
+    Registered,
+    Settled,
+    Slowed,
+    Withdrawn,
+)
 from implicast.peer.memory import Recent
 
 RECEIPTS_MAX = 4_096
@@ -32,7 +42,13 @@ class Receipt:
     def of(cls, cast: CastId, settled: Settled | None) -> "Receipt":
         if settled is None:
             return cls(cast, 0, 0, 0, 0, 0, (), False)
-        counts = (settled.expected, settled.notified, settled.declined, settled.unreachable, settled.open)
+        counts = (
+            settled.expected,
+            settled.notified,
+            settled.declined,
+            settled.unreachable,
+            settled.open,
+        )
         return cls(cast, *counts, tuple(name.hex() for name in settled.silent), True)
 
     @property
@@ -41,7 +57,10 @@ class Receipt:
 
     def described(self) -> dict[str, Any]:
         named = f"{self.cast.publisher.hex()}.{self.cast.life}.{self.cast.serial}"
-        counts = {each: getattr(self, each) for each in ("expected", "notified", "declined", "unreachable", "open")}
+        counts = {
+            each: getattr(self, each)
+            for each in ("expected", "notified", "declined", "unreachable", "open")
+        }
         return {"cast": named, **counts, "silent": list(self.silent), "complete": self.complete}
 
 

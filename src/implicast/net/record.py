@@ -166,7 +166,9 @@ def replay(path: Path, folder: Path | None = None) -> Replayed:
         feed(peer, codec, entry)
         if paper.take() != entry.sent and differs_at is None:
             differs_at = number
-    return Replayed(counts["m"] + counts["a"] + counts["v"], counts["m"], counts["a"], counts["v"], differs_at)
+    return Replayed(
+        counts["m"] + counts["a"] + counts["v"], counts["m"], counts["a"], counts["v"], differs_at
+    )
 
 
 def feed(peer: Peer, codec: Codec, entry: Input) -> None:
@@ -192,15 +194,29 @@ def _alarm(peer: type[Peer], name: str) -> type[Message]:
 def _peer(made: Design, opening: Opening, paper: _Paper, folder: Path) -> Peer:
     """`folder`: the node's, with its key; what it signs again is the same."""
     kind = made.kept.get(opening.role)
-    kept = msgspec.msgpack.decode(opening.kept, type=kind) if opening.kept and kind is not None else None
+    kept = (
+        msgspec.msgpack.decode(opening.kept, type=kind)
+        if opening.kept and kind is not None
+        else None
+    )
     parameters, credentials = made.settle(opening.parameters), None
     if "authority" in made.kept:
         from implicast.net.enrolment import credentials_of
 
         credentials = credentials_of(folder, opening.role, parameters)
     words = words_of(folder, parameters, paper, opening.address, opening.network)
-    site = Site(opening.name, opening.life, opening.address, paper, parameters, opening.network,
-                opening.infrastructure, credentials, kept, words=words)  # fmt: skip
+    site = Site(
+        opening.name,
+        opening.life,
+        opening.address,
+        paper,
+        parameters,
+        opening.network,
+        opening.infrastructure,
+        credentials,
+        kept,
+        words=words,
+    )
     if opening.role == "member":
         assert made.member is not None, "only designs that run on a network are recorded"
         return made.member(site)

@@ -76,11 +76,21 @@ class Revocations:
     """The newest list that this node has."""
 
     def __init__(
-        self, root: Ed25519PublicKey | None, store: _Keeps, ban: Callable[[set[Name]], None],
-        tell: Callable[[Address, Message], None], neighbours: Callable[[], list[Hello]],
-    ) -> None:  # fmt: skip
+        self,
+        root: Ed25519PublicKey | None,
+        store: _Keeps,
+        ban: Callable[[set[Name]], None],
+        tell: Callable[[Address, Message], None],
+        neighbours: Callable[[], list[Hello]],
+    ) -> None:
         """Without a root (no TLS) no list is ever taken."""
-        self._root, self._store, self._ban, self._tell, self._neighbours = root, store, ban, tell, neighbours
+        self._root, self._store, self._ban, self._tell, self._neighbours = (
+            root,
+            store,
+            ban,
+            tell,
+            neighbours,
+        )
         self._newest: RevokedNames | None = None
         packed = store.get("revoked")
         if packed is not None and root is not None:
@@ -104,7 +114,9 @@ class Revocations:
                 raise InvalidSignature
             self._root.verify(told.signature, told.body())
         except InvalidSignature:
-            raise RevocationError(f"list {told.number} was not signed by this network's authority") from None
+            raise RevocationError(
+                f"list {told.number} was not signed by this network's authority"
+            ) from None
         self._store.put_now("revoked", msgspec.msgpack.encode(told))
         self._newest = told
         log.info("list %d of the revoked: %d names", told.number, len(told.names))

@@ -30,7 +30,9 @@ class Sending:
         self._bucket = Bucket(node.config.casts_per_s, node.config.casts_burst, time.monotonic())
         self._targets: Recent[str, Target] = Recent(TARGETS_MAX)
 
-    async def cast(self, target: str, payload: bytes, wait: float, name: str, verified: bool) -> Receipt:
+    async def cast(
+        self, target: str, payload: bytes, wait: float, name: str, verified: bool
+    ) -> Receipt:
         """Send to all that the target describes (`Node.cast`)."""
         wanted = self._read(target)
         member = self._node.member()
@@ -40,7 +42,9 @@ class Sending:
         before = self._node.awaited.refusals
         now_us = self._node.driver.tick()
         complete = self._node.awaited.casting(cast)
-        self._node.store.cast(cast, wanted, payload, now_us, now_us + int(self._node.config.ttl_s * 1e6))
+        self._node.store.cast(
+            cast, wanted, payload, now_us, now_us + int(self._node.config.ttl_s * 1e6)
+        )
         self._node.driver.ask("cast_verified" if verified else "cast", wanted, payload)
         await self._node.store.committed()
         if self._node.awaited.refusals > before:
@@ -72,5 +76,7 @@ class Sending:
     def spend(self) -> None:
         """A cast from the bucket, or a `NodeError`."""
         if not self._bucket.take(time.monotonic()):
-            raise NodeError(f"{self._bucket.rate_per_s:g} casts a second are allowed, and a burst of "
-                            f"{self._bucket.burst:g}; try again in a moment")  # fmt: skip
+            raise NodeError(
+                f"{self._bucket.rate_per_s:g} casts a second are allowed, and a burst of "
+                f"{self._bucket.burst:g}; try again in a moment"
+            )

@@ -12,27 +12,55 @@ from typing import Any
 
 from implicast.casting.designs import HOMES
 
-COLUMNS = ("design", "nodes", "casts", "due", "delivered", "wrong", "twice", "receipts_exact", "p50_ms", "p99_ms",
-           "messages", "seconds_to_ready", "cpu_s")  # fmt: skip
+COLUMNS = (
+    "design",
+    "nodes",
+    "casts",
+    "due",
+    "delivered",
+    "wrong",
+    "twice",
+    "receipts_exact",
+    "p50_ms",
+    "p99_ms",
+    "messages",
+    "seconds_to_ready",
+    "cpu_s",
+)
 
 
 def main(words: list[str]) -> int:
-    nodes, casts = (int(each) for each in (words + ["50", "200"][len(words[:2]):])[:2])
+    nodes, casts = (int(each) for each in (words + ["50", "200"][len(words[:2]) :])[:2])
     designs = words[2:] or list(HOMES)
     print("  ".join(f"{each:>14}" for each in COLUMNS), flush=True)
     failed = 0
     for design in designs:
         row = run(design, nodes, casts)
         failed += row is None or bool(row["due"] - row["delivered"] or row["wrong"] or row["twice"])
-        print("  ".join(f"{(row or {'design': design}).get(each, '-')!s:>14}" for each in COLUMNS), flush=True)
+        print(
+            "  ".join(f"{(row or {'design': design}).get(each, '-')!s:>14}" for each in COLUMNS),
+            flush=True,
+        )
     return 1 if failed else 0
 
 
 def run(design: str, nodes: int, casts: int) -> dict[str, Any] | None:
     """One network, from its beginning to its end; None when it did not come up."""
     with tempfile.TemporaryDirectory(prefix="implicast-live-") as directory:
-        command = [sys.executable, "-m", "implicast", "local", str(nodes), "--design", design, "--casts", str(casts),
-                   "--json", "--dir", str(Path(directory) / "net")]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "implicast",
+            "local",
+            str(nodes),
+            "--design",
+            design,
+            "--casts",
+            str(casts),
+            "--json",
+            "--dir",
+            str(Path(directory) / "net"),
+        ]
         went = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         row: dict[str, Any] = json.loads(went.stdout)

@@ -33,7 +33,9 @@ def folders(directory: Path | None) -> list[Path]:
         return [base]
     found = sorted(each.parent for each in base.glob("*/node.toml"))
     if not found:
-        raise places.PlaceError(f"there is no network in {base}: start one with `implicast local 20`")
+        raise places.PlaceError(
+            f"there is no network in {base}: start one with `implicast local 20`"
+        )
     return found
 
 

@@ -66,7 +66,11 @@ def protected_by(folder: Path) -> tuple[str, ...]:
 
 
 def commission(
-    key: Ed25519PrivateKey, name: Name, until_us: int, protected: tuple[str, ...], said: list[Description]
+    key: Ed25519PrivateKey,
+    name: Name,
+    until_us: int,
+    protected: tuple[str, ...],
+    said: list[Description],
 ) -> x509.UnrecognizedExtension:
     """The extension of a certificate: the name belongs to the network, and may say these things of itself."""
     authority = Ed25519().signer(key.private_bytes_raw())
@@ -143,7 +147,12 @@ class LateWords(SignedWords):
 
 
 def words_of(
-    folder: Path, parameters: Parameters, host: Host, address: Address, network: bytes, late: bool = False
+    folder: Path,
+    parameters: Parameters,
+    host: Host,
+    address: Address,
+    network: bytes,
+    late: bool = False,
 ) -> Words:
     """How the node of a folder speaks; `late`: whoever sends what it says has it signed then (`Unsigned`)."""
     if not parameters.get("signed"):

@@ -23,14 +23,21 @@ def status_of(node: "Node") -> dict[str, Any]:
         "description": str(node.said) if node.said is not None else None,
         "connections": len(node.carrier.links()),
         "disk_full": node.store.full,
-        "certificate_until": node.credentials.until.isoformat() if node.credentials is not None else None,
-        "fetching": [f"{done} of {of} chunks" for done, of in node.payloads.transfers.progress.values()],
+        "certificate_until": node.credentials.until.isoformat()
+        if node.credentials is not None
+        else None,
+        "fetching": [
+            f"{done} of {of} chunks" for done, of in node.payloads.transfers.progress.values()
+        ],
         "clients": node.proxy.clients if node.proxy is not None else 0,
         "revocations": node.revocations.number,
         "revoked": node.name in node.revocations.names,
         "clock_offset_s": round(node.clock.offset_s, 3),
         "clock_jumped_s": round(node.clock.jumped_s, 3),
         **node.store.counts(),
-        "counters": {**node.counters.shown(), "strays": node.peer.strays if node.peer is not None else 0},
+        "counters": {
+            **node.counters.shown(),
+            "strays": node.peer.strays if node.peer is not None else 0,
+        },
         "up_s": round(time.monotonic() - node.started, 1),
     }

@@ -89,7 +89,9 @@ class Store:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._prepare()
         except TimeoutError:
-            raise StoreError(f"{path.parent} is in use by another process: stop the one that runs there") from None
+            raise StoreError(
+                f"{path.parent} is in use by another process: stop the one that runs there"
+            ) from None
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"{path} cannot be used: {error}") from None
 
@@ -98,11 +100,17 @@ class Store:
         self._db.execute("pragma synchronous=full")
         (version,) = self._db.execute("pragma user_version").fetchone()
         if version > VERSION:
-            raise StoreError(f"{self.path} was written by a newer version of Implicast (schema {version}); update it")
+            raise StoreError(
+                f"{self.path} was written by a newer version of Implicast (schema {version}); update it"
+            )
         if version == 0:
-            self._db.executescript(f"begin; {SCHEMA} {KEPT_ROWS} pragma user_version={VERSION}; commit;")
+            self._db.executescript(
+                f"begin; {SCHEMA} {KEPT_ROWS} pragma user_version={VERSION}; commit;"
+            )
         while 0 < version < VERSION:
-            self._db.executescript(f"begin; {MIGRATIONS[version]} pragma user_version={version + 1}; commit;")
+            self._db.executescript(
+                f"begin; {MIGRATIONS[version]} pragma user_version={version + 1}; commit;"
+            )
             version += 1
 
     # --- at once, when a node begins
@@ -118,7 +126,9 @@ class Store:
     def heard(self, since_us: int) -> tuple[HeardBlock, ...]:
         """Which casts were taken since a moment, as the inbox of a peer remembers them."""
         blocks: dict[tuple[bytes, int, int], int] = {}
-        rows = self._at_once("select publisher, life, serial from notices where arrived_us >= ?", since_us)
+        rows = self._at_once(
+            "select publisher, life, serial from notices where arrived_us >= ?", since_us
+        )
         for publisher, life, serial in rows:
             block = (bytes(publisher), life, serial >> HEARD_BITS)
             blocks[block] = blocks.get(block, 0) | 1 << (serial & (1 << HEARD_BITS) - 1)
@@ -142,7 +152,10 @@ class Store:
         if value is None:
             self.write("delete from kept_rows where part = ? and key = ?", (part, key))
         else:
-            self.write("insert or replace into kept_rows (part, key, value) values (?, ?, ?)", (part, key, value))
+            self.write(
+                "insert or replace into kept_rows (part, key, value) values (?, ?, ?)",
+                (part, key, value),
+            )
 
     def drop_rows(self) -> None:
         self.write("delete from kept_rows", ())
@@ -160,10 +173,14 @@ class Store:
         self.write(NOTICE, (cast.publisher, cast.life, cast.serial, payload, target, now_us))
 
     def done(self, cast: CastId, now_us: int) -> None:
-        self.write("update notices set done_us = ? where publisher = ? and life = ? and serial = ?",
-                   (now_us, cast.publisher, cast.life, cast.serial))  # fmt: skip
+        self.write(
+            "update notices set done_us = ? where publisher = ? and life = ? and serial = ?",
+            (now_us, cast.publisher, cast.life, cast.serial),
+        )
 
-    def cast(self, cast: CastId, target: Target, payload: bytes, now_us: int, until_us: int) -> None:
+    def cast(
+        self, cast: CastId, target: Target, payload: bytes, now_us: int, until_us: int
+    ) -> None:
         self.write(CAST, (cast.life, cast.serial, _encode(target), payload, now_us, until_us))
 
     def settled(self, settled: Settled, now_us: int) -> None:
@@ -260,11 +277,15 @@ class Store:
 
     # --- reading
 
-    def inbox(self, open_only: bool = True, after_us: int = 0, most: int = 1_000) -> list[tuple[Any, ...]]:
+    def inbox(
+        self, open_only: bool = True, after_us: int = 0, most: int = 1_000
+    ) -> list[tuple[Any, ...]]:
         """publisher, life, serial, payload, target, arrived_us, done_us; oldest first."""
         clause = "and done_us is null" if open_only else ""
         return self._at_once(
-            f"select * from notices where arrived_us > ? {clause} order by arrived_us limit ?", after_us, most
+            f"select * from notices where arrived_us > ? {clause} order by arrived_us limit ?",
+            after_us,
+            most,
         ).fetchall()
 
     def unsettled(self) -> Iterator[tuple[Life, int, Target, bytes, int]]:
@@ -280,26 +301,39 @@ class Store:
         key = (cast.publisher, cast.life, cast.serial)
         if any(statement is NOTICE and values[:3] == key for statement, values in self._writes):
             return True
-        found = self._at_once("select 1 from notices where publisher = ? and life = ? and serial = ?", *key)
+        found = self._at_once(
+            "select 1 from notices where publisher = ? and life = ? and serial = ?", *key
+        )
         return found.fetchone() is not None
 
     def carried(self, life: Life, serial: int) -> bytes | None:
         """What a cast of this node carries as its payload."""
-        row = self._at_once("select payload from outbox where life = ? and serial = ?", life, serial).fetchone()
+        row = self._at_once(
+            "select payload from outbox where life = ? and serial = ?", life, serial
+        ).fetchone()
         return None if row is None else bytes(row[0])
 
     def receipt(self, life: Life, serial: int) -> Settled | None:
-        row = self._at_once("select settled from receipts where life = ? and serial = ?", life, serial).fetchone()
+        row = self._at_once(
+            "select settled from receipts where life = ? and serial = ?", life, serial
+        ).fetchone()
         return None if row is None else _settled.decode(row[0])
 
     def receipts(self, most: int = 100) -> list[tuple[Any, ...]]:
         """life, serial, target, made_us, settled or None; newest first."""
         rows = self._at_once(
             "select o.life, o.serial, o.target, o.made_us, r.settled from outbox o left join receipts r "
-            "on o.life = r.life and o.serial = r.serial order by o.made_us desc limit ?", most,
-        ).fetchall()  # fmt: skip
+            "on o.life = r.life and o.serial = r.serial order by o.made_us desc limit ?",
+            most,
+        ).fetchall()
         return [
-            (life, serial, _target.decode(target), made_us, None if settled is None else _settled.decode(settled))
+            (
+                life,
+                serial,
+                _target.decode(target),
+                made_us,
+                None if settled is None else _settled.decode(settled),
+            )
             for life, serial, target, made_us, settled in rows
         ]
 
@@ -317,8 +351,9 @@ class Store:
         """Oldest that are done go first; what is not done stays."""
         self.write(
             "delete from notices where (publisher, life, serial) in (select publisher, life, serial from notices "
-            "where done_us is not null order by arrived_us limit max(0, (select count(*) from notices) - ?))", (keep,),
-        )  # fmt: skip
+            "where done_us is not null order by arrived_us limit max(0, (select count(*) from notices) - ?))",
+            (keep,),
+        )
 
     def abandon(self) -> None:
         """For trials of crashes: what is not committed yet is lost."""

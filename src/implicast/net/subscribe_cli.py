@@ -15,7 +15,9 @@ from implicast.net.options import debug_option, dir_option, json_option, node_op
 @dir_option
 @json_option
 @debug_option
-def subscribe_command(target: str, name: str | None, directory: Path | None, as_json: bool, debug: bool) -> None:
+def subscribe_command(
+    target: str, name: str | None, directory: Path | None, as_json: bool, debug: bool
+) -> None:
     """Let a node hear of whatever is published with a description that TARGET selects.
 
     \b
@@ -24,7 +26,11 @@ def subscribe_command(target: str, name: str | None, directory: Path | None, as_
     implicast inbox --node n03
     """
     (answer,) = control.ask(places.node(name, directory), {"do": "subscribe", "target": target})
-    click.echo(json.dumps(answer) if as_json else f"subscription {answer['number']} is complete: {answer['target']}")
+    click.echo(
+        json.dumps(answer)
+        if as_json
+        else f"subscription {answer['number']} is complete: {answer['target']}"
+    )
 
 
 @click.command("unsubscribe")
@@ -33,7 +39,9 @@ def subscribe_command(target: str, name: str | None, directory: Path | None, as_
 @dir_option
 @json_option
 @debug_option
-def unsubscribe_command(number: int, name: str | None, directory: Path | None, as_json: bool, debug: bool) -> None:
+def unsubscribe_command(
+    number: int, name: str | None, directory: Path | None, as_json: bool, debug: bool
+) -> None:
     """Take a subscription back; `implicast subscriptions` tells its NUMBER."""
     (answer,) = control.ask(places.node(name, directory), {"do": "unsubscribe", "number": number})
     click.echo(json.dumps(answer) if as_json else f"subscription {number} is forgotten")
@@ -44,7 +52,9 @@ def unsubscribe_command(number: int, name: str | None, directory: Path | None, a
 @dir_option
 @json_option
 @debug_option
-def subscriptions_command(name: str | None, directory: Path | None, as_json: bool, debug: bool) -> None:
+def subscriptions_command(
+    name: str | None, directory: Path | None, as_json: bool, debug: bool
+) -> None:
     """What a node has subscribed to."""
     for answer in control.ask(places.node(name, directory), {"do": "subscriptions"}):
         click.echo(json.dumps(answer) if as_json else f"{answer['number']:4}  {answer['target']}")
@@ -59,13 +69,24 @@ def subscriptions_command(name: str | None, directory: Path | None, as_json: boo
 @json_option
 @debug_option
 def publish_command(
-    description: str, message: str, wait: float, name: str | None, directory: Path | None, as_json: bool, debug: bool
+    description: str,
+    message: str,
+    wait: float,
+    name: str | None,
+    directory: Path | None,
+    as_json: bool,
+    debug: bool,
 ) -> None:
     """Tell whoever subscribed to things of this DESCRIPTION, and print the receipt.
 
     Exit code 1 when somebody did not answer.
     """
-    request = {"do": "publish", "description": description, "payload": message.encode().hex(), "wait": wait}
+    request = {
+        "do": "publish",
+        "description": description,
+        "payload": message.encode().hex(),
+        "wait": wait,
+    }
     (receipt,) = control.ask(places.node(name, directory), request, wait + 30)
     told = f"{receipt['notified']} of {receipt['expected']} subscribers notified"
     if receipt["complete"] and not receipt["expected"]:

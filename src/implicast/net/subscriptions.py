@@ -68,7 +68,9 @@ class Subscriptions:
         self._ask("unsubscribe", number)
         del known[number]
         self._write(known)
-        await self._answered(Unsubscribed, number, wait, "the subscription was not forgotten by all")
+        await self._answered(
+            Unsubscribed, number, wait, "the subscription was not forgotten by all"
+        )
         await self._node.safe()
 
     async def publish(self, text: str, payload: bytes, wait: float) -> Receipt:
@@ -89,7 +91,9 @@ class Subscriptions:
 
     def _peer(self) -> Subscriber:
         if not isinstance(self._node.peer, Subscriber):
-            raise SubscriptionError("this design has no subscriptions; centralised, chord-pubsub and opchord-pubsub do")
+            raise SubscriptionError(
+                "this design has no subscriptions; centralised, chord-pubsub and opchord-pubsub do"
+            )
         return self._node.peer
 
     def _ask(self, verb: str, *arguments: object) -> int:
@@ -100,7 +104,9 @@ class Subscriptions:
             raise SubscriptionError(f"{verb} was refused: {self._node.awaited.refused[-1].reason}")
         return number if isinstance(number, int) else 0
 
-    async def _answered(self, kind: type[Message], number: int, wait: float, otherwise: str) -> None:
+    async def _answered(
+        self, kind: type[Message], number: int, wait: float, otherwise: str
+    ) -> None:
         answer = self._answers.setdefault((kind, number), asyncio.Event())
         try:
             async with asyncio.timeout(wait):

@@ -33,7 +33,9 @@ class Tls:
             return b""
         said: list[bytes] = []
         try:
-            while self._in.pending:  # nothing of a whole record is left inside: it was read in one go
+            while (
+                self._in.pending
+            ):  # nothing of a whole record is left inside: it was read in one go
                 part = self.object.read(RECORD_BYTES)
                 if not part:
                     self.over = True
@@ -67,6 +69,8 @@ class Tls:
 
     def farewell(self) -> bytes:
         """What is to be sent last."""
-        with contextlib.suppress(ssl.SSLError):  # it waits for the other's farewell, or the handshake is not done
+        with contextlib.suppress(
+            ssl.SSLError
+        ):  # it waits for the other's farewell, or the handshake is not done
             self.object.unwrap()
         return self.unsent()

@@ -108,10 +108,19 @@ class Transfers:
     """Fetches and gives."""
 
     def __init__(
-        self, blobs: Blobs, services: Services, self_contact: Callable[[], Contact], arrived: Callable[[], None]
+        self,
+        blobs: Blobs,
+        services: Services,
+        self_contact: Callable[[], Contact],
+        arrived: Callable[[], None],
     ) -> None:
         """`arrived` is called when a payload is whole."""
-        self._blobs, self._services, self._contact, self._arrived = blobs, services, self_contact, arrived
+        self._blobs, self._services, self._contact, self._arrived = (
+            blobs,
+            services,
+            self_contact,
+            arrived,
+        )
         self._places = asyncio.Semaphore(AT_ONCE)
         self._asked: dict[Asked, tuple[Address, asyncio.Future[Message]]] = {}
         self._fetching: dict[bytes, asyncio.Task[None]] = {}
@@ -131,7 +140,9 @@ class Transfers:
 
     # --- giving
 
-    def publish(self, data: bytes, name: str, deputies: list[Hello], most: int = BLOB_MAX) -> Reference:
+    def publish(
+        self, data: bytes, name: str, deputies: list[Hello], most: int = BLOB_MAX
+    ) -> Reference:
         """Keep a payload, ready to be fetched."""
         root, size = self._blobs.add(data, most)
         self.served.put(root, {})
@@ -149,7 +160,11 @@ class Transfers:
         if leaves is None:
             self._services.send(hello.address, NotHeld(wanted.root, LEAVES))
             return
-        known = [each for each in self.served.get(wanted.root, {}).values() if each.address != hello.address]
+        known = [
+            each
+            for each in self.served.get(wanted.root, {}).values()
+            if each.address != hello.address
+        ]
         others = tuple(self._chance.sample(known, min(OTHERS_MAX, len(known))))
         self._services.send(hello.address, LeavesGiven(wanted.root, b"".join(leaves), others))
 
@@ -211,7 +226,9 @@ class Transfers:
 
     async def _try(self, reference: Reference) -> None:
         given, holder = await self._leaves(reference)
-        leaves = tuple(given.leaves[at : at + DIGEST_BYTES] for at in range(0, len(given.leaves), DIGEST_BYTES))
+        leaves = tuple(
+            given.leaves[at : at + DIGEST_BYTES] for at in range(0, len(given.leaves), DIGEST_BYTES)
+        )
         if len(leaves) != reference.chunks or root_of(leaves, reference.size) != reference.root:
             raise RemoteError(f"{holder} gives leaves of something else")
         have = self._blobs.begin(reference, leaves)
@@ -227,19 +244,29 @@ class Transfers:
 
     async def _leaves(self, reference: Reference) -> tuple[LeavesGiven, Address]:
         for each in reference.holders:
-            answer = await self._ask((reference.root, LEAVES), each.address, LeavesWanted(reference.root))
+            answer = await self._ask(
+                (reference.root, LEAVES), each.address, LeavesWanted(reference.root)
+            )
             if isinstance(answer, LeavesGiven):
                 return answer, each.address
         raise RemoteError("none of the holders has it")
 
     async def _work(
-        self, reference: Reference, leaves: tuple[bytes, ...], missing: list[int], sources: list[Address]
+        self,
+        reference: Reference,
+        leaves: tuple[bytes, ...],
+        missing: list[int],
+        sources: list[Address],
     ) -> None:
         """Take one chunk after the other from the list of those that are missing, while there are sources."""
         while missing and sources:
             number, source = missing.pop(), self._chance.choice(sources)
-            answer = await self._ask((reference.root, number), source, ChunkWanted(reference.root, number))
-            if isinstance(answer, ChunkGiven) and leaves_of(iter((answer.data,))) == (leaves[number],):
+            answer = await self._ask(
+                (reference.root, number), source, ChunkWanted(reference.root, number)
+            )
+            if isinstance(answer, ChunkGiven) and leaves_of(iter((answer.data,))) == (
+                leaves[number],
+            ):
                 self._blobs.put(reference, number, answer.data)
                 done, of = self.progress[reference.root]
                 self.progress[reference.root] = (done + 1, of)

@@ -76,8 +76,13 @@ class Verdict:
     latency_ms: dict[str, float]
 
 
-def judge(base: Path, drawn: Sequence[Drawn], receipts: Sequence[dict[str, Any]], members: Sequence[Someone],
-          made_us: dict[int, int]) -> Verdict:  # fmt: skip
+def judge(
+    base: Path,
+    drawn: Sequence[Drawn],
+    receipts: Sequence[dict[str, Any]],
+    members: Sequence[Someone],
+    made_us: dict[int, int],
+) -> Verdict:
     """Read every inbox, and compare."""
     heard: Counter[tuple[int, str]] = Counter()
     latency_ms: list[float] = []
@@ -88,8 +93,10 @@ def judge(base: Path, drawn: Sequence[Drawn], receipts: Sequence[dict[str, Any]]
             if number in made_us:
                 latency_ms.append((note["arrived_us"] - made_us[number]) / 1000)
     due = {(each.number, name) for each in drawn for name in each.due}
-    exact = sum(receipt["complete"] and receipt["notified"] == len(each.due) == receipt["expected"]
-                for each, receipt in zip(drawn, receipts, strict=True))  # fmt: skip
+    exact = sum(
+        receipt["complete"] and receipt["notified"] == len(each.due) == receipt["expected"]
+        for each, receipt in zip(drawn, receipts, strict=True)
+    )
     in_order = sorted(latency_ms)
     return Verdict(
         due=len(due),
@@ -103,7 +110,9 @@ def judge(base: Path, drawn: Sequence[Drawn], receipts: Sequence[dict[str, Any]]
 
 
 def _share(in_order: Sequence[float], share: float) -> float:
-    return round(in_order[min(len(in_order) - 1, int(share * len(in_order)))], 2) if in_order else 0.0
+    return (
+        round(in_order[min(len(in_order) - 1, int(share * len(in_order)))], 2) if in_order else 0.0
+    )
 
 
 def casts_made_us(base: Path, members: Sequence[Someone]) -> dict[tuple[str, int, int], int]:

@@ -26,8 +26,10 @@ class Watch(App[None]):
     DataTable { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "quit", "quit"), Binding("p", "pause", "pause"), Binding("tab", "focus_next", "next table"),
-    ]  # fmt: skip
+        Binding("q", "quit", "quit"),
+        Binding("p", "pause", "pause"),
+        Binding("tab", "focus_next", "next table"),
+    ]
 
     def __init__(self, look: Callable[[Sight | None], Sight], every_s: float = EVERY_S) -> None:
         super().__init__()
@@ -49,7 +51,9 @@ class Watch(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        self._table("nodes").add_columns("node", "state", "links", "inbox", "open", "sent/s", "queued", "lost")
+        self._table("nodes").add_columns(
+            "node", "state", "links", "inbox", "open", "sent/s", "queued", "lost"
+        )
         self._table("casts").add_columns("made", "by", "to", "notified", "")
         self._table("peers").add_columns("name", "address", "queued")
         self.set_interval(self._every_s, self.refresh_sight)
@@ -97,8 +101,13 @@ class Watch(App[None]):
         chosen = str(nodes.get_row_at(nodes.cursor_row)[0])
         rows = self.sight.peers.get(chosen, [])
         self.query_one("#whose", Static).update(f"connections of {chosen}: {len(rows)}")
-        _fill(self._table("peers"), [(row["name"], (row["name"][:12], row["address"], _size(row.get("queued", 0))))
-                                     for row in rows])  # fmt: skip
+        _fill(
+            self._table("peers"),
+            [
+                (row["name"], (row["name"][:12], row["address"], _size(row.get("queued", 0))))
+                for row in rows
+            ],
+        )
 
     def _table(self, name: str) -> "DataTable[Any]":
         return self.query_one(f"#{name}", DataTable)
@@ -120,8 +129,16 @@ def node_cells(row: Row) -> tuple[Any, ...]:
         return (row["node"], Text("down", style="bold red"), "", "", "", "", "", "")
     counters = row["counters"]
     lost = counters["dropped_queue"] + counters["dropped_unreachable"]
-    return (row["node"], _state(row), row["connections"], row["inbox_open"], row["outbox_open"],
-            f"{row['sent_per_s']:.1f}", _size(row["queued"]), lost or "")  # fmt: skip
+    return (
+        row["node"],
+        _state(row),
+        row["connections"],
+        row["inbox_open"],
+        row["outbox_open"],
+        f"{row['sent_per_s']:.1f}",
+        _size(row["queued"]),
+        lost or "",
+    )
 
 
 def _state(row: Row) -> Text:
@@ -141,10 +158,18 @@ def cast_cells(row: Row) -> tuple[Any, ...]:
         return (made, row["node"], _short(row["target"]), "", Text("under way", style="yellow"))
     expected = row["expected"]
     filled = round(BAR * (row["notified"] + row["declined"]) / expected) if expected else BAR
-    bar = Text("█" * filled + "░" * (BAR - filled), style="green" if not row["unreachable"] else "red")
+    bar = Text(
+        "█" * filled + "░" * (BAR - filled), style="green" if not row["unreachable"] else "red"
+    )
     told = f"{row['notified']} of {expected}" if expected else "nobody matched"
     more = [f"{row[each]} {each}" for each in ("open", "declined", "unreachable") if row[each]]
-    return (made, row["node"], _short(row["target"]), Text.assemble(bar, " ", told), ", ".join(more))
+    return (
+        made,
+        row["node"],
+        _short(row["target"]),
+        Text.assemble(bar, " ", told),
+        ", ".join(more),
+    )
 
 
 def _cast_key(row: Row) -> str:

@@ -10,8 +10,14 @@ from implicast.net.sights import folders, look
 
 
 @click.command("watch")
-@click.option("--every", "every_s", type=click.FloatRange(min=0.1), default=1.0, show_default=True,
-              help="Seconds between two looks.")  # fmt: skip
+@click.option(
+    "--every",
+    "every_s",
+    type=click.FloatRange(min=0.1),
+    default=1.0,
+    show_default=True,
+    help="Seconds between two looks.",
+)
 @dir_option
 @debug_option
 def watch_command(every_s: float, directory: Path | None, debug: bool) -> None:

@@ -25,7 +25,11 @@ class WayIn:
         """Become part of the network, through addresses given or known from last time; none: be the first."""
         node = self._node
         given = introducers if introducers is not None else node.config.join
-        addresses = [each for each in map(address_of, [*given, *node.keep.neighbours()]) if each != node.address]
+        addresses = [
+            each
+            for each in map(address_of, [*given, *node.keep.neighbours()])
+            if each != node.address
+        ]
         self._node.member()
         self._node.driver.ask("join", tuple(dict.fromkeys(addresses)))
         self._node.background(self._resume())
@@ -34,8 +38,10 @@ class WayIn:
                 await self.until(self._node.joined)
         except TimeoutError:
             parted = f"; {self._node.carrier.parted}" if self._node.carrier.parted else ""
-            raise NodeError(f"nobody let this node in within {JOIN_S:.0f} s: tried "
-                            f"{', '.join(map(text_of, addresses)) or 'nobody'}{parted}") from None  # fmt: skip
+            raise NodeError(
+                f"nobody let this node in within {JOIN_S:.0f} s: tried "
+                f"{', '.join(map(text_of, addresses)) or 'nobody'}{parted}"
+            ) from None
         self._say_again()
 
     async def until(self, event: asyncio.Event) -> None:
@@ -51,7 +57,9 @@ class WayIn:
     def _allowed(self) -> None:
         clock = self._node.clock
         if abs(clock.offset_s) >= REFUSE_S:
-            raise NodeError(f"{clock.said(clock.offset_s)}: set the machine's clock, then start again")
+            raise NodeError(
+                f"{clock.said(clock.offset_s)}: set the machine's clock, then start again"
+            )
         if self._node.name in self._node.revocations.names:
             raise NodeError("this node was revoked: its authority must admit a new key")
 

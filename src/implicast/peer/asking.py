@@ -96,19 +96,41 @@ def _nothing(key: Any, question: Question) -> None:
 class OpenQuestions:
     """The open questions of one peer, and when its alarm rings for them: the law of what is compiled."""
 
-    __slots__ = ("_alarm", "_alarm_us", "_bound", "_due", "_host", "_open", "_round_trip_us", "_serial", "_topics")
+    __slots__ = (
+        "_alarm",
+        "_alarm_us",
+        "_bound",
+        "_due",
+        "_host",
+        "_open",
+        "_round_trip_us",
+        "_serial",
+        "_topics",
+    )
 
     def __init__(
-        self, host: Host, alarm: Message, topics: Topics, questions: dict[Asked, Question], bound: int,
+        self,
+        host: Host,
+        alarm: Message,
+        topics: Topics,
+        questions: dict[Asked, Question],
+        bound: int,
         round_trip_us: RoundTrip,
-    ) -> None:  # fmt: skip
-        self._host, self._alarm, self._bound, self._round_trip_us = host, alarm, bound, round_trip_us
+    ) -> None:
+        self._host, self._alarm, self._bound, self._round_trip_us = (
+            host,
+            alarm,
+            bound,
+            round_trip_us,
+        )
         self._topics, self._open = topics, questions
         self._due: list[tuple[int, int, Asked]] = []
         self._serial = 0
         self._alarm_us = -1
 
-    def ask(self, topic: str, key: Hashable, to: Address, message: Message, about: Any = None) -> bool:
+    def ask(
+        self, topic: str, key: Hashable, to: Address, message: Message, about: Any = None
+    ) -> bool:
         """Ask until it is answered, in the place of what was asked under this key. False when too much is open."""
         asked, host, questions = (topic, key), self._host, self._open
         if len(questions) >= self._bound and asked not in questions:
@@ -182,7 +204,9 @@ class OpenQuestions:
 class AskVerb(Protocol):
     """`OpenQuestions.ask`."""
 
-    def __call__(self, topic: str, key: Hashable, to: Address, message: Message, about: Any = None) -> bool: ...
+    def __call__(
+        self, topic: str, key: Hashable, to: Address, message: Message, about: Any = None
+    ) -> bool: ...
 
 
 class Asking(Part):
@@ -198,14 +222,20 @@ class Asking(Part):
     ask_again: Callable[[], None]
 
     def __init__(
-        self, address: Address, host: Host, bound: int = QUESTIONS_MAX, round_trip_us: RoundTrip | None = None
+        self,
+        address: Address,
+        host: Host,
+        bound: int = QUESTIONS_MAX,
+        round_trip_us: RoundTrip | None = None,
     ) -> None:
         """`round_trip_us`: told how long an answer took that came after one question (liveness learns from it)."""
         super().__init__(address, host)
         self._topics: Topics = {}
         self._open: dict[Asked, Question] = {}
         kind = OpenQuestions if _BUILT is None else _BUILT.OpenQuestions
-        verbs: OpenQuestions = kind(host, self.alarm, self._topics, self._open, bound, round_trip_us or _no_matter)
+        verbs: OpenQuestions = kind(
+            host, self.alarm, self._topics, self._open, bound, round_trip_us or _no_matter
+        )
         self.ask, self.open, self.answered = verbs.ask, verbs.open, verbs.answered
         self.postpone, self.ask_again = verbs.postpone, verbs.ask_again
 

@@ -91,9 +91,11 @@ class Authority:
         self._count_above(roll.number)
         self._places: dict[Name, dict[bytes, tuple[Certificate, ...]]] = {
             each.name: dict(each.places) for each in roll.holders
-        }  # fmt: skip
+        }
         self._tried: dict[Name, set[bytes]] = {each.name: set(each.tried) for each in roll.holders}
-        self._given_up: dict[Name, list[int]] = {each.name: list(each.given_up) for each in roll.holders}
+        self._given_up: dict[Name, list[int]] = {
+            each.name: list(each.given_up) for each in roll.holders
+        }
         self._expelled = dict.fromkeys(roll.expelled)
         self._revoked = dict(roll.revoked)  # serial -> until_us; then it need not be
         self._crowded = REVOKED_LOOKED_AT
@@ -115,11 +117,21 @@ class Authority:
     def roll(self) -> Roll:
         """All that must outlive a crash."""
         holders = [
-            PlacesHeld(name, tuple(places.items()), tuple(sorted(self._tried.get(name, ()))),
-                   tuple(self._given_up.get(name, ())))
+            PlacesHeld(
+                name,
+                tuple(places.items()),
+                tuple(sorted(self._tried.get(name, ()))),
+                tuple(self._given_up.get(name, ())),
+            )
             for name, places in self._places.items()
-        ]  # fmt: skip
-        return Roll(self._number, tuple(self._revoked.items()), tuple(holders), self._listed, tuple(self._expelled))
+        ]
+        return Roll(
+            self._number,
+            tuple(self._revoked.items()),
+            tuple(holders),
+            self._listed,
+            tuple(self._expelled),
+        )
 
     # --- who
 
@@ -149,12 +161,20 @@ class Authority:
         key = realm + _draw(self._secret, b"tail", applicant, realm, size=TAIL_BYTES)
         return key, self._vectors.draw(_draw(self._secret, b"vector", size=32), applicant, key)
 
-    def issue(self, applicant: Name, realm: bytes, address: Address, public: bytes, now_us: int) -> Certificate:
+    def issue(
+        self, applicant: Name, realm: bytes, address: Address, public: bytes, now_us: int
+    ) -> Certificate:
         """The certificate of an applicant's place in a realm: a renewal if it holds one there. Or `Declined`."""
         held = self._places.setdefault(applicant, {})
         live = [each for each in held.get(realm, ()) if each.until_us > now_us]
-        given_up = self._given_up[applicant] = [each for each in self._given_up.get(applicant, ()) if each > now_us]
-        if len(given_up) >= GIVEN_UP_MAX and live and (live[-1].address, live[-1].public) == (address, public):
+        given_up = self._given_up[applicant] = [
+            each for each in self._given_up.get(applicant, ()) if each > now_us
+        ]
+        if (
+            len(given_up) >= GIVEN_UP_MAX
+            and live
+            and (live[-1].address, live[-1].public) == (address, public)
+        ):
             return live[-1]  # what it has will do
         self._decline(applicant, realm, held, len(given_up))
         self._tried.setdefault(applicant, set()).add(realm)
@@ -166,22 +186,32 @@ class Authority:
         held[realm] = (*kept, issued)
         return issued
 
-    def _decline(self, applicant: Name, realm: bytes, held: dict[bytes, tuple[Certificate, ...]], gone: int) -> None:
+    def _decline(
+        self, applicant: Name, realm: bytes, held: dict[bytes, tuple[Certificate, ...]], gone: int
+    ) -> None:
         tried = self._tried.get(applicant, ())
         if applicant in self._expelled:
             raise GrantDeclined(f"{applicant.hex()} was expelled")
         if realm not in held and len(held) >= self._places_max:
-            raise GrantDeclined(f"{applicant.hex()} holds {len(held)} places, which is all an applicant may")
+            raise GrantDeclined(
+                f"{applicant.hex()} holds {len(held)} places, which is all an applicant may"
+            )
         if realm not in tried and len(tried) >= TRIALS_MAX:
-            raise GrantDeclined(f"{applicant.hex()} has tried {len(tried)} realms, which is all an applicant may")
+            raise GrantDeclined(
+                f"{applicant.hex()} has tried {len(tried)} realms, which is all an applicant may"
+            )
         if gone >= GIVEN_UP_MAX:
-            raise GrantDeclined(f"{applicant.hex()} has given up {gone} certificates that have not expired: ask later")
+            raise GrantDeclined(
+                f"{applicant.hex()} has given up {gone} certificates that have not expired: ask later"
+            )
 
     def _certify(
         self, key: bytes, vector: int, name: Name, address: Address, public: bytes, now_us: int
     ) -> Certificate:
         until_us = now_us + self._validity_us
-        bare = Certificate(key, vector, name, address, public, self._next_number(), now_us, until_us, b"")
+        bare = Certificate(
+            key, vector, name, address, public, self._next_number(), now_us, until_us, b""
+        )
         return msgspec.structs.replace(bare, signature=self._signer.sign(bare.body()))
 
     def _next_number(self) -> int:
@@ -203,7 +233,9 @@ class Authority:
     def vacate(self, applicant: Name, address: Address) -> bool:
         """The applicant is at this address no more: its certificates for it join the revoked. False if it had none."""
         places = self._places.get(applicant, {})
-        return self._void([each for some in places.values() for each in some if each.address == address])
+        return self._void(
+            [each for some in places.values() for each in some if each.address == address]
+        )
 
     def _void(self, certificates: Iterable[Certificate]) -> bool:
         fresh = {each.serial: each for each in certificates if each.serial not in self._revoked}
@@ -224,7 +256,9 @@ class Authority:
         if self._list is None or now_us >= self._fresh_until_us:
             self._forget_expired(now_us)
             self._fresh_until_us = min(self._revoked.values(), default=FOR_EVER_US)
-            last = sorted(self._revoked, key=lambda serial: (self._revoked[serial], serial))[-ITEMS_MAX:]
+            last = sorted(self._revoked, key=lambda serial: (self._revoked[serial], serial))[
+                -ITEMS_MAX:
+            ]
             self._listed = self._next_number()
             self._own.add(self._listed >> NUMBER_BITS)
             names = tuple(sorted(self._expelled))
@@ -246,7 +280,9 @@ class Authority:
     def count_on_from(self, newest: Certificate | Revocation, now_us: int) -> bool:
         """A member shows what this authority has signed: it must not count from below that again. False if it knew."""
         number = newest.number if isinstance(newest, Revocation) else newest.serial
-        is_news = self._is_forgotten(number) if isinstance(newest, Revocation) else number > self._number
+        is_news = (
+            self._is_forgotten(number) if isinstance(newest, Revocation) else number > self._number
+        )
         if not is_news or not self._scheme.verify(self.public, newest.body(), newest.signature):
             return False
         if isinstance(newest, Revocation):
@@ -256,7 +292,11 @@ class Authority:
 
     def _is_forgotten(self, number: int) -> bool:
         """Whether a list of this number left in a life after the one that our disk remembers, and before ours."""
-        return number > self._begun_after and number not in self._shown and number >> NUMBER_BITS not in self._own
+        return (
+            number > self._begun_after
+            and number not in self._shown
+            and number >> NUMBER_BITS not in self._own
+        )
 
     def _take_over(self, shown: Revocation, now_us: int) -> None:
         """A list that was forgotten: what it names counts no more, and later lists come after it."""
@@ -277,7 +317,9 @@ class Authority:
 
     def _forget_expired(self, now_us: int) -> None:
         """Whoever gives places up and asks for others adds to the revoked for ever, though nobody publishes a list."""
-        self._revoked = {serial: until_us for serial, until_us in self._revoked.items() if until_us > now_us}
+        self._revoked = {
+            serial: until_us for serial, until_us in self._revoked.items() if until_us > now_us
+        }
         self._crowded = max(REVOKED_LOOKED_AT, 2 * len(self._revoked))
 
 

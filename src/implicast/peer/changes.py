@@ -39,7 +39,9 @@ class Changed(Generic[Key]):
 
     def note(self, key: Key) -> None:
         if self._keys is not None:
-            self._keys.pop(key, None)  # what changed last comes last, as in the tables that it is about
+            self._keys.pop(
+                key, None
+            )  # what changed last comes last, as in the tables that it is about
             self._keys[key] = None
 
     def rows(self, table: Mapping[Key, Kept], row: Callable[[Kept], tuple[Message, ...]]) -> Rows:

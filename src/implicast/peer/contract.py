@@ -53,7 +53,9 @@ class _Frozen(msgspec.StructMeta):
     """Tells type checkers that every kind of message is frozen, as its base says."""
 
 
-class Message(msgspec.Struct, metaclass=_Frozen, frozen=True, array_like=True, gc=False, cache_hash=True):
+class Message(
+    msgspec.Struct, metaclass=_Frozen, frozen=True, array_like=True, gc=False, cache_hash=True
+):
     """A value that is sent or awaited: made once, never changed.
 
     `cache_hash`: those that are passed on are looked up at every step, and owners of entries at every word about them.
@@ -164,13 +166,17 @@ class Peer(Part):
     _alarms: ClassVar[dict[type, Callable[..., None]]] = {}
     _hears_first: ClassVar[str] = ""
 
-    def __init_subclass__(cls, parts: Mapping[str, type[Part]] | None = None, first: str = "") -> None:
+    def __init_subclass__(
+        cls, parts: Mapping[str, type[Part]] | None = None, first: str = ""
+    ) -> None:
         super().__init_subclass__(parts)
         cls._hears_first = first or cls._hears_first
         cls._messages, cls._alarms = decisions(cls)
         if cls._hears_first:
             hears = getattr(cls, cls._hears_first)
-            cls._messages = {kind: _after(hears, handler) for kind, handler in cls._messages.items()}
+            cls._messages = {
+                kind: _after(hears, handler) for kind, handler in cls._messages.items()
+            }
 
     def __init__(self, address: Address, host: Host) -> None:
         super().__init__(address, host)

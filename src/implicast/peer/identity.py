@@ -75,7 +75,16 @@ class Certificate(Message):
 
     def body(self) -> bytes:
         """What the authority signs."""
-        bound = (self.key, self.vector, self.name, self.address, self.public, self.serial, self.since_us, self.until_us)
+        bound = (
+            self.key,
+            self.vector,
+            self.name,
+            self.address,
+            self.public,
+            self.serial,
+            self.since_us,
+            self.until_us,
+        )
         return b"certificate" + _encode(bound)
 
 
@@ -109,10 +118,22 @@ class Trust:
     share that memory (`checked`): whoever else meets the very same value would find the same.
     """
 
-    __slots__ = ("_authority", "_checked", "_expelled", "_revocation", "_revoked", "_scheme", "_vectors")
+    __slots__ = (
+        "_authority",
+        "_checked",
+        "_expelled",
+        "_revocation",
+        "_revoked",
+        "_scheme",
+        "_vectors",
+    )
 
     def __init__(
-        self, scheme: Scheme, authority: bytes, vectors: Vectors, checked: Recent[bytes, Certificate] | None = None
+        self,
+        scheme: Scheme,
+        authority: bytes,
+        vectors: Vectors,
+        checked: Recent[bytes, Certificate] | None = None,
     ) -> None:
         self._scheme, self._authority, self._vectors = scheme, authority, vectors
         self._checked = checked if checked is not None else Recent[bytes, Certificate](CHECKED_MAX)

@@ -26,4 +26,8 @@ def unmade(kind: type, names: tuple[str, ...], make: Callable[[Any], None]) -> A
 @cache
 def piecemeal(kind: type, find: Callable[[Any, str], Any]) -> Any:
     """The class of objects of which some attributes may never be needed; `find` makes one, or raises its name."""
-    return type(kind.__name__, (kind,), {"__slots__": (), "__getattr__": find, "__module__": kind.__module__})
+    return type(
+        kind.__name__,
+        (kind,),
+        {"__slots__": (), "__getattr__": find, "__module__": kind.__module__},
+    )

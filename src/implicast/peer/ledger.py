@@ -1,9 +1,9 @@
 """A host that only writes down what a peer asks of it: the test double, shipped with the library.
 
-    ledger = Ledger()
-    peer = MyPeer(1, ledger)
-    peer.receive(2, Find(key=7, origin=2))
-    assert ledger.take() == [("send", 2, Found(...))]
+ledger = Ledger()
+peer = MyPeer(1, ledger)
+peer.receive(2, Find(key=7, origin=2))
+assert ledger.take() == [("send", 2, Found(...))]
 """
 
 from random import Random

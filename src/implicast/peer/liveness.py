@@ -122,13 +122,29 @@ def _ignore(who: object) -> None:
 class Detector(Part, Generic[Who]):
     """Watches peers on behalf of one peer. `suspected(who)` is called once when a suspicion arises."""
 
-    __slots__ = ("_crowded", "_heard_us", "_open", "_round_trip", "_suspected", "_suspects", "_token", "_tokens",
-                 "_where", "gone", "health", "settings")  # fmt: skip
+    __slots__ = (
+        "_crowded",
+        "_heard_us",
+        "_open",
+        "_round_trip",
+        "_suspected",
+        "_suspects",
+        "_token",
+        "_tokens",
+        "_where",
+        "gone",
+        "health",
+        "settings",
+    )
 
     def __init__(
-        self, address: Address, host: Host, settings: DetectorSettings | None = None,
-        suspected: Callable[[Who], None] = _ignore, where: Callable[[Who], Address] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        address: Address,
+        host: Host,
+        settings: DetectorSettings | None = None,
+        suspected: Callable[[Who], None] = _ignore,
+        where: Callable[[Who], Address] | None = None,
+    ) -> None:
         super().__init__(address, host)
         self.settings = settings or DetectorSettings()
         self._suspected, self._where = suspected, where
@@ -150,7 +166,9 @@ class Detector(Part, Generic[Who]):
         if self._suspects:
             self._suspects.pop(who, None)
         heard_us = self._heard_us
-        if len(heard_us) > self._crowded:  # while there is room it does not matter who was heard last: half the price
+        if (
+            len(heard_us) > self._crowded
+        ):  # while there is room it does not matter who was heard last: half the price
             heard_us.pop(who, None)
             if len(heard_us) >= self.settings.known_max:
                 del heard_us[next(iter(heard_us))]
@@ -311,7 +329,10 @@ class Detector(Part, Generic[Who]):
         if probe is None or alarm.token != max(probe.sent_us):
             return
         self.ail()
-        if self.host.now_us - alarm.due_us > self.rto_us(probe.who) // 2 and probe.late < self.settings.tries:
+        if (
+            self.host.now_us - alarm.due_us > self.rto_us(probe.who) // 2
+            and probe.late < self.settings.tries
+        ):
             probe.rang_late()  # bounded, so that a host whose alarms are always late does not watch in vain
             self._attempt(probe)
             return

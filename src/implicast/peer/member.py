@@ -50,8 +50,19 @@ class Member(Peer, parts={"envelopes": Envelopes}):
     apart; every `cast` takes the next `serial`. Both begin anew with every life.
     """
 
-    __slots__ = ("_resumed", "assured", "contact", "description", "envelopes", "life", "name", "policy", "serial",
-                 "version", "words")  # fmt: skip
+    __slots__ = (
+        "_resumed",
+        "assured",
+        "contact",
+        "description",
+        "envelopes",
+        "life",
+        "name",
+        "policy",
+        "serial",
+        "version",
+        "words",
+    )
 
     def __init__(self, site: Site) -> None:
         super().__init__(site.address, site.host)
@@ -60,7 +71,9 @@ class Member(Peer, parts={"envelopes": Envelopes}):
         self.assured, self.words, self.policy = site.assured, site.words, policy_of(site.parameters)
         self.envelopes = opener(self, site.words)
         kept = getattr(site.kept, "member", None)
-        self.description: Description | None = kept.description if isinstance(kept, KeptMember) else None
+        self.description: Description | None = (
+            kept.description if isinstance(kept, KeptMember) else None
+        )
         """What it is; one that begins again is what it was, until it says otherwise."""
         self.version: Version = 0
         self.serial = 0
@@ -96,7 +109,11 @@ class Member(Peer, parts={"envelopes": Envelopes}):
     def estimate(self, target: Target) -> int:
         """Ask about how many a cast would reach, at what cost: `Estimated` with the token that this returns follows,
         or `Refused` in designs that cannot tell."""
-        self.host.deliver(Refused("estimate", "this design cannot tell how many a target selects before it is cast"))
+        self.host.deliver(
+            Refused(
+                "estimate", "this design cannot tell how many a target selects before it is cast"
+            )
+        )
         return 0
 
     def complain(self, cast: CastId) -> bool:

@@ -101,7 +101,9 @@ class Repeats(Recent[Key, int]):
             if before_us > over_us:
                 return True
             del self[key]
-        while self:  # keys are whole messages: none is looked up more often than it must be (half the price)
+        while (
+            self
+        ):  # keys are whole messages: none is looked up more often than it must be (half the price)
             oldest, at_us = next(iter(self.items()))
             if at_us > over_us:
                 break
@@ -157,7 +159,9 @@ class Seen:
 
     def __init__(self, heard: Iterable[HeardBlock] = (), bound: int = BLOCKS_MAX) -> None:
         self._bound = bound
-        self._young: dict[Block, int] = {(each.publisher, each.life, each.block): each.bits for each in heard}
+        self._young: dict[Block, int] = {
+            (each.publisher, each.life, each.block): each.bits for each in heard
+        }
         self._old: dict[Block, int] = {}
         self._turned_us = 0
         self._shares: Shares[Name] | None = None
@@ -176,7 +180,9 @@ class Seen:
             young = self._young
         block, bit = place_of(cast)
         bits = young.get(block, 0)
-        if (bits | self._old.get(block, 0)) & bit or (not bits and not self._has_room(cast.publisher)):
+        if (bits | self._old.get(block, 0)) & bit or (
+            not bits and not self._has_room(cast.publisher)
+        ):
             return False
         young[block] = bits | bit
         return True

@@ -11,7 +11,10 @@ class Policy:
     __slots__ = ("_casts", "audience_max")
 
     def __init__(self, parameters: Parameters) -> None:
-        rate, burst = float(parameters.get("casts_per_s", 0.0)), float(parameters.get("casts_burst", 1))
+        rate, burst = (
+            float(parameters.get("casts_per_s", 0.0)),
+            float(parameters.get("casts_burst", 1)),
+        )
         self._casts: Buckets[Name] = Buckets(rate, burst)
         self.audience_max = int(parameters.get("audience_max", 0))
 

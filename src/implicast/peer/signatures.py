@@ -63,7 +63,11 @@ class Ed25519:
         return _Ed25519Signer(seed)
 
     def verify(self, public: bytes, data: bytes, signature: bytes) -> bool:
-        if len(public) != PUBLIC_BYTES or len(signature) != SIGNATURE_BYTES or public in _SMALL_ORDER:
+        if (
+            len(public) != PUBLIC_BYTES
+            or len(signature) != SIGNATURE_BYTES
+            or public in _SMALL_ORDER
+        ):
             return False
         try:
             Ed25519PublicKey.from_public_bytes(public).verify(signature, data)
@@ -77,8 +81,14 @@ _SMALL_ORDER = frozenset(
     for point in (
         *(low + "00" * 30 + high for low in ("00", "01") for high in ("00", "80")),
         *(low + "ff" * 30 + high for low in ("ec", "ed", "ee") for high in ("7f", "ff")),
-        *("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc" + high for high in ("05", "85")),
-        *("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03" + high for high in ("7a", "fa")),
+        *(
+            "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc" + high
+            for high in ("05", "85")
+        ),
+        *(
+            "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03" + high
+            for high in ("7a", "fa")
+        ),
     )
 )
 """Points of order 1 to 8 as public keys: one signature would fit (nearly) every text, and the library accepts it."""
@@ -130,4 +140,6 @@ def scheme(name: str, notary: bytes) -> Scheme:
         return Ed25519()
     if name == "stand-in":
         return StandIn(notary)
-    raise ParameterError(f"there is no signature scheme {name!r}; choose one of: {', '.join(SCHEMES)}")
+    raise ParameterError(
+        f"there is no signature scheme {name!r}; choose one of: {', '.join(SCHEMES)}"
+    )

@@ -47,24 +47,36 @@ class Codec:
     __slots__ = ("_codes", "_decoders", "kinds")
 
     def __init__(self, kinds: Iterable[type[Message]]) -> None:
-        self.kinds: list[type[Message]] = sorted(set(kinds), key=lambda kind: (kind.wire, kind.__name__))
+        self.kinds: list[type[Message]] = sorted(
+            set(kinds), key=lambda kind: (kind.wire, kind.__name__)
+        )
         for kind in self.kinds:
             if not kind.wire:
-                raise ParameterError(f"{kind.__name__} has no number on the wire; give it a free one: wire = 0x7001")
+                raise ParameterError(
+                    f"{kind.__name__} has no number on the wire; give it a free one: wire = 0x7001"
+                )
         numbers = {kind: kind.wire for kind in self.kinds}
-        assert len(set(numbers.values())) == len(numbers), f"two kinds of message share a number: {numbers}"
+        assert len(set(numbers.values())) == len(numbers), (
+            f"two kinds of message share a number: {numbers}"
+        )
         self._codes = {kind: number.to_bytes(KIND_BYTES, "big") for kind, number in numbers.items()}
-        self._decoders = {code: (kind, msgspec.msgpack.Decoder(kind)) for kind, code in self._codes.items()}
+        self._decoders = {
+            code: (kind, msgspec.msgpack.Decoder(kind)) for kind, code in self._codes.items()
+        }
 
     def encode(self, message: Message) -> bytes:
         return self._codes[type(message)] + pack(message)
 
     def decode(self, data: bytes) -> Message:
         if not KIND_BYTES <= len(data) <= MESSAGE_BYTES_MAX:
-            raise RemoteError(f"a message of {len(data)} bytes; {KIND_BYTES} to {MESSAGE_BYTES_MAX} are accepted")
+            raise RemoteError(
+                f"a message of {len(data)} bytes; {KIND_BYTES} to {MESSAGE_BYTES_MAX} are accepted"
+            )
         found = self._decoders.get(data[:KIND_BYTES])
         if found is None:
-            raise RemoteError(f"unknown kind of message {data[:KIND_BYTES].hex()}; this role has {len(self.kinds)}")
+            raise RemoteError(
+                f"unknown kind of message {data[:KIND_BYTES].hex()}; this role has {len(self.kinds)}"
+            )
         kind, decoder = found
         try:
             return decoder.decode(data[KIND_BYTES:])  # a copy is cheaper than a view of it
@@ -79,7 +91,9 @@ class Codec:
         renaming or moving a class leaves the digest alone.
         """
         kinds = [(self._codes[kind].hex(), shape(kind)) for kind in self.kinds]
-        agreed = msgspec.json.encode([design, kinds, sorted((name, str(value)) for name, value in parameters.items())])
+        agreed = msgspec.json.encode(
+            [design, kinds, sorted((name, str(value)) for name, value in parameters.items())]
+        )
         return blake2b(agreed, digest_size=DIGEST_BYTES).digest()
 
 
@@ -114,7 +128,10 @@ def _shape(info: inspect.Type, outer: tuple[type, ...]) -> Shape:
         inner = (*outer, info.cls)
         # A struct that is encoded as a map puts the names of its fields on the wire.
         keys = ["" if info.array_like else each.encode_name for each in info.fields]
-        fields = [[key, _shape(each.type, inner), each.required] for key, each in zip(keys, info.fields, strict=True)]
+        fields = [
+            [key, _shape(each.type, inner), each.required]
+            for key, each in zip(keys, info.fields, strict=True)
+        ]
         return ["struct", info.array_like, info.tag, fields]
     if isinstance(info, inspect.TupleType):
         return ["tuple", [_shape(each, outer) for each in info.item_types]]
@@ -126,5 +143,8 @@ def _shape(info: inspect.Type, outer: tuple[type, ...]) -> Shape:
     if isinstance(info, inspect.EnumType):
         return ["choice", sorted(each.value for each in info.cls)]
     if isinstance(info, inspect.UnionType):
-        return ["union", sorted((_shape(each, outer) for each in info.types), key=msgspec.json.encode)]
+        return [
+            "union",
+            sorted((_shape(each, outer) for each in info.types), key=msgspec.json.encode),
+        ]
     raise ParameterError(f"a field of type {type(info).__name__} cannot be part of a message")

@@ -73,7 +73,9 @@ class Right(Message):
 
 def admission(authority: Signer, name: Name, until_us: int) -> bytes:
     """The authority's word that a name belongs to its network until then."""
-    return until_us.to_bytes(TIME_BYTES, "big") + authority.sign(_encode(("member", name, until_us)))
+    return until_us.to_bytes(TIME_BYTES, "big") + authority.sign(
+        _encode(("member", name, until_us))
+    )
 
 
 _rights = msgspec.msgpack.Decoder(Annotated[tuple[Right, ...], Meta(max_length=RIGHTS_MAX)]).decode
@@ -97,7 +99,14 @@ class Charter:
     def protected(self, said: Description) -> list[tuple[str, Scalar]]:
         """What of a description needs a right."""
         tags = [("", tag) for tag in said.tags if self.prefixes and tag.startswith(self.prefixes)]
-        return [*tags, *((each.attribute, each.value) for each in said.values if each.attribute in self.attributes)]
+        return [
+            *tags,
+            *(
+                (each.attribute, each.value)
+                for each in said.values
+                if each.attribute in self.attributes
+            ),
+        ]
 
 
 class Said(Message):
@@ -144,7 +153,9 @@ class Words:
         """Proof that this peer says this; with its rights to what it says of itself."""
         return b""
 
-    def proved(self, name: Name, about: tuple[object, ...], proof: bytes, said: Description | None = None) -> bool:
+    def proved(
+        self, name: Name, about: tuple[object, ...], proof: bytes, said: Description | None = None
+    ) -> bool:
         """Whether this name says this, and may."""
         return True
 
@@ -176,14 +187,36 @@ class Words:
 class SignedWords(Words):
     """One peer's key, and what it knows to check others by."""
 
-    __slots__ = ("_address", "_charter", "_checked", "_expelled", "_host", "_last", "_member", "_network", "_opened",
-                 "_rights", "_said", "_scheme", "_signer", "name", "refused")  # fmt: skip
+    __slots__ = (
+        "_address",
+        "_charter",
+        "_checked",
+        "_expelled",
+        "_host",
+        "_last",
+        "_member",
+        "_network",
+        "_opened",
+        "_rights",
+        "_said",
+        "_scheme",
+        "_signer",
+        "name",
+        "refused",
+    )
     signed: ClassVar[bool] = True
 
     def __init__(
-        self, host: Host, address: Address, network: bytes, scheme: Scheme, signer: Signer,
-        charter: Charter | None = None, member: bytes = b"", rights: tuple[Right, ...] = (),
-    ) -> None:  # fmt: skip
+        self,
+        host: Host,
+        address: Address,
+        network: bytes,
+        scheme: Scheme,
+        signer: Signer,
+        charter: Charter | None = None,
+        member: bytes = b"",
+        rights: tuple[Right, ...] = (),
+    ) -> None:
         """`member`: the authority's word on the key of `signer` (`admission`)."""
         self._host, self._address, self._network = host, address, network
         self._scheme, self._signer = scheme, signer
@@ -197,7 +230,9 @@ class SignedWords(Words):
         self.refused = 0
         """Words that were not those of whom they claimed to be."""
 
-    def entitle(self, charter: Charter, member: bytes = b"", rights: tuple[Right, ...] = ()) -> None:
+    def entitle(
+        self, charter: Charter, member: bytes = b"", rights: tuple[Right, ...] = ()
+    ) -> None:
         """From now on speak with this word of the authority, and check others by this charter."""
         self._charter, self._rights = charter, rights
         self._member = member or bytes(TIME_BYTES + SIGNATURE_BYTES)
@@ -218,7 +253,9 @@ class SignedWords(Words):
         if not -EARLIEST_US <= age_us <= OLDEST_US:
             self.refused += 1
             return None
-        is_sound = self._is_signed(cast.publisher, ("cast", self._network, cast, about, made, inner), payload)
+        is_sound = self._is_signed(
+            cast.publisher, ("cast", self._network, cast, about, made, inner), payload
+        )
         return inner if is_sound else None
 
     # --- what a peer says of itself
@@ -228,7 +265,9 @@ class SignedWords(Words):
         rights = self.rights_to(said) if said is not None else ()
         return proof + _encode(rights) if rights else proof
 
-    def proved(self, name: Name, about: tuple[object, ...], proof: bytes, said: Description | None = None) -> bool:
+    def proved(
+        self, name: Name, about: tuple[object, ...], proof: bytes, said: Description | None = None
+    ) -> bool:
         if not self._is_signed(name, ("word", self._network, *about), proof):
             return False
         if said is None or not self._charter.protected(said):
@@ -244,25 +283,36 @@ class SignedWords(Words):
 
     def is_entitled(self, said: Description) -> bool:
         now_us = self._host.now_us
-        given = {(each.attribute, each.value) for each in self.rights_to(said) if now_us < each.until_us}
+        given = {
+            (each.attribute, each.value) for each in self.rights_to(said) if now_us < each.until_us
+        }
         return given.issuperset(self._charter.protected(said))
 
     def may(self, name: Name, said: Description, rights: Iterable[Right]) -> bool:
         wanted = self._charter.protected(said)
-        given = {(each.attribute, each.value) for each in rights if wanted and self._holds(name, each)}
+        given = {
+            (each.attribute, each.value) for each in rights if wanted and self._holds(name, each)
+        }
         self.refused += not given.issuperset(wanted)
         return given.issuperset(wanted)
 
     def _holds(self, name: Name, right: Right) -> bool:
         text = right.text(name)
-        return self._host.now_us < right.until_us and self._is_by(self._charter.authority, text, right.signature)
+        return self._host.now_us < right.until_us and self._is_by(
+            self._charter.authority, text, right.signature
+        )
 
     # --- messages that speak for somebody
 
     def say(self, message: Message) -> Message:
         body = _encode(message)
         about = ("said", self._address, type(message).wire, body)
-        return Said(type(message).wire, self._address, body, self.prove(about, getattr(message, "description", None)))
+        return Said(
+            type(message).wire,
+            self._address,
+            body,
+            self.prove(about, getattr(message, "description", None)),
+        )
 
     def read(self, sender: Address, said: Said) -> Message | None:
         """What is in it, if the one for whom it speaks has said it, and from where it came; or this peer itself once
@@ -334,8 +384,6 @@ BELIEVED = Words()
 """One for all: it keeps nothing."""
 
 
-
-
 class Envelopes(Part):
     """Opens what was said under a signature, and lets the peer decide on what is in it."""
 
@@ -376,7 +424,9 @@ def hide(said: Description | None, proof: bytes) -> Description | None:
 
 def reveal(said: Description | None) -> tuple[Description | None, bytes]:
     """The description without the proof beside it, None if nothing else is there; and the proof, if there is one."""
-    hidden = [] if said is None else [each for each in said.values if each.attribute.startswith(HIDDEN)]
+    hidden = (
+        [] if said is None else [each for each in said.values if each.attribute.startswith(HIDDEN)]
+    )
     if said is None or not hidden:
         return said, b""
     values = tuple(each for each in said.values if not each.attribute.startswith(HIDDEN))

@@ -44,12 +44,18 @@ def clusters(origin: Place, boxes: list[Box], branch_factor: float) -> list[list
     waiting, found = [list(range(len(boxes)))], []
     while waiting:
         cluster = waiting.pop(0)
-        pairs = [(_product(vectors[a], vectors[b]), a, b) for a in cluster for b in cluster if a < b]
+        pairs = [
+            (_product(vectors[a], vectors[b]), a, b) for a in cluster for b in cluster if a < b
+        ]
         widest, one, other = min(pairs, default=(2.0, -1, -1))
         if cosine == TOGETHER or widest >= cosine:
             found.append(cluster)
             continue
-        beyond = [each for each in cluster if each == other or (each != one and _nearer(vectors, each, other, one))]
+        beyond = [
+            each
+            for each in cluster
+            if each == other or (each != one and _nearer(vectors, each, other, one))
+        ]
         waiting = [[each for each in cluster if each not in beyond], *waiting, beyond]
     return found
 

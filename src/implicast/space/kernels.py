@@ -27,16 +27,24 @@ _BUILT = built("space._kernels")
 
 def compiled(function: Function) -> Function:
     """The function's twin where such were built (helpers of others have none); else as Numba compiles it."""
-    return by_numba(function) if _BUILT is None else cast(Function, getattr(_BUILT, function.__name__, function))
+    return (
+        by_numba(function)
+        if _BUILT is None
+        else cast(Function, getattr(_BUILT, function.__name__, function))
+    )
 
 
 def twin(function: Function) -> Function:
     """The function's twin where such were built; else as it stands, for it makes values that Numba cannot."""
-    return function if _BUILT is None else cast(Function, getattr(_BUILT, function.__name__, function))
+    return (
+        function if _BUILT is None else cast(Function, getattr(_BUILT, function.__name__, function))
+    )
 
 
 def by_numba(function: Function) -> Function:
-    if environ.get("IMPLICAST_NUMBA") == "0":  # a single node routes little, and Numba takes 60 MB and a second
+    if (
+        environ.get("IMPLICAST_NUMBA") == "0"
+    ):  # a single node routes little, and Numba takes 60 MB and a second
         return function
     try:
         from numba import njit  # type: ignore[import-untyped, unused-ignore]
@@ -95,7 +103,9 @@ def nearest(boxes: Any, targets: Any, first: int, chosen: Any, dimensions: int) 
 
 
 @compiled
-def best_hop(own: Any, rows: Any, latencies: Any, targets: Any, cluster: int, chosen: Any, dimensions: int) -> int:
+def best_hop(
+    own: Any, rows: Any, latencies: Any, targets: Any, cluster: int, chosen: Any, dimensions: int
+) -> int:
     """The neighbour with the largest progress per latency among those that are nearer than we are, or -1.
 
     Listing 6. Nearer means a smaller (distance, touching dimensions). Ties: fewer touching dimensions, then the
@@ -113,7 +123,10 @@ def best_hop(own: Any, rows: Any, latencies: Any, targets: Any, cluster: int, ch
         if progress < best:
             continue
         tied = progress == best
-        if tied and (touching > best_touching or (touching == best_touching and latencies[row] >= latencies[hop])):
+        if tied and (
+            touching > best_touching
+            or (touching == best_touching and latencies[row] >= latencies[hop])
+        ):
             continue
         hop, best, best_touching = row, progress, touching
     return hop
@@ -169,9 +182,16 @@ def hop_by_sheet(sheet: Any, owns: int, code: int) -> int:
         progress = (here - sqrt(squared)) / latency
         if progress < best:
             continue
-        if progress == best and (touching > best_touching or (touching == best_touching and latency >= best_latency)):
+        if progress == best and (
+            touching > best_touching or (touching == best_touching and latency >= best_latency)
+        ):
             continue
-        name, best, best_touching, best_latency = sheet[row, 2 * dimensions], progress, touching, latency
+        name, best, best_touching, best_latency = (
+            sheet[row, 2 * dimensions],
+            progress,
+            touching,
+            latency,
+        )
     return name
 
 
@@ -217,7 +237,9 @@ def directions(centre: Any, boxes: Any, dimensions: int) -> Any:
     for each in range(boxes.shape[0]):
         total = 0.0
         for dimension in range(dimensions):
-            away = (boxes[each, dimension] + boxes[each, dimension + dimensions] - centre[dimension]) & (turn - 1)
+            away = (
+                boxes[each, dimension] + boxes[each, dimension + dimensions] - centre[dimension]
+            ) & (turn - 1)
             if away > turn // 2:
                 away -= turn
             found[each, dimension] = away
@@ -279,7 +301,9 @@ def divide(vectors: Any, cosine: float) -> Any:
 
 
 @compiled
-def branch(tract: Any, own: Any, centre: Any, rows: Any, latencies: Any, cosine: float, dimensions: int) -> Any:
+def branch(
+    tract: Any, own: Any, centre: Any, rows: Any, latencies: Any, cosine: float, dimensions: int
+) -> Any:
     """Cut a destination into extents, cluster them, and find each cluster's next hop (Listing 7, lines 14 to 25).
 
     One row per extent: first code, bits of length, cluster, row of the neighbour to send it to (-1: none is nearer).
@@ -294,7 +318,9 @@ def branch(tract: Any, own: Any, centre: Any, rows: Any, latencies: Any, cosine:
     hops = np.full(count, -2)
     for each in range(count):
         if hops[cluster[each]] == -2:
-            hops[cluster[each]] = best_hop(own, rows, latencies, boxes, cluster[each], cluster, dimensions)
+            hops[cluster[each]] = best_hop(
+                own, rows, latencies, boxes, cluster[each], cluster, dimensions
+            )
         found[each, 0] = pieces[each, 0]
         found[each, 1] = pieces[each, 1]
         found[each, 2] = cluster[each]
@@ -320,13 +346,18 @@ def parts_of(found: Any, merge: bool) -> list[tuple[int, tuple[int, ...]]]:
 @twin
 def branches(
     sheet: Any, tract: tuple[int, ...], cosine: float, merge: bool
-) -> list[tuple[int, tuple[int, ...]]]:  # fmt: skip
+) -> list[tuple[int, tuple[int, ...]]]:
     """A destination divided among neighbours by a sheet whose first row is our only piece: names, -1 for none, with
     their parts."""
     dimensions = (sheet.shape[1] - 4) // 2
-    boxes, paces = sheet[:, : 2 * dimensions].astype(np.int64), sheet.view(np.float64)[1:, -1].copy()
+    boxes, paces = (
+        sheet[:, : 2 * dimensions].astype(np.int64),
+        sheet.view(np.float64)[1:, -1].copy(),
+    )
     centre = boxes[0, :dimensions] + boxes[0, dimensions:]
-    found = branch(np.array(tract, np.int64), boxes[:1], centre, boxes[1:], paces, cosine, dimensions)
+    found = branch(
+        np.array(tract, np.int64), boxes[:1], centre, boxes[1:], paces, cosine, dimensions
+    )
     names = sheet[1:, 2 * dimensions].tolist()
     return [(names[hop] if hop >= 0 else -1, part) for hop, part in parts_of(found, merge)]
 
@@ -334,4 +365,6 @@ def branches(
 @twin
 def digests(names: Any, chosen: Any, word: bytes) -> Any:
     """`digest_bits(BITS, name, word)` of those of the names, rows of bytes, that are chosen."""
-    return np.array([digest_bits(BITS, names[each].tobytes(), word) for each in chosen.tolist()], np.int64)
+    return np.array(
+        [digest_bits(BITS, names[each].tobytes(), word) for each in chosen.tolist()], np.int64
+    )

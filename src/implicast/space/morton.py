@@ -55,7 +55,9 @@ def _spread(coordinate: int, dimensions: int) -> int:
 
 def lengths(bits: int, dimensions: int) -> Place:
     """The edges of the box that a prefix of so many bits names."""
-    return tuple(side(dimensions) >> len(range(each, bits, dimensions)) for each in range(dimensions))
+    return tuple(
+        side(dimensions) >> len(range(each, bits, dimensions)) for each in range(dimensions)
+    )
 
 
 def box(low: int, bits: int, dimensions: int) -> Box:

@@ -55,7 +55,9 @@ def gap_beside(low: int, bits: int, known: Sequence[Span], dimensions: int) -> S
     return None
 
 
-def _uncovered(low: int, bits: int, piece: Span, known: Sequence[Span], dimensions: int) -> Span | None:
+def _uncovered(
+    low: int, bits: int, piece: Span, known: Sequence[Span], dimensions: int
+) -> Span | None:
     """The first part of a prefix that touches the piece and overlaps nothing known."""
     high = low + (1 << (BITS - bits))
     inside = [each for each in known if each[0] < high and low < each[1]]

@@ -48,7 +48,9 @@ def clockwise(start: Ordered, x: Ordered) -> tuple[bool, Ordered]:
     return x < start, x
 
 
-BoundedKey = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)] | Annotated[str, Meta(max_length=256)]
+BoundedKey = (
+    Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)] | Annotated[str, Meta(max_length=256)]
+)
 """A key as it travels."""
 
 
@@ -66,12 +68,18 @@ class Arc(msgspec.Struct, frozen=True, array_like=True, order=True):
     def cut(self, points: Iterable[Key]) -> tuple["Arc", ...]:
         """The pieces, in clockwise order, when cut at each of the points that lies strictly inside."""
         inside = {point for point in points if point in self and point != self.start}
-        bounds = [self.start, *sorted(inside, key=lambda point: (point < self.start, point)), self.end]  # type: ignore[operator]
+        bounds = [
+            self.start,
+            *sorted(inside, key=lambda point: (point < self.start, point)),
+            self.end,
+        ]  # type: ignore[operator]
         return tuple(Arc(start, end) for start, end in pairwise(bounds))
 
     def minus(self, other: "Arc") -> tuple["Arc", ...]:
         """What is left of this arc without the other: no, one or two arcs. Neighbouring pieces are not rejoined."""
-        return tuple(piece for piece in self.cut((other.start, other.end)) if piece.start not in other)
+        return tuple(
+            piece for piece in self.cut((other.start, other.end)) if piece.start not in other
+        )
 
 
 def minus_all(arc: Arc, others: Iterable[Arc]) -> tuple[Arc, ...]:

@@ -25,7 +25,9 @@ class Surface:
     dimensions: int = 3
 
     def __post_init__(self) -> None:
-        assert self.dimensions in DIMENSIONS, f"a surface has 2 to 6 dimensions, not {self.dimensions}"
+        assert self.dimensions in DIMENSIONS, (
+            f"a surface has 2 to 6 dimensions, not {self.dimensions}"
+        )
 
     @property
     def digits(self) -> int:
@@ -45,14 +47,23 @@ class Surface:
 
     def address(self, low: int, digits: int) -> str:
         """The text of an extent: digits up to 63, so letters above nine (base 36), then in angle brackets."""
-        shifts = range(BITS - self.dimensions, BITS - (digits + 1) * self.dimensions, -self.dimensions)
+        shifts = range(
+            BITS - self.dimensions, BITS - (digits + 1) * self.dimensions, -self.dimensions
+        )
         return "".join(_digit(low >> shift & (1 << self.dimensions) - 1) for shift in shifts)
 
     def text(self, tract: Tract) -> str:
-        return "{" + ",".join(self.address(low, digits) for low, digits in extents(tract, self.dimensions)) + "}"
+        return (
+            "{"
+            + ",".join(self.address(low, digits) for low, digits in extents(tract, self.dimensions))
+            + "}"
+        )
 
     def boxes(self, tract: Tract) -> list[Box]:
-        return [box(low, digits * self.dimensions, self.dimensions) for low, digits in extents(tract, self.dimensions)]
+        return [
+            box(low, digits * self.dimensions, self.dimensions)
+            for low, digits in extents(tract, self.dimensions)
+        ]
 
     def distance(self, one: Tract, other: Tract) -> float:
         """Length of the shortest segment between two tracts; 1 is the side of the surface."""
@@ -68,7 +79,10 @@ class Surface:
         squared = touching = 0
         for low, high, other_low, other_high in zip(*one, *other, strict=True):
             if max(low, other_low) >= min(high, other_high):
-                gap = min((other_low - high) % side(self.dimensions), (low - other_high) % side(self.dimensions))
+                gap = min(
+                    (other_low - high) % side(self.dimensions),
+                    (low - other_high) % side(self.dimensions),
+                )
                 squared += gap * gap
                 touching += gap == 0
         return squared, touching

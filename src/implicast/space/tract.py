@@ -80,14 +80,21 @@ def subtract(one: Tract, other: Tract) -> Tract:
     if len(other) == 2:
         return split(one, other[0], other[1])[1]
     ends = (0, *other, CODES)
-    gaps = [each for low, high in zip(ends[::2], ends[1::2], strict=True) if low < high for each in (low, high)]
+    gaps = [
+        each
+        for low, high in zip(ends[::2], ends[1::2], strict=True)
+        if low < high
+        for each in (low, high)
+    ]
     return intersect(one, tuple(gaps))
 
 
 def split(tract: Tract, low: int, high: int) -> tuple[Tract, Tract]:
     """What lies in [low, high) and what does not: `intersect` and `subtract` of one interval, six times as fast."""
     first, last = bisect_left(tract, low), bisect_right(tract, high)
-    return _clip(tract, low, high), tract[:first] + (low,) * (first & 1) + (high,) * (last & 1) + tract[last:]
+    return _clip(tract, low, high), tract[:first] + (low,) * (first & 1) + (high,) * (
+        last & 1
+    ) + tract[last:]
 
 
 def container(address: int, notch: int, dimensions: int) -> tuple[int, int]:
@@ -103,7 +110,9 @@ def within(one: Tract, other: Tract) -> bool:
     return index & 1 == 1 and one[1] <= other[index]
 
 
-def scale_within(tract: Tract, address: int, notch: int, dimensions: int, notches: int = 1) -> Tract:
+def scale_within(
+    tract: Tract, address: int, notch: int, dimensions: int, notches: int = 1
+) -> Tract:
     """The part of the next container that a part of this one becomes when it is made 2^d times larger.
 
     Thesis, Fig. 8.2: {201, 203} in container 2 becomes {01, 03}. Disjoint tracts scale to disjoint tracts.

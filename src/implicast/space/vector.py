@@ -24,7 +24,9 @@ class Vectors:
     """Two vectors share the first i digits if their exclusive-or is less than limits[i]."""
 
     def __post_init__(self) -> None:
-        assert 2 <= self.alpha <= ALPHA_MAX, f"digits have a base of 2 to {ALPHA_MAX}, not {self.alpha}"
+        assert 2 <= self.alpha <= ALPHA_MAX, (
+            f"digits have a base of 2 to {ALPHA_MAX}, not {self.alpha}"
+        )
         object.__setattr__(self, "width", (self.alpha - 1).bit_length())
         object.__setattr__(self, "length", VECTOR_BITS // self.width)
         limits = [1 << (self.length - digits) * self.width for digits in range(self.length + 1)]

@@ -26,16 +26,30 @@ GROUPS = {"share": 0.3, "tags_per_peer": 8}
 
 
 def scenario(
-    name: str, liars: Liars, peers: int = 200, casts: int = 16, seed: int = 1,
-    parameters: Mapping[str, Setting] | None = None, interval_ms: int = 500, churn: str = "",
-) -> Scenario:  # fmt: skip
+    name: str,
+    liars: Liars,
+    peers: int = 200,
+    casts: int = 16,
+    seed: int = 1,
+    parameters: Mapping[str, Setting] | None = None,
+    interval_ms: int = 500,
+    churn: str = "",
+) -> Scenario:
     """The run in which a design meets these liars."""
     settings = {**design(name).trial, **(parameters or {})}
     return Scenario(
-        name, peers=peers, casts=casts, seed=seed, parameters=settings, workload="groups",
-        workload_parameters=dict(GROUPS), interval_ms=interval_ms, liars=liars, churn=Churn.parse(churn),
+        name,
+        peers=peers,
+        casts=casts,
+        seed=seed,
+        parameters=settings,
+        workload="groups",
+        workload_parameters=dict(GROUPS),
+        interval_ms=interval_ms,
+        liars=liars,
+        churn=Churn.parse(churn),
         register=MESSAGES,
-    )  # fmt: skip
+    )
 
 
 def wanted_most(peers: int, casts: int, seed: int) -> int:
@@ -47,9 +61,16 @@ def wanted_most(peers: int, casts: int, seed: int) -> int:
 
 
 def attack_row(
-    name: str, strategy: str, fraction: float, peers: int = 200, casts: int = 16, seed: int = 1,
-    parameters: Mapping[str, Setting] | None = None, fixtures: bool = False, churn: str = "",
-) -> Row:  # fmt: skip
+    name: str,
+    strategy: str,
+    fraction: float,
+    peers: int = 200,
+    casts: int = 16,
+    seed: int = 1,
+    parameters: Mapping[str, Setting] | None = None,
+    fixtures: bool = False,
+    churn: str = "",
+) -> Row:
     """A design among liars of one strategy: arrival at the honest, false notices, messages, and who was noticed."""
     liars = Liars(fraction, strategy, fixtures=fixtures)
     outcome = simulate(scenario(name, liars, peers, casts, seed, parameters, churn=churn))
@@ -57,26 +78,51 @@ def attack_row(
     assert trust is not None, "somebody was to lie"
     victim = trust.victim_arrived / trust.victim_expected if trust.victim_expected else 1.0
     return {
-        "design": name, "strategy": strategy, "f": fraction, "peers": peers, "casts": casts,
-        "fixtures": int(fixtures), **trust.described(), "victim_arrival": victim,
+        "design": name,
+        "strategy": strategy,
+        "f": fraction,
+        "peers": peers,
+        "casts": casts,
+        "fixtures": int(fixtures),
+        **trust.described(),
+        "victim_arrival": victim,
         "noticed_share": trust.noticed / trust.liars if trust.liars else 0.0,
         "messages": sum(outcome.messages.values()),
-    }  # fmt: skip
+    }
 
 
-def attack_rows(names: Sequence[str], fraction: float, peers: int, casts: int, seed: int = 1) -> list[Row]:
+def attack_rows(
+    names: Sequence[str], fraction: float, peers: int, casts: int, seed: int = 1
+) -> list[Row]:
     """Every design among liars of every strategy."""
-    return [attack_row(name, each, fraction, peers, casts, seed) for name in names for each in STRATEGIES]
+    return [
+        attack_row(name, each, fraction, peers, casts, seed)
+        for name in names
+        for each in STRATEGIES
+    ]
 
 
-TABLE = ("silent", "dropping", "delaying", "selective", "aimed", "hoarding", "replaying", "forging", "flooding",
-         "preempting", "sybil")  # fmt: skip
+TABLE = (
+    "silent",
+    "dropping",
+    "delaying",
+    "selective",
+    "aimed",
+    "hoarding",
+    "replaying",
+    "forging",
+    "flooding",
+    "preempting",
+    "sybil",
+)
 """The strategies of the laboratory's table."""
 SHOWN = ("arrival", "victim_arrival", "forged", "noticed_share", "noticed_s")
 """What the table shows of each."""
 
 
-def table_row(name: str, f: float, peers: int = 128, casts: int = 8, seed: int = 1) -> dict[str, float]:
+def table_row(
+    name: str, f: float, peers: int = 128, casts: int = 8, seed: int = 1
+) -> dict[str, float]:
     """One design at one share of liars, under every strategy of the table: `arrival_silent`, `forged_forging`, ...
 
     `expected` is the same under all of them. Where a run breaks down as a whole, nothing arrived. Where nobody lies,
@@ -98,22 +144,33 @@ def _survived(name: str, strategy: str, f: float, peers: int, casts: int, seed: 
 
 
 def _line(row: Row) -> str:
-    told, victim = f"{row['arrived']} of {row['expected']}", f"{row['victim_arrived']} of {row['victim_expected']}"
+    told, victim = (
+        f"{row['arrived']} of {row['expected']}",
+        f"{row['victim_arrived']} of {row['victim_expected']}",
+    )
     noticed = f"noticed {row['noticed_share']:.2f}"
-    return f"arrival {row['arrival']:.5f}, {told}, victim {victim}, forged {row['forged']}, {noticed}"
+    return (
+        f"arrival {row['arrival']:.5f}, {told}, victim {victim}, forged {row['forged']}, {noticed}"
+    )
 
 
 def _given() -> Namespace:
-    parser = ArgumentParser(description="What arrives at the honest among liars of each strategy: a line for each run.")
+    parser = ArgumentParser(
+        description="What arrives at the honest among liars of each strategy: a line for each run."
+    )
     parser.add_argument("--design", default="bft")
     parser.add_argument("--peers", type=int, default=200)
     parser.add_argument("--casts", type=int, default=16)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--share", type=float, default=0.2)
     parser.add_argument("--k", type=int, default=4, help="redundancy, of bft alone")
-    parser.add_argument("--strategies", nargs="+", default=list(TABLE), help="several at once joined by +")
+    parser.add_argument(
+        "--strategies", nargs="+", default=list(TABLE), help="several at once joined by +"
+    )
     parser.add_argument("--churn", default="", help="as `implicast simulate --churn`")
-    parser.add_argument("--least", type=float, default=0.0, help="exit with 1 where less arrives, or a forgery does")
+    parser.add_argument(
+        "--least", type=float, default=0.0, help="exit with 1 where less arrives, or a forgery does"
+    )
     return parser.parse_args()
 
 
@@ -123,7 +180,14 @@ def _tried(given: Namespace) -> bool:
     for seed in given.seeds:
         for strategy in given.strategies:
             row = attack_row(
-                given.design, strategy, given.share, given.peers, given.casts, seed, parameters, churn=given.churn
+                given.design,
+                strategy,
+                given.share,
+                given.peers,
+                given.casts,
+                seed,
+                parameters,
+                churn=given.churn,
             )
             kept = kept and float(row["arrival"]) >= given.least and not row["forged"]
             print(f"{strategy} seed {seed}: {_line(row)}", flush=True)

@@ -63,9 +63,21 @@ class Acquaintance:
 class Applicant(Peer, parts={"lists": RevocationLists}):
     """A member that asks for places and gives them up."""
 
-    __slots__ = ("certificates", "denied", "enrolment", "is_expelled", "lists", "open", "signer", "stamp", "trust")
+    __slots__ = (
+        "certificates",
+        "denied",
+        "enrolment",
+        "is_expelled",
+        "lists",
+        "open",
+        "signer",
+        "stamp",
+        "trust",
+    )
 
-    def __init__(self, address: int, host: Host, signing: Scheme, teller: Authority, members: int) -> None:
+    def __init__(
+        self, address: int, host: Host, signing: Scheme, teller: Authority, members: int
+    ) -> None:
         super().__init__(address, host)
         self.signer = signing.signer(digest("applicant", address))
         self.enrolment: Enrolment = teller.enrol(name_of(b"", address), self.signer.public)
@@ -80,7 +92,11 @@ class Applicant(Peer, parts={"lists": RevocationLists}):
         self.stamp = version_of(1, 0)
 
     def apply(
-        self, errand: int, wanted: tuple[bytes, ...], given_up: tuple[bytes, ...], listed: int | None = None
+        self,
+        errand: int,
+        wanted: tuple[bytes, ...],
+        given_up: tuple[bytes, ...],
+        listed: int | None = None,
     ) -> None:
         """Who was expelled names nothing that could remind the authority of it."""
         newest = max(self.certificates.values(), key=lambda each: each.serial, default=None)
@@ -88,7 +104,9 @@ class Applicant(Peer, parts={"lists": RevocationLists}):
         known = self.lists.number if listed is None else listed
         shown = (None, 0) if self.is_expelled else (newest, known)
         bare = Apply(errand, self.stamp, self.enrolment, wanted, given_up, *shown, b"")
-        self.open = msgspec.structs.replace(bare, signature=self.signer.sign(bare.body(self.address)))
+        self.open = msgspec.structs.replace(
+            bare, signature=self.signer.sign(bare.body(self.address))
+        )
         for realm in given_up:
             self.certificates.pop(realm, None)
         self.host.send(OFFICE, self.open)
@@ -98,8 +116,13 @@ class Applicant(Peer, parts={"lists": RevocationLists}):
 
     def ask_again(self) -> None:
         if self.open is not None:
-            bare = msgspec.structs.replace(self.open, listed=0 if self.is_expelled else self.lists.number)
-            self.host.send(OFFICE, msgspec.structs.replace(bare, signature=self.signer.sign(bare.body(self.address))))
+            bare = msgspec.structs.replace(
+                self.open, listed=0 if self.is_expelled else self.lists.number
+            )
+            self.host.send(
+                OFFICE,
+                msgspec.structs.replace(bare, signature=self.signer.sign(bare.body(self.address))),
+            )
 
     @handles(Granted)
     def on_granted(self, sender: Address, granted: Granted) -> None:
@@ -130,7 +153,8 @@ class Kills:
         self.expelled: set[int] = set()
         teller = Authority(signing, secret, Vectors(2))
         self.members = [
-            Applicant(each, self.world.host(each), signing, teller, members) for each in range(1, members + 1)
+            Applicant(each, self.world.host(each), signing, teller, members)
+            for each in range(1, members + 1)
         ]
         for member in self.members:
             self.world.place(int(str(member.address)), member)
@@ -139,10 +163,24 @@ class Kills:
 
     def _begin(self, kept: KeptOffice | None) -> Office:
         self.starts += 1
-        life = next_life(0 if kept is None else kept.life, stream(self.starts, "lives of the authority"))
+        life = next_life(
+            0 if kept is None else kept.life, stream(self.starts, "lives of the authority")
+        )
         host = Watched(self.world.host(OFFICE), self)
         roles: dict[str, tuple[Address, ...]] = {"authority": (OFFICE,)}
-        office = Office(Site(name_of(b"", OFFICE), life, OFFICE, host, self.parameters, b"", roles, self.keys, kept))
+        office = Office(
+            Site(
+                name_of(b"", OFFICE),
+                life,
+                OFFICE,
+                host,
+                self.parameters,
+                b"",
+                roles,
+                self.keys,
+                kept,
+            )
+        )
         self.world.place(OFFICE, office)
         return office
 
@@ -221,11 +259,17 @@ class Kills:
         refused = sum(len(each.denied) + (each.open is not None) for each in honest)
         unsound = [flaw for each in honest for flaw in _flaws(each, honest, self.world.now_us)]
         return {
-            "kills": self.starts - 1, "old_copies": self.count["old_copies"], "granted": self.count["granted"],
-            "numbers": len(self.numbers), "twice": self.count["twice"], "expelled": self.count["expelled"],
-            "admitted_expelled": self.count["admitted_expelled"], "refused_honest": refused,
-            "unsound_honest": len(unsound), "lists_apart": len({each.lists.number for each in honest}) - 1,
-        }  # fmt: skip
+            "kills": self.starts - 1,
+            "old_copies": self.count["old_copies"],
+            "granted": self.count["granted"],
+            "numbers": len(self.numbers),
+            "twice": self.count["twice"],
+            "expelled": self.count["expelled"],
+            "admitted_expelled": self.count["admitted_expelled"],
+            "refused_honest": refused,
+            "unsound_honest": len(unsound),
+            "lists_apart": len({each.lists.number for each in honest}) - 1,
+        }
 
 
 class Watched:

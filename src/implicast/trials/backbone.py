@@ -16,10 +16,14 @@ from implicast.trials.ice import Row
 from implicast.world.network import build
 
 
-def backbone_trial(peers: int, network: str = "national", share: float = 0.01, seed: int = 1) -> Row:
+def backbone_trial(
+    peers: int, network: str = "national", share: float = 0.01, seed: int = 1
+) -> Row:
     """Brokers, links, links beyond a tree's, the most neighbours of one broker, and how near neighbours are."""
     broker = design("broker")
-    count = broker.infrastructure(peers, settle("broker", broker.parameters, {"broker_share": share}))
+    count = broker.infrastructure(
+        peers, settle("broker", broker.parameters, {"broker_share": share})
+    )
     built = build(network, hosts=peers, infrastructure=count, seed=seed)
     brokers = range(peers, peers + count)
 
@@ -28,12 +32,18 @@ def backbone_trial(peers: int, network: str = "national", share: float = 0.01, s
 
     tree = spanning_tree(brokers, round_trip_us)
     links = [(one, other) for one, beside in tree.items() for other in beside if one < other]
-    near, all_pairs = (fmean(round_trip_us(*pair) for pair in pairs) for pairs in (links, combinations(brokers, 2)))
+    near, all_pairs = (
+        fmean(round_trip_us(*pair) for pair in pairs) for pairs in (links, combinations(brokers, 2))
+    )
     return {
-        "brokers": count, "links": len(links), "cycles": len(links) - len(_reached(tree, brokers[0])) + 1,
-        "neighbours_max": max(map(len, tree.values())), "round_trip_ms_mean": near / 1000,
-        "round_trip_share": near / all_pairs, "round_trips_ms": sum(round_trip_us(*pair) for pair in links) / 1000,
-    }  # fmt: skip
+        "brokers": count,
+        "links": len(links),
+        "cycles": len(links) - len(_reached(tree, brokers[0])) + 1,
+        "neighbours_max": max(map(len, tree.values())),
+        "round_trip_ms_mean": near / 1000,
+        "round_trip_share": near / all_pairs,
+        "round_trips_ms": sum(round_trip_us(*pair) for pair in links) / 1000,
+    }
 
 
 def _reached(tree: dict[int, tuple[int, ...]], first: int) -> set[int]:

@@ -11,7 +11,15 @@ from math import log
 from random import Random
 from typing import NamedTuple
 
-from implicast.casting.bft.multicast import Arc, Halves, Leg, concerned, first_leg, legs, start_level
+from implicast.casting.bft.multicast import (
+    Arc,
+    Halves,
+    Leg,
+    concerned,
+    first_leg,
+    legs,
+    start_level,
+)
 from implicast.space.digest import stream
 from implicast.space.vector import Vectors
 from implicast.world.populations.standing import Standing
@@ -49,7 +57,10 @@ class Overlay:
     def __post_init__(self) -> None:
         vectors = Vectors(self.alpha)
         rng = stream(self.seed, "overlay", self.n, self.alpha)
-        self.spots = [Spot(key_of(each), vectors.pack_number(rng.getrandbits(256)), each) for each in range(self.n)]
+        self.spots = [
+            Spot(key_of(each), vectors.pack_number(rng.getrandbits(256)), each)
+            for each in range(self.n)
+        ]
         self.graph = Standing(self.k, vectors, self.spots)
         self.halves = Halves.of(self.k)
 
@@ -78,7 +89,11 @@ class Spread:
 
     def arrived(self, receivers: Sequence[int]) -> float:
         """The share of these that got it."""
-        return sum(self.hops[each] is not None for each in receivers) / len(receivers) if receivers else 1.0
+        return (
+            sum(self.hops[each] is not None for each in receivers) / len(receivers)
+            if receivers
+            else 1.0
+        )
 
 
 def key_of(number: int) -> bytes:
@@ -94,7 +109,9 @@ def silence(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool]) ->
     return {}
 
 
-def spread(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool], attack: Attack = silence) -> Spread:
+def spread(
+    overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool], attack: Attack = silence
+) -> Spread:
     """One multicast, in rounds of one hop. The faulty never forward; they attack once, when one of them has it.
 
     From then on all colluders know the message and reach anyone; their copies come first in the round.
@@ -123,7 +140,9 @@ def spread(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool], att
     return outcome
 
 
-def _attacked(overlay: Overlay, outcome: Spread, levels: dict[int, int], hop: int) -> list[tuple[Spot, int]]:
+def _attacked(
+    overlay: Overlay, outcome: Spread, levels: dict[int, int], hop: int
+) -> list[tuple[Spot, int]]:
     """Those who have not met the message yet take it from the colluders."""
     victims = [number for number in levels if outcome.hops[number] is None]
     for number in victims:
@@ -153,7 +172,9 @@ def arrival_formula(n: int, k: int, f: float, alpha: int = 2) -> float:
     return float((1 - f**k) ** max(0.0, hops_formula(n, k, alpha) - 1))
 
 
-def hops_row(n: int, k: int, seed: int = 0, overlays: int = OVERLAYS, multicasts: int = HOPS_MULTICASTS) -> Row:
+def hops_row(
+    n: int, k: int, seed: int = 0, overlays: int = OVERLAYS, multicasts: int = HOPS_MULTICASTS
+) -> Row:
     """Mean of the largest hops of a multicast to the full circle, beside formula (1)."""
     largest: list[int] = []
     for overlay, rng in _overlays(n, k, seed, overlays):
@@ -164,7 +185,12 @@ def hops_row(n: int, k: int, seed: int = 0, overlays: int = OVERLAYS, multicasts
 
 
 def messages_row(
-    n: int, k: int, share: float, seed: int = 0, overlays: int = OVERLAYS, multicasts: int = HOPS_MULTICASTS
+    n: int,
+    k: int,
+    share: float,
+    seed: int = 0,
+    overlays: int = OVERLAYS,
+    multicasts: int = HOPS_MULTICASTS,
 ) -> Row:
     """Messages per node in range, for ranges that hold a share of the nodes; tends to k."""
     per_node: list[float] = []
@@ -172,24 +198,44 @@ def messages_row(
     for overlay, rng in _overlays(n, k, seed, overlays):
         for _ in range(-(-multicasts // overlays)):
             arc = overlay.arc(rng.randrange(n), count)
-            per_node.append(spread(overlay, rng.choice(overlay.spots), arc, [False] * n).messages / count)
+            per_node.append(
+                spread(overlay, rng.choice(overlay.spots), arc, [False] * n).messages / count
+            )
     return {"n": n, "k": k, "share": share, "messages_per_node": _mean(per_node)}
 
 
 def arrival_row(
-    n: int, k: int, f: float, share: float = 0.5, seed: int = 0, overlays: int = OVERLAYS,
+    n: int,
+    k: int,
+    f: float,
+    share: float = 0.5,
+    seed: int = 0,
+    overlays: int = OVERLAYS,
     multicasts: int = ARRIVAL_MULTICASTS,
-) -> Row:  # fmt: skip
+) -> Row:
     """Arrival at the correct nodes in range when a fraction f of all nodes is silent, beside formula (3)."""
     runs = _faulty(n, k, f, share, seed, overlays, multicasts, silence)
     arrivals = [outcome.arrived(honest) for outcome, honest in runs]
-    return {"n": n, "k": k, "f": f, "share": share, "arrival": _mean(arrivals), "formula_3": arrival_formula(n, k, f)}
+    return {
+        "n": n,
+        "k": k,
+        "f": f,
+        "share": share,
+        "arrival": _mean(arrivals),
+        "formula_3": arrival_formula(n, k, f),
+    }
 
 
 def preemption_row(
-    n: int, k: int, f: float, check_5: bool, share: float = 0.5, seed: int = 0, overlays: int = OVERLAYS,
+    n: int,
+    k: int,
+    f: float,
+    check_5: bool,
+    share: float = 0.5,
+    seed: int = 0,
+    overlays: int = OVERLAYS,
     multicasts: int = ARRIVAL_MULTICASTS,
-) -> Row:  # fmt: skip
+) -> Row:
     """Arrival when the faulty collude and give everyone they can the genuine message early, at too low a level.
 
     With check 5 such copies are refused, and what is left is silence.
@@ -197,7 +243,14 @@ def preemption_row(
     attack = silence if check_5 else preempt
     runs = _faulty(n, k, f, share, seed, overlays, multicasts, attack)
     arrivals = [outcome.arrived(honest) for outcome, honest in runs]
-    return {"n": n, "k": k, "f": f, "share": share, "check_5": int(check_5), "arrival": _mean(arrivals)}
+    return {
+        "n": n,
+        "k": k,
+        "f": f,
+        "share": share,
+        "check_5": int(check_5),
+        "arrival": _mean(arrivals),
+    }
 
 
 def preempt(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool]) -> dict[int, int]:
@@ -209,7 +262,9 @@ def preempt(overlay: Overlay, source: Spot, arc: Arc, faulty: Sequence[bool]) ->
     return {number: level for number, level in levels.items() if level is not None}
 
 
-def _lowest(overlay: Overlay, source: Spot, spot: Spot, liars: Sequence[Spot], start: int, arc: Arc) -> int | None:
+def _lowest(
+    overlay: Overlay, source: Spot, spot: Spot, liars: Sequence[Spot], start: int, arc: Arc
+) -> int | None:
     common = overlay.graph.vectors.common
     proper = min(common(source.vector, spot.vector), start)
     table = overlay.graph.table(spot.key)
@@ -220,7 +275,14 @@ def _lowest(overlay: Overlay, source: Spot, spot: Spot, liars: Sequence[Spot], s
 
 
 def _faulty(
-    n: int, k: int, f: float, share: float, seed: int, overlays: int, multicasts: int, attack: Attack
+    n: int,
+    k: int,
+    f: float,
+    share: float,
+    seed: int,
+    overlays: int,
+    multicasts: int,
+    attack: Attack,
 ) -> Iterator[tuple[Spread, list[int]]]:
     """Multicasts with a correct source among faulty nodes, each with the correct nodes in its range."""
     count = round(n * share)

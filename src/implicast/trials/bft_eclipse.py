@@ -29,7 +29,14 @@ def eclipse_row(n: int, k: int, f: float, seed: int = 0, places_max: int = 1) ->
     standing: Standing[Certificate] = Standing(k, vectors, certificates)
     shares = [_share(standing, each, liars) for each in certificates if each.address not in liars]
     mean, largest = sum(shares) / len(shares), max(shares)
-    return {"n": n, "k": k, "f": f, "places": len(certificates), "share_mean": mean, "share_max": largest}
+    return {
+        "n": n,
+        "k": k,
+        "f": f,
+        "places": len(certificates),
+        "share_mean": mean,
+        "share_max": largest,
+    }
 
 
 def _granted(authority: Authority, applicant: int, attempts: int) -> list[Certificate]:
@@ -37,7 +44,11 @@ def _granted(authority: Authority, applicant: int, attempts: int) -> list[Certif
     found: list[Certificate] = []
     for attempt in range(attempts):
         try:
-            found.append(authority.issue(name_of(b"", applicant), HOME + b"%d" % attempt, applicant, bytes(32), 0))
+            found.append(
+                authority.issue(
+                    name_of(b"", applicant), HOME + b"%d" % attempt, applicant, bytes(32), 0
+                )
+            )
         except GrantDeclined:
             break
     return found
@@ -58,7 +69,9 @@ def hoarding_row(n: int = 500, k: int = 4, f: float = 0.1, rounds: int = 100, se
     signing = scheme("stand-in", secret)
     authority = Authority(signing, secret, vectors, places_max=2)
     liars = set(stream(seed, "hoarding", n, f).sample(range(n), round(f * n)))
-    certificates = [each for applicant in range(n) for each in _taken(authority, applicant, [HOME, b"tjazz\0"])]
+    certificates = [
+        each for applicant in range(n) for each in _taken(authority, applicant, [HOME, b"tjazz\0"])
+    ]
     for number in range(rounds):
         for liar in sorted(liars):
             certificates += _hoarded(authority, liar, number)
@@ -68,8 +81,15 @@ def hoarding_row(n: int = 500, k: int = 4, f: float = 0.1, rounds: int = 100, se
     standing: Standing[Certificate] = Standing(k, vectors, list(valid.values()))
     shares = [_share(standing, each, liars) for each in valid.values() if each.address not in liars]
     held = sum(trust.flaw(each, 0) is None for each in certificates if each.address == min(liars))
-    return {"n": n, "k": k, "f": f, "issued": len(certificates), "valid_of_one_liar": held,
-            "share_mean": sum(shares) / len(shares), "against_f": sum(shares) / len(shares) / f}  # fmt: skip
+    return {
+        "n": n,
+        "k": k,
+        "f": f,
+        "issued": len(certificates),
+        "valid_of_one_liar": held,
+        "share_mean": sum(shares) / len(shares),
+        "against_f": sum(shares) / len(shares) / f,
+    }
 
 
 def _taken(authority: Authority, applicant: int, realms: list[bytes]) -> list[Certificate]:

@@ -93,7 +93,9 @@ class Bent:
     """Members that lie meanwhile; then only what the honest were told is judged, and what arrived is counted."""
 
 
-def scenario_of(design: Design, seed: int, number: int, bent: Bent | None = None, **more: Any) -> Scenario:
+def scenario_of(
+    design: Design, seed: int, number: int, bent: Bent | None = None, **more: Any
+) -> Scenario:
     """The scenario of this number. In another language, or bent otherwise, it is the same but for that."""
     bent = replace(bent or Bent(), **more)
     language = _language(design, seed, number, bent.language)
@@ -105,12 +107,17 @@ def scenario_of(design: Design, seed: int, number: int, bent: Bent | None = None
     newer = stream(seed, "newer campaign", design.name, number)
     churn = replace(churn, falls=newer.choice((0, 0, 1, 2)) if "crashes" in design.survives else 0)
     widest = stream(seed, "widest campaign", design.name, number)
-    away_s, group = widest.choice((churn.away_s, churn.away_s, *AWAY_S)), widest.choice((churn.group, churn.group, 3))
+    away_s, group = (
+        widest.choice((churn.away_s, churn.away_s, *AWAY_S)),
+        widest.choice((churn.group, churn.group, 3)),
+    )
     churn, network = replace(churn, away_s=away_s, group=group), chance.choice(("flat", "national"))
     if bent.lasting:
         churn = _lasting(churn, stream(seed, "lasting", design.name, number))
     few = design.few_tags and language == "tags"
-    longest_s = max(each[1] for each in (churn.freeze_s, churn.split_s, churn.cut_s, churn.down_s, churn.away_s))
+    longest_s = max(
+        each[1] for each in (churn.freeze_s, churn.split_s, churn.cut_s, churn.down_s, churn.away_s)
+    )
     return Scenario(
         design.name,
         peers=peers,
@@ -132,12 +139,16 @@ def scenario_of(design: Design, seed: int, number: int, bent: Bent | None = None
 
 def _language(design: Design, seed: int, number: int, wanted: str) -> str:
     if not design.survives:
-        raise ScenarioError(f"{design.name} does not say that it survives anything: it is meant for a kind world")
+        raise ScenarioError(
+            f"{design.name} does not say that it survives anything: it is meant for a kind world"
+        )
     spoken = [each for each in WORKLOADS if each in design.languages]
     if wanted == MIXED:
         return stream(seed, "language", design.name, number).choice(spoken)
     if wanted not in spoken:
-        raise ScenarioError(f"{design.name} speaks {', '.join(spoken)}; casts to {wanted} mean nothing to it")
+        raise ScenarioError(
+            f"{design.name} speaks {', '.join(spoken)}; casts to {wanted} mean nothing to it"
+        )
     return wanted
 
 
@@ -162,12 +173,20 @@ def _churn(chance: Random, survives: frozenset[str], peers: int) -> Churn:
     )
 
 
-def _wider(churn: Churn, chance: Random, survives: frozenset[str], peers: int, returning: bool) -> Churn:
+def _wider(
+    churn: Churn, chance: Random, survives: frozenset[str], peers: int, returning: bool
+) -> Churn:
     """With returns, bursts of casts and words about oneself: drawn apart, so that all else is as it would be."""
     most = max(1, peers // 8)
     drawn, bursts, anew = chance.randint(0, most), chance.choice((0, 0, 1)), chance.randint(0, 4)
     returns = most if returning else drawn
-    return replace(churn, returns=returns if "returns" in survives else 0, disk=ANY_DISK, bursts=bursts, anew=anew)
+    return replace(
+        churn,
+        returns=returns if "returns" in survives else 0,
+        disk=ANY_DISK,
+        bursts=bursts,
+        anew=anew,
+    )
 
 
 def _lasting(churn: Churn, chance: Random) -> Churn:
@@ -178,7 +197,9 @@ def _lasting(churn: Churn, chance: Random) -> Churn:
         return round(longest_s * 0.7, 1), round(longest_s, 1)
 
     splits = max(1, churn.splits) if churn.splits or churn.cuts or churn.flaps else 0
-    return replace(churn, splits=splits, freeze_s=span(*FREEZE_S), cut_s=span(*CUT_S), split_s=span(*SPLIT_S))
+    return replace(
+        churn, splits=splits, freeze_s=span(*FREEZE_S), cut_s=span(*CUT_S), split_s=span(*SPLIT_S)
+    )
 
 
 def _faults(chance: Random) -> Faults:
@@ -235,7 +256,9 @@ def return_s(scenario: Scenario) -> float:
 
 def _over_s(back_s: float, falls: list[tuple[float, float]]) -> float:
     """When a member that is back then can begin for the last time: after all that befell others meanwhile."""
-    return max([back_s, *(to_s for from_s, to_s in falls if from_s <= back_s + RETURN_S and to_s > back_s)])
+    return max(
+        [back_s, *(to_s for from_s, to_s in falls if from_s <= back_s + RETURN_S and to_s > back_s)]
+    )
 
 
 def _deceptions(trust: Trust, is_promised: bool) -> Iterator[str]:
@@ -248,13 +271,20 @@ def _deceptions(trust: Trust, is_promised: bool) -> Iterator[str]:
 class Mapper(Protocol):
     """Puts a function to many values and gives the results in their order: `map`, or several processes."""
 
-    def __call__(self, function: Callable[[int], Finding], values: Iterable[int], /) -> Iterator[Finding]: ...
+    def __call__(
+        self, function: Callable[[int], Finding], values: Iterable[int], /
+    ) -> Iterator[Finding]: ...
 
 
 def campaign(
-    design: Design, scenarios: int, seed: int = 1, first: int = 0, seen: Callable[[Finding], None] = lambda one: None,
-    mapped: Mapper = map, bent: Bent | None = None,
-) -> list[Finding]:  # fmt: skip
+    design: Design,
+    scenarios: int,
+    seed: int = 1,
+    first: int = 0,
+    seen: Callable[[Finding], None] = lambda one: None,
+    mapped: Mapper = map,
+    bent: Bent | None = None,
+) -> list[Finding]:
     """Run so many scenarios from the first on; those that failed. `seen` is told of each, in the order of numbers."""
     failed: list[Finding] = []
     scenario_of(design, seed, first, bent)  # what is wrong with the call is said at once
@@ -277,7 +307,9 @@ class Numbered:
         return check(scenario_of(by_name(self.design), self.seed, number, self.bent))
 
 
-def shrink(failed: Finding, infrastructure: Callable[[int], int], runs: int = SHRINK_RUNS) -> Finding:
+def shrink(
+    failed: Finding, infrastructure: Callable[[int], int], runs: int = SHRINK_RUNS
+) -> Finding:
     """A smaller scenario that fails too: fewer deeds, a kinder network, fewer peers.
 
     `infrastructure` says how much of it there is for a number of peers.
@@ -301,7 +333,9 @@ class _Shrinking:
     def smallest(self) -> Finding:
         scenario = self.best.scenario
         fixed = self.infrastructure(scenario.peers)
-        if not self._fails(replace(scenario, churn=scenario.churn.spelled(scenario.seed, scenario.peers, fixed))):
+        if not self._fails(
+            replace(scenario, churn=scenario.churn.spelled(scenario.seed, scenario.peers, fixed))
+        ):
             return self.best
         self._fewer_deeds()
         self._kinder()
@@ -345,7 +379,9 @@ class _Shrinking:
         if self.best.scenario.changes:
             self._fails(replace(self.best.scenario, changes=0))
         if self.best.scenario.churn.drift:
-            self._fails(replace(self.best.scenario, churn=replace(self.best.scenario.churn, drift=0.0)))
+            self._fails(
+                replace(self.best.scenario, churn=replace(self.best.scenario.churn, drift=0.0))
+            )
 
     def _fewer_peers(self) -> bool:
         scenario = self.best.scenario
@@ -355,7 +391,9 @@ class _Shrinking:
             return False
         moved = [self._moved(deed, scenario.peers, peers) for deed in scenario.churn.deeds]
         deeds = tuple(deed for deed in moved if deed is not None)
-        return self._fails(replace(scenario, peers=peers, churn=replace(scenario.churn, deeds=deeds)))
+        return self._fails(
+            replace(scenario, peers=peers, churn=replace(scenario.churn, deeds=deeds))
+        )
 
     def _moved(self, deed: Deed, before: int, now: int) -> Deed | None:
         """The same deed among fewer peers; None when it concerns those that are left out."""

@@ -24,10 +24,15 @@ VALUES = 100
 """Values are whole numbers from 0 to 99."""
 WIDTHS = tuple(range(10, 101, 10))
 REFERENCE_PER_NODE = {
-    ("interval", 10, False): 0.363, ("bitmap", 10, False): 0.229, ("interval", 50, False): 0.697,
-    ("bitmap", 50, False): 0.672, ("interval", 100, False): 0.99, ("bitmap", 100, False): 0.99,
-    ("interval", 10, True): 0.145, ("bitmap", 10, True): 0.126,
-}  # fmt: skip
+    ("interval", 10, False): 0.363,
+    ("bitmap", 10, False): 0.229,
+    ("interval", 50, False): 0.697,
+    ("bitmap", 50, False): 0.672,
+    ("interval", 100, False): 0.99,
+    ("bitmap", 100, False): 0.99,
+    ("interval", 10, True): 0.145,
+    ("bitmap", 10, True): 0.126,
+}
 """Messages per node of an independent trial, by kind, width in percent, values sorted by key. The plots are lost."""
 
 
@@ -62,24 +67,40 @@ def traffic_by_width(
 
 
 def _ring(kind: str, numbers: Sequence[int]) -> list[Table]:
-    values: list[AnyValue] = [Interval(c, c) if kind == "interval" else Bitmap.of(c) for c in numbers]
+    values: list[AnyValue] = [
+        Interval(c, c) if kind == "interval" else Bitmap.of(c) for c in numbers
+    ]
     return settled_tables([Ref(index, index) for index in range(len(numbers))], values)
 
 
-def _traffic_row(kind: str, width: int, by_key: bool, nodes: int, seed: int, messages: float) -> Row:
+def _traffic_row(
+    kind: str, width: int, by_key: bool, nodes: int, seed: int, messages: float
+) -> Row:
     return {
-        "kind": kind, "width_percent": width, "by_key": by_key, "nodes": nodes, "seed": seed, "messages": messages,
-        "messages_per_node": messages / nodes, "reference_per_node": REFERENCE_PER_NODE.get((kind, width, by_key)),
-    }  # fmt: skip
+        "kind": kind,
+        "width_percent": width,
+        "by_key": by_key,
+        "nodes": nodes,
+        "seed": seed,
+        "messages": messages,
+        "messages_per_node": messages / nodes,
+        "reference_per_node": REFERENCE_PER_NODE.get((kind, width, by_key)),
+    }
 
 
 def ages_and_calls(
-    nodes: Sequence[int], period_s: float, hold_s: float = 2.0, alpha: float = 0.2, latency_s: float = 0.0
+    nodes: Sequence[int],
+    period_s: float,
+    hold_s: float = 2.0,
+    alpha: float = 0.2,
+    latency_s: float = 0.0,
 ) -> list[Row]:
     """By formula, for F = F_min: rho, delta, E and getEnt calls until a change is everywhere. One row per n."""
     rows = []
     for count in nodes:
-        steady = Steady(count, flows_needed(count, period_s, hold_s), period_s, hold_s, alpha, latency_s)
+        steady = Steady(
+            count, flows_needed(count, period_s, hold_s), period_s, hold_s, alpha, latency_s
+        )
         rows.append(
             {
                 "nodes": count,

@@ -73,7 +73,9 @@ class FlowRing:
 
     def _site(self, at: int) -> Site:
         network = network_of(self.seed)
-        return Site(name_of(network, at), 1, at, self.world.host(at), {"assurance": "none"}, network)
+        return Site(
+            name_of(network, at), 1, at, self.world.host(at), {"assurance": "none"}, network
+        )
 
     def start(self, flows: int | None) -> None:
         """This many flows at equal distances; None: everybody waits as after a join, and whoever tires begins."""
@@ -81,7 +83,9 @@ class FlowRing:
             if flows is None:
                 peer.flows.start()
             else:
-                peer.flows.start_in_step(first=at * flows // self.nodes != (at + 1) * flows // self.nodes)
+                peer.flows.start_in_step(
+                    first=at * flows // self.nodes != (at + 1) * flows // self.nodes
+                )
 
     def start_at_random(self, flows: int) -> None:
         """This many flows at random places."""
@@ -109,9 +113,13 @@ class FlowRing:
     def steady(self, flows: float) -> Steady:
         chosen = self.settings
         return Steady(
-            self.nodes, flows, chosen.period_us / SECOND_US, chosen.hold_us / SECOND_US, chosen.alpha,
+            self.nodes,
+            flows,
+            chosen.period_us / SECOND_US,
+            chosen.hold_us / SECOND_US,
+            chosen.alpha,
             self.latency_us / SECOND_US,
-        )  # fmt: skip
+        )
 
     def lacking(self, key: int, category: int) -> int:
         """Entries of all tables that cover a key but do not show that its node is of a category."""
@@ -126,22 +134,33 @@ class FlowRing:
         )
 
 
-def steady_state(nodes: int, flows: int, seconds: float = 600, seed: int = 1, latency_us: int = 20_000) -> Row:
+def steady_state(
+    nodes: int, flows: int, seconds: float = 600, seed: int = 1, latency_us: int = 20_000
+) -> Row:
     """Forced F: rho and delta measured and by formulas (10) to (12)."""
     ring = FlowRing(nodes, seed, latency_us=latency_us)
     ring.start(flows)
     ring.run(seconds)
     by_formula = ring.steady(flows)
     return {
-        "nodes": nodes, "flows": flows, "flows_at_end": ring.flows(), "rho_s": ring.rho_s(), "delta_s": ring.delta_s(),
-        "rho_formula_s": by_formula.rho, "delta_formula_s": by_formula.delta,
-    }  # fmt: skip
+        "nodes": nodes,
+        "flows": flows,
+        "flows_at_end": ring.flows(),
+        "rho_s": ring.rho_s(),
+        "delta_s": ring.delta_s(),
+        "rho_formula_s": by_formula.rho,
+        "delta_formula_s": by_formula.delta,
+    }
 
 
 def flows_over_time(
-    nodes: int = 50, seconds: float = 600, seed: int = 1, flows: int | None = None, every_s: float = 10,
+    nodes: int = 50,
+    seconds: float = 600,
+    seed: int = 1,
+    flows: int | None = None,
+    every_s: float = 10,
     settings: FlowSettings | None = None,
-) -> list[Row]:  # fmt: skip
+) -> list[Row]:
     """One run of update flows: their number, rho and delta as time goes by. `flows`: so many at random places."""
     ring = FlowRing(nodes, seed, settings or FlowSettings())
     ring.start(None) if flows is None else ring.start_at_random(flows)
@@ -162,7 +181,12 @@ def flows_over_time(
 
 
 def calls(
-    nodes: int, flows: int, piggyback: bool, seconds: float = 300, seed: int = 1, settings: FlowSettings | None = None
+    nodes: int,
+    flows: int,
+    piggyback: bool,
+    seconds: float = 300,
+    seed: int = 1,
+    settings: FlowSettings | None = None,
 ) -> Row:
     """getEnt calls per update, once rows have accumulated."""
     ring = FlowRing(nodes, seed, replace(settings or FlowSettings(), piggyback=piggyback))
@@ -173,9 +197,13 @@ def calls(
     per_update = ring.world.counts["GetEnt"] / ring.world.counts["Update"]
     levels, steady = (nodes - 1).bit_length(), ring.steady(flows)
     return {
-        "nodes": nodes, "flows": flows, "piggyback": piggyback, "calls_per_update": per_update,
-        "calls_formula": levels - steady.doublings * piggyback, "rho_s": ring.rho_s(),
-    }  # fmt: skip
+        "nodes": nodes,
+        "flows": flows,
+        "piggyback": piggyback,
+        "calls_per_update": per_update,
+        "calls_formula": levels - steady.doublings * piggyback,
+        "rho_s": ring.rho_s(),
+    }
 
 
 def calls_until_everywhere(
@@ -202,9 +230,13 @@ def calls_until_everywhere(
 
 
 def ages(
-    nodes: int = 50, flows: int = 5, changes: int = 40, seed: int = 1, casts_every_s: float = 2,
+    nodes: int = 50,
+    flows: int = 5,
+    changes: int = 40,
+    seed: int = 1,
+    casts_every_s: float = 2,
     settings: FlowSettings | None = None,
-) -> list[Row]:  # fmt: skip
+) -> list[Row]:
     """How long a value change takes to be in every table, and how many casts miss the changed node until then.
 
     One row per change: age_s until every table shows it; casts made before and missed; missed_after, casts missed
@@ -216,7 +248,10 @@ def ages(
     ring.run(300)
     rng = stream(seed, "ages")
     estimate_s = ring.steady(flows).age
-    return [_age(ring, rng.randrange(nodes), 1 + change, casts_every_s, estimate_s) for change in range(changes)]
+    return [
+        _age(ring, rng.randrange(nodes), 1 + change, casts_every_s, estimate_s)
+        for change in range(changes)
+    ]
 
 
 def _age(ring: FlowRing, at: int, category: int, casts_every_s: float, estimate_s: float) -> Row:
@@ -229,15 +264,28 @@ def _age(ring: FlowRing, at: int, category: int, casts_every_s: float, estimate_
     while ring.lacking(at, category):
         told = _cast(ring, rng.randrange(ring.nodes), category)
         everybody = _cast(ring, rng.randrange(ring.nodes), 0)
-        made, missed, bystanders = made + 1, missed + (at not in told), bystanders + ring.nodes - len(everybody)
+        made, missed, bystanders = (
+            made + 1,
+            missed + (at not in told),
+            bystanders + ring.nodes - len(everybody),
+        )
         ring.run(casts_every_s - 1)
     age_s = (ring.world.now_us - begun_us) / SECOND_US
     promise_s = (changed.promises.due_us() - begun_us) / SECOND_US
-    missed_after = sum(at not in _cast(ring, rng.randrange(ring.nodes), category) for _ in range(10))
+    missed_after = sum(
+        at not in _cast(ring, rng.randrange(ring.nodes), category) for _ in range(10)
+    )
     return {
-        "nodes": ring.nodes, "age_s": age_s, "age_formula_s": estimate_s, "casts": made, "missed": missed,
-        "missed_after": missed_after, "bystanders_missed": bystanders, "rho_s": ring.rho_s(), "promise_s": promise_s,
-    }  # fmt: skip
+        "nodes": ring.nodes,
+        "age_s": age_s,
+        "age_formula_s": estimate_s,
+        "casts": made,
+        "missed": missed,
+        "missed_after": missed_after,
+        "bystanders_missed": bystanders,
+        "rho_s": ring.rho_s(),
+        "promise_s": promise_s,
+    }
 
 
 def _cast(ring: FlowRing, publisher: int, category: int) -> set[int]:
@@ -245,7 +293,9 @@ def _cast(ring: FlowRing, publisher: int, category: int) -> set[int]:
     seen = len(ring.world.events)
     key = ring.peers[publisher].links.me.key
     ring.world.at(
-        ring.world.now_us, UPKEEP, lambda: ring.peers[publisher].condcast(Arc(key, key), OfCategory(category), b"")
+        ring.world.now_us,
+        UPKEEP,
+        lambda: ring.peers[publisher].condcast(Arc(key, key), OfCategory(category), b""),
     )
     ring.run(0.5)
     return {address for _, address, event in ring.world.events[seen:] if isinstance(event, Notice)}

@@ -22,7 +22,11 @@ class Steady:
     def delta(self) -> float:
         """How long a node holds an update: (12), with latency. Never below M: too few flows are only late."""
         spacing = self.nodes / self.flows
-        wanted = self.weight * self.period + (1 - self.weight) * self.hold - self.weight * spacing * self.latency
+        wanted = (
+            self.weight * self.period
+            + (1 - self.weight) * self.hold
+            - self.weight * spacing * self.latency
+        )
         return max(self.hold, wanted / (self.weight * spacing + 1 - self.weight))
 
     @property

@@ -32,7 +32,11 @@ class Spread:
 
 
 def spread(
-    tables: Mapping[Address, Table], source: Address, arcs: tuple[Arc, ...], match: Match, by: Split = split
+    tables: Mapping[Address, Table],
+    source: Address,
+    arcs: tuple[Arc, ...],
+    match: Match,
+    by: Split = split,
 ) -> Spread:
     """Carry a cast to its end. A node's own value is the one in its table."""
     result = Spread()

@@ -38,7 +38,10 @@ class Ground:
 
     def _table(self, peer: int, latency_us: LatencyUs | None) -> SurfaceTable:
         owners = self.neighbours[peer]
-        latencies = [1.0 if latency_us is None else max(1.0, float(latency_us(peer, each))) for each in owners]
+        latencies = [
+            1.0 if latency_us is None else max(1.0, float(latency_us(peer, each)))
+            for each in owners
+        ]
         boxes = self.tiles.boxes
         own, paces = boxes[peer : peer + 1], np.array(latencies)
         return SurfaceTable(self.tiles.dimensions, list(owners), (own, boxes[owners], paces))
@@ -69,7 +72,9 @@ class Spread:
     """Per owner in the destination: how many messages brought it a part of its own."""
 
 
-def spread(ground: Ground, source: int, tract: Tract, branch_factor: float, merge: bool = True) -> Spread:
+def spread(
+    ground: Ground, source: int, tract: Tract, branch_factor: float, merge: bool = True
+) -> Spread:
     """Listing 7 from a source to all owners in a tract."""
     cosine = cosine_of(branch_factor)
     waiting: deque[tuple[int, Tract, int]] = deque([(source, tract, 0)])
@@ -97,12 +102,19 @@ def uniform_ground(peers: int, dimensions: int, seed: int) -> Ground:
 def point_to_point(peers: int, dimensions: int, routes: int = 1000, seed: int = 1) -> Row:
     """Mean hops between random places (thesis Fig. 7.4b), beside d n^(1/d) / 4."""
     ground, rng = uniform_ground(peers, dimensions, seed), stream(seed, "routes")
-    hops = [len(ground.path(rng.randrange(peers), rng.getrandbits(BITS))) - 1 for _ in range(routes)]
+    hops = [
+        len(ground.path(rng.randrange(peers), rng.getrandbits(BITS))) - 1 for _ in range(routes)
+    ]
     expected = dimensions * peers ** (1 / dimensions) / 4
     return {
-        "peers": peers, "dimensions": dimensions, "seed": seed, "routes": routes,
-        "hops_mean": sum(hops) / routes, "hops_max": max(hops), "hops_expected": expected,
-    }  # fmt: skip
+        "peers": peers,
+        "dimensions": dimensions,
+        "seed": seed,
+        "routes": routes,
+        "hops_mean": sum(hops) / routes,
+        "hops_max": max(hops),
+        "hops_expected": expected,
+    }
 
 
 def random_tract(ground: Ground, owners: int, rng: Random) -> Tract:
@@ -133,31 +145,51 @@ TRACTS = {"extents": random_tract, "points": scattered_tract}
 
 
 def multipoint(
-    branch_factor: float, dimensions: int, peers: int = 1000, owners: int = 500, routes: int = 50, seed: int = 1,
-    merge: bool = True, destination: str = "extents",
-) -> Row:  # fmt: skip
+    branch_factor: float,
+    dimensions: int,
+    peers: int = 1000,
+    owners: int = 500,
+    routes: int = 50,
+    seed: int = 1,
+    merge: bool = True,
+    destination: str = "extents",
+) -> Row:
     """Messages per route and mean hops to a destination (thesis Fig. 7.6)."""
-    ground, rng, draw = uniform_ground(peers, dimensions, seed), stream(seed, "multipoint"), TRACTS[destination]
+    ground, rng, draw = (
+        uniform_ground(peers, dimensions, seed),
+        stream(seed, "multipoint"),
+        TRACTS[destination],
+    )
     found = [
-        spread(ground, rng.randrange(peers), draw(ground, owners, rng), branch_factor, merge) for _ in range(routes)
+        spread(ground, rng.randrange(peers), draw(ground, owners, rng), branch_factor, merge)
+        for _ in range(routes)
     ]
     reached = [hops for each in found for hops in each.deliveries.values()]
     messages = sum(each.messages for each in found)
     return {
-        "branch_factor": branch_factor, "dimensions": dimensions, "peers": peers, "seed": seed, "merge": merge,
+        "branch_factor": branch_factor,
+        "dimensions": dimensions,
+        "peers": peers,
+        "seed": seed,
+        "merge": merge,
         "destination": destination,
         "owners_mean": len(reached) / routes,
         "messages_mean": messages / routes,
         "messages_per_owner": messages / len(reached),
         "hops_mean": sum(reached) / len(reached),
         "arrivals_max": max(max(each.arrivals.values()) for each in found),
-    }  # fmt: skip
+    }
 
 
 def landmark_packets(
-    landmarks: int, latency_us: LatencyUs, packets: Callable[[int, int], int], peers: int = 2000, dimensions: int = 3,
-    routes: int = 1000, seed: int = 1,
-) -> Row:  # fmt: skip
+    landmarks: int,
+    latency_us: LatencyUs,
+    packets: Callable[[int, int], int],
+    peers: int = 2000,
+    dimensions: int = 3,
+    routes: int = 1000,
+    seed: int = 1,
+) -> Row:
     """Physical packets per route between random places (thesis Fig. 7.7); `packets`: links between two peers."""
     rng = stream(seed, "surface")
     points = landmark_points(peers, landmarks, dimensions, latency_us, rng.getrandbits)
@@ -166,8 +198,11 @@ def landmark_packets(
     counted = [sum(packets(a, b) for a, b in pairwise(path)) for path in paths]
     took_us = [sum(latency_us(a, b) for a, b in pairwise(path)) for path in paths]
     return {
-        "landmarks": landmarks, "dimensions": dimensions, "peers": peers, "seed": seed,
+        "landmarks": landmarks,
+        "dimensions": dimensions,
+        "peers": peers,
+        "seed": seed,
         "packets_mean": sum(counted) / routes,
         "hops_mean": sum(len(path) - 1 for path in paths) / routes,
         "latency_us_mean": sum(took_us) / routes,
-    }  # fmt: skip
+    }

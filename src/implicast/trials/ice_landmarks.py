@@ -11,7 +11,12 @@ from implicast.world.network import build
 
 
 def landmarks_trial(
-    landmarks: int, network: str = "national", peers: int = 2000, dimensions: int = 3, routes: int = 1000, seed: int = 1
+    landmarks: int,
+    network: str = "national",
+    peers: int = 2000,
+    dimensions: int = 3,
+    routes: int = 1000,
+    seed: int = 1,
 ) -> Row:
     """Packets, hops and microseconds per route between random places."""
     built = build(network, hosts=peers, infrastructure=0, seed=seed)

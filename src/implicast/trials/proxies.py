@@ -87,7 +87,9 @@ class Sleeper:
     shown: list[CastId] = field(default_factory=list)
     fetched: int = 0
 
-    def wake(self, proxies: Sequence[ProxyDisk], chance: Random | None = None, cut: float = 0.0) -> None:
+    def wake(
+        self, proxies: Sequence[ProxyDisk], chance: Random | None = None, cut: float = 0.0
+    ) -> None:
         """Fetch all that is new; `chance` decides whether it is killed, and where."""
         for number in self.proxies:
             if proxies[number].up:
@@ -134,8 +136,11 @@ class Trial:
         self._chance, self._drawn = stream(settings.seed, "proxies"), stream(settings.seed, "casts")
         self._proxies = [ProxyDisk() for _ in range(settings.proxies)]
         self._clients = [self._client(number, sleeper) for number in range(settings.clients)]
-        self._standing = {2 * client.number + rank: (client.number, proxy)
-                          for client in self._clients for rank, proxy in enumerate(client.proxies)}  # fmt: skip
+        self._standing = {
+            2 * client.number + rank: (client.number, proxy)
+            for client in self._clients
+            for rank, proxy in enumerate(client.proxies)
+        }
         """By address, for which client and at which proxy a member stands in."""
         self._design = design(settings.name)
         self._peers = 2 * settings.clients + settings.others
@@ -160,10 +165,22 @@ class Trial:
         network = build("flat", self._peers, count, settings.seed)
         world = new_world(network, settings.seed)
         world.heard = self._hear
-        said = [self._clients[self._standing[each][0]].said if each in self._standing else self._described()
-                for each in range(self._peers)]  # fmt: skip
-        plan = Plan(self._peers, count, parameters, settings.seed, world.host, network.latency_us, descriptions=said,
-                    credentials=population(own).credentials)  # fmt: skip
+        said = [
+            self._clients[self._standing[each][0]].said
+            if each in self._standing
+            else self._described()
+            for each in range(self._peers)
+        ]
+        plan = Plan(
+            self._peers,
+            count,
+            parameters,
+            settings.seed,
+            world.host,
+            network.latency_us,
+            descriptions=said,
+            credentials=population(own).credentials,
+        )
         plan = replace(plan, roles=own.roles(plan.peers, plan.infrastructure))
         for address, peer in enumerate(population(own).assemble(plan)):
             world.place(address, peer)
@@ -179,7 +196,9 @@ class Trial:
         for client in self._clients:
             world.at(self._next_us(BEGIN_US), 0, partial(self._wake, client, end_us))
         span_us = (end_us - BEGIN_US) // max(1, settings.kills)
-        assert span_us > 2 * settings.away_s * SECOND_US, "one proxy is back before the next is killed"
+        assert span_us > 2 * settings.away_s * SECOND_US, (
+            "one proxy is back before the next is killed"
+        )
         for number in range(settings.kills):
             world.at(BEGIN_US + number * span_us + span_us // 8, 0, self._kill)
         world.run(end_us + 240 * SECOND_US)
@@ -208,7 +227,9 @@ class Trial:
     def _wake(self, client: Sleeper, end_us: int) -> None:
         client.wake(self._proxies, self._chance, self.settings.cut)
         if self._world.now_us < end_us:
-            self._world.at(self._next_us(self._world.now_us), 0, partial(self._wake, client, end_us))
+            self._world.at(
+                self._next_us(self._world.now_us), 0, partial(self._wake, client, end_us)
+            )
 
     # --- proxies
 
@@ -219,7 +240,9 @@ class Trial:
         self.outcome.killed += 1
         for address, (_, proxy) in self._standing.items():
             if proxy == number:
-                kept: Any = decoded(encoded(self._member(address).kept()), type=self._design.kept["member"])
+                kept: Any = decoded(
+                    encoded(self._member(address).kept()), type=self._design.kept["member"]
+                )
                 self._world.crash(address)
                 back_us = self._world.now_us + int(self.settings.away_s * SECOND_US)
                 self._world.at(back_us, 0, partial(self._return, address, number, kept))
@@ -235,7 +258,11 @@ class Trial:
         if address in self._standing and isinstance(event, Notice):
             client, proxy = self._standing[address]
             self._proxies[proxy].shelves[client].append(event.cast)
-        elif isinstance(event, Joined) and address in self._standing and not self._member(address).version:
+        elif (
+            isinstance(event, Joined)
+            and address in self._standing
+            and not self._member(address).version
+        ):
             self._register(address)
 
     # --- the judge looks at what clients were shown, and at who was described
@@ -253,12 +280,16 @@ class Trial:
             outcome.wrong += len(shown - due)
             outcome.alone += len(heard[0] ^ heard[1])
             outcome.fetched += client.fetched
-            outcome.on_shelves += sum(len(self._proxies[each].shelves[client.number]) for each in client.proxies)
+            outcome.on_shelves += sum(
+                len(self._proxies[each].shelves[client.number]) for each in client.proxies
+            )
         return outcome
 
 
 def main(words: list[str]) -> int:
-    asked = ArgumentParser(prog="python -m implicast.trials.proxies", description="Clients that sleep, in the world.")
+    asked = ArgumentParser(
+        prog="python -m implicast.trials.proxies", description="Clients that sleep, in the world."
+    )
     asked.add_argument("design")
     for name, given in asdict(ProxyTrial("")).items():
         if name != "name":

@@ -48,7 +48,13 @@ class StorageRow(TypedDict):
 
 
 def storage_trial(
-    nodes: int, values: int, ordered: bool, domain: int, seed: int = 1, samples: int = 50, walk: str = "auto"
+    nodes: int,
+    values: int,
+    ordered: bool,
+    domain: int,
+    seed: int = 1,
+    samples: int = 50,
+    walk: str = "auto",
 ) -> StorageRow:
     """Store ranges of so many values from random peers at random places; mean hops beside the formulas."""
     ring = PubSubRing(nodes, ordered, domain, seed, walk)
@@ -84,7 +90,9 @@ class EventRow(TypedDict):
     """A 1/2 log2 N."""
 
 
-def event_trial(nodes: int, attributes: int, ordered: bool, seed: int = 1, samples: int = 50) -> EventRow:
+def event_trial(
+    nodes: int, attributes: int, ordered: bool, seed: int = 1, samples: int = 50
+) -> EventRow:
     """Publish events with so many attributes; mean hops of fetching, beside the formula."""
     ring = PubSubRing(nodes, ordered, nodes, seed, "auto", attributes)
     chance = stream(seed, "event trial", nodes, attributes)
@@ -115,7 +123,9 @@ class UpdateRow(TypedDict):
     """k log2 N on Chord, where an equality has k = 1; on OPChord two look-ups and a walk over what is touched."""
 
 
-def update_trial(nodes: int, touched: int, ordered: bool, seed: int = 1, samples: int = 50) -> UpdateRow:
+def update_trial(
+    nodes: int, touched: int, ordered: bool, seed: int = 1, samples: int = 50
+) -> UpdateRow:
     """Move ranges along by so many values; `touched` = 1 is an equality that gets another value."""
     ring = PubSubRing(nodes, ordered, nodes, seed, "auto")
     chance = stream(seed, "update trial", nodes, touched)
@@ -130,9 +140,13 @@ def update_trial(nodes: int, touched: int, ordered: bool, seed: int = 1, samples
         moved += ring.world.kinds["Lay"] - before
     half = log2(nodes) / 2
     return UpdateRow(
-        design=ring.name, nodes=nodes, touched=touched, seed=seed, hops=moved / samples,
+        design=ring.name,
+        nodes=nodes,
+        touched=touched,
+        seed=seed,
+        hops=moved / samples,
         formula=2 * (half + touched - 1) if ordered else touched * 2 * half,
-    )  # fmt: skip
+    )
 
 
 def figure_6(seed: int = 1) -> dict[str, float]:
@@ -151,7 +165,9 @@ def _eight_nodes() -> list[FingerTable]:
     tables = [FingerTable(ref, 3) for ref in refs]
     for number, table in enumerate(tables):
         table.set_neighbours(refs[number - 1], refs[(number + 1) % 8])
-        table.set_levels({level: refs[(number + (1 << level)) % 8] for level in range(table.first_level(), 3)})
+        table.set_levels(
+            {level: refs[(number + (1 << level)) % 8] for level in range(table.first_level(), 3)}
+        )
     return tables
 
 
@@ -169,11 +185,15 @@ def _range(low: int, high: int) -> Target:
 class PubSubRing:
     """An assembled ring of one of the two designs, for trials."""
 
-    def __init__(self, nodes: int, ordered: bool, domain: int, seed: int, walk: str, attributes: int = 1) -> None:
+    def __init__(
+        self, nodes: int, ordered: bool, domain: int, seed: int, walk: str, attributes: int = 1
+    ) -> None:
         self.name = "opchord-pubsub" if ordered else "chord-pubsub"
         found = design(self.name)
         schema = "; ".join(f"a{index}: 0..{domain - 1}" for index in range(attributes))
-        parameters = found.settle({"assurance": "none", "schema": schema, "walk": walk, "values_max": max(domain, 1)})
+        parameters = found.settle(
+            {"assurance": "none", "schema": schema, "walk": walk, "values_max": max(domain, 1)}
+        )
         self.world = CountingWorld(build("flat", hosts=nodes, infrastructure=0, seed=seed), seed)
         plan = Plan(nodes, 0, parameters, seed, self.world.host, self.world.latency_us)
         self.peers: list[Subscriber] = []

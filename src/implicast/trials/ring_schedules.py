@@ -23,7 +23,12 @@ from implicast.peer.contract import Address, Host, Peer
 from implicast.space.digest import stream
 from implicast.trials.stabilise import Stabilise, StabiliseSettings
 from implicast.world.journal import JOIN, UPKEEP
-from implicast.world.populations.links import assemble_ring, list_objections, opening, ring_objections
+from implicast.world.populations.links import (
+    assemble_ring,
+    list_objections,
+    opening,
+    ring_objections,
+)
 from implicast.world.world import World
 
 PLACES = 12
@@ -77,7 +82,9 @@ class Hardship:
             return (self._taken_us(0.0),)
         if self.chance.random() < self.loss:
             return ()
-        if self.split_us[0] <= now_us < self.split_us[1] and (sender in self.side) != (receiver in self.side):
+        if self.split_us[0] <= now_us < self.split_us[1] and (sender in self.side) != (
+            receiver in self.side
+        ):
             return ()
         copies = 2 if self.chance.random() < self.repeat else 1
         return tuple(self._taken_us(self.slow) for _ in range(copies))
@@ -120,13 +127,17 @@ class RingVerdict:
 class Schedule:
     """One schedule under way."""
 
-    def __init__(self, seed: int, upkeep: str, settings: LinkSettings, crashes: int, splits: bool) -> None:
+    def __init__(
+        self, seed: int, upkeep: str, settings: LinkSettings, crashes: int, splits: bool
+    ) -> None:
         self.chance = stream(seed, "ring schedule")
         chance = self.chance
         hardship = Hardship(
-            stream(seed, "hardship"), chance.choice((0, 0.05, 0.15, 0.3)), chance.choice((0, 0.05, 0.2)),
+            stream(seed, "hardship"),
+            chance.choice((0, 0.05, 0.15, 0.3)),
+            chance.choice((0, 0.05, 0.2)),
             chance.choice((0, 0.1, 0.4)),
-        )  # fmt: skip
+        )
         self.world = World(Nowhere(), seed, faults=hardship)
         self.may_open = bool(crashes or splits)
         """Then one looks only at the end."""
@@ -163,7 +174,9 @@ class Schedule:
     def _split(self, hardship: Hardship, chance: Random) -> None:
         from_us = chance.randrange(500_000, 8_000_000)
         hardship.split_us = (from_us, chance.randrange(from_us + 1_000_000, CALM_US))
-        hardship.side = frozenset(chance.sample(range(PLACES), chance.randrange(1, PLACES // 2 + 1)))
+        hardship.side = frozenset(
+            chance.sample(range(PLACES), chance.randrange(1, PLACES // 2 + 1))
+        )
         self.verdict.was_split = True
 
     def _stand_up(self, standing: list[int]) -> None:
@@ -174,7 +187,9 @@ class Schedule:
             assemble_ring(links)
         for index, node in enumerate(nodes):
             if isinstance(node, Stabilise):
-                after = tuple(nodes[(index + step) % len(nodes)].me for step in range(1, len(nodes)))
+                after = tuple(
+                    nodes[(index + step) % len(nodes)].me for step in range(1, len(nodes))
+                )
                 node.stand(nodes[index - 1].me, after[: node.settings.successors])
 
     # Deeds
@@ -235,7 +250,9 @@ class Schedule:
         return [node for node in self._living() if node.state == IN]
 
     def _outside(self) -> list[Links | Stabilise]:
-        return [node for node in self._living() if node.state == OUT and not _wish(node).introducers]
+        return [
+            node for node in self._living() if node.state == OUT and not _wish(node).introducers
+        ]
 
     # Looking on
 
@@ -279,7 +296,11 @@ LIVING = LinkSettings.living(check_us=2_000_000, merge_us=10_000_000)
 
 
 def run_schedule(
-    seed: int, upkeep: str = "links", settings: LinkSettings = SCHEDULE_SETTINGS, crashes: int = 0, splits: bool = False
+    seed: int,
+    upkeep: str = "links",
+    settings: LinkSettings = SCHEDULE_SETTINGS,
+    crashes: int = 0,
+    splits: bool = False,
 ) -> RingVerdict:
     """One schedule. `upkeep`: `links`, `plain` (Chord as published) or `cured`."""
     return Schedule(seed, upkeep, settings, crashes, splits).run()

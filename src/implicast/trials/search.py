@@ -62,7 +62,9 @@ def drawn(rng: Random, budget: Budget, victim: int | None = None) -> Liars:
     )
 
 
-def tries(name: str, peers: int, casts: int, count: int, seed: int, budget: Budget, k: int = 4) -> Iterator[Try]:
+def tries(
+    name: str, peers: int, casts: int, count: int, seed: int, budget: Budget, k: int = 4
+) -> Iterator[Try]:
     """So many random strategies against a design, all in the same network and against who hears most there."""
     rng = stream(seed, "search", name, peers)
     parameters, victim = {"k": k} if name == "bft" else {}, wanted_most(peers, casts, seed)
@@ -75,19 +77,29 @@ def tries(name: str, peers: int, casts: int, count: int, seed: int, budget: Budg
         yield Try(run.liars.text(), trust.arrival, arrived, trust.forged, run.command())
 
 
-def worst(name: str, peers: int, casts: int, count: int, seed: int, budget: Budget, k: int = 4) -> Try:
+def worst(
+    name: str, peers: int, casts: int, count: int, seed: int, budget: Budget, k: int = 4
+) -> Try:
     """The try that kept most away."""
     return min(tries(name, peers, casts, count, seed, budget, k), key=lambda each: each.score)
 
 
-def search_row(name: str, f: float, peers: int = 96, casts: int = 8, tried: int = 8, seed: int = 1) -> Row:
+def search_row(
+    name: str, f: float, peers: int = 96, casts: int = 8, tried: int = 8, seed: int = 1
+) -> Row:
     """For the laboratory: the least that arrived under any of so many random strategies."""
     found = worst(name, peers, casts, tried, seed, Budget(f))
-    return {"arrival": found.arrival, "victim_arrival": found.victim_arrival, "forged": float(found.forged)}
+    return {
+        "arrival": found.arrival,
+        "victim_arrival": found.victim_arrival,
+        "forged": float(found.forged),
+    }
 
 
 def main() -> None:
-    parser = ArgumentParser(description="Look for the strategy of liars that keeps most from a victim.")
+    parser = ArgumentParser(
+        description="Look for the strategy of liars that keeps most from a victim."
+    )
     parser.add_argument("--design", default="bft")
     parser.add_argument("--peers", type=int, default=120)
     parser.add_argument("--casts", type=int, default=16)
@@ -97,9 +109,14 @@ def main() -> None:
     parser.add_argument("--k", type=int, default=4)
     given = parser.parse_args()
     budget, found = Budget(given.share), list[Try]()
-    for each in tries(given.design, given.peers, given.casts, given.tries, given.seed, budget, given.k):
+    for each in tries(
+        given.design, given.peers, given.casts, given.tries, given.seed, budget, given.k
+    ):
         found.append(each)
-        print(f"{each.victim_arrival:.4f} {each.arrival:.4f} forged {each.forged}  {each.liars}", flush=True)
+        print(
+            f"{each.victim_arrival:.4f} {each.arrival:.4f} forged {each.forged}  {each.liars}",
+            flush=True,
+        )
     print(json.dumps(asdict(min(found, key=lambda each: each.score)), indent=2))
 
 

@@ -97,8 +97,16 @@ class Trial:
         network = build("flat", settings.peers, count, settings.seed)
         self._world = new_world(network, settings.seed)
         self._world.heard = self._hear
-        plan = Plan(settings.peers, count, parameters, settings.seed, self._world.host, network.latency_us,
-                    descriptions=self._descriptions(), credentials=population(own).credentials)  # fmt: skip
+        plan = Plan(
+            settings.peers,
+            count,
+            parameters,
+            settings.seed,
+            self._world.host,
+            network.latency_us,
+            descriptions=self._descriptions(),
+            credentials=population(own).credentials,
+        )
         self._plan = replace(plan, roles=own.roles(plan.peers, plan.infrastructure))
         self._members: list[Member] = []
         for address, peer in enumerate(population(own).assemble(self._plan)):
@@ -114,14 +122,18 @@ class Trial:
     def _descriptions(self) -> list[Description]:
         found = []
         for peer in range(self.settings.peers):
-            tags = {f"group{digest_bits(32, self.settings.seed, 'group', peer) % self.settings.groups}"}
+            tags = {
+                f"group{digest_bits(32, self.settings.seed, 'group', peer) % self.settings.groups}"
+            }
             if peer % 2:
                 tags.add(CROWD)
             found.append(Description(tuple(sorted(tags))))
         return found
 
     def run(self) -> Outcome:
-        for peer, (member, said) in enumerate(zip(self._members, self._plan.descriptions, strict=True)):
+        for peer, (member, said) in enumerate(
+            zip(self._members, self._plan.descriptions, strict=True)
+        ):
             self._world.at(SETTLE_US + peer * 1000, 0, partial(member.register, said))
         begin_us = 2 * MINUTE_US
         for minute in range(self.settings.minutes):
@@ -130,7 +142,9 @@ class Trial:
                 self._world.at(minute_us - SETTLE_US, 0, self._fall)
             self._world.at(minute_us, 0, partial(self._cast, SPAMMER, CROWD, minute, True))
             for number in range(self.settings.honest_per_minute):
-                at_us = minute_us + (number + 1) * MINUTE_US // (self.settings.honest_per_minute + 2)
+                at_us = minute_us + (number + 1) * MINUTE_US // (
+                    self.settings.honest_per_minute + 2
+                )
                 self._world.at(at_us, 0, partial(self._honest, minute, number))
         self._world.run(begin_us + self.settings.minutes * MINUTE_US)
         return self._concluded()
@@ -139,7 +153,9 @@ class Trial:
         """Every station begins again with what a file would give it back."""
         for role, addresses in self._plan.roles.items():
             for address in addresses:
-                kept: Any = decoded(encoded(self._world.peers[address].kept()), type=self._design.kept[role])
+                kept: Any = decoded(
+                    encoded(self._world.peers[address].kept()), type=self._design.kept[role]
+                )
                 self._world.crash(address)
                 self._world.place(address, self._plan.stand(self._design, address, kept.life, kept))
 
@@ -175,7 +191,10 @@ class Trial:
         liar = _chance(settings.seed, "liar", reader) < settings.false
         annoyed = spam and _chance(settings.seed, "annoyed", reader, minute) < settings.complains
         if settings.heeded and (liar or annoyed):
-            wait_us = int(COMPLAIN_US * _chance(settings.seed, "wait", reader, cast.serial, cast.publisher.hex()))
+            wait_us = int(
+                COMPLAIN_US
+                * _chance(settings.seed, "wait", reader, cast.serial, cast.publisher.hex())
+            )
             self._world.at(self._world.now_us + wait_us, 0, partial(self._complain, reader, cast))
 
     def _complain(self, reader: int, cast: CastId) -> None:

@@ -138,7 +138,9 @@ class Stabilise(Part):
         if self.state != OUT or found.to != self.me or found.right.address == self.address:
             return
         if self.settings.cured:
-            self.host.send(found.right.address, GetPredecessor(self.me))  # its answer brings the whole list
+            self.host.send(
+                found.right.address, GetPredecessor(self.me)
+            )  # its answer brings the whole list
         else:
             self._enter((found.right,))
 
@@ -218,7 +220,9 @@ class Stabilise(Part):
         self.above.moved()
 
     def _list(self, right: Ref, its_rights: tuple[Ref, ...]) -> tuple[Ref, ...]:
-        return (right, *(ref for ref in its_rights if ref.address != self.address))[: self.settings.successors]
+        return (right, *(ref for ref in its_rights if ref.address != self.address))[
+            : self.settings.successors
+        ]
 
     def _notify(self) -> None:
         if self.right != self.me:

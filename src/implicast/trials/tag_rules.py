@@ -109,14 +109,20 @@ class TagRules:
         """By peer: the concepts that it means; the first ones of the thesaurus are the most common."""
         count = len(self._preferred)
         return [
-            sorted({self._preferred[int(count * self._chance("means", peer, number) ** 2)]
-                    for number in range(self.settings.concepts)})
+            sorted(
+                {
+                    self._preferred[int(count * self._chance("means", peer, number) ** 2)]
+                    for number in range(self.settings.concepts)
+                }
+            )
             for peer in range(self.settings.peers)
-        ]  # fmt: skip
+        ]
 
     def descriptions(self) -> list[Description]:
-        return [Description(tuple(sorted({self._word(each, peer) for each in concepts})))
-                for peer, concepts in enumerate(self.meant)]  # fmt: skip
+        return [
+            Description(tuple(sorted({self._word(each, peer) for each in concepts})))
+            for peer, concepts in enumerate(self.meant)
+        ]
 
     def who_meant(self, concept: str) -> set[int]:
         wanted = {concept, *self._concepts[concept].includes}
@@ -145,11 +151,20 @@ class TagRules:
         start = self._draw(len(others), "knows", peer, concept)
         rules = [Rule(said, "UF", word) for word in (others + others)[start : start + 2]]
         if known.includes:
-            rules.append(Rule(said, "NT", known.includes[self._draw(len(known.includes), "narrower", peer, concept)]))
+            rules.append(
+                Rule(
+                    said,
+                    "NT",
+                    known.includes[self._draw(len(known.includes), "narrower", peer, concept)],
+                )
+            )
         return rules
 
     def _random_rule(self, peer: int, number: int) -> Rule:
-        one, other = (self._preferred[self._draw(len(self._preferred), "any", peer, number, side)] for side in (0, 1))
+        one, other = (
+            self._preferred[self._draw(len(self._preferred), "any", peer, number, side)]
+            for side in (0, 1)
+        )
         return Rule(one, "UF", other if other != one else self._concepts[one].words[-1])
 
     def about(self, tag: str) -> Stated:
@@ -165,25 +180,56 @@ class TagRules:
     # --- the world
 
     def run(self) -> Outcome:
-        publishers = [self._draw(self.settings.peers, "publisher", cast) for cast in range(self.settings.casts)]
-        wanted = [self.meant[who][self._draw(len(self.meant[who]), "concept", cast)]
-                  for cast, who in enumerate(publishers)]  # fmt: skip
-        plain = [parse(written(self._word(concept, "cast", cast))) for cast, concept in enumerate(wanted)]
+        publishers = [
+            self._draw(self.settings.peers, "publisher", cast)
+            for cast in range(self.settings.casts)
+        ]
+        wanted = [
+            self.meant[who][self._draw(len(self.meant[who]), "concept", cast)]
+            for cast, who in enumerate(publishers)
+        ]
+        plain = [
+            parse(written(self._word(concept, "cast", cast))) for cast, concept in enumerate(wanted)
+        ]
         wide = [self.wider(target, who) for target, who in zip(plain, publishers, strict=True)]
         before, messages_before = self._cast(publishers, plain)
         after, messages_after = self._cast(publishers, wide)
-        stating = [(peer, parse(f"{written(rule.tag)} | {written(rule.other)}")) for peer, rule in self.rules]
-        _, rule_messages = self._cast([peer for peer, _ in stating], [target for _, target in stating])
+        stating = [
+            (peer, parse(f"{written(rule.tag)} | {written(rule.other)}"))
+            for peer, rule in self.rules
+        ]
+        _, rule_messages = self._cast(
+            [peer for peer, _ in stating], [target for _, target in stating]
+        )
         due = [self.who_meant(concept) for concept in wanted]
         return Outcome(
-            _mean([len(told & meant) / len(meant) for told, meant in zip(before, due, strict=True)]),
+            _mean(
+                [len(told & meant) / len(meant) for told, meant in zip(before, due, strict=True)]
+            ),
             _mean([len(told & meant) / len(meant) for told, meant in zip(after, due, strict=True)]),
-            _mean([len(told & meant) / len(told) for told, meant in zip(before, due, strict=True) if told]),
-            _mean([len(told & meant) / len(told) for told, meant in zip(after, due, strict=True) if told]),
-            messages_before / len(plain), messages_after / len(wide), len(self.rules), rule_messages,
-        )  # fmt: skip
+            _mean(
+                [
+                    len(told & meant) / len(told)
+                    for told, meant in zip(before, due, strict=True)
+                    if told
+                ]
+            ),
+            _mean(
+                [
+                    len(told & meant) / len(told)
+                    for told, meant in zip(after, due, strict=True)
+                    if told
+                ]
+            ),
+            messages_before / len(plain),
+            messages_after / len(wide),
+            len(self.rules),
+            rule_messages,
+        )
 
-    def _cast(self, publishers: Sequence[int], targets: Sequence[Target]) -> tuple[list[set[int]], int]:
+    def _cast(
+        self, publishers: Sequence[int], targets: Sequence[Target]
+    ) -> tuple[list[set[int]], int]:
         """Whom each cast reached in a fresh world, and how many messages all of them took."""
         until_us = 2 * QUIET_US + len(targets) * SPACING_US
         told, messages = self._carried(publishers, targets, until_us)
@@ -199,8 +245,17 @@ class TagRules:
         world = new_world(network, seed)
         told: dict[object, set[int]] = defaultdict(set)
         world.heard = partial(_hear, told)
-        plan = Plan(peers, count, parameters, seed, world.host, network.latency_us, descriptions=self.descriptions(),
-                    resting=True, credentials=population(own).credentials)  # fmt: skip
+        plan = Plan(
+            peers,
+            count,
+            parameters,
+            seed,
+            world.host,
+            network.latency_us,
+            descriptions=self.descriptions(),
+            resting=True,
+            credentials=population(own).credentials,
+        )
         plan = replace(plan, roles=own.roles(peers, count))
         members = population(own).assemble(plan)
         for address, peer in enumerate(members):

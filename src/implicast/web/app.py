@@ -36,7 +36,11 @@ def application(desk: Desk, port: int) -> Guard:
 
     async def sorry(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        text = str(error.detail) if isinstance(error, HTTPException) else "Something broke down here; it is in the log."
+        text = (
+            str(error.detail)
+            if isinstance(error, HTTPException)
+            else "Something broke down here; it is in the log."
+        )
         answer = view.page(request, "sorry.html", "", "Not here", text=text, status=status)
         answer.status_code = status
         return answer
@@ -66,8 +70,10 @@ def bound(port: int) -> socket.socket:
         made.bind((HOST, port))
     except OSError as error:
         made.close()
-        raise WebError(f"port {port} cannot be used for the page: {error.strerror}; "
-                       "name another one after --web") from None  # fmt: skip
+        raise WebError(
+            f"port {port} cannot be used for the page: {error.strerror}; "
+            "name another one after --web"
+        ) from None
     return made
 
 
@@ -86,8 +92,15 @@ class Served:
         self._stack.push_async_callback(desk.stop)
         listening = self._stack.enter_context(bound(self._port))
         port = int(listening.getsockname()[1])
-        config = uvicorn.Config(application(desk, port), log_level="warning", access_log=False, lifespan="off",
-                                timeout_graceful_shutdown=1, server_header=False, ws="none")  # fmt: skip
+        config = uvicorn.Config(
+            application(desk, port),
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+            server_header=False,
+            ws="none",
+        )
         server = _Quiet(config)
         task = asyncio.ensure_future(server.serve(sockets=[listening]))
         self._stack.push_async_callback(_ended, server, task)

@@ -28,7 +28,9 @@ class Blocks:
 
     def add(self, kind: Kind, what: str, at_us: int) -> None:
         with self._shelf.change() as db:
-            db.execute("insert or ignore into blocks values (?, ?, ?)", (kind, what.strip()[:256], at_us))
+            db.execute(
+                "insert or ignore into blocks values (?, ?, ?)", (kind, what.strip()[:256], at_us)
+            )
         self._read()
 
     def remove(self, kind: str, what: str) -> None:

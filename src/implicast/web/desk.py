@@ -133,9 +133,13 @@ class Desk:
     def _take(self, note: Note) -> None:
         letter = unpacked(note.payload)
         if letter is None:
-            letter = Letter(uid=cast_text(note.cast)[:80], target="", subject="", text=_plain(note.payload))
+            letter = Letter(
+                uid=cast_text(note.cast)[:80], target="", subject="", text=_plain(note.payload)
+            )
         elif letter.kind == "letter" and not self.fits(letter.target):
-            letter = replace(letter, target="", alone=False)  # the author's word on whom it was for, and it is wrong
+            letter = replace(
+                letter, target="", alone=False
+            )  # the author's word on whom it was for, and it is wrong
         if letter.kind == "rules":
             if self.thesaurus.hear(note.cast, letter.rules):
                 self.tell("rules")
@@ -180,7 +184,11 @@ class Desk:
         except (OSError, ValueError):
             return []
         word = commission_in(certificate)
-        return [] if word is None else [Proven(each.attribute, each.value, each.until_us) for each in word.rights]
+        return (
+            []
+            if word is None
+            else [Proven(each.attribute, each.value, each.until_us) for each in word.rights]
+        )
 
     def described(self) -> str:
         """What this person says of itself, as it is written."""
@@ -189,7 +197,9 @@ class Desk:
     async def describe(self, text: str) -> None:
         """Say what this person is; its own name goes with it, so that it can be answered alone."""
         new = set(description(text).tags) - set(self.tags())
-        await self.node.describe(f"{text.strip().rstrip(',')}, {written(named(self.name))}".lstrip(", "))
+        await self.node.describe(
+            f"{text.strip().rstrip(',')}, {written(named(self.name))}".lstrip(", ")
+        )
         with self.shelf.change() as db:
             know(db, sorted(new))
         if new:
@@ -240,13 +250,26 @@ class Desk:
             found = await self.node.estimate(text, ESTIMATE_S)
             if found is not None:
                 reach, messages = found.members, found.messages
-        return Meaning(text, target, in_words(target), reach=reach, messages=messages,
-                       unknown=self._unknown(target), offers=tuple(self.thesaurus.offers(target)))  # fmt: skip
+        return Meaning(
+            text,
+            target,
+            in_words(target),
+            reach=reach,
+            messages=messages,
+            unknown=self._unknown(target),
+            offers=tuple(self.thesaurus.offers(target)),
+        )
 
     def _unknown(self, target: Target) -> tuple[str, ...]:
-        wanted = sorted({tag for term in target.terms for tag in term.has if not tag.startswith("name:")})
-        return tuple(tag for tag in wanted if not self.shelf.number("select count(*) from tags where tag = ?", (tag,))
-                     and tag not in self.tags())  # fmt: skip
+        wanted = sorted(
+            {tag for term in target.terms for tag in term.has if not tag.startswith("name:")}
+        )
+        return tuple(
+            tag
+            for tag in wanted
+            if not self.shelf.number("select count(*) from tags where tag = ?", (tag,))
+            and tag not in self.tags()
+        )
 
     def known_tags(self, most: int = OFFERED_MAX) -> list[str]:
         rows = self.shelf.rows("select tag from tags order by times desc, tag limit ?", (most,))
@@ -257,8 +280,17 @@ class Desk:
     def send(self, draft: int, words: Words, delay_s: float | None = None) -> str:
         """On its way in five seconds; the uid by which it is known until then."""
         target = words.target if words.alone else str(parse(words.target))
-        letter = Letter(new_uid(), target, self.author, words.subject.strip()[:256], words.body, words.thread,
-                        words.alone, says=self.tags()[:18], files=self.drafts.attached(draft))  # fmt: skip
+        letter = Letter(
+            new_uid(),
+            target,
+            self.author,
+            words.subject.strip()[:256],
+            words.body,
+            words.thread,
+            words.alone,
+            says=self.tags()[:18],
+            files=self.drafts.attached(draft),
+        )
         return self._put(letter, draft, self.take_back_s if delay_s is None else delay_s)
 
     def say_rules(self, target: str) -> None:

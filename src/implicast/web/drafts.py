@@ -41,15 +41,18 @@ class Drafts:
         with self._shelf.change() as db:
             values = (words.target, words.subject, words.body, words.thread, words.alone, now_us)
             put = db.execute(
-                "insert into drafts (target, subject, body, thread, alone, at_us) values (?, ?, ?, ?, ?, ?)", values
+                "insert into drafts (target, subject, body, thread, alone, at_us) values (?, ?, ?, ?, ?, ?)",
+                values,
             )
             return put.lastrowid or 0
 
     def save(self, number: int, words: Words, now_us: int) -> bool:
         """False: there is no such draft any more."""
         with self._shelf.change() as db:
-            put = db.execute("update drafts set target = ?, subject = ?, body = ?, at_us = ? where id = ?",
-                             (words.target, words.subject, words.body, now_us, number))  # fmt: skip
+            put = db.execute(
+                "update drafts set target = ?, subject = ?, body = ?, at_us = ? where id = ?",
+                (words.target, words.subject, words.body, now_us, number),
+            )
             return bool(put.rowcount)
 
     def drop(self, number: int) -> None:
@@ -58,20 +61,25 @@ class Drafts:
 
     def files(self, number: int) -> list[sqlite3.Row]:
         return self._shelf.rows(
-            "select id, name, length(content) as size from draft_files where draft = ? order by id", (number,)
+            "select id, name, length(content) as size from draft_files where draft = ? order by id",
+            (number,),
         )
 
     def attach(self, number: int, name: str, content: bytes) -> None:
         with self._shelf.change() as db:
-            db.execute("insert into draft_files (draft, name, content) values (?, ?, ?)",
-                       (number, plain_name(name), content))  # fmt: skip
+            db.execute(
+                "insert into draft_files (draft, name, content) values (?, ?, ?)",
+                (number, plain_name(name), content),
+            )
 
     def detach(self, number: int, file: int) -> None:
         with self._shelf.change() as db:
             db.execute("delete from draft_files where draft = ? and id = ?", (number, file))
 
     def attached(self, number: int) -> tuple[File, ...]:
-        rows = self._shelf.rows("select name, content from draft_files where draft = ? order by id", (number,))
+        rows = self._shelf.rows(
+            "select name, content from draft_files where draft = ? order by id", (number,)
+        )
         return tuple(File(row["name"], bytes(row["content"])) for row in rows)
 
 
@@ -91,15 +99,27 @@ class Outgoing:
     def put(self, letter: Letter, kind: Kind, draft: int | None, due_us: int, now_us: int) -> str:
         """On its way from `due_us` on; the draft stays until then, out of sight."""
         with self._shelf.change() as db:
-            values = (letter.uid, draft, kind, letter.target, letter.subject, packed(letter), due_us, now_us)
-            db.execute("insert into outgoing values (?, ?, ?, ?, ?, ?, ?, null, null, null, ?)", values)
+            values = (
+                letter.uid,
+                draft,
+                kind,
+                letter.target,
+                letter.subject,
+                packed(letter),
+                due_us,
+                now_us,
+            )
+            db.execute(
+                "insert into outgoing values (?, ?, ?, ?, ?, ?, ?, null, null, null, ?)", values
+            )
         return letter.uid
 
     def take_back(self, uid: str) -> int | None:
         """Its draft again, if it has not gone yet; None: too late."""
         with self._shelf.change() as db:
             row = db.execute(
-                "select draft from outgoing where uid = ? and due_us > 0 and cast_id is null", (uid,)
+                "select draft from outgoing where uid = ? and due_us > 0 and cast_id is null",
+                (uid,),
             ).fetchone()
             if row is None or row["draft"] is None:
                 return None
@@ -108,11 +128,16 @@ class Outgoing:
 
     def due(self, now_us: int) -> list[sqlite3.Row]:
         """What is to go now; `due_us` 0 says that the node may have it already."""
-        return self._shelf.rows("select * from outgoing where cast_id is null and error is null and due_us <= ? "
-                                "order by at_us", (now_us,))  # fmt: skip
+        return self._shelf.rows(
+            "select * from outgoing where cast_id is null and error is null and due_us <= ? "
+            "order by at_us",
+            (now_us,),
+        )
 
     def next_due_us(self) -> int | None:
-        row = self._shelf.row("select min(due_us) as due from outgoing where cast_id is null and error is null")
+        row = self._shelf.row(
+            "select min(due_us) as due from outgoing where cast_id is null and error is null"
+        )
         return None if row is None else row["due"]
 
     def going(self, uid: str, cast: str) -> None:
@@ -137,17 +162,24 @@ class Outgoing:
             db.execute("delete from outgoing where uid = ? and error is not null", (uid,))
 
     def get(self, uid: str) -> sqlite3.Row | None:
-        return self._shelf.row("select uid, draft, kind, target, subject, due_us, cast_id, error, at_us "
-                               "from outgoing where uid = ?", (uid,))  # fmt: skip
+        return self._shelf.row(
+            "select uid, draft, kind, target, subject, due_us, cast_id, error, at_us "
+            "from outgoing where uid = ?",
+            (uid,),
+        )
 
     def all(self, most: int = 100) -> list[sqlite3.Row]:
         return self._shelf.rows(
             "select uid, draft, kind, target, subject, due_us, cast_id, error, at_us from outgoing "
-            "where kind = 'letter' order by at_us desc limit ?", (most,))  # fmt: skip
+            "where kind = 'letter' order by at_us desc limit ?",
+            (most,),
+        )
 
     def held(self) -> set[int]:
         """Drafts whose letters are on their way."""
-        rows = self._shelf.rows("select draft from outgoing where draft is not null and cast_id is null")
+        rows = self._shelf.rows(
+            "select draft from outgoing where draft is not null and cast_id is null"
+        )
         return {int(row["draft"]) for row in rows}
 
 

@@ -16,8 +16,10 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY_MAX = 24 << 20
-POLICY = ("default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-          "form-action 'self'; base-uri 'none'; frame-ancestors 'none'")  # fmt: skip
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -51,7 +53,9 @@ class Guard:
         if self._given(scope):
             return self._entrance(scope)
         if not self._has_cookie(headers.get("cookie", "")):
-            return PlainTextResponse("Open the address that `implicast` printed: it carries the token.\n", 401)
+            return PlainTextResponse(
+                "Open the address that `implicast` printed: it carries the token.\n", 401
+            )
         if scope["method"] not in ("GET", "HEAD"):
             return self._objection(headers)
         return None
@@ -74,18 +78,24 @@ class Guard:
             found = SimpleCookie(text).get(self.cookie)
         except CookieError:
             return False
-        return found is not None and secrets.compare_digest(found.value.encode(), self._token.encode())
+        return found is not None and secrets.compare_digest(
+            found.value.encode(), self._token.encode()
+        )
 
     def _objection(self, headers: Headers) -> Response | None:
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         ours = {f"http://{host}" for host in self._hosts}
-        if (origin is not None and origin != f"http://{headers['host']}") or (origin is None and site != "same-origin"):
+        if (origin is not None and origin != f"http://{headers['host']}") or (
+            origin is None and site != "same-origin"
+        ):
             return PlainTextResponse("Changes are taken from this page only.\n", 403)
         if site not in (None, "same-origin") or (origin is not None and origin not in ours):
             return PlainTextResponse("Changes are taken from this page only.\n", 403)
         length = headers.get("content-length", "")
         if not length.isdigit() or int(length) > BODY_MAX:
-            return PlainTextResponse(f"At most {BODY_MAX >> 20} MiB are taken, and their length said.\n", 413)
+            return PlainTextResponse(
+                f"At most {BODY_MAX >> 20} MiB are taken, and their length said.\n", 413
+            )
         return None
 
 

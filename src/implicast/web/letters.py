@@ -19,8 +19,10 @@ ALONE = "to me alone"
 """The folder of answers to this person."""
 PLAIN = "without a target"
 """The folder of casts that are no letters, or name a target that does not fit: whom they were for is not known."""
-FIELDS = ("id, cast_id, uid, thread, own, publisher, author, target, subject, substr(body, 1, 200) as body, at_us, "
-          "alone, read, hidden, complained")  # fmt: skip
+FIELDS = (
+    "id, cast_id, uid, thread, own, publisher, author, target, subject, substr(body, 1, 200) as body, at_us, "
+    "alone, read, hidden, complained"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +61,49 @@ class Letters:
         """Put a letter on the shelf; False if it is there already."""
         publisher = cast.publisher.hex()
         folder = ALONE if letter.alone else normal(letter.target) or PLAIN
-        hidden = "" if own else self._blocks.reason(publisher, folder, f"{letter.subject}\n{letter.text}")
-        values = (cast_text(cast), letter.uid, letter.thread or letter.uid, own, publisher, letter.author, folder,
-                  letter.subject, letter.text, at_us, letter.alone, own, hidden)  # fmt: skip
+        hidden = (
+            ""
+            if own
+            else self._blocks.reason(publisher, folder, f"{letter.subject}\n{letter.text}")
+        )
+        values = (
+            cast_text(cast),
+            letter.uid,
+            letter.thread or letter.uid,
+            own,
+            publisher,
+            letter.author,
+            folder,
+            letter.subject,
+            letter.text,
+            at_us,
+            letter.alone,
+            own,
+            hidden,
+        )
         with self._shelf.change() as db:
             put = db.execute(
                 "insert or ignore into letters (cast_id, uid, thread, own, publisher, author, target, subject, body, "
-                "at_us, alone, read, hidden) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)  # fmt: skip
+                "at_us, alone, read, hidden) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                values,
+            )
             if not put.rowcount:
                 return False
             self._note(db, put.lastrowid, letter, publisher, at_us)
         return True
 
-    def _note(self, db: sqlite3.Connection, number: int | None, letter: Letter, publisher: str, at_us: int) -> None:
-        files = [(number, place, each.name, each.content) for place, each in enumerate(letter.files)]
+    def _note(
+        self, db: sqlite3.Connection, number: int | None, letter: Letter, publisher: str, at_us: int
+    ) -> None:
+        files = [
+            (number, place, each.name, each.content) for place, each in enumerate(letter.files)
+        ]
         db.executemany("insert into files values (?, ?, ?, ?)", files)
         know(db, [*letter.says, *tags_of(letter.target)])
         if letter.author:
-            db.execute("insert or replace into people values (?, ?, ?)", (publisher, letter.author, at_us))
+            db.execute(
+                "insert or replace into people values (?, ?, ?)", (publisher, letter.author, at_us)
+            )
 
     # --- reading
 
@@ -84,9 +111,14 @@ class Letters:
         """With their letters and those not read; the liveliest first."""
         rows = self._shelf.rows(
             "select target, count(*) as count, max(at_us) as newest from letters where hidden = '' group by target "
-            "order by newest desc")  # fmt: skip
-        unread = {row["target"]: row["count"] for row in self._shelf.rows(
-            "select target, count(*) as count from letters where read = 0 and hidden = '' group by 1")}  # fmt: skip
+            "order by newest desc"
+        )
+        unread = {
+            row["target"]: row["count"]
+            for row in self._shelf.rows(
+                "select target, count(*) as count from letters where read = 0 and hidden = '' group by 1"
+            )
+        }
         return [Folder(row["target"], row["count"], unread.get(row["target"], 0)) for row in rows]
 
     def page(self, folder: str | None, number: int, hidden: bool = False) -> list[sqlite3.Row]:
@@ -95,15 +127,22 @@ class Letters:
         chosen, values = ("", []) if folder is None else ("and target = ?", [folder])
         return self._shelf.rows(
             f"select {FIELDS} from letters where {where} {chosen} order by at_us desc, id desc limit ? offset ?",
-            [*values, PAGE + 1, number * PAGE])  # fmt: skip
+            [*values, PAGE + 1, number * PAGE],
+        )
 
     def thread(self, uid: str) -> list[dict[str, Any]]:
         """A conversation, oldest first, whole, with the names of what is attached."""
-        rows = [dict(row) for row in self._shelf.rows(
-            "select * from letters where thread = ? and hidden = '' order by at_us, id limit 500", (uid,))]  # fmt: skip
+        rows = [
+            dict(row)
+            for row in self._shelf.rows(
+                "select * from letters where thread = ? and hidden = '' order by at_us, id limit 500",
+                (uid,),
+            )
+        ]
         for row in rows:
             row["files"] = self._shelf.rows(
-                "select number, name, length(content) as size from files where letter = ? order by number", (row["id"],)
+                "select number, name, length(content) as size from files where letter = ? order by number",
+                (row["id"],),
             )
         return rows
 
@@ -111,14 +150,16 @@ class Letters:
         """The last letters of a target, oldest first."""
         rows = self._shelf.rows(
             "select * from letters where target = ? and hidden = '' order by at_us desc, id desc limit ?",
-            (target, most))  # fmt: skip
+            (target, most),
+        )
         return [dict(row) for row in reversed(rows)]
 
     def speakers(self, target: str) -> list[sqlite3.Row]:
         return self._shelf.rows(
             "select publisher, max(author) as author, count(*) as count, max(at_us) as at_us, max(own) as own "
             "from letters where target = ? and hidden = '' group by publisher order by count desc, author limit 40",
-            (target,))  # fmt: skip
+            (target,),
+        )
 
     def letter(self, number: int) -> dict[str, Any] | None:
         row = self._shelf.row("select * from letters where id = ?", (number,))
@@ -126,11 +167,15 @@ class Letters:
 
     def by_cast(self, cast: str) -> dict[str, Any] | None:
         """What a cast brought or took, if one may see it."""
-        row = self._shelf.row("select thread, subject, target from letters where cast_id = ? and hidden = ''", (cast,))
+        row = self._shelf.row(
+            "select thread, subject, target from letters where cast_id = ? and hidden = ''", (cast,)
+        )
         return None if row is None else dict(row)
 
     def file(self, letter: int, number: int) -> sqlite3.Row | None:
-        return self._shelf.row("select name, content from files where letter = ? and number = ?", (letter, number))
+        return self._shelf.row(
+            "select name, content from files where letter = ? and number = ?", (letter, number)
+        )
 
     def search(self, text: str) -> list[sqlite3.Row]:
         """Letters with all these words, or beginnings of words; newest first."""
@@ -140,15 +185,18 @@ class Letters:
         return self._shelf.rows(
             f"select {FIELDS} from letters where id in (select rowid from words where words match ? "
             "order by rowid desc limit 1000) and hidden = '' order by at_us desc limit ?",
-            (" ".join(words), FOUND_MAX))  # fmt: skip
+            (" ".join(words), FOUND_MAX),
+        )
 
     def unread(self) -> int:
         return self._shelf.number("select count(*) from letters where read = 0 and hidden = ''")
 
     def counts(self) -> tuple[int, int]:
         """All, and those hidden by a block."""
-        return (self._shelf.number("select count(*) from letters where hidden = ''"),
-                self._shelf.number("select count(*) from letters where hidden != ''"))  # fmt: skip
+        return (
+            self._shelf.number("select count(*) from letters where hidden = ''"),
+            self._shelf.number("select count(*) from letters where hidden != ''"),
+        )
 
     def known_as(self, publisher: str) -> str:
         row = self._shelf.row("select author from people where publisher = ?", (publisher,))
@@ -156,20 +204,28 @@ class Letters:
 
     def namesakes(self, publisher: str, author: str) -> bool:
         """Does another name call itself the same?"""
-        return bool(self._shelf.number(
-            "select count(*) from people where author = ? and publisher != ?", (author, publisher)))  # fmt: skip
+        return bool(
+            self._shelf.number(
+                "select count(*) from people where author = ? and publisher != ?",
+                (author, publisher),
+            )
+        )
 
     # --- marks
 
     def mark_read(self, thread: str) -> bool:
-        if not self._shelf.number("select count(*) from letters where thread = ? and read = 0", (thread,)):
+        if not self._shelf.number(
+            "select count(*) from letters where thread = ? and read = 0", (thread,)
+        ):
             return False
         with self._shelf.change() as db:
             db.execute("update letters set read = 1 where thread = ?", (thread,))
         return True
 
     def mark_folder_read(self, target: str) -> None:
-        if self._shelf.number("select count(*) from letters where target = ? and read = 0", (target,)):
+        if self._shelf.number(
+            "select count(*) from letters where target = ? and read = 0", (target,)
+        ):
             with self._shelf.change() as db:
                 db.execute("update letters set read = 1 where target = ? and read = 0", (target,))
 
@@ -180,8 +236,12 @@ class Letters:
     def judge_again(self) -> None:
         """After blocks have changed: what is hidden, and what is not any more."""
         with self._shelf.change() as db:
-            for row in db.execute("select id, publisher, target, subject, body, hidden from letters where own = 0"):
-                reason = self._blocks.reason(row["publisher"], row["target"], f"{row['subject']}\n{row['body']}")
+            for row in db.execute(
+                "select id, publisher, target, subject, body, hidden from letters where own = 0"
+            ):
+                reason = self._blocks.reason(
+                    row["publisher"], row["target"], f"{row['subject']}\n{row['body']}"
+                )
                 if reason != row["hidden"]:
                     db.execute("update letters set hidden = ? where id = ?", (reason, row["id"]))
 
@@ -196,4 +256,6 @@ def tags_of(target: str) -> list[str]:
 def know(db: sqlite3.Connection, tags: list[str]) -> None:
     """Count tags that were met, to offer them."""
     met = [(tag,) for tag in tags if not tag.startswith("name:")]
-    db.executemany("insert into tags values (?, 1) on conflict (tag) do update set times = times + 1", met)
+    db.executemany(
+        "insert into tags values (?, 1) on conflict (tag) do update set times = times + 1", met
+    )

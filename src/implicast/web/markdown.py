@@ -30,14 +30,24 @@ def _lower_headings(tokens: Sequence[Token]) -> None:
             token.tag = above
 
 
-def _link_open(renderer: Any, tokens: Sequence[Token], at: int, options: Any, env: MutableMapping[str, Any]) -> str:
+def _link_open(
+    renderer: Any, tokens: Sequence[Token], at: int, options: Any, env: MutableMapping[str, Any]
+) -> str:
     token = tokens[at]
-    token.attrs = {"href": str(token.attrGet("href") or ""), "rel": "noopener noreferrer nofollow", "target": "_blank"}
+    token.attrs = {
+        "href": str(token.attrGet("href") or ""),
+        "rel": "noopener noreferrer nofollow",
+        "target": "_blank",
+    }
     return str(renderer.renderToken(tokens, at, options, env))
 
 
 def _made() -> MarkdownIt:
-    made = MarkdownIt("commonmark", {"html": False, "linkify": False}).enable("table").enable("strikethrough")
+    made = (
+        MarkdownIt("commonmark", {"html": False, "linkify": False})
+        .enable("table")
+        .enable("strikethrough")
+    )
     made.disable(["image", "html_block", "html_inline"])
     setattr(made, "validateLink", _is_harmless)  # noqa: B010 - how the library wants it
     made.add_render_rule("link_open", _link_open)

@@ -42,8 +42,24 @@ class Neighbourhood:
         status, peers, tiles = self._node.status(), self._peers(), self._tiles()
         own = self._point(self._node.name.hex())
         return {
-            "status": {each: status[each] for each in ("address", "design", "role", "network", "life", "joined",
-                       "registered", "connections", "inbox", "inbox_open", "outbox_open", "disk_full", "up_s")},
+            "status": {
+                each: status[each]
+                for each in (
+                    "address",
+                    "design",
+                    "role",
+                    "network",
+                    "life",
+                    "joined",
+                    "registered",
+                    "connections",
+                    "inbox",
+                    "inbox_open",
+                    "outbox_open",
+                    "disk_full",
+                    "up_s",
+                )
+            },
             "counters": status["counters"],
             "rates": self._rates(status["counters"]),
             "peers": peers,
@@ -52,14 +68,18 @@ class Neighbourhood:
             "own": own,
             "casts": self._casts(),
             "flights": self._flights(own, peers, tiles),
-        }  # fmt: skip
+        }
 
     # --- load
 
     def _rates(self, counters: dict[str, int]) -> dict[str, float]:
         """Messages per second since somebody looked last; those of casts apart, the rest is upkeep."""
-        counted = {"sent": counters["sent"], "received": counters["received"], "came": self.passing.came,
-                   "went": self.passing.went}  # fmt: skip
+        counted = {
+            "sent": counters["sent"],
+            "received": counters["received"],
+            "came": self.passing.came,
+            "went": self.passing.went,
+        }
         now, before = time.monotonic(), self._before
         if before is None or now - before[0] > EVERY_S / 2:
             self._before = (now, counted)
@@ -72,14 +92,23 @@ class Neighbourhood:
 
     def _peers(self) -> list[Values]:
         near = sorted(self._node.peers(), key=lambda each: str(each["name"]))
-        return [{**each, "label": self._desk.letters.known_as(each["name"]), **self._point(each["name"])}
-                for each in near]  # fmt: skip
+        return [
+            {
+                **each,
+                "label": self._desk.letters.known_as(each["name"]),
+                **self._point(each["name"]),
+            }
+            for each in near
+        ]
 
     def _point(self, name: str) -> dict[str, float]:
         """Its place on the circle."""
         turn = 2 * math.pi * int(name[:8], 16) / (1 << 32)
         middle = SQUARE / 2
-        return {"x": round(middle + RADIUS * math.sin(turn), 2), "y": round(middle - RADIUS * math.cos(turn), 2)}
+        return {
+            "x": round(middle + RADIUS * math.sin(turn), 2),
+            "y": round(middle - RADIUS * math.cos(turn), 2),
+        }
 
     # --- the surface
 
@@ -91,8 +120,10 @@ class Neighbourhood:
             return []
         near = {text_of(address) for address in plot.neighbours()}
         own = [_tile(each.low, each.bits, self._node.address, "own") for each in plot.pieces]
-        others = [_tile(each.low, each.bits, each.owner, "near" if text_of(each.owner) in near else "far")
-                  for each in plot.others]  # fmt: skip
+        others = [
+            _tile(each.low, each.bits, each.owner, "near" if text_of(each.owner) in near else "far")
+            for each in plot.others
+        ]
         return [*own, *others][:TILES_MAX]
 
     # --- casts
@@ -103,35 +134,67 @@ class Neighbourhood:
         for _, each in zip(range(LISTED), self.passing.newest(), strict=False):
             publisher = each.cast.publisher.hex()
             letter = self._desk.letters.by_cast(cast_text(each.cast))
-            found.append({"publisher": publisher, "label": self._desk.letters.known_as(publisher),
-                          "own": publisher == self._desk.name, "serial": each.cast.serial, "at_us": each.at_us,
-                          "came": each.came, "went": each.went, "letter": letter})  # fmt: skip
+            found.append(
+                {
+                    "publisher": publisher,
+                    "label": self._desk.letters.known_as(publisher),
+                    "own": publisher == self._desk.name,
+                    "serial": each.cast.serial,
+                    "at_us": each.at_us,
+                    "came": each.came,
+                    "went": each.went,
+                    "letter": letter,
+                }
+            )
         return found
 
     def _flights(self, own: Values, peers: list[Values], tiles: list[Values]) -> list[Values]:
         """The messages of casts since the page looked last, to be seen once more as they went."""
         since_s = time.monotonic() - EVERY_S
-        places: dict[str, tuple[float, float]] = {each["address"]: (each["x"], each["y"]) for each in peers}
+        places: dict[str, tuple[float, float]] = {
+            each["address"]: (each["x"], each["y"]) for each in peers
+        }
         here = (own["x"], own["y"])
         if tiles:
-            places |= {each["owner"]: _middle(each) for each in sorted(tiles, key=lambda each: float(each["w"]))}
+            places |= {
+                each["owner"]: _middle(each)
+                for each in sorted(tiles, key=lambda each: float(each["w"]))
+            }
             here = places.get(text_of(self._node.address), here)
-        return [_flight(each, here, places[text_of(each.other)], each.at_s - since_s)
-                for each in self.passing.since(since_s)[-FLIGHTS_MAX:] if text_of(each.other) in places]  # fmt: skip
+        return [
+            _flight(each, here, places[text_of(each.other)], each.at_s - since_s)
+            for each in self.passing.since(since_s)[-FLIGHTS_MAX:]
+            if text_of(each.other) in places
+        ]
 
 
 def _tile(low: int, bits: int, owner: Address, kind: str) -> Values:
     (top, left), (bottom, right) = box(low, bits, 2)
     scale = SQUARE / side(2)
-    return {"x": round(left * scale, 3), "y": round(top * scale, 3), "w": round((right - left) * scale, 3),
-            "h": round((bottom - top) * scale, 3), "owner": text_of(owner), "kind": kind}  # fmt: skip
+    return {
+        "x": round(left * scale, 3),
+        "y": round(top * scale, 3),
+        "w": round((right - left) * scale, 3),
+        "h": round((bottom - top) * scale, 3),
+        "owner": text_of(owner),
+        "kind": kind,
+    }
 
 
 def _middle(tile: Values) -> tuple[float, float]:
     return round(tile["x"] + tile["w"] / 2, 2), round(tile["y"] + tile["h"] / 2, 2)
 
 
-def _flight(step: Step, here: tuple[float, float], there: tuple[float, float], begin_s: float) -> Values:
+def _flight(
+    step: Step, here: tuple[float, float], there: tuple[float, float], begin_s: float
+) -> Values:
     start, end = (there, here) if step.came else (here, there)
-    return {"x1": start[0], "y1": start[1], "x2": end[0], "y2": end[1], "came": step.came,
-            "begin_s": round(max(0.0, begin_s), 2), "lasts_s": FLIGHT_S}  # fmt: skip
+    return {
+        "x1": start[0],
+        "y1": start[1],
+        "x2": end[0],
+        "y2": end[1],
+        "came": step.came,
+        "begin_s": round(max(0.0, begin_s), 2),
+        "lasts_s": FLIGHT_S,
+    }

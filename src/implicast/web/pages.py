@@ -27,7 +27,9 @@ def _served() -> "type":
     try:
         from implicast.web.app import Served
     except ImportError as error:
-        raise PageError(f"the page needs more than is installed ({error.name}): pip install 'implicast[web]'") from None
+        raise PageError(
+            f"the page needs more than is installed ({error.name}): pip install 'implicast[web]'"
+        ) from None
     return Served
 
 
@@ -49,12 +51,18 @@ def page_of(directory: Path, port: int) -> Page:
 class Pages:
     """The pages of all members of a local network: one token, a port each."""
 
-    def __init__(self, members: Sequence[Someone], port: int, labels: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, members: Sequence[Someone], port: int, labels: Mapping[str, str] | None = None
+    ) -> None:
         """From this port on; 0: at ports that are free. `labels`: what members call themselves at first."""
         if port + len(members) > 1 << 16:
             raise PageError(f"{len(members)} pages from port {port} on go beyond the last port")
         self._served = _served()
-        ports = [port + number for number in range(len(members))] if port else self._reserved(len(members))
+        ports = (
+            [port + number for number in range(len(members))]
+            if port
+            else self._reserved(len(members))
+        )
         self._ports = {each.name: number for each, number in zip(members, ports, strict=True)}
         self._token = secrets.token_urlsafe(24)
         self._labels = labels or {}
@@ -79,7 +87,9 @@ class Pages:
         name = node.directory.name
         if name not in self._ports:
             return no_page(node)
-        self._open[name] = self._served(node, self._ports[name], self._labels.get(name, name), self._token)
+        self._open[name] = self._served(
+            node, self._ports[name], self._labels.get(name, name), self._token
+        )
         page: AbstractAsyncContextManager[object] = self._open[name]
         return page
 
@@ -98,6 +108,8 @@ class Pages:
         said = f"The page of {first}: {self.address(first)}"
         if others:
             last = others[-1]
-            said += (f"\nThe others have theirs with the same token: {others[0]} at port {self._ports[others[0]]} "
-                     f"to {last} at port {self._ports[last]}.")  # fmt: skip
+            said += (
+                f"\nThe others have theirs with the same token: {others[0]} at port {self._ports[others[0]]} "
+                f"to {last} at port {self._ports[last]}."
+            )
         return said

@@ -46,9 +46,15 @@ def cast_in(message: Message) -> CastId | None:
     """Which cast a message is about, also under a signature; none if it only counts whom one would reach."""
     if isinstance(message, Said):
         message = _opened(message)
-    if getattr(message, "asks", False) or getattr(message, "dry", False) or getattr(message, "counts", False):
+    if (
+        getattr(message, "asks", False)
+        or getattr(message, "dry", False)
+        or getattr(message, "counts", False)
+    ):
         return None
-    found = getattr(message, "cast", None) or getattr(getattr(message, "source", None), "cast", None)
+    found = getattr(message, "cast", None) or getattr(
+        getattr(message, "source", None), "cast", None
+    )
     return found if isinstance(found, CastId) else None
 
 

@@ -39,7 +39,9 @@ def proposal(content: bytes, most_papers: int = PAPERS, most_tags: int = TAGS) -
     if not used:
         raise ReadingError("the file holds no BibTeX entry with a title or an abstract")
     counted = Counter(word for paper in used for word in paper.words)
-    skipped = tuple(f"line {each.line}: {each.reason}" for each in entries if each.reason is not None)
+    skipped = tuple(
+        f"line {each.line}: {each.reason}" for each in entries if each.reason is not None
+    )
     return Proposal(tuple(counted.most_common(most_tags)), len(used), skipped)
 
 

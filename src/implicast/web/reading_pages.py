@@ -17,8 +17,12 @@ from implicast.web.desk import Desk
 from implicast.web.letters import ALONE, PAGE, PLAIN, cast_id
 from implicast.web.view import View, to
 
-PICTURES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF87a": "image/gif",
-            b"GIF89a": "image/gif"}  # fmt: skip
+PICTURES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
 """By their first bytes; nothing else is shown, all else is only saved."""
 BEAT_S = 15.0
 
@@ -57,9 +61,19 @@ class ReadingPages:
         number = max(0, min(100_000, _number(request.query_params.get("page"))))
         rows = self._desk.letters.page(folder, number)
         total, hidden = self._desk.letters.counts()
-        return {"folder": folder, "number": number, "rows": rows[:PAGE], "more": len(rows) > PAGE, "total": total,
-                "folders": self._desk.letters.folders(), "hidden": hidden, "alone": ALONE, "plain": PLAIN,
-                "unread": self._desk.letters.unread(), "own": self._desk.name}  # fmt: skip
+        return {
+            "folder": folder,
+            "number": number,
+            "rows": rows[:PAGE],
+            "more": len(rows) > PAGE,
+            "total": total,
+            "folders": self._desk.letters.folders(),
+            "hidden": hidden,
+            "alone": ALONE,
+            "plain": PLAIN,
+            "unread": self._desk.letters.unread(),
+            "own": self._desk.name,
+        }
 
     async def inbox(self, request: Request) -> Response:
         values = self._folder(request)
@@ -77,33 +91,54 @@ class ReadingPages:
         if self._desk.letters.mark_read(uid):
             self._desk.tell("read")
         for row in rows:
-            row["namesake"] = row["author"] and self._desk.letters.namesakes(row["publisher"], row["author"])
+            row["namesake"] = row["author"] and self._desk.letters.namesakes(
+                row["publisher"], row["author"]
+            )
         matches = self._desk.fits(rows[0]["target"])
-        return self._view.page(request, "thread.html", "inbox", rows[0]["subject"] or "Without a subject", rows=rows,
-                               first=rows[0], matches=matches, alone=ALONE, plain=PLAIN,
-                               keeper=self._desk.node.design.slows)  # fmt: skip
+        return self._view.page(
+            request,
+            "thread.html",
+            "inbox",
+            rows[0]["subject"] or "Without a subject",
+            rows=rows,
+            first=rows[0],
+            matches=matches,
+            alone=ALONE,
+            plain=PLAIN,
+            keeper=self._desk.node.design.slows,
+        )
 
     async def search(self, request: Request) -> Response:
         text = request.query_params.get("q", "")[:200]
         rows = self._desk.letters.search(text)
-        return self._view.page(request, "search.html", "search", "Search", rows=rows, own=self._desk.name)
+        return self._view.page(
+            request, "search.html", "search", "Search", rows=rows, own=self._desk.name
+        )
 
     async def file(self, request: Request) -> Response:
-        found = self._desk.letters.file(request.path_params["letter"], request.path_params["number"])
+        found = self._desk.letters.file(
+            request.path_params["letter"], request.path_params["number"]
+        )
         if found is None:
             raise HTTPException(404)
         content = bytes(found["content"])
         shown = next((kind for start, kind in PICTURES.items() if content.startswith(start)), None)
         way = "inline" if shown else "attachment"
-        headers = {"content-disposition": f"{way}; filename*=UTF-8''{quote(found['name'], safe='')}",
-                   "content-security-policy": "default-src 'none'; sandbox"}  # fmt: skip
+        headers = {
+            "content-disposition": f"{way}; filename*=UTF-8''{quote(found['name'], safe='')}",
+            "content-security-policy": "default-src 'none'; sandbox",
+        }
         return Response(content, media_type=shown or "application/octet-stream", headers=headers)
 
     # --- rooms
 
     async def rooms(self, request: Request) -> Response:
-        folders = [each for each in self._desk.letters.folders() if each.target not in (ALONE, PLAIN)]
-        return self._view.page(request, "rooms.html", "rooms", "Rooms", folders=folders, own_tags=self._desk.tags())
+        folders = [
+            each for each in self._desk.letters.folders() if each.target not in (ALONE, PLAIN)
+        ]
+        return self._view.page(
+            request, "rooms.html", "rooms", "Rooms", folders=folders, own_tags=self._desk.tags()
+        )
 
     def _room(self, request: Request) -> dict[str, object]:
         text = request.query_params.get("target", "")[:4096]
@@ -112,13 +147,20 @@ class ReadingPages:
         except LanguageError as error:
             raise HTTPException(400, f"{text} is no target: {error}") from None
         self._desk.letters.mark_folder_read(target)
-        return {"target": target, "rows": self._desk.letters.room(target), "own": self._desk.name,
-                "speakers": self._desk.letters.speakers(target), "matches": self._desk.fits(target)}  # fmt: skip
+        return {
+            "target": target,
+            "rows": self._desk.letters.room(target),
+            "own": self._desk.name,
+            "speakers": self._desk.letters.speakers(target),
+            "matches": self._desk.fits(target),
+        }
 
     async def room(self, request: Request) -> Response:
         values = self._room(request)
         meaning = await self._desk.meaning(str(values["target"]))
-        return self._view.page(request, "room.html", "rooms", str(values["target"]), meaning=meaning, **values)
+        return self._view.page(
+            request, "room.html", "rooms", str(values["target"]), meaning=meaning, **values
+        )
 
     async def room_list(self, request: Request) -> Response:
         return self._view.part("room_list.html", **self._room(request))
@@ -128,11 +170,20 @@ class ReadingPages:
     async def blocks(self, request: Request) -> Response:
         rows = [dict(row) for row in self._desk.blocks.all()]
         for row in rows:
-            row["shown"] = self._desk.letters.known_as(row["what"]) if row["kind"] == "publisher" else ""
-        return self._view.page(request, "blocks.html", "blocks", "Blocked", rows=rows,
-                               hidden=self._desk.letters.page(None, 0, hidden=True)[:PAGE],
-                               keeper=self._desk.node.design.slows, design=self._desk.node.design.name,
-                               slowed=self._desk.node.slowed_until_us())  # fmt: skip
+            row["shown"] = (
+                self._desk.letters.known_as(row["what"]) if row["kind"] == "publisher" else ""
+            )
+        return self._view.page(
+            request,
+            "blocks.html",
+            "blocks",
+            "Blocked",
+            rows=rows,
+            hidden=self._desk.letters.page(None, 0, hidden=True)[:PAGE],
+            keeper=self._desk.node.design.slows,
+            design=self._desk.node.design.name,
+            slowed=self._desk.node.slowed_until_us(),
+        )
 
     async def block(self, request: Request) -> Response:
         form = await request.form()
@@ -159,7 +210,13 @@ class ReadingPages:
             went = await self._desk.node.complain(cast_id(found["cast_id"]))
         except NodeError:
             went = False
-        said = "complained" if went else "too-long-ago" if self._desk.node.design.slows else "cannot-complain"
+        said = (
+            "complained"
+            if went
+            else "too-long-ago"
+            if self._desk.node.design.slows
+            else "cannot-complain"
+        )
         return to(f"/thread/{quote(found['thread'], safe='')}", said)
 
     # --- news

@@ -15,7 +15,16 @@ from implicast.language.tags import written
 from implicast.peer.errors import ImplicastError
 from implicast.web.desk import Desk
 from implicast.web.neighbourhood import Neighbourhood
-from implicast.web.reading import FILE_MAX, PAPERS, TAGS, Proposal, ReadingError, proposal, read, text_of
+from implicast.web.reading import (
+    FILE_MAX,
+    PAPERS,
+    TAGS,
+    Proposal,
+    ReadingError,
+    proposal,
+    read,
+    text_of,
+)
 from implicast.web.view import View, to
 
 
@@ -52,11 +61,21 @@ class SelfPages:
         found, flaw = self._proposal()
         said = desk.node.said
         return self._view.page(
-            request, "me.html", "me", "Who I am", error=error or flaw, text=desk.described() if text is None else text,
-            proposal=found, kept=set(desk.tags()), watched=desk.shelf.get("watched"),
-            registered=desk.node.registered.is_set(), values=said.values if said is not None else (),
-            rights=desk.rights(), papers=PAPERS, most=TAGS,
-        )  # fmt: skip
+            request,
+            "me.html",
+            "me",
+            "Who I am",
+            error=error or flaw,
+            text=desk.described() if text is None else text,
+            proposal=found,
+            kept=set(desk.tags()),
+            watched=desk.shelf.get("watched"),
+            registered=desk.node.registered.is_set(),
+            values=said.values if said is not None else (),
+            rights=desk.rights(),
+            papers=PAPERS,
+            most=TAGS,
+        )
 
     def _proposal(self) -> tuple[Proposal | None, str]:
         if not self._desk.shelf.get("proposed"):
@@ -117,7 +136,9 @@ class SelfPages:
                 tags.append(written(folded(str(each))))
             except LanguageError:
                 continue
-        answer = await self._describe(request, ", ".join([*dict.fromkeys(tags), *self._desk.values()]))
+        answer = await self._describe(
+            request, ", ".join([*dict.fromkeys(tags), *self._desk.values()])
+        )
         if answer.status_code == 303:
             self._desk.shelf.put("proposed", "")
         return answer
@@ -132,9 +153,18 @@ class SelfPages:
         return self._rules(request, "")
 
     def _rules(self, request: Request, error: str) -> Response:
-        return self._view.page(request, "rules.html", "rules", "Tag rules", rows=self._desk.thesaurus.supported(),
-                               names_min=self._desk.thesaurus.names_min, relations=RELATIONS, sayings=SAID, error=error,
-                               tags=self._desk.known_tags())  # fmt: skip
+        return self._view.page(
+            request,
+            "rules.html",
+            "rules",
+            "Tag rules",
+            rows=self._desk.thesaurus.supported(),
+            names_min=self._desk.thesaurus.names_min,
+            relations=RELATIONS,
+            sayings=SAID,
+            error=error,
+            tags=self._desk.known_tags(),
+        )
 
     async def state(self, request: Request) -> Response:
         try:
@@ -166,7 +196,9 @@ class SelfPages:
     # --- the network
 
     async def network(self, request: Request) -> Response:
-        return self._view.page(request, "network.html", "network", "Network", now=self._around.now())
+        return self._view.page(
+            request, "network.html", "network", "Network", now=self._around.now()
+        )
 
     async def now(self, request: Request) -> Response:
         if request.headers.get("accept") == "application/json":

@@ -70,7 +70,9 @@ class Shelf:
         self.db.execute("pragma synchronous=full")
         (version,) = self.db.execute("pragma user_version").fetchone()
         if version > VERSION:
-            raise ShelfError(f"{path} was written by a newer version of Implicast (schema {version}); update it")
+            raise ShelfError(
+                f"{path} was written by a newer version of Implicast (schema {version}); update it"
+            )
         if version == 0:
             self.db.executescript(f"begin; {SCHEMA} pragma user_version={VERSION}; commit;")
 

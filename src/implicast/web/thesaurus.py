@@ -33,8 +33,10 @@ class Thesaurus:
         self._shelf.put("rule_names", str(max(1, min(1000, number))))
 
     def of(self, publisher: str) -> list[Rule]:
-        rows = self._shelf.rows("select tag, relation, other from rules where publisher = ? order by 1, 2, 3",
-                                (publisher,))  # fmt: skip
+        rows = self._shelf.rows(
+            "select tag, relation, other from rules where publisher = ? order by 1, 2, 3",
+            (publisher,),
+        )
         return [Rule(*row) for row in rows]
 
     def state(self, rule: Rule) -> Rule:
@@ -51,8 +53,10 @@ class Thesaurus:
 
     def retract(self, rule: Rule) -> None:
         with self._shelf.change() as db:
-            db.execute("delete from rules where publisher = ? and tag = ? and relation = ? and other = ?",
-                       (self.own, rule.tag, rule.relation, rule.other))  # fmt: skip
+            db.execute(
+                "delete from rules where publisher = ? and tag = ? and relation = ? and other = ?",
+                (self.own, rule.tag, rule.relation, rule.other),
+            )
 
     def hear(self, cast: CastId, rules: Iterable[Rule]) -> bool:
         """Somebody's list; the newest of each name counts."""
@@ -60,13 +64,20 @@ class Thesaurus:
         if publisher == self.own:
             return False
         with self._shelf.change() as db:
-            known = db.execute("select life, serial from rule_lists where publisher = ?", (publisher,)).fetchone()
+            known = db.execute(
+                "select life, serial from rule_lists where publisher = ?", (publisher,)
+            ).fetchone()
             if known is not None and (known["life"], known["serial"]) >= (cast.life, cast.serial):
                 return False
-            db.execute("insert or replace into rule_lists values (?, ?, ?)", (publisher, cast.life, cast.serial))
+            db.execute(
+                "insert or replace into rule_lists values (?, ?, ?)",
+                (publisher, cast.life, cast.serial),
+            )
             db.execute("delete from rules where publisher = ?", (publisher,))
-            db.executemany("insert or ignore into rules values (?, ?, ?, ?)",
-                           [(publisher, each.tag, each.relation, each.other) for each in _sound(rules)])  # fmt: skip
+            db.executemany(
+                "insert or ignore into rules values (?, ?, ?, ?)",
+                [(publisher, each.tag, each.relation, each.other) for each in _sound(rules)],
+            )
         return True
 
     def offers(self, target: Target) -> list[Offer]:
@@ -75,13 +86,18 @@ class Thesaurus:
 
     def _about(self, tag: str) -> Stated:
         rows = self._shelf.rows("select * from rules where tag = ? or other = ?", (tag, tag))
-        return stated(tag, ((row["publisher"], Rule(row["tag"], row["relation"], row["other"])) for row in rows))
+        return stated(
+            tag,
+            ((row["publisher"], Rule(row["tag"], row["relation"], row["other"])) for row in rows),
+        )
 
     def supported(self) -> list[sqlite3.Row]:
         """All rules, with how many names state each and whether one does so oneself."""
         return self._shelf.rows(
             "select tag, relation, other, count(*) as names, max(publisher = ?) as own from rules "
-            "group by tag, relation, other order by names desc, tag limit 200", (self.own,))  # fmt: skip
+            "group by tag, relation, other order by names desc, tag limit 200",
+            (self.own,),
+        )
 
 
 def _sound(rules: Iterable[Rule]) -> list[Rule]:

@@ -13,9 +13,16 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from implicast.web.desk import Desk
 from implicast.web.markdown import rendered
 
-PLACES = (("inbox", "/inbox", "Inbox"), ("write", "/write", "Write"), ("sent", "/sent", "Sent"),
-          ("rooms", "/rooms", "Rooms"), ("me", "/me", "Who I am"), ("rules", "/rules", "Tag rules"),
-          ("blocks", "/blocks", "Blocked"), ("network", "/network", "Network"))  # fmt: skip
+PLACES = (
+    ("inbox", "/inbox", "Inbox"),
+    ("write", "/write", "Write"),
+    ("sent", "/sent", "Sent"),
+    ("rooms", "/rooms", "Rooms"),
+    ("me", "/me", "Who I am"),
+    ("rules", "/rules", "Tag rules"),
+    ("blocks", "/blocks", "Blocked"),
+    ("network", "/network", "Network"),
+)
 
 
 _MARKS = re.compile(r"[*_`#>|]+|^\s*-\s|\]\([^)]*\)|\[", re.MULTILINE)
@@ -26,17 +33,40 @@ class View:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._jinja = Environment(loader=PackageLoader("implicast.web"), autoescape=True, undefined=StrictUndefined,
-                                  trim_blocks=True, lstrip_blocks=True)  # fmt: skip
-        self._jinja.filters |= {"markdown": rendered, "when": when, "iso": iso, "short": short, "size": size,
-                                "url": lambda text: quote(str(text), safe=""), "some": some,
-                                "plain": plain, "clock": clock}  # fmt: skip
+        self._jinja = Environment(
+            loader=PackageLoader("implicast.web"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._jinja.filters |= {
+            "markdown": rendered,
+            "when": when,
+            "iso": iso,
+            "short": short,
+            "size": size,
+            "url": lambda text: quote(str(text), safe=""),
+            "some": some,
+            "plain": plain,
+            "clock": clock,
+        }
 
-    def page(self, request: Request, template: str, place: str, title: str, **values: Any) -> HTMLResponse:
+    def page(
+        self, request: Request, template: str, place: str, title: str, **values: Any
+    ) -> HTMLResponse:
         desk = self._desk
-        common = {"place": place, "places": PLACES, "title": title, "unread": desk.letters.unread(),
-                  "author": desk.author or "nobody yet", "own": desk.name, "network": desk.node.config.network,
-                  "query": request.query_params.get("q", ""), "said": request.query_params.get("said", "")}  # fmt: skip
+        common = {
+            "place": place,
+            "places": PLACES,
+            "title": title,
+            "unread": desk.letters.unread(),
+            "author": desk.author or "nobody yet",
+            "own": desk.name,
+            "network": desk.node.config.network,
+            "query": request.query_params.get("q", ""),
+            "said": request.query_params.get("said", ""),
+        }
         return HTMLResponse(self._jinja.get_template(template).render(common | values))
 
     def part(self, template: str, **values: Any) -> HTMLResponse:
@@ -46,7 +76,9 @@ class View:
 
 def to(path: str, said: str = "") -> RedirectResponse:
     """Go on to a page, which says so; `said` is a key of sentences that the page knows, never free text."""
-    return RedirectResponse(path + (("&" if "?" in path else "?") + f"said={said}" if said else ""), 303)
+    return RedirectResponse(
+        path + (("&" if "?" in path else "?") + f"said={said}" if said else ""), 303
+    )
 
 
 def when(at_us: int) -> str:
@@ -75,7 +107,13 @@ def plain(text: str) -> str:
 
 
 def size(count: int) -> str:
-    return f"{count} bytes" if count < 1000 else f"{count / 1000:.0f} kB" if count < 1e6 else f"{count / 1e6:.1f} MB"
+    return (
+        f"{count} bytes"
+        if count < 1000
+        else f"{count / 1000:.0f} kB"
+        if count < 1e6
+        else f"{count / 1e6:.1f} MB"
+    )
 
 
 def some(count: int, one: str, many: str = "") -> str:

@@ -51,18 +51,28 @@ class WritingPages:
         """Drafts that are open, and a new one."""
         held = self._desk.outgoing.held()
         drafts = [row for row in self._desk.drafts.all() if row["id"] not in held]
-        return self._view.page(request, "write.html", "write", "Write", drafts=drafts,
-                               target=request.query_params.get("target", "")[:4096])  # fmt: skip
+        return self._view.page(
+            request,
+            "write.html",
+            "write",
+            "Write",
+            drafts=drafts,
+            target=request.query_params.get("target", "")[:4096],
+        )
 
     async def begin(self, request: Request) -> Response:
         form = await request.form()
-        number = self._desk.drafts.begin(Words(target=str(form.get("target", ""))[:4096]), self._desk.now_us())
+        number = self._desk.drafts.begin(
+            Words(target=str(form.get("target", ""))[:4096]), self._desk.now_us()
+        )
         return to(f"/write/{number}")
 
     def _found(self, request: Request) -> Any:
         row = self._desk.drafts.get(request.path_params["draft"])
         if row is None or row["id"] in self._desk.outgoing.held():
-            raise HTTPException(404, "This draft is not there any more: it was sent or thrown away.")
+            raise HTTPException(
+                404, "This draft is not there any more: it was sent or thrown away."
+            )
         return row
 
     async def draft(self, request: Request) -> Response:
@@ -73,10 +83,22 @@ class WritingPages:
         meaning = await self._desk.meaning(row["target"])
         about = self._desk.letters.thread(row["thread"])[:1] if row["thread"] else []
         to_whom = row["target"].removeprefix("name:").strip('"') if row["alone"] else ""
-        return self._view.page(request, "draft.html", "write", "Write", draft=row, meaning=meaning, error=error,
-                               files=self._desk.drafts.files(row["id"]), about=about, tags=self._desk.known_tags(),
-                               to_whom=to_whom, to_label=self._desk.letters.known_as(to_whom), text_max=TEXT_MAX,
-                               matches=self._selects_me(meaning.target))  # fmt: skip
+        return self._view.page(
+            request,
+            "draft.html",
+            "write",
+            "Write",
+            draft=row,
+            meaning=meaning,
+            error=error,
+            files=self._desk.drafts.files(row["id"]),
+            about=about,
+            tags=self._desk.known_tags(),
+            to_whom=to_whom,
+            to_label=self._desk.letters.known_as(to_whom),
+            text_max=TEXT_MAX,
+            matches=self._selects_me(meaning.target),
+        )
 
     def _selects_me(self, target: Any) -> bool:
         said = self._desk.node.said
@@ -86,20 +108,34 @@ class WritingPages:
         """What the target means, as it is typed."""
         meaning = await self._desk.meaning(request.query_params.get("target", "")[:16_384])
         draft = request.query_params.get("draft", "")
-        return self._view.part("meaning.html", meaning=meaning, draft_id=int(draft) if draft.isdecimal() else 0,
-                               matches=self._selects_me(meaning.target))  # fmt: skip
+        return self._view.part(
+            "meaning.html",
+            meaning=meaning,
+            draft_id=int(draft) if draft.isdecimal() else 0,
+            matches=self._selects_me(meaning.target),
+        )
 
     async def _words(self, request: Request, row: Any) -> Words:
         form = await request.form()
         target = row["target"] if row["alone"] else str(form.get("target", row["target"]))[:16_384]
         body = str(form.get("body", row["body"])).replace("\r\n", "\n")
-        return Words(target, str(form.get("subject", row["subject"]))[:256], body, row["thread"], bool(row["alone"]))
+        return Words(
+            target,
+            str(form.get("subject", row["subject"]))[:256],
+            body,
+            row["thread"],
+            bool(row["alone"]),
+        )
 
     async def save(self, request: Request) -> Response:
         """As it is typed: kept."""
         row = self._found(request)
         self._desk.drafts.save(row["id"], await self._words(request, row), self._desk.now_us())
-        return self._view.part("saved.html") if "hx-request" in request.headers else to(f"/write/{row['id']}", "saved")
+        return (
+            self._view.part("saved.html")
+            if "hx-request" in request.headers
+            else to(f"/write/{row['id']}", "saved")
+        )
 
     async def widen(self, request: Request) -> Response:
         """Take an offer: the wider target stands in the field, to be seen."""
@@ -110,7 +146,9 @@ class WritingPages:
             target = str(widened(parse(words.target), tag, other))
         except LanguageError:
             target = words.target
-        self._desk.drafts.save(row["id"], Words(target, words.subject, words.body), self._desk.now_us())
+        self._desk.drafts.save(
+            row["id"], Words(target, words.subject, words.body), self._desk.now_us()
+        )
         return to(f"/write/{row['id']}", "widened")
 
     async def drop(self, request: Request) -> Response:
@@ -119,7 +157,10 @@ class WritingPages:
 
     async def attach(self, request: Request) -> Response:
         """Files from a form; what is typed meanwhile is kept too."""
-        row, form = self._found(request), await request.form(max_files=FILES_MAX, max_part_size=TEXT_MAX * 8)
+        row, form = (
+            self._found(request),
+            await request.form(max_files=FILES_MAX, max_part_size=TEXT_MAX * 8),
+        )
         self._desk.drafts.save(row["id"], await self._words(request, row), self._desk.now_us())
         for each in form.getlist("file"):
             if not isinstance(each, str) and len(self._desk.drafts.files(row["id"])) < FILES_MAX:
@@ -164,14 +205,21 @@ class WritingPages:
             raise HTTPException(404)
         alone = form.get("to") != "all" or found["target"] in (ALONE, PLAIN)
         target = written(named(found["publisher"])) if alone else found["target"]
-        subject = found["subject"] if found["subject"].lower().startswith("re:") else f"Re: {found['subject']}"[:256]
+        subject = (
+            found["subject"]
+            if found["subject"].lower().startswith("re:")
+            else f"Re: {found['subject']}"[:256]
+        )
         words = Words(target, subject, "", found["thread"], alone)
         return to(f"/write/{self._desk.drafts.begin(words, self._desk.now_us())}")
 
     async def say(self, request: Request) -> Response:
         """A word in a room: sent as it is, with the same time to take it back."""
         form = await request.form()
-        target, body = str(form.get("target", ""))[:4096], str(form.get("body", "")).replace("\r\n", "\n")
+        target, body = (
+            str(form.get("target", ""))[:4096],
+            str(form.get("body", "")).replace("\r\n", "\n"),
+        )
         words = Words(target, "", body)
         if self._objection(words):
             raise HTTPException(400, self._objection(words))
@@ -192,9 +240,17 @@ class WritingPages:
             raise HTTPException(404)
         receipt = self._desk.receipt(row["cast_id"]) if row["cast_id"] else None
         left_s = max(0, round((row["due_us"] - self._desk.now_us()) / 1e6)) if row["due_us"] else 0
-        silent = [(name, self._desk.letters.known_as(name)) for name in (receipt.silent if receipt else ())]
-        return {"row": row, "receipt": receipt, "left_s": left_s, "silent": silent,
-                "slowed": self._desk.node.slowed_until_us()}  # fmt: skip
+        silent = [
+            (name, self._desk.letters.known_as(name))
+            for name in (receipt.silent if receipt else ())
+        ]
+        return {
+            "row": row,
+            "receipt": receipt,
+            "left_s": left_s,
+            "silent": silent,
+            "slowed": self._desk.node.slowed_until_us(),
+        }
 
     async def one(self, request: Request) -> Response:
         return self._view.page(request, "receipt_page.html", "sent", "Sent", **self._state(request))

@@ -36,14 +36,18 @@ class Attributes(Workload):
         return f"{numbers}; kind: text"
 
     def described(self, first: int = 0, last: int | None = None) -> list[Description]:
-        return [self._description(peer) for peer in range(first, self.peers if last is None else last)]
+        return [
+            self._description(peer) for peer in range(first, self.peers if last is None else last)
+        ]
 
     def targeted(self, first: int = 0, last: int | None = None) -> list[Target]:
         return [self._target(cast) for cast in range(first, self.casts if last is None else last)]
 
     def _description(self, peer: int) -> Description:
         chance = stream(self.seed, "attributes", "peer", peer)
-        values = [Value(f"a{index}", chance.randrange(self.domain)) for index in range(self.attributes)]
+        values = [
+            Value(f"a{index}", chance.randrange(self.domain)) for index in range(self.attributes)
+        ]
         values.append(Value("kind", f"kind{chance.randrange(self.words)}"))
         return Description((f"tag{chance.randrange(self.tags)}",), tuple(sorted(values)))
 
@@ -58,7 +62,13 @@ class Attributes(Workload):
             return Term(where=(self._range(chance, chance.randrange(self.attributes), self.share),))
         if form == 1:
             both = sorted(chance.sample(range(self.attributes), min(2, self.attributes)))
-            return Term(where=tuple(sorted(self._range(chance, each, self.share ** (1 / len(both))) for each in both)))
+            return Term(
+                where=tuple(
+                    sorted(
+                        self._range(chance, each, self.share ** (1 / len(both))) for each in both
+                    )
+                )
+            )
         if form == 2:
             word = f"kind{chance.randrange(self.words)}"
             return Term(where=(Predicate("kind", word, word),))
@@ -83,4 +93,6 @@ class Attributes(Workload):
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise WorkloadError("workload attributes has values and ranges, which columns of tags cannot hold")
+        raise WorkloadError(
+            "workload attributes has values and ranges, which columns of tags cannot hold"
+        )

@@ -53,13 +53,18 @@ class Workload(ABC):
     peers: int
     casts: int
     capacity_skew: float = knob(
-        0.0, "how unequal peers are in what they can bear: Pareto's law with exponent 1 / this; 0: all alike", 0.0, 2.0
+        0.0,
+        "how unequal peers are in what they can bear: Pareto's law with exponent 1 / this; 0: all alike",
+        0.0,
+        2.0,
     )
 
     def __post_init__(self) -> None:
         for what, number, low in (("peers", self.peers, 1), ("casts", self.casts, 0)):
             if not low <= number <= NUMBER_MAX:
-                raise WorkloadError(f"workload {self.name}: {what}={number} is out of range: {low} to {NUMBER_MAX}")
+                raise WorkloadError(
+                    f"workload {self.name}: {what}={number} is out of range: {low} to {NUMBER_MAX}"
+                )
         check(self.name, self)
 
     def schema(self) -> str:
@@ -110,7 +115,15 @@ class Workload(ABC):
         last = self.casts if last is None else last
         columns = self.targets(first, last)
         names = self.tag_names(columns.tag)
-        rows = list(zip(columns.cast.tolist(), columns.term.tolist(), names, columns.lacks.tolist(), strict=True))
+        rows = list(
+            zip(
+                columns.cast.tolist(),
+                columns.term.tolist(),
+                names,
+                columns.lacks.tolist(),
+                strict=True,
+            )
+        )
         return [target_of(_terms(list(cast))) for _, cast in groupby(rows, key=lambda row: row[0])]
 
 

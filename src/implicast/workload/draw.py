@@ -69,7 +69,9 @@ class Shuffle:
 
     def places(self, keys: Numbers) -> Numbers:
         """Where each key goes."""
-        assert keys.size == 0 or (keys.min() >= 0 and keys.max() < self.size), "only 0..size-1 have a place"
+        assert keys.size == 0 or (keys.min() >= 0 and keys.max() < self.size), (
+            "only 0..size-1 have a place"
+        )
         half = np.uint64(max(1, ((self.size - 1).bit_length() + 1) // 2))
         places = self._network(keys.astype(np.uint64), half)
         while (outside := np.flatnonzero(places >= np.uint64(self.size))).size:
@@ -80,7 +82,10 @@ class Shuffle:
         mask = (np.uint64(1) << half) - np.uint64(1)
         left, right = words >> half, words & mask
         for turn in range(_ROUNDS):
-            left, right = right, left ^ (self.stream.words(right.astype(np.int64), turn) >> np.uint64(40)) & mask
+            left, right = (
+                right,
+                left ^ (self.stream.words(right.astype(np.int64), turn) >> np.uint64(40)) & mask,
+            )
         return left << half | right
 
 

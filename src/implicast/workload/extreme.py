@@ -14,7 +14,13 @@ import numpy as np
 from implicast.workload.base import DescriptionColumns, TargetColumns, Workload
 from implicast.workload.draw import Numbers, Shuffle, Stream, span
 from implicast.workload.knobs import WorkloadError, knob
-from implicast.workload.zipf import TAGS_MAX, distinct_ranks, named_by_rank, numbered_names, thresholds
+from implicast.workload.zipf import (
+    TAGS_MAX,
+    distinct_ranks,
+    named_by_rank,
+    numbered_names,
+    thresholds,
+)
 
 TAG = "extreme"
 
@@ -22,7 +28,9 @@ TAG = "extreme"
 @dataclass(frozen=True, kw_only=True)
 class Extreme(Workload):
     name: ClassVar[str] = "extreme"
-    summary: ClassVar[str] = "all casts ask for one tag that a quarter of the peers hold: the worst case of the thesis"
+    summary: ClassVar[str] = (
+        "all casts ask for one tag that a quarter of the peers hold: the worst case of the thesis"
+    )
 
     share: float = knob(0.25, "share of peers that hold the tag", 0.0, 1.0)
     tags: int = knob(37_000, "how many other tags there are", 1, TAGS_MAX)
@@ -46,14 +54,19 @@ class Extreme(Workload):
         table = thresholds(self.tags, self.skew)
         ranks = distinct_ranks(stream, span(first, last), self.tags_per_peer, table)
         tags = named_by_rank(self.seed, self.tags)[ranks]
-        places = Shuffle(self.peers, Stream.of(self.seed, "extreme", "holders")).places(span(first, last))
+        places = Shuffle(self.peers, Stream.of(self.seed, "extreme", "holders")).places(
+            span(first, last)
+        )
         tags[places < self.holders, -1] = self.tags
         return DescriptionColumns(np.repeat(span(first, last), self.tags_per_peer), tags.ravel())
 
     def targets(self, first: int, last: int) -> TargetColumns:
         casts = span(first, last)
         return TargetColumns(
-            casts, np.zeros_like(casts), np.full_like(casts, self.tags), np.zeros(len(casts), dtype=np.bool_)
+            casts,
+            np.zeros_like(casts),
+            np.full_like(casts, self.tags),
+            np.zeros(len(casts), dtype=np.bool_),
         )
 
     def tag_names(self, tags: Numbers) -> list[str]:

@@ -28,7 +28,9 @@ class Groups(Workload):
 
     share: float = knob(0.1, "g, share of peers that each cast selects", 0.0, 1.0)
     tags_per_cast: int = knob(2, "k, tags of each cast", 1, 8)
-    tags_per_peer: int = knob(18, "length of a registration; at least the number of group tags", 1, 1_000)
+    tags_per_peer: int = knob(
+        18, "length of a registration; at least the number of group tags", 1, 1_000
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,19 +63,27 @@ class Groups(Workload):
         fillers = self.group_tags + peers[:, None] * self.length + span(0, self.length)
         held = np.zeros(fillers.shape, dtype=np.bool_)
         held[:, : self.group_tags] = self._held(peers)
-        return DescriptionColumns(np.repeat(peers, self.length), np.where(held, span(0, self.length), fillers).ravel())
+        return DescriptionColumns(
+            np.repeat(peers, self.length), np.where(held, span(0, self.length), fillers).ravel()
+        )
 
     def _held(self, peers: Numbers) -> NDArray[np.bool_]:
         """A row for each peer, a column for each group tag."""
         streams = (Stream.of(self.seed, "groups", f"tag {tag}") for tag in range(self.group_tags))
-        return np.stack([Shuffle(self.peers, stream).places(peers) < self.holders for stream in streams], axis=1)
+        return np.stack(
+            [Shuffle(self.peers, stream).places(peers) < self.holders for stream in streams], axis=1
+        )
 
     def targets(self, first: int, last: int) -> TargetColumns:
         casts = span(first, last)
-        shuffle = Shuffle(comb(self.group_tags, self.tags_per_cast), Stream.of(self.seed, "groups", "casts"))
+        shuffle = Shuffle(
+            comb(self.group_tags, self.tags_per_cast), Stream.of(self.seed, "groups", "casts")
+        )
         tags = combinations(shuffle.places(casts), self.tags_per_cast, self.group_tags)
         owners = np.repeat(casts, self.tags_per_cast)
-        return TargetColumns(owners, np.zeros_like(owners), tags.ravel(), np.zeros(len(owners), dtype=np.bool_))
+        return TargetColumns(
+            owners, np.zeros_like(owners), tags.ravel(), np.zeros(len(owners), dtype=np.bool_)
+        )
 
     def tag_names(self, tags: Numbers) -> list[str]:
         width = len(str(self.group_tags - 1))

@@ -14,12 +14,16 @@ class WorkloadError(LocalError):
 
 def knob(default: Setting, doc: str, low: float | None = None, high: float | None = None) -> Any:
     """A field of a workload that is a parameter of it."""
-    return field(default=default, metadata={"default": default, "doc": doc, "low": low, "high": high})
+    return field(
+        default=default, metadata={"default": default, "doc": doc, "low": low, "high": high}
+    )
 
 
 def knobs_of(kind: type) -> tuple[Parameter, ...]:
     """The parameters that a workload declares."""
-    return tuple(Parameter(each.name, **each.metadata) for each in fields(kind) if "doc" in each.metadata)
+    return tuple(
+        Parameter(each.name, **each.metadata) for each in fields(kind) if "doc" in each.metadata
+    )
 
 
 def settings_of(workload: str, kind: type, given: Mapping[str, Setting]) -> dict[str, Setting]:

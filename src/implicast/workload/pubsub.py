@@ -87,7 +87,10 @@ class Ranges:
 
     def _term(self, chance: Random) -> Term:
         weights = [1 / (index + 1) ** self.skew for index in range(self.attributes + 1)]
-        chosen = {chance.choices(range(self.attributes + 1), weights)[0] for _ in range(chance.randrange(1, 4))}
+        chosen = {
+            chance.choices(range(self.attributes + 1), weights)[0]
+            for _ in range(chance.randrange(1, 4))
+        }
         return Term(where=tuple(sorted(self._predicate(chance, index) for index in sorted(chosen))))
 
     def _predicate(self, chance: Random, index: int) -> Predicate:
@@ -148,7 +151,9 @@ class Stocks:
         exchanges = self._exchanges()
         bars = [bar for row in _rows(self.path) if (bar := _bar(row, exchanges)) is not None]
         if not bars:
-            raise WorkloadError(f"{self.path} has no daily bars: expected columns date,open,high,low,close,volume,Name")
+            raise WorkloadError(
+                f"{self.path} has no daily bars: expected columns date,open,high,low,close,volume,Name"
+            )
         return bars
 
     @cached_property
@@ -166,7 +171,9 @@ class Stocks:
         return names, list(accumulate(1 / (rank + 1) ** self.skew for rank in range(len(names))))
 
     def _exchanges(self) -> dict[str, str]:
-        return {row["symbol"]: row["exchange"] for row in _rows(self.symbols)} if self.symbols else {}
+        return (
+            {row["symbol"]: row["exchange"] for row in _rows(self.symbols)} if self.symbols else {}
+        )
 
     def subscription(self, number: int, wording: int = 0) -> Request:
         """A popular share within a range of prices; some add its exchange or a range of its daily low."""
@@ -174,7 +181,10 @@ class Stocks:
         names, weights = self._popularity
         bars = self._by_symbol[names[bisect_left(weights, chance.random() * weights[-1])]]
         bar = bars[chance.randrange(len(bars))]
-        where = [Predicate("symbol", bar.symbol, bar.symbol), self._near(chance, "price", bar.close)]
+        where = [
+            Predicate("symbol", bar.symbol, bar.symbol),
+            self._near(chance, "price", bar.close),
+        ]
         if chance.random() < 0.3:
             where.append(Predicate("exchange", bar.exchange, bar.exchange))
         if chance.random() < 0.2:
@@ -191,9 +201,12 @@ class Stocks:
         chance = stream(self.seed, "event", number)
         bar = self.bars[chance.randrange(len(self.bars))]
         values = (
-            Value("exchange", bar.exchange), Value("high", bar.high), Value("low", bar.low), Value("price", bar.close),
+            Value("exchange", bar.exchange),
+            Value("high", bar.high),
+            Value("low", bar.low),
+            Value("price", bar.close),
             Value("symbol", bar.symbol),
-        )  # fmt: skip
+        )
         return Publication(chance.randrange(self.peers), Description((), values))
 
 

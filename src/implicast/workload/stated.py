@@ -30,7 +30,12 @@ from implicast.workload.knobs import WorkloadError
 
 VALUES = pa.list_(pa.struct([("attribute", pa.string()), ("value", pa.string())]))
 REGISTRATIONS = pa.schema(
-    [("peer", pa.int32()), ("tags", pa.list_(pa.string())), ("values", VALUES), ("capacity", pa.float64())]
+    [
+        ("peer", pa.int32()),
+        ("tags", pa.list_(pa.string())),
+        ("values", VALUES),
+        ("capacity", pa.float64()),
+    ]
 )
 CASTS = pa.schema([("cast", pa.int32()), ("publisher", pa.int32()), ("target", pa.string())])
 
@@ -49,8 +54,14 @@ class Stated(Workload):
     """Of each peer; 1 of those beyond."""
 
     def descriptions(self, first: int, last: int) -> DescriptionColumns:
-        rows = [(peer, name) for peer in range(first, last) for name in self.given_descriptions[peer].tags]
-        return DescriptionColumns(_numbers([peer for peer, _ in rows]), self._coded([name for _, name in rows]))
+        rows = [
+            (peer, name)
+            for peer in range(first, last)
+            for name in self.given_descriptions[peer].tags
+        ]
+        return DescriptionColumns(
+            _numbers([peer for peer, _ in rows]), self._coded([name for _, name in rows])
+        )
 
     def targets(self, first: int, last: int) -> TargetColumns:
         rows = [
@@ -86,7 +97,12 @@ class Stated(Workload):
     @cached_property
     def _vocabulary(self) -> list[str]:
         held = {name for each in self.given_descriptions for name in each.tags}
-        asked = {name for each in self.given_targets for term in each.terms for name in term.has + term.lacks}
+        asked = {
+            name
+            for each in self.given_targets
+            for term in each.terms
+            for name in term.has + term.lacks
+        }
         return sorted(held | asked)
 
     @cached_property
@@ -98,15 +114,22 @@ class Stated(Workload):
 
 
 def stated(
-    descriptions: Sequence[Description], targets: Sequence[Target], publishers: Sequence[int], seed: int = 0,
+    descriptions: Sequence[Description],
+    targets: Sequence[Target],
+    publishers: Sequence[int],
+    seed: int = 0,
     capacities: Sequence[float] = (),
-) -> Stated:  # fmt: skip
+) -> Stated:
     """A workload of these very registrations and casts; peer i has description i."""
     if len(targets) != len(publishers):
-        raise WorkloadError(f"{len(targets)} targets need as many publishers, {len(publishers)} are given")
+        raise WorkloadError(
+            f"{len(targets)} targets need as many publishers, {len(publishers)} are given"
+        )
     for cast, publisher in enumerate(publishers):
         if not 0 <= publisher < len(descriptions):
-            raise WorkloadError(f"cast {cast} is published by peer {publisher}; peers are 0 to {len(descriptions) - 1}")
+            raise WorkloadError(
+                f"cast {cast} is published by peer {publisher}; peers are 0 to {len(descriptions) - 1}"
+            )
     return Stated(
         seed=seed,
         peers=len(descriptions),
@@ -118,7 +141,9 @@ def stated(
     )
 
 
-def read_stated(directory: Path, seed: int = 0, peers: int | None = None, casts: int | None = None) -> Stated:
+def read_stated(
+    directory: Path, seed: int = 0, peers: int | None = None, casts: int | None = None
+) -> Stated:
     """The workload of a directory: its first `peers` peers and first `casts` casts, or all of them."""
     last = _last_registrations(directory)
     registered = {peer: _description(directory, row) for peer, row in last.items()}
@@ -147,7 +172,10 @@ def write_stated(workload: Workload, directory: Path) -> None:
         {
             "peer": peer,
             "tags": list(each.tags),
-            "values": [{"attribute": value.attribute, "value": scalar_text(value.value)} for value in each.values],
+            "values": [
+                {"attribute": value.attribute, "value": scalar_text(value.value)}
+                for value in each.values
+            ],
             "capacity": capacity,
         }
         for peer, (each, capacity) in enumerate(zip(workload.described(), capacities, strict=True))
@@ -157,7 +185,9 @@ def write_stated(workload: Workload, directory: Path) -> None:
         {"cast": cast, "publisher": publishers[cast], "target": str(target)}
         for cast, target in enumerate(workload.targeted())
     ]
-    pq.write_table(pa.Table.from_pylist(registrations, REGISTRATIONS), directory / "registrations.parquet")
+    pq.write_table(
+        pa.Table.from_pylist(registrations, REGISTRATIONS), directory / "registrations.parquet"
+    )
     pq.write_table(pa.Table.from_pylist(casts, CASTS), directory / "casts.parquet")
 
 
@@ -190,7 +220,10 @@ def _description(directory: Path, row: Row) -> Description:
         return Description()
     try:
         tags = tuple(sorted({tag(each) for each in row["tags"] or ()}))
-        values = [Value(tag(each["attribute"]), read_scalar(each["value"])) for each in row.get("values") or ()]
+        values = [
+            Value(tag(each["attribute"]), read_scalar(each["value"]))
+            for each in row.get("values") or ()
+        ]
     except LanguageError as error:
         raise WorkloadError(f"{directory}: registrations, peer {row['peer']}: {error}") from None
     return Description(tags, tuple(sorted(values, key=lambda value: value.attribute)))
@@ -208,11 +241,15 @@ def _rows(directory: Path, name: str, schema: pa.Schema, optional: Sequence[str]
     path = directory / f"{name}.parquet"
     path = path if path.exists() else directory / name
     if not path.exists():
-        raise WorkloadError(f"{directory} is no workload: it has neither {name}.parquet nor a folder {name}")
+        raise WorkloadError(
+            f"{directory} is no workload: it has neither {name}.parquet nor a folder {name}"
+        )
     try:
         table = pq.read_table(path)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise WorkloadError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}") from None
+        raise WorkloadError(
+            f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}"
+        ) from None
     for column in schema:
         if column.name in table.column_names:
             table = _cast(table, column, path, column.name in optional)
@@ -231,10 +268,14 @@ def _cast(table: pa.Table, column: pa.Field, path: Path, optional: bool) -> pa.T
     try:
         return table.set_column(position, column.name, table.column(position).cast(column.type))
     except (pa.ArrowException, LocalError) as error:
-        raise WorkloadError(f"{path}: the column {column.name!r} is not {column.type}: {error}") from None
+        raise WorkloadError(
+            f"{path}: the column {column.name!r} is not {column.type}: {error}"
+        ) from None
 
 
-def _check_numbers(directory: Path, table: str, column: str, numbers: Sequence[int], gaps: bool = False) -> None:
+def _check_numbers(
+    directory: Path, table: str, column: str, numbers: Sequence[int], gaps: bool = False
+) -> None:
     """Sorted numbers from 0, each once, and without gaps unless they are allowed."""
     for position, number in enumerate(numbers):
         repeated = position > 0 and numbers[position - 1] == number

@@ -34,7 +34,11 @@ CASTS = 1_024
 
 
 def workload(
-    name: str, seed: int = 0, peers: int | None = None, casts: int | None = None, **settings: Setting
+    name: str,
+    seed: int = 0,
+    peers: int | None = None,
+    casts: int | None = None,
+    **settings: Setting,
 ) -> Workload:
     """The workload of this name, or the one stated in the directory of this name.
 
@@ -45,8 +49,11 @@ def workload(
         return _stated(name, seed, peers, casts, settings)
     knobs: dict[str, Any] = settings_of(name, kind, settings)
     return kind(
-        seed=seed, peers=PEERS if peers is None else peers, casts=CASTS if casts is None else casts, **knobs
-    )  # fmt: skip
+        seed=seed,
+        peers=PEERS if peers is None else peers,
+        casts=CASTS if casts is None else casts,
+        **knobs,
+    )
 
 
 def parameters(name: str) -> tuple[Parameter, ...]:
@@ -59,9 +66,13 @@ def schema(name: str, **settings: Setting) -> str:
     return workload(name, seed=0, peers=1, casts=0, **settings).schema() if name in KINDS else ""
 
 
-def _stated(name: str, seed: int, peers: int | None, casts: int | None, settings: dict[str, Setting]) -> Workload:
+def _stated(
+    name: str, seed: int, peers: int | None, casts: int | None, settings: dict[str, Setting]
+) -> Workload:
     if not name or not Path(name).is_dir():
-        raise WorkloadError(f"there is no workload {name!r}: choose one of {', '.join(KINDS)}, or give a directory")
+        raise WorkloadError(
+            f"there is no workload {name!r}: choose one of {', '.join(KINDS)}, or give a directory"
+        )
     if settings:
         raise WorkloadError(
             f"a workload read from {name} has no parameters; {', '.join(sorted(settings))} cannot be set"

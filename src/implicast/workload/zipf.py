@@ -31,7 +31,9 @@ _ROWS = 1 << 14
 @dataclass(frozen=True, kw_only=True)
 class Zipf(Workload):
     name: ClassVar[str] = "zipf"
-    summary: ClassVar[str] = "tags of peers and casts by Zipf's law, as in most of the thesis's experiments"
+    summary: ClassVar[str] = (
+        "tags of peers and casts by Zipf's law, as in most of the thesis's experiments"
+    )
 
     tags: int = knob(37_000, "how many tags there are", 1, TAGS_MAX)
     skew: float = knob(1.0, "exponent s: 0 is uniform, 2 extremely skewed", 0.0, 2.0)
@@ -40,13 +42,17 @@ class Zipf(Workload):
     tags_per_cast: int = knob(2, "wanted tags in each term, distinct", 1, 60)
     terms: int = knob(1, "terms of each cast, joined by |", 1, 1_000)
     negated: int = knob(0, "unwanted tags in each term, distinct from the wanted", 0, 4)
-    distinct: bool = knob(True, "redraw until a peer's tags are distinct; false draws independently (Table 4.7)")
+    distinct: bool = knob(
+        True, "redraw until a peer's tags are distinct; false draws independently (Table 4.7)"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         most = max(self.tags_per_peer if self.distinct else 1, self.tags_per_cast + self.negated)
         if most > self.tags:
-            raise WorkloadError(f"workload zipf: {most} distinct tags cannot be drawn from tags={self.tags}")
+            raise WorkloadError(
+                f"workload zipf: {most} distinct tags cannot be drawn from tags={self.tags}"
+            )
 
     def descriptions(self, first: int, last: int) -> DescriptionColumns:
         ranks = peer_ranks(self, first, last)
@@ -57,10 +63,14 @@ class Zipf(Workload):
         skew = self.skew if self.cast_skew < 0 else self.cast_skew
         size = self.tags_per_cast + self.negated
         keys = span(first * self.terms, last * self.terms)
-        ranks = distinct_ranks(Stream.of(self.seed, "zipf", "casts"), keys, size, thresholds(self.tags, skew))
+        ranks = distinct_ranks(
+            Stream.of(self.seed, "zipf", "casts"), keys, size, thresholds(self.tags, skew)
+        )
         lacks = np.tile(np.arange(size) >= self.tags_per_cast, len(keys))
         tag = named_by_rank(self.seed, self.tags)[ranks.ravel()]
-        return TargetColumns(np.repeat(keys // self.terms, size), np.repeat(keys % self.terms, size), tag, lacks)
+        return TargetColumns(
+            np.repeat(keys // self.terms, size), np.repeat(keys % self.terms, size), tag, lacks
+        )
 
     def tag_names(self, tags: Numbers) -> list[str]:
         return numbered_names(tags, self.tags)
@@ -73,10 +83,16 @@ class Zipf(Workload):
 
 def peer_ranks(workload: Zipf, first: int, last: int) -> NDArray[np.int32]:
     """One row for each peer in [first, last): the ranks (from 0) of its tags in the order drawn."""
-    stream, table = Stream.of(workload.seed, "zipf", "peers"), thresholds(workload.tags, workload.skew)
+    stream, table = (
+        Stream.of(workload.seed, "zipf", "peers"),
+        thresholds(workload.tags, workload.skew),
+    )
     if workload.distinct:
         return distinct_ranks(stream, span(first, last), workload.tags_per_peer, table)
-    draws = [drawn(stream.words(span(first, last), index), table) for index in range(workload.tags_per_peer)]
+    draws = [
+        drawn(stream.words(span(first, last), index), table)
+        for index in range(workload.tags_per_peer)
+    ]
     return np.stack(draws, axis=1)
 
 
@@ -101,7 +117,9 @@ def distinct_ranks(stream: Stream, keys: Numbers, count: int, table: Words) -> N
     """For each key its first `count` distinct ranks among draws 0, 1, 2, ..., in the order drawn."""
     ranks = np.empty((len(keys), count), dtype=np.int32)
     for first in range(0, len(keys), _ROWS):
-        ranks[first : first + _ROWS] = _distinct_rows(stream, keys[first : first + _ROWS], count, table)
+        ranks[first : first + _ROWS] = _distinct_rows(
+            stream, keys[first : first + _ROWS], count, table
+        )
     return ranks
 
 
@@ -118,7 +136,9 @@ def _distinct_rows(stream: Stream, keys: Numbers, count: int, table: Words) -> N
         open_rows = open_rows[filled[open_rows] < count]
         if not open_rows.size:
             return chosen
-    for row in open_rows:  # A vocabulary hardly larger than the request: the most common of what is left.
+    for (
+        row
+    ) in open_rows:  # A vocabulary hardly larger than the request: the most common of what is left.
         missing = np.setdiff1d(np.arange(len(table)), chosen[row])[: count - filled[row]]
         chosen[row, filled[row] :] = missing
     return chosen

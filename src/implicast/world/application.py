@@ -117,7 +117,9 @@ class Application:
     def all_enrolled(self, descriptions: Iterable[Description]) -> None:
         """All members are registered since now, though most of them are asleep."""
         now_us = self.world.now_us
-        self.registrations += [Registration(peer, 1, now_us, each, now_us) for peer, each in enumerate(descriptions)]
+        self.registrations += [
+            Registration(peer, 1, now_us, each, now_us) for peer, each in enumerate(descriptions)
+        ]
 
     def withdraw(self, time_us: int, peer: int) -> None:
         self.world.at(time_us, WITHDRAW, lambda: self._withdraw(peer))
@@ -150,7 +152,9 @@ class Application:
         """The tables of what was asked."""
         journal.columns("casts", _cast_columns(self.casts))
         every = self.registrations
-        some = (every[first : first + ROWS_AT_ONCE] for first in range(0, len(every) or 1, ROWS_AT_ONCE))
+        some = (
+            every[first : first + ROWS_AT_ONCE] for first in range(0, len(every) or 1, ROWS_AT_ONCE)
+        )
         journal.chunks("registrations", map(_registration_columns, some))
 
     # --- inside
@@ -253,7 +257,9 @@ class Application:
     def carry_on(self, address: int, before_us: int) -> None:
         """A member is back with a disk of this time: as a node does, it carries on with the casts of its outbox."""
         number, member = self.number(address), self._member(address)
-        names = {of: name for name, of in self.world.casts.items() if self.casts[of].publisher == number}
+        names = {
+            of: name for name, of in self.world.casts.items() if self.casts[of].publisher == number
+        }
         for cast in [self.casts[of] for of in sorted(names)]:
             if cast.settled_us is None and cast.time_us <= before_us and member.assured:
                 cast.carried_us = self.world.now_us
@@ -268,7 +274,15 @@ class Application:
     def cast_now(self, address: int, target: Target) -> None:
         """Casts are numbered in the order in which they are made."""
         number, member = len(self.casts), self._member(address)
-        self.casts.append(Cast(number, self.number(address), self.world.now_us, target, warm_up=number < self.warm_up))
+        self.casts.append(
+            Cast(
+                number,
+                self.number(address),
+                self.world.now_us,
+                target,
+                warm_up=number < self.warm_up,
+            )
+        )
         # The name is known before the verb runs, so that what it sends is counted for this cast.
         self.world.announce(member.upcoming_cast(), number)
         member.cast(target, self.payload_of(number))
@@ -285,7 +299,9 @@ def _cast_columns(casts: Sequence[Cast]) -> dict[str, Any]:
         "carried_us": optional([cast.carried_us for cast in casts], pa.int64()),
         "warm_up": [cast.warm_up for cast in casts],
         **{
-            name: optional([None if each is None else getattr(each, name) for each in receipts], pa.int64())
+            name: optional(
+                [None if each is None else getattr(each, name) for each in receipts], pa.int64()
+            )
             for name in ("notified", "declined", "unreachable")
         },
     }
@@ -305,5 +321,8 @@ def _registration_columns(some: Sequence[Registration]) -> dict[str, Any]:
 
 
 def _values(every: Sequence[Value]) -> pa.Array:
-    names, texts = words([each.attribute for each in every]), words([scalar_text(each.value) for each in every])
+    names, texts = (
+        words([each.attribute for each in every]),
+        words([scalar_text(each.value) for each in every]),
+    )
     return pa.StructArray.from_arrays([names, texts], names=["attribute", "value"])

@@ -13,11 +13,16 @@ import pyarrow as pa
 
 Values = npt.NDArray[Any]
 _DTYPES: dict[pa.DataType, Any] = {
-    pa.int16(): np.int16, pa.int32(): np.int32, pa.int64(): np.int64, pa.float64(): np.float64,
-}  # fmt: skip
+    pa.int16(): np.int16,
+    pa.int32(): np.int32,
+    pa.int64(): np.int64,
+    pa.float64(): np.float64,
+}
 
 
-def column(values: Any, kind: pa.DataType, present: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+def column(
+    values: Any, kind: pa.DataType, present: npt.NDArray[np.bool_] | None = None
+) -> pa.Array:
     """An Arrow array of numbers, booleans or words; null where not `present`."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
@@ -59,7 +64,9 @@ def named(codes: Values, names: Sequence[str]) -> pa.Array:
 def lists(parts: Sequence[Sequence[Any]], content: Any) -> pa.Array:
     """Lists; `content` makes an array of all that is in them, one after the other."""
     offsets = np.fromiter(accumulate(map(len, parts), initial=0), np.int32, len(parts) + 1)
-    return pa.ListArray.from_arrays(column(offsets, pa.int32()), content(list(chain.from_iterable(parts))))
+    return pa.ListArray.from_arrays(
+        column(offsets, pa.int32()), content(list(chain.from_iterable(parts)))
+    )
 
 
 def numbers(found: Any, absent: int = 0) -> Values:
@@ -98,4 +105,6 @@ def _bits(flags: npt.NDArray[np.bool_]) -> pa.Buffer:
 
 
 def _unpacked(data: pa.Buffer, first: int, count: int) -> npt.NDArray[np.bool_]:
-    return np.unpackbits(np.frombuffer(data, np.uint8), count=first + count, bitorder="little")[first:].astype(bool)
+    return np.unpackbits(np.frombuffer(data, np.uint8), count=first + count, bitorder="little")[
+        first:
+    ].astype(bool)

@@ -107,29 +107,44 @@ class Change:
 
     def described(self) -> dict[str, Any]:
         """Plain values; None for what was not measured."""
-        ratios = {"delivery_ratio": self.during.delivery_ratio, "delivery_ratio_after": self.after.delivery_ratio}
+        ratios = {
+            "delivery_ratio": self.during.delivery_ratio,
+            "delivery_ratio_after": self.after.delivery_ratio,
+        }
         rest = None if isnan(self.upkeep_at_rest) else self.upkeep_at_rest
         return {**asdict(self), **ratios, "upkeep_at_rest": rest, "kept": self.kept}
 
 
 def course_tables(
-    journal: Journal, course: Course, script: tuple[Deed, ...], lives: Iterable[tuple[int, Life]],
+    journal: Journal,
+    course: Course,
+    script: tuple[Deed, ...],
+    lives: Iterable[tuple[int, Life]],
     samples: list[tuple[int, list[str]]],
-) -> None:  # fmt: skip
+) -> None:
     """Write the four tables."""
     journal.table("course", [asdict(course)])
     journal.table(
         "deeds",
         [
-            {"from_us": course.from_us + int(deed.from_s * _S), "to_us": course.from_us + int(deed.to_s * _S),
-             "kind": deed.kind, "peers": list(deed.who), "amount": deed.amount, "detail": deed.detail}
+            {
+                "from_us": course.from_us + int(deed.from_s * _S),
+                "to_us": course.from_us + int(deed.to_s * _S),
+                "kind": deed.kind,
+                "peers": list(deed.who),
+                "amount": deed.amount,
+                "detail": deed.detail,
+            }
             for deed in script
         ],
-    )  # fmt: skip
+    )
     journal.table("lives", [{"peer": peer, **asdict(life)} for peer, life in lives])
     journal.table(
         "health",
-        [{"time_us": time_us, "wrong": len(wrong), "first": wrong[0] if wrong else None} for time_us, wrong in samples],
+        [
+            {"time_us": time_us, "wrong": len(wrong), "first": wrong[0] if wrong else None}
+            for time_us, wrong in samples
+        ],
     )
 
 
@@ -197,7 +212,9 @@ def upkeep_per_peer_minute(journal: Path, begin_us: int, end_us: int) -> float:
     for batch in batches(journal, "sends", ["sent_us", "phase"]):
         at_us, phases = numbers(batch["sent_us"]), batch["phase"]
         upkeep = np.array(phases.dictionary.to_pylist()) == "upkeep"
-        sent += int((upkeep[numbers(phases.indices)] & (at_us >= begin_us) & (at_us < end_us)).sum())
+        sent += int(
+            (upkeep[numbers(phases.indices)] & (at_us >= begin_us) & (at_us < end_us)).sum()
+        )
     return sent / minutes if minutes else 0.0
 
 

@@ -96,11 +96,15 @@ class Churn:
         _between("share", self.share, 0, 1, "a share from 0 to 1")
         _between("drift", self.drift, 0, 0.5, "a share from 0 to 0.5")
         if self.disk not in (*DISKS, ANY_DISK):
-            raise ParameterError(f"churn: disk={self.disk} is unknown; it takes {', '.join((*DISKS, ANY_DISK))}")
+            raise ParameterError(
+                f"churn: disk={self.disk} is unknown; it takes {', '.join((*DISKS, ANY_DISK))}"
+            )
         _between("over_s", self.over_s, 0.001, 1e7, "seconds, more than none")
         for name in _RANGES:
             low, high = getattr(self, name)
-            _between(name, low, 0.001, high, "two numbers LOW..HIGH, the lower first, from 0.001 on")
+            _between(
+                name, low, 0.001, high, "two numbers LOW..HIGH, the lower first, from 0.001 on"
+            )
             _between(name, high, 0, 1e7, "numbers that end")
 
     @classmethod
@@ -111,18 +115,24 @@ class Churn:
         for part in filter(None, (part.strip() for part in words(text))):
             name, equals, value = part.partition("=")
             if not equals or name not in _NAMES:
-                raise ParameterError(f"churn: {part!r} is not understood; it takes {', '.join(_NAMES)} as name=value")
+                raise ParameterError(
+                    f"churn: {part!r} is not understood; it takes {', '.join(_NAMES)} as name=value"
+                )
             if name == "deed":
                 deeds.append(Deed.parse(value))
             elif name in values:
-                raise ParameterError(f"churn: {name} is given again by {part}; only `deed` may come more than once")
+                raise ParameterError(
+                    f"churn: {name} is given again by {part}; only `deed` may come more than once"
+                )
             else:
                 values[name] = _value(name, value)
         churn = cls(deeds=tuple(deeds), **values)  # type: ignore[arg-type]
         whole = churn.crashes // churn.group * churn.group
         if whole < churn.crashes:
             right = f"{whole} or {whole + churn.group}" if whole else str(churn.group)
-            raise ParameterError(f"churn: crashes={churn.crashes} is no multiple of group={churn.group}; say {right}")
+            raise ParameterError(
+                f"churn: crashes={churn.crashes} is no multiple of group={churn.group}; say {right}"
+            )
         return churn
 
     def text(self) -> str:
@@ -144,7 +154,9 @@ class Churn:
     def spelled(self, seed: int, peers: int, infrastructure: int) -> "Churn":
         """The same changes, every deed by name. Joins may be left out of it, and what happens to newcomers stay."""
         guests = max(self.guests, self.newcomers(seed, peers, infrastructure))
-        return Churn(deeds=self.script(seed, peers, infrastructure), drift=self.drift, guests=guests)
+        return Churn(
+            deeds=self.script(seed, peers, infrastructure), drift=self.drift, guests=guests
+        )
 
     def script(self, seed: int, peers: int, infrastructure: int) -> tuple[Deed, ...]:
         """All deeds in order of time, for so many peers and, after them, pieces of infrastructure."""
@@ -152,7 +164,12 @@ class Churn:
 
     def newcomers(self, seed: int, peers: int, infrastructure: int) -> int:
         """How many hosts are needed beyond the first population."""
-        joining = [who for deed in self.script(seed, peers, infrastructure) if deed.kind == "join" for who in deed.who]
+        joining = [
+            who
+            for deed in self.script(seed, peers, infrastructure)
+            if deed.kind == "join"
+            for who in deed.who
+        ]
         return max(joining, default=peers + infrastructure - 1) + 1 - peers - infrastructure
 
     def shortfall(self, seed: int, peers: int, infrastructure: int) -> list[str]:
@@ -166,34 +183,72 @@ class Churn:
         for join in (deed for deed in self.deeds if deed.kind == "join"):
             for who in join.who:
                 if who in came:
-                    raise ScenarioError(f"churn: {join.text()}: {who} joins already by {came[who].text()}; each "
-                                        "newcomer has an address of its own")  # fmt: skip
+                    raise ScenarioError(
+                        f"churn: {join.text()}: {who} joins already by {came[who].text()}; each "
+                        "newcomer has an address of its own"
+                    )
                 came[who] = join
         last = first + max(len(came), self.guests) + FREE_MAX
         for who in came:
             if who >= last:
-                raise ScenarioError(f"churn: {came[who].text()}: newcomers have the addresses from {first} on, one "
-                                    f"after the other; {who} is too far beyond")  # fmt: skip
+                raise ScenarioError(
+                    f"churn: {came[who].text()}: newcomers have the addresses from {first} on, one "
+                    f"after the other; {who} is too far beyond"
+                )
         for deed in self.deeds:
-            if deed.kind not in ("join", "restart", "fail"):  # of whom those take more is to be said
+            if deed.kind not in (
+                "join",
+                "restart",
+                "fail",
+            ):  # of whom those take more is to be said
                 _refuse_strangers(deed, first, self.guests, came)
 
 
 def _refuse_strangers(deed: Deed, first: int, guests: int, came: dict[int, Deed]) -> None:
     for who in deed.who:
         if who >= first + guests and who not in came:
-            raise ScenarioError(f"churn: {deed.text()}: there is no {who}; addresses are 0 to {first - 1}, and those "
-                                "of newcomers that join by a deed")  # fmt: skip
-        if deed.kind in ("leave", "crash", "freeze", "return", "fall") and who in came and deed < came[who]:
-            raise ScenarioError(f"churn: {deed.text()}: {who} comes only by {came[who].text()}; it takes a later time")
+            raise ScenarioError(
+                f"churn: {deed.text()}: there is no {who}; addresses are 0 to {first - 1}, and those "
+                "of newcomers that join by a deed"
+            )
+        if (
+            deed.kind in ("leave", "crash", "freeze", "return", "fall")
+            and who in came
+            and deed < came[who]
+        ):
+            raise ScenarioError(
+                f"churn: {deed.text()}: {who} comes only by {came[who].text()}; it takes a later time"
+            )
 
 
 _NAMES = (*(each.name for each in fields(Churn) if each.name != "deeds"), "deed")
 _COUNTS = (
-    "joins", "leaves", "crashes", "returns", "restarts", "fails", "freezes", "slow", "cuts", "flaps", "splits",
-    "bursts", "falls", "anew",
-)  # fmt: skip
-_RANGES = ("down_s", "away_s", "freeze_s", "slow_ms", "cut_s", "flap_s", "split_s", "burst_s", "burst_rate")
+    "joins",
+    "leaves",
+    "crashes",
+    "returns",
+    "restarts",
+    "fails",
+    "freezes",
+    "slow",
+    "cuts",
+    "flaps",
+    "splits",
+    "bursts",
+    "falls",
+    "anew",
+)
+_RANGES = (
+    "down_s",
+    "away_s",
+    "freeze_s",
+    "slow_ms",
+    "cut_s",
+    "flap_s",
+    "split_s",
+    "burst_s",
+    "burst_rate",
+)
 
 
 def _text(value: int | float | str | Range) -> str:
@@ -220,22 +275,42 @@ def _between(name: str, value: float, low: float, high: float, takes: str) -> No
         raise ParameterError(f"churn: {name}={value:g} is out of range; it takes {takes}")
 
 
-_OF_MEMBERS = ("join", "leave", "crash", "return", "register", "describe", "withdraw", "burst", "fall")
+_OF_MEMBERS = (
+    "join",
+    "leave",
+    "crash",
+    "return",
+    "register",
+    "describe",
+    "withdraw",
+    "burst",
+    "fall",
+)
 
 
-def refuse_the_impossible(script: tuple[Deed, ...], design: Design, peers: int, infrastructure: int) -> None:
+def refuse_the_impossible(
+    script: tuple[Deed, ...], design: Design, peers: int, infrastructure: int
+) -> None:
     """A `ScenarioError` for deeds that cannot be done to whom they name."""
     fixed = range(peers, peers + infrastructure)
     for deed in script:
         named = [who for who in deed.who if who in fixed]
         if deed.kind in ("restart", "fail") and len(named) < len(deed.who):
             have = f"they are {list(fixed)}" if fixed else f"{design.name} has none"
-            raise ScenarioError(f"churn: {deed.text()}: only servers and brokers restart or fail; {have}")
+            raise ScenarioError(
+                f"churn: {deed.text()}: only servers and brokers restart or fail; {have}"
+            )
         if deed.kind == "restart" and design.fixture is None:
-            raise ScenarioError(f"churn: {deed.text()}: {design.name} has nothing that can come back")
+            raise ScenarioError(
+                f"churn: {deed.text()}: {design.name} has nothing that can come back"
+            )
         if deed.kind == "return" and design.member is None:
             raise ScenarioError(f"churn: {deed.text()}: members of {design.name} do not come back")
         if deed.kind in _OF_MEMBERS and named:
-            raise ScenarioError(f"churn: {deed.text()}: {named[0]} is no peer; it takes restart or fail")
+            raise ScenarioError(
+                f"churn: {deed.text()}: {named[0]} is no peer; it takes restart or fail"
+            )
         if deed.kind == "join" and min(deed.who) < fixed.stop:
-            raise ScenarioError(f"churn: {deed.text()}: newcomers have addresses from {fixed.stop} on")
+            raise ScenarioError(
+                f"churn: {deed.text()}: newcomers have addresses from {fixed.stop} on"
+            )

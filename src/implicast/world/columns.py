@@ -14,7 +14,10 @@ COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
         "sender": ("peer", "who sent it"),
         "receiver": ("peer", "to whom"),
         "kind": ("", "name of the message in its design"),
-        "phase": ("", "what it was sent for: cast, upkeep, join, register, withdraw, leave or warm-up"),
+        "phase": (
+            "",
+            "what it was sent for: cast, upkeep, join, register, withdraw, leave or warm-up",
+        ),
         "cast": ("cast", "the cast it was sent for; null: for none"),
         "depth": ("hops", "messages from the wish to this one"),
         "bytes": ("bytes", "size as it would be encoded"),
@@ -33,9 +36,15 @@ COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
         "time_us": (US, "when"),
         "target": ("", "to whom, as an expression"),
         "settled_us": (US, "when its publisher knew how it ended; null: never"),
-        "carried_us": (US, "when its publisher, back with its disk, carried on with it; null: never"),
+        "carried_us": (
+            US,
+            "when its publisher, back with its disk, carried on with it; null: never",
+        ),
         "warm_up": ("", "made before those that are measured"),
-        "notified": ("peers", "how many its publisher was told were notified; null: it was told nothing"),
+        "notified": (
+            "peers",
+            "how many its publisher was told were notified; null: it was told nothing",
+        ),
         "declined": ("peers", "how many its publisher was told declined"),
         "unreachable": ("peers", "how many its publisher was told could not be reached"),
     },
@@ -53,7 +62,10 @@ COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
         "role": ("", "peer, server or broker"),
         "router": ("router", "where it is attached to the network"),
         "access_us": (US, "latency of its access link"),
-        "storage_bytes": ("bytes", "what it stores for the system or for others at the end of registration"),
+        "storage_bytes": (
+            "bytes",
+            "what it stores for the system or for others at the end of registration",
+        ),
         "capacity": ("", "what it can bear, relative to 1"),
     },
     "links": {
@@ -90,8 +102,14 @@ COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
         "to_us": (US, "until when it was there; null: to the end"),
         "end": ("", "stayed, left or crashed"),
         "returned": ("", "it had been there before"),
-        "back_us": (US, "when the first registration of a life that began with a return was complete"),
-        "copied_us": (US, "when the old copy of its disk was made with which it came back; null: it lost nothing"),
+        "back_us": (
+            US,
+            "when the first registration of a life that began with a return was complete",
+        ),
+        "copied_us": (
+            US,
+            "when the old copy of its disk was made with which it came back; null: it lost nothing",
+        ),
     },
     "health": {
         "time_us": (US, "when the invariants were looked at"),
@@ -104,7 +122,9 @@ COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
 def described(schemas: dict[str, pa.Schema]) -> dict[str, pa.Schema]:
     """The same schemas, each field with `unit` and `meaning` where they are known."""
     return {
-        name: pa.schema([with_meaning(each, *COLUMNS.get(name, {}).get(each.name, ("", ""))) for each in schema])
+        name: pa.schema(
+            [with_meaning(each, *COLUMNS.get(name, {}).get(each.name, ("", ""))) for each in schema]
+        )
         for name, schema in schemas.items()
     }
 

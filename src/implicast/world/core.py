@@ -29,7 +29,9 @@ def core() -> str:
     if _compiled() is not None:
         return COMPILED
     if wanted == COMPILED:
-        raise CoreError("the compiled core was not built: `make setup` builds it where there is a C compiler")
+        raise CoreError(
+            "the compiled core was not built: `make setup` builds it where there is a C compiler"
+        )
     return PYTHON
 
 

@@ -1,14 +1,14 @@
 """One change by name: `5:crash:7+8`, `9..20:freeze:3`, `12..30:cut:3>4`, `5..60:slow~300:9`, `4..9:return:3:old`.
 
-    join leave crash            from one moment on
-    restart freeze split        for a while; `restart` is of servers and brokers
-    return                      a member that crashes, and comes back at its address with its disk: kept, old or empty
-    fail                        a server or broker that never comes back
-    register describe withdraw  says again what it said last; says something else, or tags that follow; says nothing
-    burst                       casts ~ times a second for a while
-    fall                        casts ~ times a second until it crashes, at the end of that while
-    cut flap                    of the link from the first to the second: dead, or dead and alive in turns of ~seconds
-    slow                        everything to and from these takes ~milliseconds longer
+join leave crash            from one moment on
+restart freeze split        for a while; `restart` is of servers and brokers
+return                      a member that crashes, and comes back at its address with its disk: kept, old or empty
+fail                        a server or broker that never comes back
+register describe withdraw  says again what it said last; says something else, or tags that follow; says nothing
+burst                       casts ~ times a second for a while
+fall                        casts ~ times a second until it crashes, at the end of that while
+cut flap                    of the link from the first to the second: dead, or dead and alive in turns of ~seconds
+slow                        everything to and from these takes ~milliseconds longer
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,23 @@ Range = tuple[float, float]
 """From the lower to the higher."""
 
 KINDS = (
-    "join", "leave", "crash", "return", "restart", "fail", "freeze", "slow", "cut", "flap", "split", "burst",
-    "fall", "register", "describe", "withdraw",
-)  # fmt: skip
+    "join",
+    "leave",
+    "crash",
+    "return",
+    "restart",
+    "fail",
+    "freeze",
+    "slow",
+    "cut",
+    "flap",
+    "split",
+    "burst",
+    "fall",
+    "register",
+    "describe",
+    "withdraw",
+)
 LASTING = ("return", "restart", "freeze", "slow", "cut", "flap", "split", "burst", "fall")
 PAIRED = ("cut", "flap")
 AMOUNTED = ("slow", "flap", "burst", "fall")
@@ -47,9 +61,13 @@ class Deed:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ParameterError(f"churn: there is no deed {self.kind!r}; choose one of {', '.join(KINDS)}")
+            raise ParameterError(
+                f"churn: there is no deed {self.kind!r}; choose one of {', '.join(KINDS)}"
+            )
         if not 0 <= self.from_s <= self.to_s <= 1e7:
-            raise ParameterError(f"churn: deed {self.text()} must lie between 0 and 1e7 s, the earlier time first")
+            raise ParameterError(
+                f"churn: deed {self.text()} must lie between 0 and 1e7 s, the earlier time first"
+            )
         if (self.to_s > self.from_s) != (self.kind in LASTING):
             takes = "from one time to another, FROM..TO" if self.kind in LASTING else "at one time"
             raise ParameterError(f"churn: deed {self.text()}: a {self.kind} happens {takes}")
@@ -60,12 +78,16 @@ class Deed:
             takes = "two different addresses" if self.kind in PAIRED else "each address once"
             raise ParameterError(f"churn: deed {self.text()}: a {self.kind} takes {takes}")
         if (self.amount > 0) != (self.kind in AMOUNTED):
-            raise ParameterError(f"churn: deed {self.text()}: an amount ~ belongs to {' and '.join(AMOUNTED)}")
+            raise ParameterError(
+                f"churn: deed {self.text()}: an amount ~ belongs to {' and '.join(AMOUNTED)}"
+            )
         self._refuse_detail()
 
     def _refuse_detail(self) -> None:
         if self.detail and self.kind not in DETAILED:
-            raise ParameterError(f"churn: deed {self.text()}: a further word belongs to {' and '.join(DETAILED)}")
+            raise ParameterError(
+                f"churn: deed {self.text()}: a further word belongs to {' and '.join(DETAILED)}"
+            )
         if self.kind == "return" and self.disk not in DISKS:
             raise ParameterError(f"churn: deed {self.text()}: a disk is one of {', '.join(DISKS)}")
 
@@ -78,15 +100,23 @@ class Deed:
     def parse(cls, text: str) -> "Deed":
         parts = text.split(":", 3)
         if len(parts) < 3:
-            raise ParameterError(f"churn: deed {text!r} is not understood; it takes TIME:KIND:WHO such as 5:crash:7")
+            raise ParameterError(
+                f"churn: deed {text!r} is not understood; it takes TIME:KIND:WHO such as 5:crash:7"
+            )
         times, what, whom, detail = parts if len(parts) == 4 else (*parts, "")
         kind, tilde, amount = what.partition("~")
-        from_s, to_s = span("churn", "deed", times) if ".." in times else (number("churn", "deed", times),) * 2
+        from_s, to_s = (
+            span("churn", "deed", times) if ".." in times else (number("churn", "deed", times),) * 2
+        )
         names = whom.split(">" if kind in PAIRED else "+")
         if not all(name.isdecimal() for name in names):
-            raise ParameterError(f"churn: deed {text!r} names {whom!r}; it takes addresses as 3+4+5, or 3>4 for links")
+            raise ParameterError(
+                f"churn: deed {text!r} names {whom!r}; it takes addresses as 3+4+5, or 3>4 for links"
+            )
         many = number("churn", "deed", amount) if tilde else 0.0
-        return cls(from_s, to_s, kind, tuple(map(int, names)), many, "" if detail == "kept" else detail)
+        return cls(
+            from_s, to_s, kind, tuple(map(int, names)), many, "" if detail == "kept" else detail
+        )
 
     def text(self) -> str:
         times = _short(self.from_s) + (f"..{_short(self.to_s)}" if self.to_s != self.from_s else "")
@@ -136,6 +166,8 @@ def _contents(name: str) -> str:
         raise ParameterError(f"churn: there is no script {name}") from None
     except UnicodeDecodeError as wrong:
         where = f"byte {wrong.start}"
-        raise ParameterError(f"churn: {name} is no text in UTF-8: {where} cannot be read; save it as UTF-8") from None
+        raise ParameterError(
+            f"churn: {name} is no text in UTF-8: {where} cannot be read; save it as UTF-8"
+        ) from None
     except (OSError, ValueError) as wrong:
         raise ParameterError(f"churn: {name} cannot be read: {wrong}") from None

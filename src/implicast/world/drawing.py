@@ -29,7 +29,9 @@ class Drawing:
         """Who is there by the script, and since when."""
         self.least = max(2, int(peers * STAYING))
         self.fixed = list(range(peers, peers + infrastructure))
-        self.fresh = 1 + max([peers + infrastructure - 1, *(who for deed in churn.deeds for who in deed.who)])
+        self.fresh = 1 + max(
+            [peers + infrastructure - 1, *(who for deed in churn.deeds for who in deed.who)]
+        )
         self.chance = stream(seed, "churn", "who")
         self.asked: Counter[str] = Counter()
         self.done: Counter[str] = Counter()
@@ -40,7 +42,11 @@ class Drawing:
         drawn: list[Deed] = []
         moments = [(time_s, kind) for kind in _DRAW for time_s in self._moments_s(kind)]
         for time_s, kind in sorted(moments):
-            deed = _DRAW[kind](self, time_s) if kind == "joins" or len(self._present(time_s)) > 1 else None
+            deed = (
+                _DRAW[kind](self, time_s)
+                if kind == "joins" or len(self._present(time_s)) > 1
+                else None
+            )
             drawn += [deed] if deed is not None else []
             self.asked[kind] += self._at_once(kind)
             self.done[kind] += 0 if deed is None else len(deed.who) if kind == "crashes" else 1
@@ -84,7 +90,13 @@ class Drawing:
         return tuple(sorted(self.chance.sample(present, min(count, len(present)))))
 
     def _lasting(
-        self, time_s: float, lasts_s: Range, kind: str, who: tuple[int, ...], amount: float = 0, detail: str = ""
+        self,
+        time_s: float,
+        lasts_s: Range,
+        kind: str,
+        who: tuple[int, ...],
+        amount: float = 0,
+        detail: str = "",
     ) -> Deed:
         until_s = round(time_s + _uniform(self.chance, lasts_s), 3)
         return Deed(time_s, until_s, kind, who, round(amount, 3), detail)
@@ -113,7 +125,9 @@ class Drawing:
             return None
         disk = churn.disk if churn.disk in DISKS else self.chance.choice(DISKS)
         who = self._some(time_s)
-        away = self._lasting(time_s, churn.away_s, "return", who, detail="" if disk == "kept" else disk)
+        away = self._lasting(
+            time_s, churn.away_s, "return", who, detail="" if disk == "kept" else disk
+        )
         self.members[who[0]] = away.to_s
         return away
 
@@ -136,7 +150,9 @@ class Drawing:
     def fail(self, time_s: float) -> Deed | None:
         if len(self.fixed) < 2:
             return None
-        return Deed(time_s, time_s, "fail", (self.fixed.pop(self.chance.randrange(len(self.fixed))),))
+        return Deed(
+            time_s, time_s, "fail", (self.fixed.pop(self.chance.randrange(len(self.fixed))),)
+        )
 
     def freeze(self, time_s: float) -> Deed:
         return self._lasting(time_s, self.churn.freeze_s, "freeze", self._some(time_s))
@@ -157,7 +173,9 @@ class Drawing:
 
     def split(self, time_s: float) -> Deed:
         everybody = [*self._present(time_s), *self.fixed]
-        side = self.chance.sample(everybody, max(1, int(self.chance.uniform(0, self.churn.share) * len(everybody))))
+        side = self.chance.sample(
+            everybody, max(1, int(self.chance.uniform(0, self.churn.share) * len(everybody)))
+        )
         return self._lasting(time_s, self.churn.split_s, "split", tuple(sorted(side)))
 
 
@@ -178,7 +196,11 @@ _DRAW: dict[str, Callable[[Drawing, float], Deed | None]] = {
     "splits": Drawing.split,
 }
 _SAYINGS = ("register", "describe", "describe", "withdraw")
-_RATES = {"joins": ("join_rate", 1.0), "leaves": ("leave_rate", 0.5), "crashes": ("crash_rate", 0.5)}
+_RATES = {
+    "joins": ("join_rate", 1.0),
+    "leaves": ("leave_rate", 0.5),
+    "crashes": ("crash_rate", 0.5),
+}
 """The rate of each kind, and its share of a turnover."""
 _STAY = f"{STAYING:g} of the first number of peers, and at least two, are always there"
 _WHY = {

@@ -71,13 +71,17 @@ class EventOutcome:
 
     @property
     def clean(self) -> bool:
-        return not (self.missing or self.repeated or self.uninvited or self.refused or self.incomplete)
+        return not (
+            self.missing or self.repeated or self.uninvited or self.refused or self.incomplete
+        )
 
 
 class CountingWorld(World):
     """A world that counts messages by kind: all that is asked of it here, and cheaper than a journal."""
 
-    def __init__(self, network: Carrier, seed: int, faults: Fate | None = None, codec: Codec | None = None) -> None:
+    def __init__(
+        self, network: Carrier, seed: int, faults: Fate | None = None, codec: Codec | None = None
+    ) -> None:
         super().__init__(network, seed, faults=faults, codec=codec)
         self.kinds: Counter[str] = Counter()
 
@@ -99,11 +103,15 @@ class EventRun:
             given.setdefault("schema", scenario.workload.schema())
         parameters = self.design.settle(given)
         more = self.design.infrastructure(scenario.peers, parameters)
-        network = build(scenario.network, hosts=scenario.peers, infrastructure=more, seed=scenario.seed)
+        network = build(
+            scenario.network, hosts=scenario.peers, infrastructure=more, seed=scenario.seed
+        )
         faults = FaultStream(scenario.faults, scenario.seed) if scenario.faults.text() else None
         codec = Codec(self.design.kinds) if scenario.strict else None
         self.world = CountingWorld(network, scenario.seed, faults=faults, codec=codec)
-        plan = Plan(scenario.peers, more, parameters, scenario.seed, self.world.host, network.latency_us)
+        plan = Plan(
+            scenario.peers, more, parameters, scenario.seed, self.world.host, network.latency_us
+        )
         plan = replace(plan, roles=self.design.roles(scenario.peers, more))
         self.population = population(self.design).assemble(plan)
         for address, peer in enumerate(self.population):
@@ -135,7 +143,9 @@ class EventRun:
 
     def _peer(self, address: int) -> Subscriber:
         peer = self.population[address]
-        assert isinstance(peer, Subscriber), f"design {self.scenario.design} says it takes subscriptions"
+        assert isinstance(peer, Subscriber), (
+            f"design {self.scenario.design} says it takes subscriptions"
+        )
         return peer
 
     def _subscribe(self, number: int) -> None:
@@ -159,7 +169,9 @@ class EventRun:
     def _publish(self, number: int) -> None:
         publisher, description = self.scenario.workload.event(number)
         cast = self._peer(publisher).publish(description, b"")
-        self.expected[cast] = {peer for peer, _, target in self.standing.values() if target.selects(description)}
+        self.expected[cast] = {
+            peer for peer, _, target in self.standing.values() if target.selects(description)
+        }
 
     def _judged(self) -> EventOutcome:
         told: Counter[tuple[CastId, int]] = Counter()
@@ -182,7 +194,9 @@ class EventRun:
             repeated=told.total() - len(told),
             uninvited=sum(each not in wanted for each in told),
             refused=tuple(refused),
-            incomplete=sum(complete.get(each) != wording for each, wording in self.wordings.items()),
+            incomplete=sum(
+                complete.get(each) != wording for each, wording in self.wordings.items()
+            ),
             messages=self.messages,
             objections=population(self.design).objections(self.population),
         )

@@ -64,7 +64,13 @@ class Faults:
         _between("partitions", len(self.partitions), 0, PARTITIONS_MAX, f"at most {PARTITIONS_MAX}")
         for each in self.partitions:
             _between("partition", each.share, 0, 1, "a share from 0 to 1 after the colon")
-            _between("partition", each.from_s, 0, each.to_s, "two times FROM..TO in seconds, the earlier first")
+            _between(
+                "partition",
+                each.from_s,
+                0,
+                each.to_s,
+                "two times FROM..TO in seconds, the earlier first",
+            )
             _between("partition", each.to_s, 0, 1e9, "times that end")
 
     @classmethod
@@ -75,7 +81,9 @@ class Faults:
         for part in filter(None, (part.strip() for part in text.split(","))):
             name, equals, value = part.partition("=")
             if not equals or name not in _NAMES:
-                raise ParameterError(f"faults: {part!r} is not understood; it takes {', '.join(_NAMES)} as name=value")
+                raise ParameterError(
+                    f"faults: {part!r} is not understood; it takes {', '.join(_NAMES)} as name=value"
+                )
             if name == "partition":
                 partitions.append(_partition(value))
             else:
@@ -120,7 +128,17 @@ class Losing:
 class FaultStream:
     """The fate of each message in turn."""
 
-    __slots__ = ("_delay_us", "_partitions", "_plain", "_random", "_sides", "_uniform", "fate", "faults", "seed")
+    __slots__ = (
+        "_delay_us",
+        "_partitions",
+        "_plain",
+        "_random",
+        "_sides",
+        "_uniform",
+        "fate",
+        "faults",
+        "seed",
+    )
 
     def __init__(self, faults: Faults, seed: int) -> None:
         self.faults, self.seed = faults, seed
@@ -129,7 +147,9 @@ class FaultStream:
         self._plain = not (faults.jitter or faults.reorder or faults.delay)
         self._delay_us = (faults.delay_ms[0] * 1000, faults.delay_ms[1] * 1000)
         # Cut times in microseconds, so that the message path compares whole numbers.
-        self._partitions = [(int(each.from_s * 1e6), int(each.to_s * 1e6), each) for each in faults.partitions]
+        self._partitions = [
+            (int(each.from_s * 1e6), int(each.to_s * 1e6), each) for each in faults.partitions
+        ]
         self._sides: dict[tuple[int, int], bool] = {}
         only_loss = self._plain and faults.loss and not (faults.duplicate or faults.partitions)
         self.fate: Judged = Losing(rng.random, faults.loss) if only_loss else self._fate

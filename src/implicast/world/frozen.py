@@ -30,7 +30,9 @@ class Frozen(Peer):
         if self._mail < MAIL_MAX:
             self._mail += 1
             thing = message if world.codec is None else (message, world.codec.encode(message))
-            self._held.append((self.address, sender, thing, world.purpose, world.depth, world.facts))
+            self._held.append(
+                (self.address, sender, thing, world.purpose, world.depth, world.facts)
+            )
 
     def wake(self, alarm: Message) -> None:
         world = self._world

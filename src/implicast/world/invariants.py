@@ -120,7 +120,9 @@ class Verdict:
     @property
     def harmless(self) -> bool:
         """Whatever is missing, nobody was told what it should not have been: that must hold during change too."""
-        return not (self.repeated or self.uninvited or self.invented or self.altered or self.misreported)
+        return not (
+            self.repeated or self.uninvited or self.invented or self.altered or self.misreported
+        )
 
     @property
     def clean(self) -> bool:
@@ -159,11 +161,15 @@ class Versions:
                 self._holders.setdefault(tag, set()).add(version.index)
         for versions in self.by_peer.values():
             _bound(versions)
-        self.lasting = {versions[0].index for versions in self.by_peer.values() if len(versions) == 1}
+        self.lasting = {
+            versions[0].index for versions in self.by_peer.values() if len(versions) == 1
+        }
         """Versions of peers that never changed theirs."""
         self.peers = [version.peer for version in self.all]
         completed_us = [self.all[index].completed_us for index in self.lasting]
-        self.settled_us = max((NEVER_US if each is None else each for each in completed_us), default=0)
+        self.settled_us = max(
+            (NEVER_US if each is None else each for each in completed_us), default=0
+        )
         """From when on all that last are complete."""
 
     def settled(self, index: int, time_us: int) -> bool:
@@ -182,7 +188,11 @@ class Versions:
         found = found.difference(*(self._holders.get(tag, nobody) for tag in term.lacks))
         if not term.where and term.has:
             return found
-        return {index for index in found if (one := self.all[index].description) is not None and term.selects(one)}
+        return {
+            index
+            for index in found
+            if (one := self.all[index].description) is not None and term.selects(one)
+        }
 
 
 def _bound(versions: list[Version]) -> None:
@@ -195,9 +205,12 @@ def _bound(versions: list[Version]) -> None:
 
 
 def judge(
-    casts: Sequence[Cast], registrations: Iterable[Registration], notices: Notices,
-    away: Away | None = None, exact: bool = True,
-) -> Verdict:  # fmt: skip
+    casts: Sequence[Cast],
+    registrations: Iterable[Registration],
+    notices: Notices,
+    away: Away | None = None,
+    exact: bool = True,
+) -> Verdict:
     """Compare what was notified with what had to be. `away`: who crashed or was leaving, from when to when."""
     return Judge(casts, registrations, notices, away or {}, exact).verdict()
 
@@ -206,9 +219,14 @@ class Judge:
     """Weighs the casts of a run, all or those of one period. `exact`: nobody comes or goes, so receipts are exact."""
 
     def __init__(
-        self, casts: Sequence[Cast], registrations: Iterable[Registration], notices: Notices, away: Away,
-        exact: bool = False, forgotten: Forgotten | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        casts: Sequence[Cast],
+        registrations: Iterable[Registration],
+        notices: Notices,
+        away: Away,
+        exact: bool = False,
+        forgotten: Forgotten | None = None,
+    ) -> None:
         self.forgotten = forgotten or {}
         self.casts, self.versions, self.away = casts, Versions(registrations), away
         self.notices, self.exact = notices, exact
@@ -218,12 +236,16 @@ class Judge:
         stray = self.notices.stray(len(self.casts))
         count: Counter[str] = Counter(invented=stray, notified=stray)
         count["altered"] = self.notices.otherwise(self._made(from_us, to_us))
-        for cast, (peers, times_us) in zip(self.casts, self.notices.by_cast(len(self.casts)), strict=True):
+        for cast, (peers, times_us) in zip(
+            self.casts, self.notices.by_cast(len(self.casts)), strict=True
+        ):
             if from_us <= cast.time_us < to_us:
                 count["notified"] += len(peers)
                 told = self._first(cast, peers, times_us, count)
                 self._weigh(cast, told, count)
-                count["misreported"] += cast.receipt is not None and self._misreported(cast, cast.receipt, times_us)
+                count["misreported"] += cast.receipt is not None and self._misreported(
+                    cast, cast.receipt, times_us
+                )
         return Verdict(**{each.name: count[each.name] for each in fields(Verdict)})
 
     def _made(self, from_us: int, to_us: int) -> set[int]:
@@ -240,7 +262,9 @@ class Judge:
     def missed(self, publishers: Container[int]) -> dict[int, int]:
         """How many were missed by each cast of these publishers that missed anybody."""
         found = {}
-        for cast, (peers, times_us) in zip(self.casts, self.notices.by_cast(len(self.casts)), strict=True):
+        for cast, (peers, times_us) in zip(
+            self.casts, self.notices.by_cast(len(self.casts)), strict=True
+        ):
             if cast.publisher in publishers:
                 count: Counter[str] = Counter()
                 self._weigh(cast, self._first(cast, peers, times_us, count), count)
@@ -266,9 +290,13 @@ class Judge:
             count["late"] += sum(time_us > cast.time_us + LATE_US for time_us in told.values())
         for peer in told.keys() - steady:
             versions = (self.versions.all[index] for index in possible.get(peer, ()))
-            count["uninvited"] += not any(each.during(cast.time_us, told[peer]) for each in versions)
+            count["uninvited"] += not any(
+                each.during(cast.time_us, told[peer]) for each in versions
+            )
 
-    def _first(self, cast: Cast, peers: list[int], times_us: list[int], count: Counter[str]) -> dict[int, int]:
+    def _first(
+        self, cast: Cast, peers: list[int], times_us: list[int], count: Counter[str]
+    ) -> dict[int, int]:
         """When each peer was told first; what came before the cast, or again, is counted."""
         first = dict(zip(peers, times_us, strict=True))
         if len(first) == len(peers) and (not times_us or times_us[0] >= cast.time_us):
@@ -314,11 +342,16 @@ class Judge:
     def _abandoned(self, cast: Cast) -> bool:
         """Was the publisher gone before it could know how its cast ended?"""
         finished_us = cast.settled_us if cast.settled_us is not None else cast.begun_us + FLIGHT_US
-        return any(cast.begun_us <= from_us < finished_us for from_us, _ in self.away.get(cast.publisher, ()))
+        return any(
+            cast.begun_us <= from_us < finished_us
+            for from_us, _ in self.away.get(cast.publisher, ())
+        )
 
     def _is_away(self, peer: int, start_us: int, end_us: int) -> bool:
         """At some time of a cast's flight?"""
-        return any(from_us <= end_us and start_us < to_us for from_us, to_us in self.away.get(peer, ()))
+        return any(
+            from_us <= end_us and start_us < to_us for from_us, to_us in self.away.get(peer, ())
+        )
 
 
 def _must(versions: Versions, peer: int, selected: set[int], start_us: int, end_us: int) -> bool:

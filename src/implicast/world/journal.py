@@ -38,60 +38,143 @@ pack_send = _SENDS.pack
 """One row of `Journal.sends`: the world packs it itself, at half the price of a call of `Journal.send`."""
 
 SENDS_DTYPE = np.dtype(
-    [("serial", "<i8"), ("cause", "<i8"), ("sent_us", "<i8"), ("arrived_us", "<i8"), ("sender", "<i4"),
-     ("receiver", "<i4"), ("purpose", "<i4"), ("depth", "<i4"), ("bytes", "<i4"), ("kind", "<i2")]
-)  # fmt: skip
+    [
+        ("serial", "<i8"),
+        ("cause", "<i8"),
+        ("sent_us", "<i8"),
+        ("arrived_us", "<i8"),
+        ("sender", "<i4"),
+        ("receiver", "<i4"),
+        ("purpose", "<i4"),
+        ("depth", "<i4"),
+        ("bytes", "<i4"),
+        ("kind", "<i2"),
+    ]
+)
 _NOTICES_DTYPE = np.dtype(
-    [("cause", "<i8"), ("time_us", "<i8"), ("peer", "<i4"), ("cast", "<i4"), ("depth", "<i4"), ("altered", "?")]
+    [
+        ("cause", "<i8"),
+        ("time_us", "<i8"),
+        ("peer", "<i4"),
+        ("cast", "<i4"),
+        ("depth", "<i4"),
+        ("altered", "?"),
+    ]
 )
 
 _WORD = pa.dictionary(pa.int16(), pa.string())
 SCHEMAS: dict[str, pa.Schema] = {
     "sends": pa.schema(
-        [("serial", pa.int64()), ("cause", pa.int64()), ("sent_us", pa.int64()), ("arrived_us", pa.int64()),
-         ("sender", pa.int32()), ("receiver", pa.int32()), ("kind", _WORD), ("phase", _WORD), ("cast", pa.int32()),
-         ("depth", pa.int32()), ("bytes", pa.int32())]
+        [
+            ("serial", pa.int64()),
+            ("cause", pa.int64()),
+            ("sent_us", pa.int64()),
+            ("arrived_us", pa.int64()),
+            ("sender", pa.int32()),
+            ("receiver", pa.int32()),
+            ("kind", _WORD),
+            ("phase", _WORD),
+            ("cast", pa.int32()),
+            ("depth", pa.int32()),
+            ("bytes", pa.int32()),
+        ]
     ),
     "notices": pa.schema(
-        [("cause", pa.int64()), ("time_us", pa.int64()), ("peer", pa.int32()), ("cast", pa.int32()),
-         ("depth", pa.int32()), ("altered", pa.bool_())]
+        [
+            ("cause", pa.int64()),
+            ("time_us", pa.int64()),
+            ("peer", pa.int32()),
+            ("cast", pa.int32()),
+            ("depth", pa.int32()),
+            ("altered", pa.bool_()),
+        ]
     ),
     "casts": pa.schema(
-        [("cast", pa.int32()), ("publisher", pa.int32()), ("time_us", pa.int64()), ("target", pa.string()),
-         ("settled_us", pa.int64()), ("carried_us", pa.int64()), ("warm_up", pa.bool_()), ("notified", pa.int64()),
-         ("declined", pa.int64()), ("unreachable", pa.int64())]
+        [
+            ("cast", pa.int32()),
+            ("publisher", pa.int32()),
+            ("time_us", pa.int64()),
+            ("target", pa.string()),
+            ("settled_us", pa.int64()),
+            ("carried_us", pa.int64()),
+            ("warm_up", pa.bool_()),
+            ("notified", pa.int64()),
+            ("declined", pa.int64()),
+            ("unreachable", pa.int64()),
+        ]
     ),
     "registrations": pa.schema(
-        [("peer", pa.int32()), ("version", pa.int32()), ("begun_us", pa.int64()), ("completed_us", pa.int64()),
-         ("withdrawn", pa.bool_()), ("tags", pa.list_(pa.string())),
-         ("values", pa.list_(pa.struct([("attribute", pa.string()), ("value", pa.string())])))]
+        [
+            ("peer", pa.int32()),
+            ("version", pa.int32()),
+            ("begun_us", pa.int64()),
+            ("completed_us", pa.int64()),
+            ("withdrawn", pa.bool_()),
+            ("tags", pa.list_(pa.string())),
+            ("values", pa.list_(pa.struct([("attribute", pa.string()), ("value", pa.string())]))),
+        ]
     ),
     "peers": pa.schema(
-        [("peer", pa.int32()), ("role", pa.string()), ("router", pa.int32()), ("access_us", pa.int64()),
-         ("storage_bytes", pa.int64()), ("capacity", pa.float64())]
+        [
+            ("peer", pa.int32()),
+            ("role", pa.string()),
+            ("router", pa.int32()),
+            ("access_us", pa.int64()),
+            ("storage_bytes", pa.int64()),
+            ("capacity", pa.float64()),
+        ]
     ),
     "links": pa.schema(
-        [("link", pa.int32()), ("source", pa.int32()), ("target", pa.int32()), ("latency_us", pa.int64())]
+        [
+            ("link", pa.int32()),
+            ("source", pa.int32()),
+            ("target", pa.int32()),
+            ("latency_us", pa.int64()),
+        ]
     ),
     "paths": pa.schema(
-        [("source_router", pa.int32()), ("target_router", pa.int32()), ("position", pa.int32()), ("link", pa.int32())]
+        [
+            ("source_router", pa.int32()),
+            ("target_router", pa.int32()),
+            ("position", pa.int32()),
+            ("link", pa.int32()),
+        ]
     ),
-}  # fmt: skip
+}
 CHANGE_SCHEMAS: dict[str, pa.Schema] = {
     "course": pa.schema(
-        [("from_us", pa.int64()), ("over_us", pa.int64()), ("calm_us", pa.int64()), ("end_us", pa.int64())]
+        [
+            ("from_us", pa.int64()),
+            ("over_us", pa.int64()),
+            ("calm_us", pa.int64()),
+            ("end_us", pa.int64()),
+        ]
     ),
     "deeds": pa.schema(
-        [("from_us", pa.int64()), ("to_us", pa.int64()), ("kind", pa.string()), ("peers", pa.list_(pa.int32())),
-         ("amount", pa.float64()), ("detail", pa.string())]
+        [
+            ("from_us", pa.int64()),
+            ("to_us", pa.int64()),
+            ("kind", pa.string()),
+            ("peers", pa.list_(pa.int32())),
+            ("amount", pa.float64()),
+            ("detail", pa.string()),
+        ]
     ),
     "lives": pa.schema(
-        [("peer", pa.int32()), ("from_us", pa.int64()), ("joined_us", pa.int64()), ("leaving_us", pa.int64()),
-         ("to_us", pa.int64()), ("end", pa.string()), ("returned", pa.bool_()), ("back_us", pa.int64()),
-         ("copied_us", pa.int64())]
+        [
+            ("peer", pa.int32()),
+            ("from_us", pa.int64()),
+            ("joined_us", pa.int64()),
+            ("leaving_us", pa.int64()),
+            ("to_us", pa.int64()),
+            ("end", pa.string()),
+            ("returned", pa.bool_()),
+            ("back_us", pa.int64()),
+            ("copied_us", pa.int64()),
+        ]
     ),
     "health": pa.schema([("time_us", pa.int64()), ("wrong", pa.int32()), ("first", pa.string())]),
-}  # fmt: skip
+}
 """Tables that are there only when things changed (`change.py`)."""
 SCHEMAS, CHANGE_SCHEMAS = described(SCHEMAS), described(CHANGE_SCHEMAS)
 
@@ -102,7 +185,9 @@ class Journal:
     def __init__(self, directory: Path, warm_up: int = 0) -> None:
         """`warm_up`: so many casts come before those that are measured."""
         if directory.exists():
-            raise ScenarioError(f"the journal directory {directory} exists already; name a new one or remove it")
+            raise ScenarioError(
+                f"the journal directory {directory} exists already; name a new one or remove it"
+            )
         self.directory, self._warm_up = directory, warm_up
         self._aside = directory.with_name(directory.name + ".part")
         shutil.rmtree(self._aside, ignore_errors=True)
@@ -115,16 +200,29 @@ class Journal:
         self.kinds: list[str] = []
 
     def send(
-        self, serial: int, cause: int, sent_us: int, arrived_us: int, sender: int, receiver: int, purpose: int,
-        depth: int, size_bytes: int, kind: int,
-    ) -> None:  # fmt: skip
+        self,
+        serial: int,
+        cause: int,
+        sent_us: int,
+        arrived_us: int,
+        sender: int,
+        receiver: int,
+        purpose: int,
+        depth: int,
+        size_bytes: int,
+        kind: int,
+    ) -> None:
         """One message; `arrived_us` -1 when it was lost; `kind` is an index into `kinds`."""
-        row = pack_send(serial, cause, sent_us, arrived_us, sender, receiver, purpose, depth, size_bytes, kind)
+        row = pack_send(
+            serial, cause, sent_us, arrived_us, sender, receiver, purpose, depth, size_bytes, kind
+        )
         self.sends.append(row)
         if len(self.sends) >= CHUNK_ROWS:
             self.flush_sends()
 
-    def notice(self, cause: int, time_us: int, peer: int, cast: int, depth: int, altered: bool = False) -> None:
+    def notice(
+        self, cause: int, time_us: int, peer: int, cast: int, depth: int, altered: bool = False
+    ) -> None:
         """One notification of a cast; `altered`: with another payload than was cast."""
         self.told.append(_NOTICES.pack(cause, time_us, peer, cast, depth, altered))
         if len(self.told) >= CHUNK_ROWS:
@@ -134,7 +232,9 @@ class Journal:
         """One of the smaller tables, whole."""
         schema, rows = SCHEMAS.get(name) or CHANGE_SCHEMAS[name], list(rows)
         arrays = [optional([row.get(each.name) for row in rows], each.type) for each in schema]
-        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), self._path(name), compression="zstd")
+        pq.write_table(
+            pa.Table.from_arrays(arrays, schema=schema), self._path(name), compression="zstd"
+        )
 
     def columns(self, name: str, columns: dict[str, Any]) -> None:
         """One of the smaller tables, whole, given by columns."""
@@ -149,7 +249,9 @@ class Journal:
                 writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
 
     def scenario(self, described: dict[str, Any]) -> None:
-        (self._aside / "scenario.json").write_text(json.dumps(described, indent=2, sort_keys=True) + "\n")
+        (self._aside / "scenario.json").write_text(
+            json.dumps(described, indent=2, sort_keys=True) + "\n"
+        )
 
     def finish(self) -> None:
         """Nothing more will be sent or notified: `sends` and `notices` are whole and can be read."""
@@ -178,9 +280,15 @@ class Journal:
         # Numbers rise slowly or repeat: as differences they take a third of the room and of the time of dictionaries.
         schema = SCHEMAS[name]
         words = [each.name for each in schema if pa.types.is_dictionary(each.type)]
-        numbers = {each.name: "DELTA_BINARY_PACKED" for each in schema if pa.types.is_integer(each.type)}
+        numbers = {
+            each.name: "DELTA_BINARY_PACKED" for each in schema if pa.types.is_integer(each.type)
+        }
         return pq.ParquetWriter(
-            self._path(name), schema, compression="zstd", use_dictionary=words, column_encoding=numbers
+            self._path(name),
+            schema,
+            compression="zstd",
+            use_dictionary=words,
+            column_encoding=numbers,
         )
 
     def flush_sends(self) -> None:
@@ -207,7 +315,10 @@ def _sends_batch(rows: np.ndarray[Any, Any], kinds: list[str], warm_up: int) -> 
         "phase": named(phase, PHASES),
         "cast": column(purpose, pa.int32(), purpose >= 0),
     }
-    arrays = [made[each.name] if each.name in made else column(rows[each.name], each.type) for each in SCHEMAS["sends"]]
+    arrays = [
+        made[each.name] if each.name in made else column(rows[each.name], each.type)
+        for each in SCHEMAS["sends"]
+    ]
     return pa.record_batch(arrays, schema=SCHEMAS["sends"])
 
 
@@ -216,7 +327,9 @@ def read(directory: Path, name: str, columns: list[str] | None = None) -> pa.Tab
     path = directory / f"{name}.parquet"
     if not path.is_file():
         raise ScenarioError(f"{directory} is not a journal: it has no {name}.parquet")
-    with pq.ParquetFile(path) as file:  # `read_table` would load Arrow's datasets, and with them pandas
+    with pq.ParquetFile(
+        path
+    ) as file:  # `read_table` would load Arrow's datasets, and with them pandas
         return file.read(columns=columns)
 
 

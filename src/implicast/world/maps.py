@@ -18,7 +18,16 @@ from xml.etree.ElementTree import ParseError
 import numpy as np
 
 from implicast.peer.errors import MapError
-from implicast.world.topology import LINK_US, Access, Place, Topology, Wiring, core_of, distance_km, distance_us
+from implicast.world.topology import (
+    LINK_US,
+    Access,
+    Place,
+    Topology,
+    Wiring,
+    core_of,
+    distance_km,
+    distance_us,
+)
 
 COORDINATES = "city-coordinates.csv"
 """Places of the cities of `.cch` maps: beside the map, or one or two directories above it."""
@@ -71,7 +80,9 @@ def _topology(sketch: Sketch) -> Topology:
     number = {router: index for index, router in enumerate(sketch.routers)}
     wiring = Wiring()
     for a, b, latency_us in sketch.links:
-        wiring.join(number[a], number[b], _latency_us(sketch, a, b) if latency_us is None else latency_us)
+        wiring.join(
+            number[a], number[b], _latency_us(sketch, a, b) if latency_us is None else latency_us
+        )
     links = wiring.links()
     return Topology(str(sketch.path), len(number), links, core=core_of(len(number), links))
 
@@ -112,7 +123,10 @@ def _settle(sketch: Sketch) -> None:
         for router in sketch.routers:
             near = [sketch.place[other] for other in beside[router] if other in sketch.place]
             if router not in sketch.place and near:
-                found[router] = (sum(each[0] for each in near) / len(near), sum(each[1] for each in near) / len(near))
+                found[router] = (
+                    sum(each[0] for each in near) / len(near),
+                    sum(each[1] for each in near) / len(near),
+                )
         if not found:
             return
         sketch.place.update(found)
@@ -134,7 +148,9 @@ def _read_cch(path: Path) -> Sketch:
     places = _city_places(path)
     named: dict[Hashable, None] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        if not line.strip() or line.startswith(("#", "-")):  # negative numbers are addresses outside the provider
+        if not line.strip() or line.startswith(
+            ("#", "-")
+        ):  # negative numbers are addresses outside the provider
             continue
         match = _ROUTER.match(line)
         _require(
@@ -166,7 +182,11 @@ def _city_places(path: Path) -> Mapping[str, Place]:
 
 def _places(table: Path, rows: Iterable[Mapping[str, str]]) -> Mapping[str, Place]:
     try:
-        return {row["location"]: (float(row["latitude"]), float(row["longitude"])) for row in rows if row["latitude"]}
+        return {
+            row["location"]: (float(row["latitude"]), float(row["longitude"]))
+            for row in rows
+            if row["latitude"]
+        }
     except (KeyError, ValueError, TypeError) as fault:
         raise MapError(
             f"the table {table} cannot be read ({fault!r}); it should have location, latitude, longitude"
@@ -176,7 +196,9 @@ def _places(table: Path, rows: Iterable[Mapping[str, str]]) -> Mapping[str, Plac
 def _composite(directory: Path) -> Sketch:
     """Several providers in one: in each city that two of them share, their best connected routers peer."""
     files = sorted(directory.glob("*.cch"))
-    _require(files, directory, "is a directory without .cch files", "one .cch file for each provider")
+    _require(
+        files, directory, "is a directory without .cch files", "one .cch file for each provider"
+    )
     whole = Sketch(directory)
     hubs = []
     for file in files:
@@ -195,7 +217,10 @@ def _add(whole: Sketch, part: Sketch, name: str) -> None:
     whole.links.extend(((name, a), (name, b), latency_us) for a, b, latency_us in part.links)
     for router in part.routers:
         if router in part.place:
-            whole.place[name, router], whole.city[name, router] = part.place[router], part.city[router]
+            whole.place[name, router], whole.city[name, router] = (
+                part.place[router],
+                part.city[router],
+            )
 
 
 def _hubs(part: Sketch, name: str) -> dict[str, Hashable]:
@@ -220,7 +245,12 @@ def _read_latencies(path: Path) -> Topology:
             latency_us = round(float(text) * 1000)
         except (ValueError, OverflowError):
             latency_us = -1
-        _require(latency_us >= 0, path, f"line {number} is {line[:60]!r}", "'nodeA nodeB milliseconds' in each line")
+        _require(
+            latency_us >= 0,
+            path,
+            f"line {number} is {line[:60]!r}",
+            "'nodeA nodeB milliseconds' in each line",
+        )
         named[a] = named[b] = None
         sketch.links.append((a, b, latency_us))
     sketch.routers = list(named)
@@ -247,21 +277,40 @@ def _read_graphml(path: Path) -> Topology:
 
 def _read_matrix(path: Path) -> Topology:
     """Round-trip times in milliseconds, a square of numbers: each host draws a site, a message takes half of it."""
-    lines = (gzip.decompress(path.read_bytes()) if path.name.endswith(".gz") else path.read_bytes()).decode()
+    lines = (
+        gzip.decompress(path.read_bytes()) if path.name.endswith(".gz") else path.read_bytes()
+    ).decode()
     try:
-        rows = [[float(number) for number in line.split()] for line in lines.splitlines() if line.strip()]
+        rows = [
+            [float(number) for number in line.split()]
+            for line in lines.splitlines()
+            if line.strip()
+        ]
     except ValueError as fault:
         raise MapError(
             f"the map {path} cannot be read ({fault}); it should have round-trip times in milliseconds"
         ) from None
     square = len(rows) > 1 and all(len(row) == len(rows) for row in rows)
     _require(
-        square, path, f"has {len(rows)} rows that make no square", "as many numbers in each line as there are lines"
+        square,
+        path,
+        f"has {len(rows)} rows that make no square",
+        "as many numbers in each line as there are lines",
     )
-    _require(len(rows) <= ROUTERS_MOST // 10, path, f"has {len(rows)} sites", f"at most {ROUTERS_MOST // 10}")
+    _require(
+        len(rows) <= ROUTERS_MOST // 10,
+        path,
+        f"has {len(rows)} sites",
+        f"at most {ROUTERS_MOST // 10}",
+    )
     round_trips = np.array(rows)
     sound = np.isfinite(round_trips).all() and (round_trips >= 0).all() and round_trips.max() < 1e6
-    _require(sound, path, "has times that are missing or negative", "a round-trip time for every pair of sites")
+    _require(
+        sound,
+        path,
+        "has times that are missing or negative",
+        "a round-trip time for every pair of sites",
+    )
     mesh = np.maximum(1, np.rint(round_trips * 500)).astype(np.int32)
     np.fill_diagonal(mesh, 0)
     sites = len(rows)

@@ -51,10 +51,22 @@ class Network:
     (`up`), then back (`down`).
     """
 
-    __slots__ = ("_near_us", "_rows", "access_us", "between_us", "hosts", "latency_us", "links", "router", "routes",
-                 "topology")  # fmt: skip
+    __slots__ = (
+        "_near_us",
+        "_rows",
+        "access_us",
+        "between_us",
+        "hosts",
+        "latency_us",
+        "links",
+        "router",
+        "routes",
+        "topology",
+    )
 
-    def __init__(self, topology: Topology, routes: Routes, router: list[int], access_us: list[int]) -> None:
+    def __init__(
+        self, topology: Topology, routes: Routes, router: list[int], access_us: list[int]
+    ) -> None:
         self.topology, self.routes = topology, routes
         self.router, self.access_us = router, access_us
         self.hosts = len(router)
@@ -121,7 +133,9 @@ class Network:
         sender, receiver = np.asarray(senders, np.int64), np.asarray(receivers, np.int64)
         return self._count(sender, receiver, np.zeros_like(sender), 1).ravel()
 
-    def link_peaks(self, senders: ArrayLike, receivers: ArrayLike, casts: ArrayLike) -> tuple[Ints, Ints]:
+    def link_peaks(
+        self, senders: ArrayLike, receivers: ArrayLike, casts: ArrayLike
+    ) -> tuple[Ints, Ints]:
         """For each cast that occurs, in order, its packets on the link that carries most of them (PINK)."""
         sender, receiver = np.asarray(senders, np.int64), np.asarray(receivers, np.int64)
         distinct, number = np.unique(np.asarray(casts, np.int64), return_inverse=True)
@@ -158,13 +172,19 @@ def build(kind: str, hosts: int, infrastructure: int, seed: int, newcomers: int 
     `laboratory@2` is the same network with servers and brokers at other places, drawn for the second time.
     """
     kind, placement = _placed(kind)
-    topology, routes = _routes(kind, seed) if kind in GENERATED else _map_routes(*_fingerprint(kind))
+    topology, routes = (
+        _routes(kind, seed) if kind in GENERATED else _map_routes(*_fingerprint(kind))
+    )
     places = [_draws(seed, host) for host in range(hosts + newcomers)]
     router = [int(at * topology.routers) for at, _ in places]
     access_us = [_access_us(topology.access, over) for _, over in places]
     # Servers and brokers take the core's routers in an order drawn by hash: two share one only when all are taken.
     drawn = ("core",) if not placement else ("core", placement)
-    core = sorted(topology.core, key=lambda each: digest(seed, "network", *drawn, each)) if infrastructure else []
+    core = (
+        sorted(topology.core, key=lambda each: digest(seed, "network", *drawn, each))
+        if infrastructure
+        else []
+    )
     router[hosts:hosts] = [core[number % len(core)] for number in range(infrastructure)]
     access_us[hosts:hosts] = [topology.infrastructure_us] * infrastructure
     return Network(topology, routes, router, access_us)
@@ -209,7 +229,9 @@ def _fingerprint(kind: str) -> tuple[str, tuple[object, ...]]:
     path = Path(kind)
     if not path.exists():
         kinds = ", ".join(GENERATED)
-        raise MapError(f"there is no network or map {kind!r}; choose one of {kinds}, or give the path of a map")
+        raise MapError(
+            f"there is no network or map {kind!r}; choose one of {kinds}, or give the path of a map"
+        )
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     states = [file.stat() for file in files]
     return kind, (path.resolve(), *((state.st_mtime_ns, state.st_size) for state in states))

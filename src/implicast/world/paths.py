@@ -88,7 +88,9 @@ class Routes:
         from scipy.sparse.csgraph import dijkstra
 
         ends = (self.source, self.target)
-        graph = csr_array((self.latency_us.astype(np.float64), ends), shape=(self.routers, self.routers))
+        graph = csr_array(
+            (self.latency_us.astype(np.float64), ends), shape=(self.routers, self.routers)
+        )
         distances = np.asarray(dijkstra(graph, indices=batch))
         assert np.isfinite(distances).all(), "every router reaches every other"
         return distances
@@ -104,9 +106,13 @@ class Routes:
     def _find_last_links(self, batch: Ints) -> NDArray[np.int32]:
         if self.routers == 1:
             return np.full((len(batch), 1), -1, np.int32)
-        distance = np.stack([np.frombuffer(self.row(router), np.int32) for router in batch.tolist()])
+        distance = np.stack(
+            [np.frombuffer(self.row(router), np.int32) for router in batch.tolist()]
+        )
         link = self._by_target
-        tight = distance[:, self.source[link]] + self.latency_us[link] == distance[:, self.target[link]]
+        tight = (
+            distance[:, self.source[link]] + self.latency_us[link] == distance[:, self.target[link]]
+        )
         place = np.where(tight, np.arange(len(link)), len(link))
         first = np.minimum.reduceat(place, self._starts, axis=1)
         return np.append(link, -1)[first].astype(np.int32)

@@ -51,7 +51,13 @@ class Plan:
         return network_of(self.seed)
 
     def site(
-        self, address: int, role: str = "member", previous: Life = 0, again: int = 0, kept: Any = None, starts: int = 0
+        self,
+        address: int,
+        role: str = "member",
+        previous: Life = 0,
+        again: int = 0,
+        kept: Any = None,
+        starts: int = 0,
     ) -> Site:
         """What the node at an address knows when it begins, or begins again.
 
@@ -59,17 +65,36 @@ class Plan:
         tells two starts from the same disk apart: no two lives are the same.
         """
         host = self.host(address)
-        words = laboratory_words(self.parameters, self.seed, self.network, host, address, again, self.descriptions)
-        name = words.name if isinstance(words, SignedWords) else name_of(self.network, address, again)
+        words = laboratory_words(
+            self.parameters, self.seed, self.network, host, address, again, self.descriptions
+        )
+        name = (
+            words.name if isinstance(words, SignedWords) else name_of(self.network, address, again)
+        )
         life = next_life(previous, stream(self.seed, "life", address, again, previous, starts))
         credentials = self.credentials(self, name, role) if self.credentials is not None else None
         return Site(
-            name, life, address, host, self.parameters, self.network, self.roles, credentials, kept, self.resting,
+            name,
+            life,
+            address,
+            host,
+            self.parameters,
+            self.network,
+            self.roles,
+            credentials,
+            kept,
+            self.resting,
             words,
-        )  # fmt: skip
+        )
 
     def begin(
-        self, design: Design, address: int, previous: Life = 0, again: int = 0, kept: Any = None, starts: int = 0
+        self,
+        design: Design,
+        address: int,
+        previous: Life = 0,
+        again: int = 0,
+        kept: Any = None,
+        starts: int = 0,
     ) -> Member:
         """A simulated member that has yet to join, anew or again with what it had kept."""
         return design.member(self.site(address, "member", previous, again, kept, starts))

@@ -8,8 +8,14 @@ from difflib import get_close_matches
 
 from implicast.peer.errors import ParameterError
 
-_OPERATORS = {"==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge, "<": operator.lt,
-              ">": operator.gt}  # fmt: skip
+_OPERATORS = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
 _FORM = re.compile(r"\s*([\w.]+)\s*(==|!=|<=|>=|<|>)\s*([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)\s*")
 
 

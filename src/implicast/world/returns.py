@@ -36,11 +36,17 @@ class Lives:
         self._copied_us: dict[int, int | None] = {}
         self._past: list[tuple[int, Life]] = []
 
-    def begin(self, number: int, now_us: int, returned: bool = False, copied_us: int | None = None) -> None:
+    def begin(
+        self, number: int, now_us: int, returned: bool = False, copied_us: int | None = None
+    ) -> None:
         """A life of this member begins; one that was before it is over. `copied_us`: with a disk as it was then."""
         if number in self.born_us:
             self._past.append((number, self._life(number)))
-            for table in (self.application.crashed, self.application.joined, self.application.leaving):
+            for table in (
+                self.application.crashed,
+                self.application.joined,
+                self.application.leaving,
+            ):
                 table.pop(number, None)
         self.born_us[number] = self.came_us[number] = now_us
         if returned:
@@ -55,11 +61,16 @@ class Lives:
         return self.came_us.keys() - self.application.joined.keys()
 
     def all(self) -> list[tuple[int, Life]]:
-        return sorted([*self._past, *((number, self._life(number)) for number in self.born_us)], key=_began)
+        return sorted(
+            [*self._past, *((number, self._life(number)) for number in self.born_us)], key=_began
+        )
 
     def _life(self, number: int) -> Life:
         application, joined_us = self.application, 0
-        ends = ((application.left.get(number), "left"), (application.crashed.get(number), "crashed"))
+        ends = (
+            (application.left.get(number), "left"),
+            (application.crashed.get(number), "crashed"),
+        )
         to_us, end = next((each for each in ends if each[0] is not None), (None, "stayed"))
         leaving = application.leaving.get(number)
         return Life(
@@ -82,10 +93,23 @@ class Returns:
     """Those who are away, and what is on their disks."""
 
     def __init__(
-        self, script: tuple[Deed, ...], world: World, application: Application, design: Design, plan: Plan,
-        lives: Lives, hosts: int, knock: Callable[[int], object],
-    ) -> None:  # fmt: skip
-        self.world, self.application, self.design, self.plan, self.lives = world, application, design, plan, lives
+        self,
+        script: tuple[Deed, ...],
+        world: World,
+        application: Application,
+        design: Design,
+        plan: Plan,
+        lives: Lives,
+        hosts: int,
+        knock: Callable[[int], object],
+    ) -> None:
+        self.world, self.application, self.design, self.plan, self.lives = (
+            world,
+            application,
+            design,
+            plan,
+            lives,
+        )
         self.knock = knock
         """Let whoever is at an address join."""
         self._named = {who for deed in script if deed.kind == "return" for who in deed.who}

@@ -58,7 +58,9 @@ def silent(phase: str, done: int, of: int) -> None:
 class Run:
     """The parts of one run, set up and driven through its phases."""
 
-    def __init__(self, scenario: Scenario, design: Design, parameters: Parameters, directory: Path) -> None:
+    def __init__(
+        self, scenario: Scenario, design: Design, parameters: Parameters, directory: Path
+    ) -> None:
         self.scenario, self.design = scenario, design
         seed, peers = scenario.seed, scenario.peers
         casts = scenario.casts + scenario.warm_up
@@ -74,7 +76,9 @@ class Run:
         faults: Fate | None = FaultStream(scenario.faults, seed) if scenario.faults.text() else None
         trouble = Trouble(faults)
         codec = Codec(design.kinds) if scenario.strict else None
-        self.world = new_world(self.network, seed, self.journal, trouble if scenario.churn else faults, codec)
+        self.world = new_world(
+            self.network, seed, self.journal, trouble if scenario.churn else faults, codec
+        )
         self.world.rates = drift_rates(scenario.churn, seed, self.network.hosts)
         self.application = Application(self.world, scenario.payload_bytes, scenario.warm_up)
         every = self.workload.targeted()
@@ -87,12 +91,23 @@ class Run:
         changes = scenario.churn or faults or scenario.changes or scenario.liars
         host = self.world.host if self.gang is None else self.gang.host
         self.plan = Plan(
-            peers, infrastructure, parameters, seed, host, self.network.latency_us, self.targets,
-            scenario.interval_ms * 1000, known if newcomers else self.descriptions, scenario.start,
-            resting=not changes and scenario.start == ASSEMBLED, credentials=population(design).credentials,
+            peers,
+            infrastructure,
+            parameters,
+            seed,
+            host,
+            self.network.latency_us,
+            self.targets,
+            scenario.interval_ms * 1000,
+            known if newcomers else self.descriptions,
+            scenario.start,
+            resting=not changes and scenario.start == ASSEMBLED,
+            credentials=population(design).credentials,
             router=self.network.router,
-        )  # fmt: skip
-        self.plan = replace(self.plan, roles=design.roles(self.plan.peers, self.plan.infrastructure))
+        )
+        self.plan = replace(
+            self.plan, roles=design.roles(self.plan.peers, self.plan.infrastructure)
+        )
         self.population: list[Peer] = []
         self.asleep: Sleepers | None = None
         """Peers that are made when they are needed, where that is so."""
@@ -125,14 +140,22 @@ class Run:
         if make is None or not hasattr(self.world, "asleep") or scenario.peers < least:
             return None
         rests = self.plan.resting and scenario.registers == ASSEMBLED and not scenario.strict
-        return make(self.plan) if rests and given["assurance"] == "none" and not given["signed"] else None
+        return (
+            make(self.plan)
+            if rests and given["assurance"] == "none" and not given["signed"]
+            else None
+        )
 
     def _put_to_sleep(self, sleepers: Sleepers) -> list[int]:
         gc.set_threshold(0)  # until the run is over (`simulate`)
         self.world.at(QUIET_US, REGISTER, lambda: self.application.all_enrolled(self.descriptions))
         self.world.run()
         self.world.run(self.world.now_us + self.design.settling_us)
-        self.asleep, self.world.asleep, self.application.rouse = sleepers, sleepers.make, self.world.peer
+        self.asleep, self.world.asleep, self.application.rouse = (
+            sleepers,
+            sleepers.make,
+            self.world.peer,
+        )
         return [sleepers.stored_bytes(address) for address in range(self.network.hosts)]
 
     def let_go(self) -> None:
@@ -152,7 +175,11 @@ class Run:
 
     def set_up(self, progress: Progress) -> None:
         """The converged network at once, or one newcomer after the other."""
-        assembled = population(self.design).assemble(self.plan) if self.scenario.start == "assembled" else self._grow()
+        assembled = (
+            population(self.design).assemble(self.plan)
+            if self.scenario.start == "assembled"
+            else self._grow()
+        )
         self.population = assembled
         for address, peer in enumerate(assembled):
             self.world.place(address, peer)
@@ -177,7 +204,9 @@ class Run:
     def _register_by_messages(self, progress: Progress) -> None:
         start_us = self.world.now_us + QUIET_US
         for peer in range(self.scenario.peers):
-            self.application.register(start_us + peer * REGISTER_SPACING_US, peer, self.descriptions[peer])
+            self.application.register(
+                start_us + peer * REGISTER_SPACING_US, peer, self.descriptions[peer]
+            )
         self._drive("registering", start_us, self.scenario.peers, REGISTER_SPACING_US, progress)
 
     def cast(self, progress: Progress) -> None:
@@ -185,7 +214,9 @@ class Run:
         begin_us = self.world.now_us + QUIET_US
         publishers = self.workload.publishers(0, self.scenario.casts + warm_up).tolist()
         publishers = publishers[self.scenario.casts :] + publishers[: self.scenario.casts]
-        for number, (publisher, target) in enumerate(zip(publishers, [*self.warming, *self.targets], strict=True)):
+        for number, (publisher, target) in enumerate(
+            zip(publishers, [*self.warming, *self.targets], strict=True)
+        ):
             self.application.cast(begin_us + number * interval_us, number, publisher, target)
         start_us = begin_us + warm_up * interval_us
         span_us = max(1, self.scenario.casts) * interval_us
@@ -198,7 +229,9 @@ class Run:
         if self.upheaval is not None and self.upheaval.samples[-1][1]:
             self._let_arrive(self.upheaval)
         if self.scenario.changes and self.upheaval is None and self.design.survives:
-            self.world.run(self.world.now_us + self.design.repair_us)  # what upkeep mends is mended by then
+            self.world.run(
+                self.world.now_us + self.design.repair_us
+            )  # what upkeep mends is mended by then
 
     def _let_arrive(self, upheaval: Upheaval) -> None:
         """What was sent last arrives, and is sent again where it was lost: replicas of what is asked for often are made
@@ -216,7 +249,11 @@ class Run:
         self.journal.columns("links", _links_columns(links.source, links.target, links.latency_us))
         if self.upheaval is not None:
             course_tables(
-                self.journal, self.course, self.upheaval.script, self.upheaval.lives.all(), self.upheaval.samples
+                self.journal,
+                self.course,
+                self.upheaval.script,
+                self.upheaval.lives.all(),
+                self.upheaval.samples,
             )
         self.journal.finish()
         self.journal.columns("paths", _paths_columns(*self.network.paths(self._router_pairs())))
@@ -225,9 +262,13 @@ class Run:
 
     def _grow(self) -> list[Peer]:
         plan, design = self.plan, self.design
-        members: list[Peer] = [plan.begin(design, address) for address in range(self.scenario.peers)]
+        members: list[Peer] = [
+            plan.begin(design, address) for address in range(self.scenario.peers)
+        ]
         if design.fixture is not None:
-            return members + [plan.stand(design, plan.peers + number) for number in range(plan.infrastructure)]
+            return members + [
+                plan.stand(design, plan.peers + number) for number in range(plan.infrastructure)
+            ]
         if not plan.infrastructure:
             return members  # assembling would arm alarms for other peers at the same addresses
         return members + population(design).assemble(plan)[self.scenario.peers :]
@@ -239,7 +280,9 @@ class Run:
             self.application.join(peer * JOIN_SPACING_US, peer, introducers)
         self._drive("joining", 0, self.scenario.peers, JOIN_SPACING_US, progress)
 
-    def _drive(self, phase: str, start_us: int, count: int, spacing_us: int, progress: Progress) -> None:
+    def _drive(
+        self, phase: str, start_us: int, count: int, spacing_us: int, progress: Progress
+    ) -> None:
         """Run a phase to its end, telling how far it has come."""
         step = max(1, count // 100)
         for done in range(0, count, step):
@@ -270,10 +313,18 @@ class Run:
             return None
         over_us = max(1, scenario.casts + scenario.warm_up) * scenario.interval_ms * 1000
         stage = Stage(
-            self.world, self.application, scenario.seed, scenario.peers, infrastructure, self.targets,
-            self.descriptions, over_us,
-        )  # fmt: skip
-        from implicast.world.liars.strategies import strategy  # only where members lie: it knows all of bft
+            self.world,
+            self.application,
+            scenario.seed,
+            scenario.peers,
+            infrastructure,
+            self.targets,
+            self.descriptions,
+            over_us,
+        )
+        from implicast.world.liars.strategies import (
+            strategy,
+        )  # only where members lie: it knows all of bft
 
         return Gang(scenario.liars, stage, strategy)
 
@@ -287,7 +338,11 @@ class Run:
             found = publisher(wanted)
             if found is None or not gang.lies(found):
                 return found
-            able = honest if self.upheaval is None else [each for each in self.upheaval.able() if not gang.lies(each)]
+            able = (
+                honest
+                if self.upheaval is None
+                else [each for each in self.upheaval.able() if not gang.lies(each)]
+            )
             return able[wanted * 7919 % len(able)] if able else None
 
         self.application.publisher = trusted
@@ -297,7 +352,10 @@ class Run:
         """Some peers describe themselves anew, or withdraw, at random moments; after the last deed nobody does."""
         rng = stream(self.scenario.seed, "changes")
         for _ in range(self.scenario.changes):
-            time_us, peer = start_us + rng.randrange(max(1, span_us)), rng.randrange(self.scenario.peers)
+            time_us, peer = (
+                start_us + rng.randrange(max(1, span_us)),
+                rng.randrange(self.scenario.peers),
+            )
             if rng.random() < 0.25:
                 self.application.withdraw(time_us, peer)
             else:
@@ -338,11 +396,17 @@ class Run:
         """What members can bear; servers and brokers are as strong as the strongest member."""
         peers, servers = self.scenario.peers, self.plan.infrastructure
         drawn = self.workload.capacities(0, max(peers, count - servers))
-        return np.concatenate([drawn[:peers], [drawn[:peers].max()] * servers, drawn[peers:]])[:count]
+        return np.concatenate([drawn[:peers], [drawn[:peers].max()] * servers, drawn[peers:]])[
+            :count
+        ]
 
     def _role(self, address: int) -> str:
         if self.asleep is not None:
-            return "peer" if address < self.plan.peers else getattr(self.world.peer(address), "role", "peer")
+            return (
+                "peer"
+                if address < self.plan.peers
+                else getattr(self.world.peer(address), "role", "peer")
+            )
         return getattr(self.population[address], "role", "peer")
 
     def _router_pairs(self) -> Iterable[tuple[int, int]]:
@@ -364,7 +428,12 @@ def _stored(peer: Peer) -> int:
 
 def _links_columns(source: Ints, target: Ints, latency_us: Ints) -> dict[str, Any]:
     number = np.arange(len(source), dtype=np.int32)
-    return {"link": number, "source": _narrow(source), "target": _narrow(target), "latency_us": latency_us}
+    return {
+        "link": number,
+        "source": _narrow(source),
+        "target": _narrow(target),
+        "latency_us": latency_us,
+    }
 
 
 def _paths_columns(source: Ints, target: Ints, position: Ints, link: Ints) -> dict[str, Any]:

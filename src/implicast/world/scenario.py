@@ -73,7 +73,9 @@ class Scenario:
         if self.register not in ("", ASSEMBLED, MESSAGES):
             raise ScenarioError(f"register={self.register!r}; it takes {ASSEMBLED} or {MESSAGES}")
         if self.register == ASSEMBLED and self.start != ASSEMBLED:
-            raise ScenarioError(f"register={ASSEMBLED} needs start={ASSEMBLED}: who has yet to join cannot be listed")
+            raise ScenarioError(
+                f"register={ASSEMBLED} needs start={ASSEMBLED}: who has yet to join cannot be listed"
+            )
         parameters = found.settle({**self._schema(found), **self.parameters})
         if self.churn.deeds:
             self.churn.refuse_strangers(self.peers, found.infrastructure(self.peers, parameters))
@@ -86,8 +88,15 @@ class Scenario:
         """
         found, parameters = self.settled()
         fixed, churn = found.infrastructure(self.peers, parameters), self.churn
-        have = "has no servers or brokers" if not fixed else "has only one server or broker, and the last one stays"
-        for name, asked, possible in (("restarts", churn.restarts, fixed > 0), ("fails", churn.fails, fixed > 1)):
+        have = (
+            "has no servers or brokers"
+            if not fixed
+            else "has only one server or broker, and the last one stays"
+        )
+        for name, asked, possible in (
+            ("restarts", churn.restarts, fixed > 0),
+            ("fails", churn.fails, fixed > 1),
+        ):
             if asked and not possible:
                 raise ScenarioError(f"churn: {name}={asked}: {found.name} {have}; leave it out")
 
@@ -114,15 +123,25 @@ class Scenario:
     def _lacking(self) -> list[str]:
         found, parameters = self.settled()
         wanted = {**({"assurance": "receipts"} if "assurance" in parameters else {}), **found.trial}
-        return [f"--set {name}={str(value).lower()}" for name, value in wanted.items() if parameters[name] != value]
+        return [
+            f"--set {name}={str(value).lower()}"
+            for name, value in wanted.items()
+            if parameters[name] != value
+        ]
 
     def _schema(self, found: Design) -> dict[str, Setting]:
         """Designs that have to know what values there are learn it from the workload, unless they are told."""
         told = schema(self.workload, **self.workload_parameters)
         if told and "attributes" not in found.languages:
             spoken = ", ".join(found.languages)
-            raise ScenarioError(f"{found.name} speaks {spoken}: it does not understand the workload {self.workload}")
-        return {"schema": told} if told and any(each.name == "schema" for each in found.parameters) else {}
+            raise ScenarioError(
+                f"{found.name} speaks {spoken}: it does not understand the workload {self.workload}"
+            )
+        return (
+            {"schema": told}
+            if told and any(each.name == "schema" for each in found.parameters)
+            else {}
+        )
 
     @property
     def registers(self) -> str:
@@ -142,7 +161,11 @@ class Scenario:
 
     def command(self) -> str:
         """The command line that replays this run."""
-        words = ["implicast simulate", self.design, f"--peers {self.peers} --casts {self.casts} --seed {self.seed}"]
+        words = [
+            "implicast simulate",
+            self.design,
+            f"--peers {self.peers} --casts {self.casts} --seed {self.seed}",
+        ]
         words += [f"--workload {self.workload}", f"--network {self.network}"]
         words += [f"--set {name}={value}" for name, value in self.parameters.items()]
         words += [f"--with {name}={value}" for name, value in self.workload_parameters.items()]

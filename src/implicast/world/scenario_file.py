@@ -1,11 +1,11 @@
 """A scenario as a file: TOML with the fields of `Scenario`; faults and churn as the texts that give them.
 
-    design = "dht"
-    peers = 24
-    casts = 40
-    start = "joined"
-    [workload_parameters]
-    tags = 12
+design = "dht"
+peers = 24
+casts = 40
+start = "joined"
+[workload_parameters]
+tags = 12
 """
 
 import tomllib
@@ -36,8 +36,12 @@ def read_scenario(path: Path, **changes: Any) -> Scenario:
     unknown = sorted(said.keys() - set(Scenario.__dataclass_fields__))
     if unknown or "design" not in said:
         wrong = f"a scenario has no {unknown[0]!r}" if unknown else "it names no design"
-        raise ScenarioError(f"{path}: {wrong}; a scenario has {', '.join(Scenario.__dataclass_fields__)}")
-    texts: dict[str, Any] = {name: kind.parse(str(said.pop(name, ""))) for name, kind in TEXTS.items()}
+        raise ScenarioError(
+            f"{path}: {wrong}; a scenario has {', '.join(Scenario.__dataclass_fields__)}"
+        )
+    texts: dict[str, Any] = {
+        name: kind.parse(str(said.pop(name, ""))) for name, kind in TEXTS.items()
+    }
     try:
         return msgspec.convert({**said, **texts}, Scenario)
     except msgspec.ValidationError as error:

@@ -60,7 +60,9 @@ class Outcome:
         """Was everything promised kept? Where peers come and go, or lie: what may be promised then."""
         if self.trust is not None:
             return self.trust.harmless
-        return self.contract.clean if self.change is None else self.change.kept and not self.objections
+        return (
+            self.contract.clean if self.change is None else self.change.kept and not self.objections
+        )
 
     def described(self) -> dict[str, Any]:
         """Plain values, as `implicast simulate --json` prints them."""
@@ -85,7 +87,9 @@ class Outcome:
         }
 
 
-def simulate(scenario: Scenario, journal: Path | None = None, progress: Progress = silent) -> Outcome:
+def simulate(
+    scenario: Scenario, journal: Path | None = None, progress: Progress = silent
+) -> Outcome:
     """Run a scenario. The journal is kept when a directory is named, and thrown away otherwise."""
     design, parameters = scenario.settled()
     if journal is not None:
@@ -108,7 +112,9 @@ def _simulate(
         run.journal.discard()
         place = f"design {scenario.design} broke down at {run.world.now_us / 1e6:.6f} s with seed {scenario.seed}"
         advice = f"\nhint: {scenario.advice()}" if scenario.advice() else ""
-        raise DesignCrash(f"{place}: {error!r}{advice}\nreplay: {scenario.command()} --debug") from error
+        raise DesignCrash(
+            f"{place}: {error!r}{advice}\nreplay: {scenario.command()} --debug"
+        ) from error
     finally:
         run.world.close()
     application, upheaval = run.application, run.upheaval
@@ -117,7 +123,9 @@ def _simulate(
     counted, measures = messages(directory), tally(directory)
     told, lives = notices(directory), () if upheaval is None else upheaval.lives.all()
     away, forgotten = _away(lives, _in_peace(run)), _forgotten(lives)
-    judge = Judge(application.casts, application.registrations, told, away, upheaval is None, forgotten)
+    judge = Judge(
+        application.casts, application.registrations, told, away, upheaval is None, forgotten
+    )
     outcome = Outcome(
         scenario,
         dict(parameters),  # a plain value, so that an outcome can be sent to another process
@@ -126,7 +134,9 @@ def _simulate(
         counted["messages"],
         counted["bytes"],
         objections,
-        None if upheaval is None else change(directory, run.course, judge, _complaints(run, upheaval, judge)),
+        None
+        if upheaval is None
+        else change(directory, run.course, judge, _complaints(run, upheaval, judge)),
         _trust(run, judge),
         notes,
     )
@@ -142,7 +152,9 @@ def _trust(run: Run, judge: Judge) -> Trust | None:
     def lies(number: int) -> bool:
         return gang.lies(renamed.get(number, number))
 
-    return trust(judge, run.application.registrations, gang, lies, run.breakdowns, sight(run.world, gang))
+    return trust(
+        judge, run.application.registrations, gang, lies, run.breakdowns, sight(run.world, gang)
+    )
 
 
 def _objections(run: Run) -> list[str]:
@@ -150,7 +162,9 @@ def _objections(run: Run) -> list[str]:
     as it was computed: it is judged by that, where the design can (`_notes` says so)."""
     if run.asleep is not None:
         return run.asleep.objections(run.world.peers) or []
-    return population(run.design).objections(run.population if run.upheaval is None else run.upheaval.present())
+    return population(run.design).objections(
+        run.population if run.upheaval is None else run.upheaval.present()
+    )
 
 
 def _in_peace(run: Run) -> bool:
@@ -186,8 +200,14 @@ def _forgotten(lives: Iterable[tuple[int, Life]]) -> Forgotten:
 
 def _complaints(run: Run, upheaval: Upheaval, judge: Judge) -> list[str]:
     """Those about peers; and casts of leavers that did not reach everybody although nothing hindered them."""
-    casts, missed = run.application.casts, judge.missed(run.application.left) if _in_peace(run) else {}
-    forgotten = [f"{casts[cast].publisher} left, and its cast {cast} missed {count}" for cast, count in missed.items()]
+    casts, missed = (
+        run.application.casts,
+        judge.missed(run.application.left) if _in_peace(run) else {},
+    )
+    forgotten = [
+        f"{casts[cast].publisher} left, and its cast {cast} missed {count}"
+        for cast, count in missed.items()
+    ]
     return upheaval.complaints() + forgotten
 
 
@@ -196,14 +216,22 @@ def _notes(run: Run) -> list[str]:
     said = scenario.churn.shortfall(scenario.seed, scenario.peers, run.plan.infrastructure)
     if run.asleep is not None:
         made = f"{len(run.world.peers):,} of {run.network.hosts:,} peers were made"
-        judged = "judged by columns" if type(run.asleep).objections is not Sleepers.objections else "not judged"
+        judged = (
+            "judged by columns"
+            if type(run.asleep).objections is not Sleepers.objections
+            else "not judged"
+        )
         said.append(f"{made}, each when it was needed; the overlay is {judged}")
     if application.unmade:
         unmade = f"{application.unmade} of {scenario.casts} casts were not made"
         said.append(f"{unmade}: nobody was there and awake who could")
-    if run.upheaval is not None and not any(cast.time_us >= course.calm_us for cast in application.casts):
+    if run.upheaval is not None and not any(
+        cast.time_us >= course.calm_us for cast in application.casts
+    ):
         quiet_s = (course.calm_us - course.from_us) / 1e6
-        said.append(f"no cast came after all was quiet, {quiet_s:.0f} s after the first: what follows is not judged")
+        said.append(
+            f"no cast came after all was quiet, {quiet_s:.0f} s after the first: what follows is not judged"
+        )
     return said
 
 
@@ -224,5 +252,7 @@ def _rarely_collecting() -> Iterator[None]:
 def notices(directory: Path) -> Notices:
     """Who was told of what, from a journal."""
     table = journals.read(directory, "notices", ["cast", "peer", "time_us", "altered"])
-    cast, peer, time_us = (np.asarray(numbers(table[name]), np.int64) for name in ("cast", "peer", "time_us"))
+    cast, peer, time_us = (
+        np.asarray(numbers(table[name]), np.int64) for name in ("cast", "peer", "time_us")
+    )
     return Notices(cast, peer, time_us, numbers(table["altered"]))

@@ -24,10 +24,28 @@ Ints = npt.NDArray[np.int64]
 Narrow = npt.NDArray[np.int32]
 Measures = dict[str, float]
 NAMES = (
-    "POUT_M", "TOUT_M", "TOUT_G", "PIN_M", "TIN_M", "TIN_G", "STOR_M", "STOR_G", "PINK_M", "TINK_M", "TINK_G",
-    "TINK_used_G", "TINK_router_G", "RTH", "RAH", "RMH", "latency_ms_mean", "latency_ms_median", "latency_ms_p99",
-    "latency_ms_max", "TOUT_capacity_G",
-)  # fmt: skip
+    "POUT_M",
+    "TOUT_M",
+    "TOUT_G",
+    "PIN_M",
+    "TIN_M",
+    "TIN_G",
+    "STOR_M",
+    "STOR_G",
+    "PINK_M",
+    "TINK_M",
+    "TINK_G",
+    "TINK_used_G",
+    "TINK_router_G",
+    "RTH",
+    "RAH",
+    "RMH",
+    "latency_ms_mean",
+    "latency_ms_median",
+    "latency_ms_p99",
+    "latency_ms_max",
+    "TOUT_capacity_G",
+)
 """What every run is measured by."""
 
 
@@ -68,7 +86,9 @@ def load(journal: Path) -> Trace:
         for name, columns in parts.items():
             columns.append(numbers(batch[name], -1)[kept].astype(np.int32, copy=False))
         lost.append(numbers(batch["arrived_us"], -1)[kept] < 0)
-    sends = {name: np.concatenate([np.empty(0, np.int32), *parts.pop(name)]) for name in list(parts)}
+    sends = {
+        name: np.concatenate([np.empty(0, np.int32), *parts.pop(name)]) for name in list(parts)
+    }
     notices, casts, peers = read(journal, "notices"), read(journal, "casts"), read(journal, "peers")
     # What nobody cast has neither load nor latency, nor has what was cast to warm up; the contract counts it.
     first = int(np.count_nonzero(numbers(casts["warm_up"])))
@@ -112,7 +132,11 @@ def messages(journal: Path) -> dict[str, dict[str, int]]:
         phases, size = batch["phase"], numbers(batch["bytes"])
         codes = numbers(phases.indices)
         counted, summed = np.bincount(codes), np.bincount(codes, weights=size)
-        named = {str(name): code for code, name in enumerate(phases.dictionary.to_pylist()) if code < len(counted)}
+        named = {
+            str(name): code
+            for code, name in enumerate(phases.dictionary.to_pylist())
+            if code < len(counted)
+        }
         for phase in sorted(phase for phase, code in named.items() if counted[code]):
             for what, column in (("messages", counted), ("bytes", summed)):
                 found[what][phase] = found[what].get(phase, 0) + int(column[named[phase]])
@@ -164,7 +188,9 @@ def link_measures(trace: Trace, journal: Path, up: "Loads", down: "Loads") -> Me
     cuts = np.cumsum([0, *np.bincount(trace.cast, minlength=len(trace.publisher))]).tolist()
     for start, end in itertools.pairwise(cuts):
         some = order[start:end]
-        loads = paths.loads(trace.router[trace.sender[some]], trace.router[trace.receiver[some]], links)
+        loads = paths.loads(
+            trace.router[trace.sender[some]], trace.router[trace.receiver[some]], links
+        )
         pink = max(pink, _largest(loads))
         total += loads
     every = np.concatenate([total, up.totals(trace.population), down.totals(trace.population)])
@@ -223,12 +249,16 @@ class Loads:
         return Loads(self.key, count)
 
     def totals(self, population: int) -> Ints:
-        return np.bincount(self.key % population, weights=self.count, minlength=population).astype(np.int64)
+        return np.bincount(self.key % population, weights=self.count, minlength=population).astype(
+            np.int64
+        )
 
 
 def _publishers_first(trace: Trace) -> Ints:
     """Keys of the publishers that sent something for their cast: the first such message is not load."""
-    own = np.flatnonzero(np.bincount(trace.cast[trace.sender == trace.publisher[trace.cast]], minlength=1))
+    own = np.flatnonzero(
+        np.bincount(trace.cast[trace.sender == trace.publisher[trace.cast]], minlength=1)
+    )
     return own * trace.population + trace.publisher[own] if len(trace.publisher) else own
 
 
@@ -253,7 +283,9 @@ class _Paths:
         length = self.length[where]
         offsets = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
         crossed = self.link[np.repeat(self.start[where], length) + offsets]
-        return np.bincount(crossed, weights=np.repeat(counts, length), minlength=links).astype(np.int64)
+        return np.bincount(crossed, weights=np.repeat(counts, length), minlength=links).astype(
+            np.int64
+        )
 
 
 def _ints(column: Any) -> Ints:
@@ -277,7 +309,11 @@ def _quantile(values: npt.NDArray[np.float64], share: float) -> float:
         return 0.0
     ordered, place = np.sort(values), (len(values) - 1) * share
     below = int(place)
-    low, high, part = float(ordered[below]), float(ordered[min(below + 1, len(values) - 1)]), place - below
+    low, high, part = (
+        float(ordered[below]),
+        float(ordered[min(below + 1, len(values) - 1)]),
+        place - below,
+    )
     return high - (high - low) * (1 - part) if part >= 0.5 else low + (high - low) * part
 
 

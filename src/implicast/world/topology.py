@@ -98,7 +98,9 @@ def core_of(routers: int, links: Iterable[tuple[int, int, int]]) -> tuple[int, .
             beside[other].discard(end)
             if len(beside[other]) == 1:
                 ends.append(other)
-    return tuple(router for router in range(routers) if len(beside[router]) > 1) or tuple(range(routers))
+    return tuple(router for router in range(routers) if len(beside[router]) > 1) or tuple(
+        range(routers)
+    )
 
 
 def distance_km(a: Place, b: Place) -> float:
@@ -141,13 +143,25 @@ def national(seed: int) -> Topology:
     wiring = Wiring()
 
     def join(a: int, b: int) -> bool:
-        return wiring.join(a, b, distance_us(hypot(places[a][0] - places[b][0], places[a][1] - places[b][1])))
+        return wiring.join(
+            a, b, distance_us(hypot(places[a][0] - places[b][0], places[a][1] - places[b][1]))
+        )
 
-    for a in range(1, _TRANSIT):  # each transit router to the nearest before it, then ten more to the core
-        join(a, min(range(a), key=lambda b: hypot(places[a][0] - places[b][0], places[a][1] - places[b][1])))
+    for a in range(
+        1, _TRANSIT
+    ):  # each transit router to the nearest before it, then ten more to the core
+        join(
+            a,
+            min(
+                range(a),
+                key=lambda b: hypot(places[a][0] - places[b][0], places[a][1] - places[b][1]),
+            ),
+        )
     while len(wiring) < _TRANSIT + 9:
         join(rng.randrange(_TRANSIT), rng.randrange(_TRANSIT))
-    stubs = [list(range(first, first + _STUB)) for first in range(_TRANSIT, NATIONAL_ROUTERS, _STUB)]
+    stubs = [
+        list(range(first, first + _STUB)) for first in range(_TRANSIT, NATIONAL_ROUTERS, _STUB)
+    ]
     for number, stub in enumerate(stubs):
         join(number % _TRANSIT, stub[0])
         for a, b in spanning_order(rng, stub):
@@ -156,7 +170,9 @@ def national(seed: int) -> Topology:
         stub = stubs[rng.randrange(len(stubs))]
         join(rng.choice(stub), rng.choice(stub) if rng.random() < 0.5 else rng.randrange(_TRANSIT))
     # Chapter 6 places brokers at random, anywhere; only in the networks of chapter 9 they are said to be in the core.
-    return Topology("national", NATIONAL_ROUTERS, wiring.links(), LAN, core=tuple(range(NATIONAL_ROUTERS)))
+    return Topology(
+        "national", NATIONAL_ROUTERS, wiring.links(), LAN, core=tuple(range(NATIONAL_ROUTERS))
+    )
 
 
 def _national_places(rng: Random) -> list[tuple[float, float]]:
@@ -197,6 +213,10 @@ def laboratory(seed: int) -> Topology:
         which = weighted(rng, _CLUSTERS)
         thickens = rng.random() < 1 / 3
         other = backbones[which] if thickens else clusters[which][len(backbones[which]) :]
-        wiring.join(rng.choice(backbones[which]), rng.choice(other), _BACKBONE_US if thickens else _EDGE_US)
+        wiring.join(
+            rng.choice(backbones[which]), rng.choice(other), _BACKBONE_US if thickens else _EDGE_US
+        )
     links = wiring.links()
-    return Topology("laboratory", LABORATORY_ROUTERS, links, LAN, core=core_of(LABORATORY_ROUTERS, links))
+    return Topology(
+        "laboratory", LABORATORY_ROUTERS, links, LAN, core=core_of(LABORATORY_ROUTERS, links)
+    )

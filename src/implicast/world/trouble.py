@@ -59,7 +59,9 @@ class Trouble:
     def _turn(self) -> None:
         self.fate = self._troubled if self._cut or self._apart or self._slow_us else self._kind
 
-    def _troubled(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
+    def _troubled(
+        self, now_us: int, sender: int, receiver: int, latency_us: int
+    ) -> tuple[int, ...]:
         if (self._cut or self._apart) and self._severed(now_us, sender, receiver):
             return ()
         copies = self._kind(now_us, sender, receiver, latency_us)

@@ -50,14 +50,27 @@ class Upheaval:
     """One script under way."""
 
     def __init__(
-        self, script: tuple[Deed, ...], world: World, application: Application, trouble: Trouble, design: Design,
-        plan: Plan, greetings: dict[int, Description],
-    ) -> None:  # fmt: skip
-        self.script, self.world, self.application, self.trouble = script, world, application, trouble
+        self,
+        script: tuple[Deed, ...],
+        world: World,
+        application: Application,
+        trouble: Trouble,
+        design: Design,
+        plan: Plan,
+        greetings: dict[int, Description],
+    ) -> None:
+        self.script, self.world, self.application, self.trouble = (
+            script,
+            world,
+            application,
+            trouble,
+        )
         self.design, self.plan, self.greetings = design, plan, greetings
         self.lives = Lives(application, plan.peers)
         hosts = max([plan.peers + plan.infrastructure - 1, *greetings]) + 1
-        self.returns = Returns(script, world, application, design, plan, self.lives, hosts, self._introduce)
+        self.returns = Returns(
+            script, world, application, design, plan, self.lives, hosts, self._introduce
+        )
         self._objections = population(design).watch()
         self.samples: list[tuple[int, list[str]]] = []
         """When the invariants were looked at, and what was wrong."""
@@ -126,13 +139,19 @@ class Upheaval:
     def present(self) -> list[Peer]:
         """Whoever is in the world and has not left, by address; also those who stand still."""
         left, peers, renamed = self.application.left, self.world.peers, self.world.numbers
-        return [awake(peers[address]) for address in sorted(peers) if renamed.get(address, address) not in left]
+        return [
+            awake(peers[address])
+            for address in sorted(peers)
+            if renamed.get(address, address) not in left
+        ]
 
     def able(self) -> list[int]:
         """Members that have joined, are awake and do not leave."""
         peers, staying = self.world.peers, self._staying()
         # Asked at every cast: without a step for each peer, a fifth of the price.
-        return list(compress(staying, map(isinstance, map(peers.__getitem__, staying), repeat(Member))))
+        return list(
+            compress(staying, map(isinstance, map(peers.__getitem__, staying), repeat(Member)))
+        )
 
     def _staying(self) -> list[int]:
         """Addresses of whoever has joined and does not leave."""
@@ -151,10 +170,22 @@ class Upheaval:
         """Newcomers that never joined, leavers that never left, registrations never complete; for those that live."""
         application = self.application
         here = {application.number(address) for address in self.world.peers}
-        strangers = self._strangers.items()  # nobody can join through those who went before it could speak with them
-        lost = {application.number(each) for each, known in strangers if not self.world.peers.keys() & set(known)}
-        found = [f"{who} never joined" for who in self.lives.joining() if who in here and who not in lost]
-        found += [f"{who} never left" for who in application.leaving if who in here and who not in application.left]
+        strangers = (
+            self._strangers.items()
+        )  # nobody can join through those who went before it could speak with them
+        lost = {
+            application.number(each)
+            for each, known in strangers
+            if not self.world.peers.keys() & set(known)
+        }
+        found = [
+            f"{who} never joined" for who in self.lives.joining() if who in here and who not in lost
+        ]
+        found += [
+            f"{who} never left"
+            for who in application.leaving
+            if who in here and who not in application.left
+        ]
         found += [
             f"version {last.version} of {who}'s description was never complete"
             for who, last in application.latest.items()
@@ -164,7 +195,11 @@ class Upheaval:
 
     def _find_strangers(self) -> None:
         """Whoever could speak with one that it knows is a stranger no more, whatever it makes of that."""
-        met = [address for address, known in self._strangers.items() if any(self._meets(address, one) for one in known)]
+        met = [
+            address
+            for address, known in self._strangers.items()
+            if any(self._meets(address, one) for one in known)
+        ]
         for address in met:
             del self._strangers[address]
 
@@ -215,8 +250,13 @@ class Upheaval:
         for address in deed.who:
             if address in able:
                 self.application.leave(self.world.now_us, address)
-            elif address in self.world.peers and self.application.number(address) not in self.application.leaving:
-                self._at(self.world.now_us + LEAVE_AGAIN_US, partial(self._leave, _only(deed, address)))
+            elif (
+                address in self.world.peers
+                and self.application.number(address) not in self.application.leaving
+            ):
+                self._at(
+                    self.world.now_us + LEAVE_AGAIN_US, partial(self._leave, _only(deed, address))
+                )
 
     def _farewell(self, address: int) -> None:
         self._at(self.world.now_us + LINGER_US, partial(self.world.crash, address))
@@ -283,7 +323,9 @@ class Upheaval:
     def _other(self, deed: Deed, address: int) -> Description:
         """What some member says of itself."""
         known = self.plan.descriptions[: self.plan.peers]
-        return known[digest_bits(48, self.plan.seed, "described anew", deed.text(), address) % len(known)]
+        return known[
+            digest_bits(48, self.plan.seed, "described anew", deed.text(), address) % len(known)
+        ]
 
     def _withdraw(self, deed: Deed) -> None:
         for address in set(deed.who) & set(self.able()):
@@ -338,7 +380,9 @@ class Upheaval:
         able = self.able()
         if not able:
             return None
-        return able[digest_bits(48, self.plan.seed, "publisher", len(self.application.casts)) % len(able)]
+        return able[
+            digest_bits(48, self.plan.seed, "publisher", len(self.application.casts)) % len(able)
+        ]
 
 
 Act = Callable[[Upheaval, Deed], None]
@@ -366,7 +410,10 @@ _DEEDS: dict[str, tuple[Act, Act | None]] = {
 def drift_rates(churn: Churn, seed: int, hosts: int) -> dict[int, float]:
     """How much longer a second takes on each host."""
     some = range(hosts if churn.drift else 0)
-    return {host: 1 + churn.drift * (2 * digest_bits(48, seed, "drift", host) / 2**48 - 1) for host in some}
+    return {
+        host: 1 + churn.drift * (2 * digest_bits(48, seed, "drift", host) / 2**48 - 1)
+        for host in some
+    }
 
 
 def _ended(reasons: dict[int, list[Deed]], address: int, deed: Deed) -> bool:

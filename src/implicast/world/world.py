@@ -45,16 +45,22 @@ class Book(Protocol):
 
     def flush_sends(self) -> None: ...
 
-    def notice(self, cause: int, time_us: int, peer: int, cast: int, depth: int, altered: bool) -> None: ...
+    def notice(
+        self, cause: int, time_us: int, peer: int, cast: int, depth: int, altered: bool
+    ) -> None: ...
 
 
 class World:
     """Peers, their time and their network. Nothing in it is global: many worlds live in one process."""
 
     def __init__(
-        self, network: Carrier, seed: int = 0, journal: Book | None = None, faults: Fate | None = None,
+        self,
+        network: Carrier,
+        seed: int = 0,
+        journal: Book | None = None,
+        faults: Fate | None = None,
         codec: Codec | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         # Who lives in an unkind world has standing alarms: few messages among many of them.
         self.agenda = Agenda(SLOT_BITS if faults is None else SPARSE_BITS)
         self.latency_us = network.latency_us
@@ -94,7 +100,9 @@ class World:
         """The host of an address; the same until the peer there crashes or is removed."""
         if address not in self.hosts:
             rate = self.rates.get(address, 1.0)
-            self.hosts[address] = WorldHost(self, address) if rate == 1 else DriftingHost(self, address, rate)
+            self.hosts[address] = (
+                WorldHost(self, address) if rate == 1 else DriftingHost(self, address, rate)
+            )
         return self.hosts[address]
 
     def place(self, address: int, peer: Peer) -> None:
@@ -182,8 +190,18 @@ class World:
             self._look_at(message)
         facts, depth, now_us = self.facts, self.depth + 1, self.now_us
         purpose, length, kind = facts
-        what = (to, sender, message if self.codec is None else self._pack(sender, to, message), purpose, depth, facts)
-        latency_us, faults = self.latency_us, self.faults  # attributes, not methods: cheaper to fetch before the call
+        what = (
+            to,
+            sender,
+            message if self.codec is None else self._pack(sender, to, message),
+            purpose,
+            depth,
+            facts,
+        )
+        latency_us, faults = (
+            self.latency_us,
+            self.faults,
+        )  # attributes, not methods: cheaper to fetch before the call
         delay_us = latency_us(sender, to)
         delays_us = (delay_us,) if faults is None else faults.fate(now_us, sender, to, delay_us)
         if len(delays_us) == 1:
@@ -196,7 +214,11 @@ class World:
         self.carried += 1
         if self.journal is not None:
             sends = self.journal.sends
-            sends.append(pack_send(serial, self.cause, now_us, arrived_us, sender, to, purpose, depth, length, kind))
+            sends.append(
+                pack_send(
+                    serial, self.cause, now_us, arrived_us, sender, to, purpose, depth, length, kind
+                )
+            )
             if len(sends) >= CHUNK_ROWS:
                 self.journal.flush_sends()
 
@@ -241,11 +263,17 @@ class World:
         self._last = message
         kind, names_cast = self._kinds.get(type(message)) or self._learn(type(message))
         purpose = self.casts.get(message.cast, self.purpose) if names_cast else self.purpose  # type: ignore[attr-defined]
-        self.facts = (purpose, KIND_BYTES + len(pack(message)) if self.journal is not None else 0, kind)
+        self.facts = (
+            purpose,
+            KIND_BYTES + len(pack(message)) if self.journal is not None else 0,
+            kind,
+        )
 
     def _pack(self, sender: int, to: int, message: Message) -> tuple[Message, bytes]:
         assert self.codec is not None
-        assert sender != to, f"{sender} sent {message} to itself: that is a plain call, not a message"
+        assert sender != to, (
+            f"{sender} sent {message} to itself: that is a plain call, not a message"
+        )
         return message, self.codec.encode(message)
 
     def _arrive(self, message: Message, packed: bytes) -> Message:

@@ -62,7 +62,9 @@ class Draft:
         return len(self.places) - 1
 
     def join(self, a: int, b: int, detour: float = 1.0) -> bool:
-        return self.wiring.join(a, b, distance_us(detour * distance_km(self.places[a], self.places[b])))
+        return self.wiring.join(
+            a, b, distance_us(detour * distance_km(self.places[a], self.places[b]))
+        )
 
 
 def worldwide(seed: int) -> Topology:
@@ -73,7 +75,9 @@ def worldwide(seed: int) -> Topology:
         _peer(draft, one, other)
     _overseas(draft, providers)
     _thicken(draft, providers)
-    core = tuple(router for provider in providers for town in provider.backbone.values() for router in town)
+    core = tuple(
+        router for provider in providers for town in provider.backbone.values() for router in town
+    )
     return Topology("worldwide", len(draft.places), draft.wiring.links(), BROADBAND, core=core)
 
 
@@ -153,7 +157,9 @@ def _thicken(draft: Draft, providers: list[Provider]) -> None:
         if rng.random() < 0.5:
             draft.join(rng.choice(provider.backbone[name]), rng.choice(provider.pops[name]))
         else:
-            near = sorted((rng.choice(names) for _ in range(2)), key=lambda each: _apart(name, each))[0]
+            near = sorted(
+                (rng.choice(names) for _ in range(2)), key=lambda each: _apart(name, each)
+            )[0]
             draft.join(rng.choice(provider.backbone[name]), rng.choice(provider.backbone[near]))
 
 

@@ -88,17 +88,38 @@ class Carriage(Part):
     when somebody who is there never confirmed a step. Where steps are not assured, they are sent once and nothing is
     counted. `back_us` is when the member came back, if it did."""
 
-    __slots__ = ("_absentees", "_asker", "_back_us", "_endings", "_making", "_recast", "_recasts", "_unconfirmed_by",
-                 "assured")  # fmt: skip
+    __slots__ = (
+        "_absentees",
+        "_asker",
+        "_back_us",
+        "_endings",
+        "_making",
+        "_recast",
+        "_recasts",
+        "_unconfirmed_by",
+        "assured",
+    )
 
     def __init__(
-        self, asker: Asker, absentees: Absentees, assured: bool, recast: Callable[[Source], None],
-        unconfirmed: Callable[[Address], None], back_us: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        asker: Asker,
+        absentees: Absentees,
+        assured: bool,
+        recast: Callable[[Source], None],
+        unconfirmed: Callable[[Address], None],
+        back_us: int | None = None,
+    ) -> None:
         super().__init__(asker.address, asker.host)
-        self._asker, self._absentees, self.assured, self._back_us = asker, absentees, assured, back_us
+        self._asker, self._absentees, self.assured, self._back_us = (
+            asker,
+            absentees,
+            assured,
+            back_us,
+        )
         self._recast, self._unconfirmed_by = recast, unconfirmed
-        self._endings: dict[CastId, dict[int, Duty]] = {}  # casts of our own, and their multicasts by query
+        self._endings: dict[
+            CastId, dict[int, Duty]
+        ] = {}  # casts of our own, and their multicasts by query
         self._recasts: Counter[CastId] = Counter()  # how often they were made anew
         self._making: CastId | None = None  # of this one not all multicasts have begun
         asker.topic(STEP, ONCE, self._unconfirmed)
@@ -128,7 +149,9 @@ class Carriage(Part):
 
     # --- sending
 
-    def send(self, wanted: Mapping[Address, Name | None], hop: CastHop, duty: Duty, topic: str = STEP) -> None:
+    def send(
+        self, wanted: Mapping[Address, Name | None], hop: CastHop, duty: Duty, topic: str = STEP
+    ) -> None:
         """Send a step to some addresses. The member there is named if it is in range: it counts when it is out of
         reach."""
         if not self.assured:
@@ -163,7 +186,9 @@ class Carriage(Part):
             asker.postpone(topic, step, WORK_US)
             return
         duty = question.about[0]
-        if duty.counts and (held.taken or held.declined or held.missed or held.silent):  # one in six
+        if duty.counts and (
+            held.taken or held.declined or held.missed or held.silent
+        ):  # one in six
             duty.tally.add(held)
         self._close(duty, None)
 
@@ -210,7 +235,11 @@ class Carriage(Part):
         """Tell a sender that we have it. Its duty, if it is our parent: then with what became of it, or that work goes
         on."""
         source, level, place = hop.source, hop.level, hop.forwarder.key
-        held = HopHeld(source.cast, source.query, level, place) if duty is None else self._report(duty, level, place)
+        held = (
+            HopHeld(source.cast, source.query, level, place)
+            if duty is None
+            else self._report(duty, level, place)
+        )
         self.host.send(sender, held)  # nine in ten have no duty
 
     def _report(self, duty: Duty, level: int, place: bytes) -> HopHeld:
@@ -218,7 +247,17 @@ class Carriage(Part):
         taken, declined, missed = tally.taken, tally.declined, tally.missed
         if taken + declined + missed > COUNT_MAX:
             taken, declined, missed = (min(each, COUNT_MAX) for each in (taken, declined, missed))
-        return HopHeld(duty.cast, duty.query, level, place, bool(duty.open), taken, declined, missed, tally.silent)
+        return HopHeld(
+            duty.cast,
+            duty.query,
+            level,
+            place,
+            bool(duty.open),
+            taken,
+            declined,
+            missed,
+            tally.silent,
+        )
 
     def _close(self, duty: Duty, missed: Name | None, is_lost: bool = False) -> None:
         """One step of a duty has ended; the last one ends the duty."""
@@ -241,5 +280,9 @@ class Carriage(Part):
         total = CastReport()
         for duty in duties.values():
             total.add(duty.tally)
-        unreachable = total.missed + len(total.silent) + (not duties or any(duty.lost for duty in duties.values()))
+        unreachable = (
+            total.missed
+            + len(total.silent)
+            + (not duties or any(duty.lost for duty in duties.values()))
+        )
         self.host.deliver(Settled(cast, total.taken, unreachable, total.declined, 0, total.silent))

@@ -38,22 +38,44 @@ class Echoes(Part):
     `flaw(source)` says what is wrong with one, `lacks(cast)` whether one is wanted; without it there are no echoes."""
 
     __slots__ = (
-        "_asked", "_deliver", "_flaw", "_fresh", "_gate", "_given", "_graph", "_had", "_kept", "_lacks", "_wide",
+        "_asked",
+        "_deliver",
+        "_flaw",
+        "_fresh",
+        "_gate",
+        "_given",
+        "_graph",
+        "_had",
+        "_kept",
+        "_lacks",
+        "_wide",
         "took",
-    )  # fmt: skip
+    )
 
     def __init__(
-        self, graph: SkipGraph, gate: Gate, flaw: Callable[[Source], str | None],
-        deliver: Callable[[Source, Arc], Outcome | None], lacks: Callable[[CastId], bool] | None,
-    ) -> None:  # fmt: skip
+        self,
+        graph: SkipGraph,
+        gate: Gate,
+        flaw: Callable[[Source], str | None],
+        deliver: Callable[[Source, Arc], Outcome | None],
+        lacks: Callable[[CastId], bool] | None,
+    ) -> None:
         super().__init__(graph.address, graph.host)
-        self._graph, self._gate, self._flaw, self._deliver, self._lacks = graph, gate, flaw, deliver, lacks
+        self._graph, self._gate, self._flaw, self._deliver, self._lacks = (
+            graph,
+            gate,
+            flaw,
+            deliver,
+            lacks,
+        )
         self._fresh: dict[tuple[Query, bytes], Source] = {}  # by multicast and our place
         self._wide: dict[Query, Source] = {}  # of which all are told whom we know in range
         self._kept: Recent[Query, Source] = Recent(KEPT_MAX)
         self._asked: Recent[tuple[Address, Query], None] = Recent(KEPT_MAX)
         self._given: Recent[tuple[Address, Query], None] = Recent(KEPT_MAX)
-        self._had: Recent[tuple[Address, Query], None] = Recent(KEPT_MAX)  # who told us that it has which
+        self._had: Recent[tuple[Address, Query], None] = Recent(
+            KEPT_MAX
+        )  # who told us that it has which
         self.took: Recent[CastId, None] = Recent(KEPT_MAX)  # casts that came this way first
 
     def note(self, source: Source, place: bytes | None = None) -> None:
@@ -71,16 +93,23 @@ class Echoes(Part):
 
     @handles(EchoDue)
     def on_echo_due(self, alarm: EchoDue) -> None:
-        found = [(source, self._beside(place, source.arc)) for (_, place), source in self._fresh.items()]
+        found = [
+            (source, self._beside(place, source.arc)) for (_, place), source in self._fresh.items()
+        ]
         found += [(source, self._known(source.arc)) for source in self._wide.values()]
         self._fresh, self._wide = {}, {}
         told: dict[Address, dict[Query, Source]] = {}
         for source, addresses in found:
             for address in addresses:
-                if (address, source.name) not in self._had:  # who said so itself need not be told: half of all
+                if (
+                    address,
+                    source.name,
+                ) not in self._had:  # who said so itself need not be told: half of all
                     told.setdefault(address, {})[source.name] = source
         for to, sources in told.items():
-            casts = [Echoed(each.cast, *each.name, each.low, each.high) for each in sources.values()]
+            casts = [
+                Echoed(each.cast, *each.name, each.low, each.high) for each in sources.values()
+            ]
             self.host.send(to, EchoOfCasts(tuple(casts[:ECHOED_MAX])))
 
     def _beside(self, place: bytes, arc: Arc) -> list[Address]:
@@ -90,7 +119,11 @@ class Echoes(Part):
         level, found = self._graph.places.held[place].table.levels[0], dict[Address, None]()
         right, left = level.nodes[level.own + 1 :], level.nodes[: level.own][::-1]
         for side in (right, left):
-            near = dict.fromkeys(node.address for node in side if arc.holds(node.key) and node.address != self.address)
+            near = dict.fromkeys(
+                node.address
+                for node in side
+                if arc.holds(node.key) and node.address != self.address
+            )
             found.update(dict.fromkeys(list(near)[:NEIGHBOURS]))
         return list(found)
 
@@ -110,7 +143,9 @@ class Echoes(Part):
             self._had[sender, query] = None
             if query in self._kept or self._lacks is None or not self._lacks(each.cast):
                 continue
-            if any(map(arc.holds, self._graph.places.held)) and self._asked.once((sender, query), None):
+            if any(map(arc.holds, self._graph.places.held)) and self._asked.once(
+                (sender, query), None
+            ):
                 self.host.send(sender, AskEcho(each.query, each.place))
 
     @handles(AskEcho)

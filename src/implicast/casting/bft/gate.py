@@ -60,7 +60,9 @@ class Gate:
 
     __slots__ = ("checks", "halves", "refusals", "trust", "vectors")
 
-    def __init__(self, trust: Trust, vectors: Vectors, halves: Halves, checks: frozenset[int] = ALL_CHECKS) -> None:
+    def __init__(
+        self, trust: Trust, vectors: Vectors, halves: Halves, checks: frozenset[int] = ALL_CHECKS
+    ) -> None:
         self.trust, self.vectors, self.halves, self.checks = trust, vectors, halves, checks
         self.refusals: Counter[str] = Counter()
 
@@ -107,7 +109,11 @@ class Gate:
             return "out_of_step"
         if 4 in checks and level > table.top:
             return "too_high"
-        if 3 in checks and level <= table.top and not concerned(table, level, source.arc, self.halves):
+        if (
+            3 in checks
+            and level <= table.top
+            and not concerned(table, level, source.arc, self.halves)
+        ):
             return "unconcerned"
         return None
 
@@ -125,14 +131,28 @@ class SeenTable(Generic[Entry]):
     """What was met, by (q, key of s), with an entry of the owner's."""
 
     __slots__ = (
-        "_entries", "_horizons", "_order", "_theirs", "_weight", "_weights", "entries_max", "per_publisher_max",
+        "_entries",
+        "_horizons",
+        "_order",
+        "_theirs",
+        "_weight",
+        "_weights",
+        "entries_max",
+        "per_publisher_max",
         "window_us",
-    )  # fmt: skip
+    )
 
     def __init__(
-        self, window_us: int = WINDOW_US, entries_max: int = ENTRIES_MAX, per_publisher_max: int = PER_PUBLISHER_MAX
+        self,
+        window_us: int = WINDOW_US,
+        entries_max: int = ENTRIES_MAX,
+        per_publisher_max: int = PER_PUBLISHER_MAX,
     ) -> None:
-        self.window_us, self.entries_max, self.per_publisher_max = window_us, entries_max, per_publisher_max
+        self.window_us, self.entries_max, self.per_publisher_max = (
+            window_us,
+            entries_max,
+            per_publisher_max,
+        )
         self._entries: dict[Query, Entry] = {}
         self._order: deque[tuple[int, Query, Name]] = deque()  # kept until, query, publisher
         self._theirs: dict[Name, deque[tuple[int, Query, int]]] = {}
@@ -160,7 +180,9 @@ class SeenTable(Generic[Entry]):
         self._forget(now_us)
         return self._weights.get(publisher, 0) >= self.per_publisher_max
 
-    def record(self, query: Query, publisher: Name, sent_us: int, now_us: int, entry: Entry, size: int = 0) -> None:
+    def record(
+        self, query: Query, publisher: Name, sent_us: int, now_us: int, entry: Entry, size: int = 0
+    ) -> None:
         """Note a multicast that was met; `size` is how many bytes are kept with it."""
         self._forget(now_us)
         weight = 1 + size // WEIGHT_BYTES

@@ -76,7 +76,11 @@ def _range(predicate: Predicate) -> Arc:
         return within(attribute + b"s" + _word(predicate.low))
     assert not isinstance(predicate.high, str), "a range has two ends of one kind"
     low = attribute + b"n" if predicate.low is None else attribute + b"n" + _number(predicate.low)
-    high = attribute + b"o" if predicate.high is None else attribute + b"n" + _number(predicate.high + 1)
+    high = (
+        attribute + b"o"
+        if predicate.high is None
+        else attribute + b"n" + _number(predicate.high + 1)
+    )
     return Arc(low, high)
 
 
@@ -99,10 +103,15 @@ def _number(number: int) -> bytes:
     return max(0, min(2 * _MIDDLE, number + _MIDDLE)).to_bytes(NUMBER_BYTES, "big")
 
 
-def audience(tables: Sequence[LevelTable[Node]], target: Target, alpha: int, k: int, assured: bool) -> tuple[int, int]:
+def audience(
+    tables: Sequence[LevelTable[Node]], target: Target, alpha: int, k: int, assured: bool
+) -> tuple[int, int]:
     """Members that a target selects, and messages that a cast to it takes."""
     everyone = max(1.0, places_in(tables, within(HOME), alpha))
-    shares = [[places_in(tables, arc, alpha) / everyone for arc in handles_of(term)] for term in target.terms]
+    shares = [
+        [places_in(tables, arc, alpha) / everyone for arc in handles_of(term)]
+        for term in target.terms
+    ]
     members = sum(everyone * prod(min(1.0, share) for share in some) for some in shares)
     arcs = dict.fromkeys(handles_of(term)[0] for term in target.terms)
     messages = sum(k * places_in(tables, arc, alpha) for arc in arcs) * (2 if assured else 1)

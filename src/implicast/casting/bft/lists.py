@@ -30,9 +30,14 @@ class RevocationLists(Part):
     __slots__ = ("_asked", "_graph", "_office", "_refuse", "_served", "_shown_us", "_trust")
 
     def __init__(
-        self, address: Address, host: Host, graph: SkipGraph, trust: Trust, office: Address,
+        self,
+        address: Address,
+        host: Host,
+        graph: SkipGraph,
+        trust: Trust,
+        office: Address,
         refuse: Callable[[str], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(address, host)
         self._graph, self._trust, self._office, self._refuse = graph, trust, office, refuse
         self._asked = (0, -AGAIN_US)  # which list was asked for, and when
@@ -57,7 +62,8 @@ class RevocationLists(Part):
         elif known is None or not self._trust.genuine(revocation):
             self._refuse("forged_revocation")
         elif self.host.now_us >= self._shown_us + AGAIN_US and (
-            revocation.forgets(known) or (sender == self._office and revocation.number < known.number)
+            revocation.forgets(known)
+            or (sender == self._office and revocation.number < known.number)
         ):
             self._shown_us = self.host.now_us
             self.host.send(self._office, Outstripped(known))
@@ -79,7 +85,9 @@ class RevocationLists(Part):
         now_us = self.host.now_us
         if told.number < self.number:
             self.host.send(sender, ListNumber(self.number))
-        elif told.number > self.number and (told.number > self._asked[0] or now_us >= self._asked[1] + AGAIN_US):
+        elif told.number > self.number and (
+            told.number > self._asked[0] or now_us >= self._asked[1] + AGAIN_US
+        ):
             self._asked = (told.number, now_us)
             self.host.send(sender, AskList(self.number))
 
@@ -90,5 +98,7 @@ class RevocationLists(Part):
         if known is None or known.number <= asked.number:
             self.host.send(sender, ListNumber(self.number))
             return
-        if sender == self._office or not self._served.came_by((sender, known.number), self.host.now_us, AGAIN_US):
+        if sender == self._office or not self._served.came_by(
+            (sender, known.number), self.host.now_us, AGAIN_US
+        ):
             self.host.send(sender, known)

@@ -42,16 +42,38 @@ class KeptBft(Keepsake):
     """The newest list of what counts no more that it knew."""
 
 
-class Bft(Member, parts={
-    "asker": Asker, "graph": SkipGraph, "lists": RevocationLists, "settler": Settler, "multicasts": Multicasts,
-}, first="hears"):  # fmt: skip
+class Bft(
+    Member,
+    parts={
+        "asker": Asker,
+        "graph": SkipGraph,
+        "lists": RevocationLists,
+        "settler": Settler,
+        "multicasts": Multicasts,
+    },
+    first="hears",
+):
     """One participant that trusts nobody but the authority."""
 
-    __slots__ = ("_estimates", "_kept", "_keys", "asker", "graph", "inbox", "lists", "multicasts", "settler")
+    __slots__ = (
+        "_estimates",
+        "_kept",
+        "_keys",
+        "asker",
+        "graph",
+        "inbox",
+        "lists",
+        "multicasts",
+        "settler",
+    )
 
     def __init__(self, site: Site, checks: frozenset[int] = ALL_CHECKS) -> None:
         super().__init__(replace(site, words=BELIEVED))  # this design signs by itself
-        keys, settings, at = site.credentials, BftSettings.of(site.parameters), (site.address, site.host)
+        keys, settings, at = (
+            site.credentials,
+            BftSettings.of(site.parameters),
+            (site.address, site.host),
+        )
         assert isinstance(keys, MemberKeys), "a member is enrolled and has keys"
         self._keys = keys
         self._kept = site.kept if isinstance(site.kept, KeptBft) else None
@@ -59,19 +81,37 @@ class Bft(Member, parts={
         gate = Gate(trust, settings.vectors, settings.halves, checks)
         self.asker = Asker(*at)
         self.graph = SkipGraph(
-            *at, settings.k, settings.vectors, trust, keys.signer, settings.upkeep,
-            arrived=lambda key: self.settler.arrived(key), lonely=lambda: self.settler.find_introducers(),
+            *at,
+            settings.k,
+            settings.vectors,
+            trust,
+            keys.signer,
+            settings.upkeep,
+            arrived=lambda key: self.settler.arrived(key),
+            lonely=lambda: self.settler.find_introducers(),
             gone=lambda address: self.multicasts.carriage.drop(address),
-        )  # fmt: skip
-        kept, office = self._kept.certificates if self._kept is not None else (), site.infrastructure["authority"][0]
+        )
+        kept, office = (
+            self._kept.certificates if self._kept is not None else (),
+            site.infrastructure["authority"][0],
+        )
         if self._kept is not None and self._kept.revocation is not None:
             trust.learn(self._kept.revocation)
         self.lists = RevocationLists(*at, self.graph, trust, office, gate.refuse)
-        self.settler = Settler(self.asker, self.graph, self.lists, keys, office, site.life, site.words, kept)
+        self.settler = Settler(
+            self.asker, self.graph, self.lists, keys, office, site.life, site.words, kept
+        )
         self.multicasts = Multicasts(
-            self.asker, self.graph, gate, keys.signer, settings, self.assured, self._take,
-            self._lacks if site.watched else None, self._kept is not None,
-        )  # fmt: skip
+            self.asker,
+            self.graph,
+            gate,
+            keys.signer,
+            settings,
+            self.assured,
+            self._take,
+            self._lacks if site.watched else None,
+            self._kept is not None,
+        )
         self.inbox = Inbox(self, self._kept.member.heard if self._kept is not None else ())
         self._estimates = 0
         if site.watched:
@@ -125,7 +165,9 @@ class Bft(Member, parts={
         if not self.graph.places.held:
             self.host.deliver(Refused("cast", "this peer has no place in the graph yet"))
         elif self.multicasts.seen.is_full(self.name, self.host.now_us):
-            self.host.deliver(Refused("cast", "this peer has cast so much of late that others would refuse it"))
+            self.host.deliver(
+                Refused("cast", "this peer has cast so much of late that others would refuse it")
+            )
         else:
             return True
         return False
@@ -159,8 +201,13 @@ class Bft(Member, parts={
     def kept(self) -> KeptBft:
         home = self.graph.places.home
         near = [node.address for node in home.table.levels[0].nodes] if home is not None else []
-        contacts = tuple(each for each in dict.fromkeys(near) if each != self.address)[:CONTACTS_KEPT]
-        heard, revocation = self.kept_member(self.inbox.seen.heard()), self.graph.places.belief.trust.revocation
+        contacts = tuple(each for each in dict.fromkeys(near) if each != self.address)[
+            :CONTACTS_KEPT
+        ]
+        heard, revocation = (
+            self.kept_member(self.inbox.seen.heard()),
+            self.graph.places.belief.trust.revocation,
+        )
         return KeptBft(heard, tuple(self.graph.certificates()), contacts, revocation)
 
     # --- what comes in
@@ -186,7 +233,9 @@ class Bft(Member, parts={
         if description is None:
             return None
         chosen = zip(source.target.terms, source.handles, strict=True)
-        least = next((handles_of(term)[index] for term, index in chosen if term.selects(description)), None)
+        least = next(
+            (handles_of(term)[index] for term, index in chosen if term.selects(description)), None
+        )
         if least is None or not (self.settler.moving or least == arc):
             return None
         return self.inbox.take(source.cast, source.target, source.payload)

@@ -51,8 +51,19 @@ class Source(Message):
 
     def body(self) -> bytes:
         """What the source signs: all but the signature."""
-        fields = (self.cast, self.query, self.low, self.high, self.start, self.sent_us, self.target, self.handles)
-        return b"source" + _encode((fields, self.payload, self.certificate.serial, self.certificate.key))
+        fields = (
+            self.cast,
+            self.query,
+            self.low,
+            self.high,
+            self.start,
+            self.sent_us,
+            self.target,
+            self.handles,
+        )
+        return b"source" + _encode(
+            (fields, self.payload, self.certificate.serial, self.certificate.key)
+        )
 
 
 class CastHop(Message):
@@ -217,6 +228,16 @@ class Alone(Message):
 
 
 BFT_KINDS = (
-    Revocation, CastHop, HopHeld, Apply, Granted, Denied, Outstripped, ListNumber, AskList, EchoOfCasts, AskEcho,
+    Revocation,
+    CastHop,
+    HopHeld,
+    Apply,
+    Granted,
+    Denied,
+    Outstripped,
+    ListNumber,
+    AskList,
+    EchoOfCasts,
+    AskEcho,
     EchoedCast,
-)  # fmt: skip
+)

@@ -94,22 +94,31 @@ def start_level(table: LevelTable[Node], arc: Arc, halves: Halves) -> int:
 
 
 def _covers(keys: Sequence[bytes], first: int, beyond: int, arc: Arc, halves: Halves) -> bool:
-    left, right = keys[(first + halves.right - 1) % len(keys)], keys[(beyond - halves.left) % len(keys)]
+    left, right = (
+        keys[(first + halves.right - 1) % len(keys)],
+        keys[(beyond - halves.left) % len(keys)],
+    )
     if arc.is_circle or arc.low == left:
         return False
     low, high, end = ((key < left, key) for key in (arc.low, arc.high, right))
     return low < high <= end
 
 
-def first_leg(table: LevelTable[Node], start: int, arc: Arc, halves: Halves) -> tuple[Leg[Node], bool]:
+def first_leg(
+    table: LevelTable[Node], start: int, arc: Arc, halves: Halves
+) -> tuple[Leg[Node], bool]:
     """Whom the source sends to at its start level, and whether it takes part itself."""
     level = table.levels[start]
     flags = participates(level, arc, start, halves)
-    receivers = tuple(node for index, node in enumerate(level.nodes) if flags[index] and index != level.own)
+    receivers = tuple(
+        node for index, node in enumerate(level.nodes) if flags[index] and index != level.own
+    )
     return Leg(start, receivers), flags[level.own]
 
 
-def legs(table: LevelTable[Node], received: int, arc: Arc, halves: Halves, through: bool = True) -> list[Leg[Node]]:
+def legs(
+    table: LevelTable[Node], received: int, arc: Arc, halves: Halves, through: bool = True
+) -> list[Leg[Node]]:
     """All that a node sends on when it receives at a level: one leg per level, as far down as it takes part."""
     found: list[Leg[Node]] = []
     for number in range(received, 0, -1):
@@ -121,7 +130,9 @@ def legs(table: LevelTable[Node], received: int, arc: Arc, halves: Halves, throu
     return found
 
 
-def duty(table: LevelTable[Node], number: int, arc: Arc, halves: Halves, through: bool) -> tuple[Leg[Node], bool]:
+def duty(
+    table: LevelTable[Node], number: int, arc: Arc, halves: Halves, through: bool
+) -> tuple[Leg[Node], bool]:
     """Whom a node serves one level below, and whether it goes on from there itself."""
     upper, lower = table.levels[number], table.levels[number - 1]
     far_left, far_right = reach(upper, arc, halves, through)
@@ -129,7 +140,9 @@ def duty(table: LevelTable[Node], number: int, arc: Arc, halves: Halves, through
     last = lower.position(upper.nodes[(upper.own + far_right) % len(upper.nodes)].key)
     flags = participates(lower, arc, number - 1, halves)
     nodes, fresh = lower.nodes, lower.fresh
-    receivers = tuple([nodes[index] for index in range(first, last + 1) if flags[index] and fresh[index]])
+    receivers = tuple(
+        [nodes[index] for index in range(first, last + 1) if flags[index] and fresh[index]]
+    )
     return Leg(number - 1, receivers), flags[lower.own]
 
 
@@ -168,6 +181,10 @@ def is_auxiliary(table: LevelTable[Node], number: int, arc: Arc, halves: Halves)
     if number == 0:
         return False
     me, (first, last), (low, high) = table.owner.key, table.borders(halves)[number], arc
-    if me < low <= last if me < last else low > me or low <= last:  # fewer than kR between us and where it begins
+    if (
+        me < low <= last if me < last else low > me or low <= last
+    ):  # fewer than kR between us and where it begins
         return True
-    return first < high <= me if first < me else high > first or high <= me  # or than kL between where it ends and us
+    return (
+        first < high <= me if first < me else high > first or high <= me
+    )  # or than kL between where it ends and us

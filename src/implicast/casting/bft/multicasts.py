@@ -14,7 +14,15 @@ from implicast.casting.bft.echoes import Echoes
 from implicast.casting.bft.gate import Gate, SeenTable
 from implicast.casting.bft.keys import handles_of
 from implicast.casting.bft.messages import CastHop, Source, hop_body
-from implicast.casting.bft.multicast import Arc, Leg, first_leg, inside, is_auxiliary, legs, start_level
+from implicast.casting.bft.multicast import (
+    Arc,
+    Leg,
+    first_leg,
+    inside,
+    is_auxiliary,
+    legs,
+    start_level,
+)
 from implicast.casting.bft.settings import BftSettings
 from implicast.casting.inbox import Outcome
 from implicast.language.target import Target
@@ -38,10 +46,20 @@ NEAR_MAX = 256
 
 GRIEVANCES_MAX = 1_024
 """Addresses that something is held against; the first are forgotten first."""
-PROOFS = frozenset({
-    "forged_certificate", "forged_source", "forged_hop", "misattributed", "malformed", "wrong_level", "out_of_step",
-    "equivocation", "flooding", "unconfirmed",
-})  # fmt: skip
+PROOFS = frozenset(
+    {
+        "forged_certificate",
+        "forged_source",
+        "forged_hop",
+        "misattributed",
+        "malformed",
+        "wrong_level",
+        "out_of_step",
+        "equivocation",
+        "flooding",
+        "unconfirmed",
+    }
+)
 """What no honest member ever does: its lists may be behind, its signatures are not. `unconfirmed`: it is there, and
 confirms a step in forty seconds to nobody."""
 
@@ -64,25 +82,52 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
     and says what became of it; None if the cast is not for this member, or not under this arc."""
 
     __slots__ = (
-        "_counted", "_deliver", "_graph", "_near", "_settings", "carriage", "echoes", "gate", "grievances", "seen",
+        "_counted",
+        "_deliver",
+        "_graph",
+        "_near",
+        "_settings",
+        "carriage",
+        "echoes",
+        "gate",
+        "grievances",
+        "seen",
         "signer",
-    )  # fmt: skip
+    )
 
     def __init__(
-        self, asker: Asker, graph: SkipGraph, gate: Gate, signer: Signer, settings: BftSettings, assured: bool,
-        deliver: Callable[[Source, Arc], Outcome | None], lacks: Callable[[CastId], bool] | None, is_back: bool,
-    ) -> None:  # fmt: skip
+        self,
+        asker: Asker,
+        graph: SkipGraph,
+        gate: Gate,
+        signer: Signer,
+        settings: BftSettings,
+        assured: bool,
+        deliver: Callable[[Source, Arc], Outcome | None],
+        lacks: Callable[[CastId], bool] | None,
+        is_back: bool,
+    ) -> None:
         super().__init__(asker.address, asker.host)
-        self._graph, self.gate, self.signer, self._settings, self._deliver = graph, gate, signer, settings, deliver
+        self._graph, self.gate, self.signer, self._settings, self._deliver = (
+            graph,
+            gate,
+            signer,
+            settings,
+            deliver,
+        )
         self.seen: SeenTable[Met] = SeenTable(settings.window_us)
         self.grievances: Recent[Address, int] = Recent(GRIEVANCES_MAX)  # against whom, since when
         self._counted: Recent[CastId, tuple[Arc, int]] = Recent(COUNTED_MAX)
         self._near: Recent[tuple[Arc, int, int], list[tuple[Place, bool]]] = Recent(NEAR_MAX)
         self.echoes = Echoes(graph, gate, self._source_flaw, deliver, lacks)
         self.carriage = Carriage(
-            asker, graph.absentees, assured, self._recast, lambda address: self.hold_against(address, "unconfirmed"),
+            asker,
+            graph.absentees,
+            assured,
+            self._recast,
+            lambda address: self.hold_against(address, "unconfirmed"),
             asker.host.now_us if is_back else None,
-        )  # fmt: skip
+        )
 
     # --- casting
 
@@ -109,24 +154,41 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         counts = [[sum(inside(level, arc)) for level in reversed(home.levels)] for arc in arcs]
         return min(range(len(arcs)), key=lambda index: counts[index])
 
-    def source(self, cast: CastId, target: Target, chosen: tuple[int, ...], payload: bytes, arc: Arc) -> Source:
+    def source(
+        self, cast: CastId, target: Target, chosen: tuple[int, ...], payload: bytes, arc: Arc
+    ) -> Source:
         """The source part, from the place with the lowest start level; from one whose neighbours agree with it, if
         there is one."""
         graph, halves = self._graph, self.gate.halves
-        starts = {key: start_level(graph.places.held[key].table, arc, halves) for key in sorted(graph.settled())}
+        starts = {
+            key: start_level(graph.places.held[key].table, arc, halves)
+            for key in sorted(graph.settled())
+        }
         sure = [key for key, level in starts.items() if graph.is_agreed(key, level)]
         key = min(sure or starts, key=lambda each: starts[each])
         query = self.host.rng.getrandbits(QUERY_BITS)
         certificate = graph.places.held[key].certificate
         bare = Source(
-            cast, query, arc.low, arc.high, starts[key], self.host.now_us, target, chosen, payload, certificate, b""
+            cast,
+            query,
+            arc.low,
+            arc.high,
+            starts[key],
+            self.host.now_us,
+            target,
+            chosen,
+            payload,
+            certificate,
+            b"",
         )
         return msgspec.structs.replace(bare, signature=self.signer.sign(bare.body()))
 
     def _multicast(self, source: Source) -> None:
         key = source.certificate.key
         met, duty = self._meet(source, self.concerned(source)), self.carriage.duty(source)
-        leg, takes_part = first_leg(self._graph.places.held[key].table, source.start, source.arc, self.gate.halves)
+        leg, takes_part = first_leg(
+            self._graph.places.held[key].table, source.start, source.arc, self.gate.halves
+        )
         if takes_part and key in met.open:
             self.hold(met, key, source.start, duty)
         self._send(met, source.certificate, leg, duty)
@@ -137,17 +199,26 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         """Nobody but the source serves its own ring: those of it who fell silent just now get the cast all the same,
         for it may be that they are there and only their answers were lost."""
         certificate, common = source.certificate, self.gate.vectors.common
-        level, doubted = self._graph.places.held[certificate.key].table.levels[source.start], dict[Address, Name]()
+        level, doubted = (
+            self._graph.places.held[certificate.key].table.levels[source.start],
+            dict[Address, Name](),
+        )
         for node in self._graph.absentees.lost_within(DOUBTED_US):
-            is_near = common(certificate.vector, node.vector) >= source.start and level.spans(node.key)
+            is_near = common(certificate.vector, node.vector) >= source.start and level.spans(
+                node.key
+            )
             if is_near and source.arc.holds(node.key):
                 doubted[node.address] = node.name
         if doubted:
-            self.carriage.send(doubted, self.signed_hop(source, source.start, certificate), duty, DOUBTED)
+            self.carriage.send(
+                doubted, self.signed_hop(source, source.start, certificate), duty, DOUBTED
+            )
 
     def _recast(self, source: Source) -> None:
         if self._graph.places.held:
-            self._multicast(self.source(source.cast, source.target, source.handles, source.payload, source.arc))
+            self._multicast(
+                self.source(source.cast, source.target, source.handles, source.payload, source.arc)
+            )
 
     # --- receiving
 
@@ -161,7 +232,9 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
             if not met.open:  # five in six
                 self.gate.refuse("repeated")
                 if self.carriage.assured:
-                    self.carriage.confirm(sender, hop, met.duties.get((sender, hop.level, hop.forwarder.key)))
+                    self.carriage.confirm(
+                        sender, hop, met.duties.get((sender, hop.level, hop.forwarder.key))
+                    )
                 return
         door = (sender, hop.level, hop.forwarder.key)
         is_repeat = met is not None and door in met.duties
@@ -169,10 +242,14 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         if flaw is not None:
             self.gate.refuse(flaw)
             self.hold_against(sender, flaw)
-        if self.carriage.assured and (flaw is None or flaw == "repeated"):  # our places that it is for have it
+        if self.carriage.assured and (
+            flaw is None or flaw == "repeated"
+        ):  # our places that it is for have it
             met = met or self.seen.get(source.name)
             duty = met.duties.get(door) if met is not None else None
-            if is_repeat or duty is None or not duty.open:  # else it is confirmed with what becomes of it
+            if (
+                is_repeat or duty is None or not duty.open
+            ):  # else it is confirmed with what becomes of it
                 self.carriage.confirm(sender, hop, duty)
 
     def _flaw(self, hop: CastHop, met: Met | None) -> str | None:
@@ -193,17 +270,27 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
 
     def _source_flaw(self, source: Source) -> str | None:
         now_us = self.host.now_us
-        flaw = self.seen.flaw(source.cast.publisher, source.sent_us, now_us) if 6 in self.gate.checks else None
+        flaw = (
+            self.seen.flaw(source.cast.publisher, source.sent_us, now_us)
+            if 6 in self.gate.checks
+            else None
+        )
         return flaw or self.gate.source_flaw(source, now_us)
 
     def _take(self, door: Door, hop: CastHop, met: Met | None) -> str | None:
         """Let each of our places that may hold it do so. A message no place may hold is refused and not remembered."""
         candidates = met.open if met is not None else self.concerned(hop.source)
-        passed = [key for key in candidates if self.gate.place_flaw(hop, self._graph.places.held[key].table) is None]
+        passed = [
+            key
+            for key in candidates
+            if self.gate.place_flaw(hop, self._graph.places.held[key].table) is None
+        ]
         if not passed:
             return self._why_not(hop)
         met, (sender, level, place) = met or self._meet(hop.source, candidates), door
-        duty = met.duties[door] = self.carriage.duty(hop.source, (sender, hop.source.query, level, place))
+        duty = met.duties[door] = self.carriage.duty(
+            hop.source, (sender, hop.source.query, level, place)
+        )
         for key in passed:
             if key in met.open:
                 self.hold(met, key, level, duty)
@@ -211,7 +298,9 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
 
     def _why_not(self, hop: CastHop) -> str:
         """One name for a message that none of our places may hold: of the check that it got furthest to."""
-        flaws = [self.gate.place_flaw(hop, place.table) for place in self._graph.places.held.values()]
+        flaws = [
+            self.gate.place_flaw(hop, place.table) for place in self._graph.places.held.values()
+        ]
         order = ("unconcerned", "too_high", "out_of_step", "wrong_level")
         if None in flaws:
             return "repeated"
@@ -222,7 +311,9 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
         met = Met(source, source.arc, places)
         if 6 in self.gate.checks:
             size = len(source.payload)
-            self.seen.record(source.name, source.cast.publisher, source.sent_us, self.host.now_us, met, size)
+            self.seen.record(
+                source.name, source.cast.publisher, source.sent_us, self.host.now_us, met, size
+            )
         return met
 
     def concerned(self, source: Source) -> list[bytes]:
@@ -241,18 +332,31 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
     def _around(self, source: Source) -> list[tuple[Place, bool]]:
         """Our places in the range of a cast, and those that may be beside it: at the level where it starts, for who is
         not beside it there is so at none below."""
-        found, arc, start, halves = list[tuple[Place, bool]](), source.arc, source.start, self.gate.halves
+        found, arc, start, halves = (
+            list[tuple[Place, bool]](),
+            source.arc,
+            source.start,
+            self.gate.halves,
+        )
         (low, high), is_turned = arc, source.low >= source.high
         for key, place in self._graph.places.held.items():
             if (key >= low or key < high or low == high) if is_turned else low <= key < high:
                 found.append((place, True))
-            elif place.standing is None or is_auxiliary(table := place.table, min(start, table.top), arc, halves):
-                found.append((place, False))  # of one that is not at rest the vector is looked at first: cutting costs
+            elif place.standing is None or is_auxiliary(
+                table := place.table, min(start, table.top), arc, halves
+            ):
+                found.append(
+                    (place, False)
+                )  # of one that is not at rest the vector is looked at first: cutting costs
         return found
 
     def _is_beside(self, place: Place, source: Source) -> bool:
         """Whether one of our places outside the range takes part in a cast at its level."""
-        vectors, theirs, mine = self.gate.vectors, source.certificate.vector, place.certificate.vector
+        vectors, theirs, mine = (
+            self.gate.vectors,
+            source.certificate.vector,
+            place.certificate.vector,
+        )
         if theirs ^ mine >= vectors.limits[1]:  # half of them: at level 0 nobody is auxiliary
             return False
         level = min(vectors.common(theirs, mine), source.start)
@@ -271,7 +375,9 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
             self.echoes.note(met.source, key)
         place = self._graph.places.held[key]
         table = place.table
-        level = min(level, table.top)  # a place beside the one that passed it on may have lists that are still short
+        level = min(
+            level, table.top
+        )  # a place beside the one that passed it on may have lists that are still short
         for leg in legs(table, level, arc, self.gate.halves, self._settings.through):
             self._send(met, place.certificate, leg, duty)
 
@@ -283,9 +389,16 @@ class Multicasts(Part, parts={"carriage": Carriage, "echoes": Echoes}):
             return
         before = self._counted.get(cast)
         is_anew = before is not None and before[0] == here[0] and before[1] < here[1]
-        is_ours = before is None and met.source.certificate.public == self.signer.public  # carried on after a crash
+        is_ours = (
+            before is None and met.source.certificate.public == self.signer.public
+        )  # carried on after a crash
         is_echoed = before is None and outcome is Outcome.REPEAT and cast in self.echoes.took
-        if outcome is Outcome.TAKEN or is_anew or is_echoed or (is_ours and outcome is Outcome.REPEAT):
+        if (
+            outcome is Outcome.TAKEN
+            or is_anew
+            or is_echoed
+            or (is_ours and outcome is Outcome.REPEAT)
+        ):
             self._counted[cast] = here
             duty.tally.add(CastReport(taken=1))
         elif outcome is not Outcome.REPEAT:

@@ -43,7 +43,9 @@ RECALLED_BY = 5
 """Members that an authority asks for their list when it begins again: an old copy is noticed unless all of them lie."""
 RECALL_US = 2_000_000
 """For so long it waits for them; applicants ask again."""
-REASONS = {"not_allowed": "some of this is protected, and the authority has not allowed this name to say it"}
+REASONS = {
+    "not_allowed": "some of this is protected, and the authority has not allowed this name to say it"
+}
 """What an applicant is told, where the name of the flaw does not say it."""
 STAMPS_MAX = 1 << 20
 """Places of which it is remembered when they were last spoken of."""
@@ -62,9 +64,20 @@ class Office(Peer):
     """Where places are applied for."""
 
     __slots__ = (
-        "_assured", "_awaited", "_holders", "_lease_us", "_life", "_published", "_published_us", "_publishing",
-        "_scheme", "_stamps", "_words", "authority", "refusals",
-    )  # fmt: skip
+        "_assured",
+        "_awaited",
+        "_holders",
+        "_lease_us",
+        "_life",
+        "_published",
+        "_published_us",
+        "_publishing",
+        "_scheme",
+        "_stamps",
+        "_words",
+        "authority",
+        "refusals",
+    )
     role = "authority"
 
     def __init__(self, site: Site) -> None:
@@ -74,16 +87,31 @@ class Office(Peer):
         kept = site.kept if isinstance(site.kept, KeptOffice) else None
         self._scheme, self._life, self._words = keys.scheme, site.life, site.words
         self.authority = Authority(
-            keys.scheme, keys.secret, Vectors(int(parameters["alpha"])), int(parameters["places_max"]),
-            int(float(parameters["validity_s"]) * 1e6), site.life, kept.roll if kept is not None else None,
-        )  # fmt: skip
+            keys.scheme,
+            keys.secret,
+            Vectors(int(parameters["alpha"])),
+            int(parameters["places_max"]),
+            int(float(parameters["validity_s"]) * 1e6),
+            site.life,
+            kept.roll if kept is not None else None,
+        )
         self._lease_us, self._assured = LEASE_US if site.assured else FOR_EVER_US, site.assured
         present, now_us = kept.present if kept is not None else (), site.host.now_us
-        self._holders: dict[Address, tuple[Name, int]] = {address: (name, now_us) for address, name in present}
-        self._stamps: Recent[tuple[Name, bytes], Version] = Recent(STAMPS_MAX)  # when a place was last spoken of
+        self._holders: dict[Address, tuple[Name, int]] = {
+            address: (name, now_us) for address, name in present
+        }
+        self._stamps: Recent[tuple[Name, bytes], Version] = Recent(
+            STAMPS_MAX
+        )  # when a place was last spoken of
         self.refusals: Counter[str] = Counter()
-        self._publishing, self._published_us, self._published = False, -PAUSE_US, self.authority.listed
-        self._awaited: set[Address] = set()  # members that have yet to show what we may have forgotten
+        self._publishing, self._published_us, self._published = (
+            False,
+            -PAUSE_US,
+            self.authority.listed,
+        )
+        self._awaited: set[Address] = (
+            set()
+        )  # members that have yet to show what we may have forgotten
         if kept is not None and self._assured:
             self._recall()
 
@@ -107,12 +135,16 @@ class Office(Peer):
         name, now_us = application.enrolment.name, self.host.now_us
         if application.newest is not None:
             self.authority.count_on_from(application.newest, now_us)
-        if any(self._stamps.get((name, realm), 0) > application.stamp for realm in application.wanted):
+        if any(
+            self._stamps.get((name, realm), 0) > application.stamp for realm in application.wanted
+        ):
             return  # a copy of what was given up since
         self._settle_at(sender, name)
         self._give_up(sender, name, application)
         try:
-            certificates = tuple(self.grant(sender, name, application.wanted, application.enrolment.public))
+            certificates = tuple(
+                self.grant(sender, name, application.wanted, application.enrolment.public)
+            )
         except GrantDeclined as declined:
             self._deny(sender, application, "declined", str(declined))
             return
@@ -128,11 +160,15 @@ class Office(Peer):
             return True
         return bool(self._awaited)
 
-    def _reply(self, sender: Address, application: Apply, certificates: tuple[Certificate, ...]) -> None:
+    def _reply(
+        self, sender: Address, application: Apply, certificates: tuple[Certificate, ...]
+    ) -> None:
         now_us = self.host.now_us
         revoked = self.authority.revocation(now_us) if self.authority.has_revoked else None
         news = revoked if revoked is not None and revoked.number != application.listed else None
-        self.host.send(sender, Granted(application.errand, certificates, self._introducers(sender), news))
+        self.host.send(
+            sender, Granted(application.errand, certificates, self._introducers(sender), news)
+        )
         self._publish_soon()
 
     def _is_news(self, name: Name, realm: bytes, stamp: Version) -> bool:
@@ -145,24 +181,32 @@ class Office(Peer):
         enrolment = application.enrolment
         if not self.authority.admits(enrolment):
             return "not_enrolled"
-        if not self._scheme.verify(enrolment.public, application.body(sender), application.signature):
+        if not self._scheme.verify(
+            enrolment.public, application.body(sender), application.signature
+        ):
             return "forged_application"
         if not all(map(is_realm, application.wanted)):
             return "no_realm"
-        is_allowed = self._words.may(enrolment.name, said_in(application.wanted), application.rights)
+        is_allowed = self._words.may(
+            enrolment.name, said_in(application.wanted), application.rights
+        )
         return None if is_allowed else "not_allowed"
 
     def _deny(self, sender: Address, application: Apply, flaw: str, reason: str) -> None:
         self.refusals[flaw] += 1
         self.host.send(sender, Denied(application.errand, reason))
 
-    def grant(self, address: Address, name: Name, wanted: Sequence[bytes], public: bytes) -> list[Certificate]:
+    def grant(
+        self, address: Address, name: Name, wanted: Sequence[bytes], public: bytes
+    ) -> list[Certificate]:
         """All of the places asked for, or `Declined` and none of them."""
         before = {each.realm for each in self.authority.held(name)}
         certificates: list[Certificate] = []
         try:
             for realm in wanted:
-                certificates.append(self.authority.issue(name, realm, address, public, self.host.now_us))
+                certificates.append(
+                    self.authority.issue(name, realm, address, public, self.host.now_us)
+                )
         except GrantDeclined:
             for each in certificates:
                 if each.realm not in before:
@@ -175,7 +219,11 @@ class Office(Peer):
     def _give_up(self, address: Address, name: Name, application: Apply) -> None:
         given_up = application.given_up
         if application.errand == JOINING:  # a new life: what an older one held is not held any more
-            given_up = tuple(each.realm for each in self.authority.held(name) if each.realm not in application.wanted)
+            given_up = tuple(
+                each.realm
+                for each in self.authority.held(name)
+                if each.realm not in application.wanted
+            )
         for realm in given_up:
             if self._is_news(name, realm, application.stamp):
                 self.authority.release(name, realm)
@@ -194,7 +242,11 @@ class Office(Peer):
 
     def _introducers(self, applicant: Address) -> tuple[Address, ...]:
         since_us = self.host.now_us - self._lease_us
-        others = [each for each, (_, heard_us) in self._holders.items() if heard_us >= since_us and each != applicant]
+        others = [
+            each
+            for each, (_, heard_us) in self._holders.items()
+            if heard_us >= since_us and each != applicant
+        ]
         return tuple(self.host.rng.sample(others, min(INTRODUCERS, len(others))))
 
     # --- revoking
@@ -204,7 +256,9 @@ class Office(Peer):
         if self.authority.has_expelled(name):
             return
         self.authority.expel(name)
-        self._holders = {address: held for address, held in self._holders.items() if held[0] != name}
+        self._holders = {
+            address: held for address, held in self._holders.items() if held[0] != name
+        }
         self._publish(self._holders)
 
     def _publish(self, members: Iterable[Address]) -> None:
@@ -216,7 +270,11 @@ class Office(Peer):
     def _publish_soon(self) -> None:
         """What was given up goes together; members tell each other the rest."""
         authority = self.authority
-        if self._assured and not self._publishing and (authority.has_news or authority.listed > self._published):
+        if (
+            self._assured
+            and not self._publishing
+            and (authority.has_news or authority.listed > self._published)
+        ):
             self._publishing = True
             wait_us = max(PUBLISH_US, self._published_us + PAUSE_US - self.host.now_us)
             self.host.after(wait_us, PublishList())

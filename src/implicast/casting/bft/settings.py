@@ -43,7 +43,9 @@ class BftSettings:
         )
         through, sparse = parameters["reach"] == "through", parameters["choose"] == "sparse"
         vectors = Vectors(int(parameters["alpha"]))
-        return cls(k, vectors, Halves.of(k), upkeep, through, sparse, _micros(parameters, "window_s"))
+        return cls(
+            k, vectors, Halves.of(k), upkeep, through, sparse, _micros(parameters, "window_s")
+        )
 
 
 def _micros(parameters: Parameters, name: str) -> int:

@@ -45,28 +45,61 @@ class Settler(Part):
     """Keeps the places of a member in step with its description."""
 
     __slots__ = (
-        "_arriving", "_asker", "_clearings", "_departed", "_described", "_errands", "_given", "_graph", "_held",
-        "_introducers", "_joining", "_kept", "_keys", "_lists", "_office", "_stamp", "_superfluous", "_wish",
+        "_arriving",
+        "_asker",
+        "_clearings",
+        "_departed",
+        "_described",
+        "_errands",
+        "_given",
+        "_graph",
+        "_held",
+        "_introducers",
+        "_joining",
+        "_kept",
+        "_keys",
+        "_lists",
+        "_office",
+        "_stamp",
+        "_superfluous",
+        "_wish",
         "_words",
-    )  # fmt: skip
+    )
 
     def __init__(
-        self, asker: Asker, graph: SkipGraph, lists: RevocationLists, keys: MemberKeys, office: Address, life: Life,
-        words: Words, kept: Sequence[Certificate] = (),
-    ) -> None:  # fmt: skip
+        self,
+        asker: Asker,
+        graph: SkipGraph,
+        lists: RevocationLists,
+        keys: MemberKeys,
+        office: Address,
+        life: Life,
+        words: Words,
+        kept: Sequence[Certificate] = (),
+    ) -> None:
         super().__init__(asker.address, asker.host)
         self._words = words
-        self._asker, self._graph, self._lists, self._keys, self._office = asker, graph, lists, keys, office
+        self._asker, self._graph, self._lists, self._keys, self._office = (
+            asker,
+            graph,
+            lists,
+            keys,
+            office,
+        )
         self._kept = {each.realm: each for each in kept}  # the certificates of our last life
         self._held: dict[bytes, bytes] = {}  # realm -> key of our place there
         self._superfluous: dict[bytes, Version] = {}  # realm -> version that no longer wanted it
         self._given: tuple[Address, ...] = ()
         self._introducers: tuple[Address, ...] = ()
         self._departed = self._joining = False
-        self._errands: set[Version] = set()  # what the authority has not answered, and what waits for its answer
+        self._errands: set[Version] = (
+            set()
+        )  # what the authority has not answered, and what waits for its answer
         self._clearings, self._stamp = CLEARING, version_of(life, 0)
         self._arriving: dict[Version, set[bytes]] = {}  # errand -> keys of places not yet arrived
-        self._described: dict[Version, bool] = {}  # version -> whether anything was said (else: withdrawn)
+        self._described: dict[
+            Version, bool
+        ] = {}  # version -> whether anything was said (else: withdrawn)
         self._wish: tuple[Version, Description | None] | None = None
         asker.topic(ERRAND, RETRY)
         asker.topic(RETURNING, IMPATIENCE, self._unanswered)
@@ -124,19 +157,31 @@ class Settler(Part):
 
     # --- errands
 
-    def _send(self, topic: str, errand: Version, wanted: Sequence[bytes], given_up: Sequence[bytes]) -> None:
+    def _send(
+        self, topic: str, errand: Version, wanted: Sequence[bytes], given_up: Sequence[bytes]
+    ) -> None:
         held, listed = self._graph.places.held, self._lists.number
         certificates = [*self._kept.values(), *(place.certificate for place in held.values())]
         newest = max(certificates, key=attrgetter("serial"), default=None)
         rights = self._words.rights_to(said_in(wanted))[:RIGHTS_MAX]
         self._stamp += 1
         bare = Apply(
-            errand, self._stamp, self._keys.enrolment, tuple(wanted), tuple(given_up), newest, listed, b"", rights
+            errand,
+            self._stamp,
+            self._keys.enrolment,
+            tuple(wanted),
+            tuple(given_up),
+            newest,
+            listed,
+            b"",
+            rights,
         )
         signature = self._keys.signer.sign(bare.body(self.address))
         if errand != STAYING:
             self._errands.add(errand)
-        self._asker.ask(topic, errand, self._office, msgspec.structs.replace(bare, signature=signature))
+        self._asker.ask(
+            topic, errand, self._office, msgspec.structs.replace(bare, signature=signature)
+        )
 
     def _entitled(self, realms: Iterable[bytes]) -> list[bytes]:
         """Those that we may still be in: rights end, and one place that is declined must not cost us the others."""
@@ -154,13 +199,20 @@ class Settler(Part):
             return None
         self._errands.discard(errand)
         question = self._asker.answered(RETURNING, errand) or self._asker.answered(ERRAND, errand)
-        return question.message if question is not None and isinstance(question.message, Apply) else None
+        return (
+            question.message
+            if question is not None and isinstance(question.message, Apply)
+            else None
+        )
 
     @handles(Granted)
     def on_granted(self, sender: Address, granted: Granted) -> None:
         """The authority's draw and the application's own contacts introduce a newcomer together."""
         application = self._answered(sender, granted.errand)
-        if application is None or tuple([each.realm for each in granted.certificates]) != application.wanted:
+        if (
+            application is None
+            or tuple([each.realm for each in granted.certificates]) != application.wanted
+        ):
             return
         if self._departed:
             self._clear(application.wanted if granted.errand != STAYING else ())
@@ -168,7 +220,9 @@ class Settler(Part):
         if granted.revocation is not None:
             self._lists.on_revocation(sender, granted.revocation)
         if granted.certificates:
-            self._introducers = tuple(dict.fromkeys((*granted.introducers, *self._given))) or self._introducers
+            self._introducers = (
+                tuple(dict.fromkeys((*granted.introducers, *self._given))) or self._introducers
+            )
             self._move_in(granted.errand, granted.certificates)
         if granted.errand == STAYING:
             self._graph.ask_strangers(granted.introducers)
@@ -180,13 +234,19 @@ class Settler(Part):
             return
         if denied.errand == JOINING or denied.errand in self._described:
             self._described.pop(denied.errand, None)
-            self.host.deliver(Refused("join" if denied.errand == JOINING else "register", denied.reason))
+            self.host.deliver(
+                Refused("join" if denied.errand == JOINING else "register", denied.reason)
+            )
         self._next_wish()
 
     def _unanswered(self, errand: Version, question: Question) -> None:
         """We are back and the authority is not there: our old certificates will do; we go on asking for new ones."""
         now_us, trust = self.host.now_us, self._graph.places.belief.trust
-        sound = [each for each in self._kept.values() if each.address == self.address and not trust.flaw(each, now_us)]
+        sound = [
+            each
+            for each in self._kept.values()
+            if each.address == self.address and not trust.flaw(each, now_us)
+        ]
         self._asker.ask(ERRAND, errand, self._office, question.message)
         if any(each.realm == HOME for each in sound):
             self._errands.discard(errand)
@@ -231,7 +291,9 @@ class Settler(Part):
 
     def _await_arrival(self, errand: Version) -> None:
         """An errand is complete when we have arrived at all our places."""
-        self._arriving[errand] = {key for key in self._held.values() if not self._graph.has_arrived(key)}
+        self._arriving[errand] = {
+            key for key in self._held.values() if not self._graph.has_arrived(key)
+        }
         if not self._arriving[errand]:
             self._complete(errand)
 
@@ -248,14 +310,20 @@ class Settler(Part):
             self._joining = False
             self.host.deliver(Joined())
         elif errand in self._described:
-            self.host.deliver(Registered(errand) if self._described.pop(errand) else Withdrawn(errand))
+            self.host.deliver(
+                Registered(errand) if self._described.pop(errand) else Withdrawn(errand)
+            )
 
     @handles(Vacate)
     def on_vacate(self, alarm: Vacate) -> None:
         if self._errands or self._arriving:
-            self.host.after(GRACE_US, alarm)  # the new places are not all there yet: the old ones are still needed
+            self.host.after(
+                GRACE_US, alarm
+            )  # the new places are not all there yet: the old ones are still needed
             return
-        given_up = [realm for realm, version in self._superfluous.items() if version <= alarm.version]
+        given_up = [
+            realm for realm, version in self._superfluous.items() if version <= alarm.version
+        ]
         for realm in given_up:
             self._superfluous.pop(realm, None)
             self._graph.farewells.quit(self._held.pop(realm))

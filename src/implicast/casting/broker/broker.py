@@ -44,19 +44,40 @@ class KeptBroker(Message):
     docket: KeptDocket = ()
 
 
-PARTS = {"asker": Asker, "roster": Roster, "routes": Routes, "backbone": Backbone, "views": Views,
-         "envelopes": Envelopes}  # fmt: skip
+PARTS = {
+    "asker": Asker,
+    "roster": Roster,
+    "routes": Routes,
+    "backbone": Backbone,
+    "views": Views,
+    "envelopes": Envelopes,
+}
 
 
 class Broker(Peer, parts=PARTS):
     """One of several stations."""
 
-    __slots__ = ("_gone", "asker", "backbone", "covering", "envelopes", "life", "roster", "routes", "views")
+    __slots__ = (
+        "_gone",
+        "asker",
+        "backbone",
+        "covering",
+        "envelopes",
+        "life",
+        "roster",
+        "routes",
+        "views",
+    )
     role = "broker"
 
     def __init__(self, site: Site, neighbours: tuple[Address, ...] | None = None) -> None:
         """`neighbours`: in a tree that is there at once; else the brokers agree on one."""
-        address, host, given, brokers = site.address, site.host, site.parameters, site.infrastructure["broker"]
+        address, host, given, brokers = (
+            site.address,
+            site.host,
+            site.parameters,
+            site.infrastructure["broker"],
+        )
         super().__init__(address, host)
         self.life = site.life
         self.envelopes = opener(self, site.words)
@@ -67,12 +88,21 @@ class Broker(Peer, parts=PARTS):
         self._gone = 0
         self.asker = Asker(address, host)
         room, error = int(given["expected_tags"]), float(given["routing_error"])
-        self.backbone = Backbone(address, host, self.asker, room, error, self.roster.index.tags, self._covered)
+        self.backbone = Backbone(
+            address, host, self.asker, room, error, self.roster.index.tags, self._covered
+        )
         self.routes = Routes(site, self.asker, self.roster, self.backbone)
         watch_us = int(float(given["watch_s"]) * 1e6)
         patience = DetectorSettings(tries=int(given["tries"]), health_max=HEALTH_MAX)
-        self.views = Views(address, host, brokers, watch_us, self._follow, lambda: self.backbone.table.capacity,
-                           patience)  # fmt: skip
+        self.views = Views(
+            address,
+            host,
+            brokers,
+            watch_us,
+            self._follow,
+            lambda: self.backbone.table.capacity,
+            patience,
+        )
         if neighbours is None:
             self.views.arrive(site.kept.highest if site.kept else 0)
         else:
@@ -108,8 +138,12 @@ class Broker(Peer, parts=PARTS):
             if entry.description is not None:
                 self.covering[name] = entry.version
                 if self.backbone.epoch:
-                    first = [tag for tag in entry.description.tags if self.roster.index.count(tag) == 1]
-                    self.backbone.say(first, (name, entry.version))  # what no other client of ours holds
+                    first = [
+                        tag for tag in entry.description.tags if self.roster.index.count(tag) == 1
+                    ]
+                    self.backbone.say(
+                        first, (name, entry.version)
+                    )  # what no other client of ours holds
             self._lose(before)
         if not new or entry.description is None:
             self._answer(name)
@@ -120,7 +154,9 @@ class Broker(Peer, parts=PARTS):
 
     def _lose(self, before: Description | None) -> None:
         """Count tags that no client holds any more; when they are many, ask for filters without them."""
-        self._gone += sum(not self.roster.index.count(tag) for tag in (before.tags if before else ()))
+        self._gone += sum(
+            not self.roster.index.count(tag) for tag in (before.tags if before else ())
+        )
         if self._gone > max(GONE_LEAST, len(self.roster.index.tags()) // 2):
             self._gone = 0
             self.backbone.forget()

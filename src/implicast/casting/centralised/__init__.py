@@ -28,7 +28,9 @@ DESIGNS = (
         languages=("tags", "attributes", "subscriptions"),
         parameters=(
             ASSURANCE,
-            Parameter("lease_s", 90.0, "how long the server remembers a silent client", 1, 1e6, unit="s"),
+            Parameter(
+                "lease_s", 90.0, "how long the server remembers a silent client", 1, 1e6, unit="s"
+            ),
         ),
         infrastructure=one_station,
         survives=frozenset(SURVIVABLE) - {"fails"},

@@ -1,6 +1,12 @@
 """A member of CENTRALISED: all it knows is the server, to which it says what it is and what it subscribes to."""
 
-from implicast.casting.central_subscriptions import Announce, Happened, Subscribe, SubscriptionKept, Wording
+from implicast.casting.central_subscriptions import (
+    Announce,
+    Happened,
+    Subscribe,
+    SubscriptionKept,
+    Wording,
+)
 from implicast.casting.served import Served
 from implicast.casting.service import Known
 from implicast.casting.telling import Got
@@ -33,7 +39,9 @@ class Client(Served, Subscriber):
         (server,) = site.infrastructure["server"]
         kept: KeptClient | None = site.kept
         super().__init__(site, server, renewal_us(int(float(site.parameters["lease_s"]) * 1e6)))
-        self.subscriptions = {each.subscription: each for each in (kept.subscriptions if kept else ())}
+        self.subscriptions = {
+            each.subscription: each for each in (kept.subscriptions if kept else ())
+        }
         self._last = max(self.subscriptions, default=0)
         self.asker.topic(SUBSCRIBE, PATIENCE)
 
@@ -63,10 +71,14 @@ class Client(Served, Subscriber):
 
     def publish(self, description: Description, payload: bytes) -> CastId:
         cast = self.next_cast()
-        return self.ask_for(Announce(cast, description, self.words.seal(cast, description, payload)))
+        return self.ask_for(
+            Announce(cast, description, self.words.seal(cast, description, payload))
+        )
 
     def kept(self) -> KeptClient:
-        return KeptClient(self.kept_member(self.hearing.inbox.seen.heard()), tuple(self.subscriptions.values()))
+        return KeptClient(
+            self.kept_member(self.hearing.inbox.seen.heard()), tuple(self.subscriptions.values())
+        )
 
     # --- subscriptions
 
@@ -122,7 +134,11 @@ class Client(Served, Subscriber):
     @handles(Happened)
     def on_happened(self, sender: Address, happened: Happened) -> None:
         """Only what some subscription asks for now: it may have been reworded meanwhile."""
-        fits = any(each.target.selects(happened.description) for each in self.subscriptions.values())
-        outcome = self.hearing.inbox.admit(happened.cast, happened.description, happened.payload, fits)
+        fits = any(
+            each.target.selects(happened.description) for each in self.subscriptions.values()
+        )
+        outcome = self.hearing.inbox.admit(
+            happened.cast, happened.description, happened.payload, fits
+        )
         if self.assured:
             self.host.send(sender, self.words.say(Got(happened.cast, self.name, outcome)))

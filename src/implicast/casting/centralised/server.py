@@ -11,7 +11,13 @@ What one server cannot give: while it is away nothing is delivered or registered
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from implicast.casting.central_subscriptions import Announce, Happened, Subscribe, SubscriptionKept, Worded
+from implicast.casting.central_subscriptions import (
+    Announce,
+    Happened,
+    Subscribe,
+    SubscriptionKept,
+    Worded,
+)
 from implicast.casting.complaints import KeptDocket
 from implicast.casting.roster import Enrolled, Roster
 from implicast.casting.routes import Nowhere, Routes
@@ -76,7 +82,9 @@ class SubscriptionServer(Part):
 
     @handles(Subscribe)
     def on_subscribe(self, sender: Address, said: Subscribe) -> None:
-        if said.target is not None and not all(term.has or term.where for term in said.target.terms):
+        if said.target is not None and not all(
+            term.has or term.where for term in said.target.terms
+        ):
             return  # it would have to be tried on every event
         if not self._words.vouches(said):
             return
@@ -87,7 +95,9 @@ class SubscriptionServer(Part):
         if known is None or (said.life, said.version) >= (known.life, known.version):
             contact = Contact(said.name, sender)
             evidence = self._words.evidence(said)
-            known = Worded(contact, said.life, said.subscription, said.version, said.target, evidence)
+            known = Worded(
+                contact, said.life, said.subscription, said.version, said.target, evidence
+            )
             self._keep(known)
         elif known.said is not None and known.life > said.life:
             self.host.send(sender, known.said)
@@ -111,8 +121,13 @@ class SubscriptionServer(Part):
         return [(*key, target) for key, target in self._standing.items()]
 
 
-PARTS = {"asker": Asker, "roster": Roster, "routes": Routes, "subscriptions": SubscriptionServer,
-         "envelopes": Envelopes}  # fmt: skip
+PARTS = {
+    "asker": Asker,
+    "roster": Roster,
+    "routes": Routes,
+    "subscriptions": SubscriptionServer,
+    "envelopes": Envelopes,
+}
 
 
 class Server(Peer, parts=PARTS):
@@ -126,9 +141,12 @@ class Server(Peer, parts=PARTS):
         self.life, kept = site.life, site.kept or KeptServer(site.life, (), (), ())
         self.envelopes = opener(self, site.words)
         self.roster = Roster(
-            site, int(float(site.parameters["lease_s"]) * 1e6), self._stored,
-            lambda name, before: self.subscriptions.forget(name), lambda name: self.subscriptions.count(name),
-        )  # fmt: skip
+            site,
+            int(float(site.parameters["lease_s"]) * 1e6),
+            self._stored,
+            lambda name, before: self.subscriptions.forget(name),
+            lambda name: self.subscriptions.count(name),
+        )
         self.asker = Asker(site.address, site.host)
         self.subscriptions = SubscriptionServer(site, self.roster.heard, kept.subscriptions)
         self.routes = Routes(site, self.asker, self.roster, Nowhere(), self.subscriptions.matching)
@@ -141,7 +159,9 @@ class Server(Peer, parts=PARTS):
 
     def kept(self) -> KeptServer:
         members, docket = tuple(self.roster.entries.values()), self.routes.docket.kept()
-        subscriptions = tuple(each for own in self.subscriptions.worded.values() for each in own.values())
+        subscriptions = tuple(
+            each for own in self.subscriptions.worded.values() for each in own.values()
+        )
         casts = tuple(_taken(*each) for each in self.routes.taken.values())
         return KeptServer(self.life, members, subscriptions, casts, docket)
 

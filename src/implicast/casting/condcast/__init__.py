@@ -17,7 +17,9 @@ DESIGNS = (
         kinds=(*LINK_KINDS, *chord_sharp.KINDS, *KINDS),
         parameters=PARAMETERS,
         languages=("tags", "attributes"),
-        survives=frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes"}),
+        survives=frozenset(
+            {"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes"}
+        ),
         quick={"check_s": 1.0, "tries": 5, "round_s": 8.0, "slack_s": 3.0, "merge_s": 15.0},
         patience=(
             {"check_s": 12.0, "round_s": 36.0, "merge_s": 60.0},

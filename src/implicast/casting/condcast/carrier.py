@@ -16,7 +16,14 @@ were told (`Settled`).
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from implicast.casting.condcast.messages import ArcsCovered, Astray, Carry, Query, StillCarrying, StuckAgain
+from implicast.casting.condcast.messages import (
+    ArcsCovered,
+    Astray,
+    Carry,
+    Query,
+    StillCarrying,
+    StuckAgain,
+)
 from implicast.casting.condcast.split import Match, Onward, split, split_around
 from implicast.casting.inbox import Outcome
 from implicast.language.portrait import Sought
@@ -92,7 +99,11 @@ class Task:
     def answer(self, token: int) -> ArcsCovered | StillCarrying:
         """How it stands, for whoever asked."""
         done = self.query is None
-        return ArcsCovered(self.cast, token, self.told, self.lost) if done else StillCarrying(self.cast, token)
+        return (
+            ArcsCovered(self.cast, token, self.told, self.lost)
+            if done
+            else StillCarrying(self.cast, token)
+        )
 
     def is_over(self, now_us: int) -> bool:
         """Whether it was carried for so long that what is still open is given up."""
@@ -196,14 +207,18 @@ class Carrier(Part, parts={"asker": Asker}):
         elif state == OUT or not is_meant:
             self.host.send(sender, Astray(carry.cast, carry.token))
         else:
-            task = Task(carry.cast, carry.query, carry.payload, (sender, carry.token), self.host.now_us)
+            task = Task(
+                carry.cast, carry.query, carry.payload, (sender, carry.token), self.host.now_us
+            )
             self.tasks.remember(given, task)
             self._spread(carry.arcs, task)
 
     def _is_sound(self, carry: Carry) -> bool:
         """Whether its publisher has cast it, its arcs lie on this ring, and its query can be asked here."""
         query, settings = carry.query, self._settings
-        if isinstance(query, Sought) and (query.bits != settings.bits or query.hashes != settings.hashes):
+        if isinstance(query, Sought) and (
+            query.bits != settings.bits or query.hashes != settings.hashes
+        ):
             return False
         for arc in carry.arcs:  # every hop of every cast asks: a generator would take twice as long
             if type(arc.start) is not int or type(arc.end) is not int:
@@ -280,14 +295,20 @@ class Carrier(Part, parts={"asker": Asker}):
         errand = self._errand(sender, astray.token, astray.cast)
         if errand is not None:
             self.ring.lost(errand.to)
-            if not self.ring.is_lost(errand.to):  # still the right neighbour, until the ring has closed over it
+            if not self.ring.is_lost(
+                errand.to
+            ):  # still the right neighbour, until the ring has closed over it
                 self.ring.suspect(errand.to)
             self._again(astray.token)
 
     def _errand(self, sender: Address, token: int, cast: CastId) -> Errand | None:
         """The errand that this answers."""
         errand = self.errands.get(token)
-        return errand if errand is not None and errand.to.address == sender and errand.task.cast == cast else None
+        return (
+            errand
+            if errand is not None and errand.to.address == sender and errand.task.cast == cast
+            else None
+        )
 
     def _close(self, token: int) -> Errand | None:
         errand = self.errands.pop(token, None)
@@ -313,7 +334,9 @@ class Carrier(Part, parts={"asker": Asker}):
     def _unanswered(self, token: int, question: Question) -> None:
         errand = self.errands.get(token)
         if errand is not None and not errand.task.is_over(self.host.now_us):
-            self.ring.suspect(errand.to)  # comes back as `silent`, for all errands to it, if it is news
+            self.ring.suspect(
+                errand.to
+            )  # comes back as `silent`, for all errands to it, if it is news
         self._again(token)
 
     def silent(self, ref: Ref) -> None:

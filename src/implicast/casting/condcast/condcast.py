@@ -37,15 +37,35 @@ class KeptCondcast(Keepsake):
 
 
 class Condcast(
-    Member, Above,
-    parts={"links": Links, "ring": ChordSharp, "carrier": Carrier, "promises": Promises, "flows": Flows},
-):  # fmt: skip
+    Member,
+    Above,
+    parts={
+        "links": Links,
+        "ring": ChordSharp,
+        "carrier": Carrier,
+        "promises": Promises,
+        "flows": Flows,
+    },
+):
     """One peer, a value of its own, and casts to arcs."""
 
-    __slots__ = ("_flows", "_landmarks", "_network", "carrier", "inbox", "joined", "links", "own", "promises", "ring",
-                 "settings")  # fmt: skip
+    __slots__ = (
+        "_flows",
+        "_landmarks",
+        "_network",
+        "carrier",
+        "inbox",
+        "joined",
+        "links",
+        "own",
+        "promises",
+        "ring",
+        "settings",
+    )
 
-    def __init__(self, site: Site, key: int | None = None, settings: CondcastSettings | None = None) -> None:
+    def __init__(
+        self, site: Site, key: int | None = None, settings: CondcastSettings | None = None
+    ) -> None:
         super().__init__(site)
         kept: KeptCondcast | None = site.kept
         self.settings = settings or settings_of(site.parameters, site.resting)
@@ -112,7 +132,9 @@ class Condcast(
 
     def cast(self, target: Target, payload: bytes) -> CastId:
         key = self.links.me.key
-        return self.condcast(Arc(key, key), Sought(target, self.settings.bits, self.settings.hashes), payload)
+        return self.condcast(
+            Arc(key, key), Sought(target, self.settings.bits, self.settings.hashes), payload
+        )
 
     def condcast(self, arc: Arc, query: Query, payload: bytes) -> CastId:
         """Cast to whoever matches among the keys of an arc."""
@@ -121,7 +143,9 @@ class Condcast(
         return cast
 
     def estimate(self, target: Target) -> int:
-        self.host.deliver(Refused("estimate", "aggregates tell where somebody may match, not how many do"))
+        self.host.deliver(
+            Refused("estimate", "aggregates tell where somebody may match, not how many do")
+        )
         return 0
 
     def holdings(self) -> Any:

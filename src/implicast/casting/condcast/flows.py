@@ -46,8 +46,20 @@ class FlowSettings:
 class Flows(Part):
     """One node's share in the update flows."""
 
-    __slots__ = ("delta_us", "holds_us", "last_us", "received_us", "rho_us", "ring", "rows", "running", "send_us",
-                 "settings", "turn", "updating")  # fmt: skip
+    __slots__ = (
+        "delta_us",
+        "holds_us",
+        "last_us",
+        "received_us",
+        "rho_us",
+        "ring",
+        "rows",
+        "running",
+        "send_us",
+        "settings",
+        "turn",
+        "updating",
+    )
 
     def __init__(self, ring: ChordSharp, settings: FlowSettings) -> None:
         super().__init__(ring.address, ring.host)
@@ -71,7 +83,9 @@ class Flows(Part):
         if first:
             self._alarm(0, new=True)
         else:
-            self._alarm(self.settings.period_us + self.settings.grace_us + self.settings.hold_us, new=False)
+            self._alarm(
+                self.settings.period_us + self.settings.grace_us + self.settings.hold_us, new=False
+            )
 
     def stop(self) -> None:
         """Take no part: off the ring, or while flows rest."""
@@ -119,7 +133,9 @@ class Flows(Part):
             self.holds_us = []
             self.delta_us = settings.hold_us
             return soonest_us
-        wanted_us = settings.alpha * (last_us + settings.period_us) + (1 - settings.alpha) * soonest_us
+        wanted_us = (
+            settings.alpha * (last_us + settings.period_us) + (1 - settings.alpha) * soonest_us
+        )
         self.delta_us = round(wanted_us) - now_us
         self.holds_us = [*self.holds_us, self.delta_us][-settings.del_flow_thres :]
         return round(wanted_us)
@@ -137,14 +153,21 @@ class Flows(Part):
     def _pass_on(self) -> None:
         settings, left = self.settings, self.ring.links.left
         assert self.received_us is not None, "what is passed on was received"
-        if self.surplus(settings.del_flow_thres) and self.host.rng.random() < settings.del_flow_poss:
+        if (
+            self.surplus(settings.del_flow_thres)
+            and self.host.rng.random() < settings.del_flow_poss
+        ):
             self.last_us, self.holds_us = None, []
         else:
             self.last_us = self.host.now_us
             if left.address != self.address:
-                self.host.send(left.address, Update(carried_on(self.rows, self.ring.table, self.levels())))
+                self.host.send(
+                    left.address, Update(carried_on(self.rows, self.ring.table, self.levels()))
+                )
         self.updating, self.rows = False, ()
-        self._alarm(self.received_us + settings.period_us + settings.grace_us - self.host.now_us, new=False)
+        self._alarm(
+            self.received_us + settings.period_us + settings.grace_us - self.host.now_us, new=False
+        )
 
     def levels(self) -> int:
         """m: how many levels answers that travel along can serve; 0 until rho and delta are known."""
@@ -170,7 +193,9 @@ class Flows(Part):
         if not levels or len(self.holds_us) < count:
             return False
         normal_us = surplus_delta(levels, settings.period_us, settings.hold_us, settings.alpha)
-        return all(hold_us > normal_us * settings.delta_margin for hold_us in self.holds_us[-count:])
+        return all(
+            hold_us > normal_us * settings.delta_margin for hold_us in self.holds_us[-count:]
+        )
 
     def _alarm(self, delay_us: int, new: bool) -> None:
         self.turn += 1

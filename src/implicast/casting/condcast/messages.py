@@ -60,7 +60,9 @@ class Update(Message):
     """Your turn to refresh: an update flow passes from each node to its predecessor, with answers it collected."""
 
     wire = 0x0805
-    rows: Annotated[tuple[Annotated[tuple[Ent, ...], Meta(max_length=64)], ...], Meta(max_length=256)]
+    rows: Annotated[
+        tuple[Annotated[tuple[Ent, ...], Meta(max_length=64)], ...], Meta(max_length=256)
+    ]
 
 
 class Risen(Message):

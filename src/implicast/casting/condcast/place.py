@@ -17,7 +17,9 @@ KEY_BITS = 63
 LANDMARKS = 40
 
 
-def key_of(network: bytes, name: Name, description: Description | None, common: Sequence[str]) -> int:
+def key_of(
+    network: bytes, name: Name, description: Description | None, common: Sequence[str]
+) -> int:
     """At random; or, where the network has landmarks and the peer says what it is: one bit per landmark, commonest
     first, then 23 bits of the peer's own."""
     if description is None or not common:

@@ -81,12 +81,18 @@ class Promises(Part):
             return
         if not member.settings.sharp.rounds and not member.flowing:
             key = member.links.me.key
-            self._tell(Risen((Arc(key, key),), key, member.own))  # to itself too: the top level may run on past it
+            self._tell(
+                Risen((Arc(key, key),), key, member.own)
+            )  # to itself too: the top level may run on past it
         self.host.after(self._age_us(), Visible(member.version))
 
     def passed(self) -> None:
         """An update flow has refreshed the table."""
-        if self._fresh_us is None and self._member.flows.updating and self._member.ring.table.own is self._member.own:
+        if (
+            self._fresh_us is None
+            and self._member.flows.updating
+            and self._member.ring.table.own is self._member.own
+        ):
             self._fresh_us = self.host.now_us
 
     def _is_out(self) -> bool:
@@ -134,7 +140,10 @@ class Promises(Part):
 
     @handles(Risen)
     def on_risen(self, sender: Address, risen: Risen) -> None:
-        member, on_ring = self._member, all(type(arc.start) is type(arc.end) is int for arc in risen.arcs)
+        member, on_ring = (
+            self._member,
+            all(type(arc.start) is type(arc.end) is int for arc in risen.arcs),
+        )
         if on_ring and risen.life == member.links.me.life and not member.settings.sharp.rounds:
             self._tell(risen)
 

@@ -12,31 +12,67 @@ from implicast.overlay.links import LinkSettings
 
 PARAMETERS = (
     ASSURANCE,
-    Parameter("bits", 4096, "width of the Bloom filter of tags; wider prunes more, and makes tables and answers larger",
-              8, 1 << 16, unit="bits"),
-    Parameter("hashes", 4, "bits per tag in the filter", 1, 16),
-    Parameter("place", "random", "where peers stand: at random, or by common tags", choices=("random", "tags")),
     Parameter(
-        "settle", "assembled",
+        "bits",
+        4096,
+        "width of the Bloom filter of tags; wider prunes more, and makes tables and answers larger",
+        8,
+        1 << 16,
+        unit="bits",
+    ),
+    Parameter("hashes", 4, "bits per tag in the filter", 1, 16),
+    Parameter(
+        "place",
+        "random",
+        "where peers stand: at random, or by common tags",
+        choices=("random", "tags"),
+    ),
+    Parameter(
+        "settle",
+        "assembled",
         "assembled: values settled before the run; with receipts tables are kept in rounds from then on, without them "
         "they rest and changes are broadcast; flows: aggregates start unknown and are kept by the paper's update flows",
         choices=("assembled", "flows"),
     ),
-    Parameter("round_s", 22.0, "time from one refresh of all tables to the next", 0.5, 3_600, unit="s"),
-    Parameter("slack_s", 7.0, "what a refresh may take: an aggregate older than round_s + slack_s is not used",
-              0.5, 600, unit="s"),
+    Parameter(
+        "round_s", 22.0, "time from one refresh of all tables to the next", 0.5, 3_600, unit="s"
+    ),
+    Parameter(
+        "slack_s",
+        7.0,
+        "what a refresh may take: an aggregate older than round_s + slack_s is not used",
+        0.5,
+        600,
+        unit="s",
+    ),
     Parameter("check_s", 8.0, "how often a peer looks at its left neighbour", 0.2, 3_600, unit="s"),
-    Parameter("merge_s", 45.0, "how often it looks for a ring beside its own", 0.5, 3_600, unit="s"),
+    Parameter(
+        "merge_s", 45.0, "how often it looks for a ring beside its own", 0.5, 3_600, unit="s"
+    ),
     Parameter("tries", 7, "questions in vain before a neighbour is believed lost", 2, 20),
-    Parameter("period_s", 30.0, "flows: P, time wanted between two refreshes of one table", 0.1, 86_400, unit="s"),
+    Parameter(
+        "period_s",
+        30.0,
+        "flows: P, time wanted between two refreshes of one table",
+        0.1,
+        86_400,
+        unit="s",
+    ),
     Parameter("hold_s", 2.0, "flows: M, least time a peer holds an update", 0.001, 3_600, unit="s"),
-    Parameter("grace_s", 5.0, "flows: G, how late an update may be before it counts as lost", 0.0, 3_600, unit="s"),
+    Parameter(
+        "grace_s",
+        5.0,
+        "flows: G, how late an update may be before it counts as lost",
+        0.0,
+        3_600,
+        unit="s",
+    ),
     Parameter("alpha", 0.2, "flows: weight of the period against the least hold", 0.0, 1.0),
     Parameter("del_flow_thres", 3, "flows: long holds in a row that mean too many flows", 1, 100),
     Parameter("del_flow_poss", 0.1, "flows: chance of swallowing a flow then", 0.0, 1.0),
     Parameter("delta_margin", 1.2, "flows: how much longer than normal a long hold is", 1.0, 100.0),
     Parameter("piggyback", True, "flows: answers travel with updates and save calls"),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +97,36 @@ def _settings(items: tuple[tuple[str, Any], ...], resting: bool) -> CondcastSett
     given = dict(items)
     assured = given["assurance"] != "none"
     return CondcastSettings(
-        -(-given["bits"] // 8) * 8, given["hashes"], assured,
+        -(-given["bits"] // 8) * 8,
+        given["hashes"],
+        assured,
         _links(given, resting) if assured else LinkSettings(),
         _rounds(given, resting) if assured and given["settle"] == "assembled" else ON_DEMAND,
         FlowSettings(
-            _us(given["period_s"]), _us(given["hold_s"]), _us(given["grace_s"]), given["alpha"],
-            given["del_flow_thres"], given["del_flow_poss"], given["delta_margin"], given["piggyback"],
+            _us(given["period_s"]),
+            _us(given["hold_s"]),
+            _us(given["grace_s"]),
+            given["alpha"],
+            given["del_flow_thres"],
+            given["del_flow_poss"],
+            given["delta_margin"],
+            given["piggyback"],
         ),
-    )  # fmt: skip
+    )
 
 
 def _links(given: dict[str, Any], resting: bool) -> LinkSettings:
-    return LinkSettings.living(_us(given["check_s"]), given["tries"], _us(given["merge_s"]), resting)
+    return LinkSettings.living(
+        _us(given["check_s"]), given["tries"], _us(given["merge_s"]), resting
+    )
 
 
 def _rounds(given: dict[str, Any], resting: bool) -> SharpSettings:
     """What does not come is asked for after an eighth of the slack."""
     round_us, slack_us = _us(given["round_s"]), _us(given["slack_s"])
-    return SharpSettings(round_us, round_us + slack_us, slack_us // 8, slack_us // 20, slack_us // 8, resting=resting)
+    return SharpSettings(
+        round_us, round_us + slack_us, slack_us // 8, slack_us // 20, slack_us // 8, resting=resting
+    )
 
 
 def _us(seconds: float) -> int:

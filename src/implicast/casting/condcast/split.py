@@ -33,9 +33,10 @@ def split_around(
     an arc stays as true as it was, so aggregates count whoever gave them.
     """
     empty = [
-        arc for level, value in enumerate(table.values)
+        arc
+        for level, value in enumerate(table.values)
         if value is not None and (arc := table.range(level)) is not None and not match(value)
-    ]  # fmt: skip
+    ]
     points = [table.me.key, *(node.key for node in table.nodes)]
     usable = [level for level, node in enumerate(table.nodes) if not is_lost(node)]
     here, stuck, pieces, bounds = False, [], [], table.bounds()
@@ -86,7 +87,9 @@ def split(table: Table, arcs: Iterable[Arc], match: Match) -> tuple[bool, Onward
     if pieces[0][0] < len(table) - 1:
         pieces = _above_floor(table, match, pieces)
     if len(stretches) > 1:
-        return here, _gathered(table, ((level, Arc(low[1], high[1])) for level, low, high in pieces))
+        return here, _gathered(
+            table, ((level, Arc(low[1], high[1])) for level, low, high in pieces)
+        )
     return here, [(table.nodes[level], (Arc(low[1], high[1]),)) for level, low, high in pieces]
 
 
@@ -124,7 +127,9 @@ def _above_floor(table: Table, match: Match, pieces: list[Piece]) -> list[Piece]
     if end is None or value is None or end == table.me.key or match(value):
         return pieces
     floor = table.mark(end)
-    lifted = [piece if piece[0] == top else (piece[0], max(piece[1], floor), piece[2]) for piece in pieces]
+    lifted = [
+        piece if piece[0] == top else (piece[0], max(piece[1], floor), piece[2]) for piece in pieces
+    ]
     return [piece for piece in lifted if piece[1] < piece[2]]
 
 

@@ -20,10 +20,22 @@ def _design(name: str, naive: bool, summary: str, listing: int) -> Design:
     def member(site: Site) -> Dht:
         return Dht(site, naive)
 
-    return ring_design(name, summary, f"Implicit group messaging, section 7.1, Listing {listing}", member)
+    return ring_design(
+        name, summary, f"Implicit group messaging, section 7.1, Listing {listing}", member
+    )
 
 
 DESIGNS = (
-    _design("dht-naive", True, "A hashed node per tag lists who has it; the publisher intersects and notifies.", 3),
-    _design("dht", False, "A hashed node per tag keeps whole registrations; the publisher filters and notifies.", 4),
+    _design(
+        "dht-naive",
+        True,
+        "A hashed node per tag lists who has it; the publisher intersects and notifies.",
+        3,
+    ),
+    _design(
+        "dht",
+        False,
+        "A hashed node per tag keeps whole registrations; the publisher filters and notifies.",
+        4,
+    ),
 )

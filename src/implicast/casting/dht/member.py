@@ -66,7 +66,9 @@ class Dht(RingMember):
 
     def found(self, cast: CastId, question: Fetch) -> None:
         target, payload = question.about
-        lists = {str(each[2]): found for each, found in zip(question.ranges, question.lists, strict=True)}
+        lists = {
+            str(each[2]): found for each, found in zip(question.ranges, question.lists, strict=True)
+        }
         select = intersected if self.naive else filtered
         selected: dict[Name, Contact] = {}
         for term in target.terms:
@@ -90,8 +92,12 @@ def filtered(term: Term, lists: Lists) -> dict[Name, Contact]:
     """Those in the list of the term's first tag that the whole term selects."""
     wanted, excluded = frozenset(term.has), frozenset(term.lacks)
     likely = lists[term.has[0]]
-    for letters in map(str.encode, term.has[1:]):  # where they do not occur the tag is not there: most are not decoded
+    for letters in map(
+        str.encode, term.has[1:]
+    ):  # where they do not occur the tag is not there: most are not decoded
         likely = [entry for entry in likely if letters in entry[2]]
     return {
-        owner.name: owner for owner, _, packed in likely if wanted <= (tags := tags_of(packed)) and not excluded & tags
+        owner.name: owner
+        for owner, _, packed in likely
+        if wanted <= (tags := tags_of(packed)) and not excluded & tags
     }

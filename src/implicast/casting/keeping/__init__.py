@@ -24,23 +24,50 @@ __all__ = ["Fetch", "Piece", "RingMember", "ring_design"]
 
 RING_PARAMETERS = (
     ASSURANCE,
-    Parameter("check_ms", 0, "period of the look at the left neighbour; 0: 7 s with receipts, else only when there is "
-              "cause", 0, 3_600_000, unit="ms"),
-    Parameter("refresh_ms", 0, "period of looking one random finger up afresh; 0: a minute with receipts, else fingers "
-              "change only when peers join or leave", 0, 3_600_000, unit="ms"),
-    Parameter("copies", 2, "right neighbours that keep copies of a list; none without receipts", 0, 3),
+    Parameter(
+        "check_ms",
+        0,
+        "period of the look at the left neighbour; 0: 7 s with receipts, else only when there is "
+        "cause",
+        0,
+        3_600_000,
+        unit="ms",
+    ),
+    Parameter(
+        "refresh_ms",
+        0,
+        "period of looking one random finger up afresh; 0: a minute with receipts, else fingers "
+        "change only when peers join or leave",
+        0,
+        3_600_000,
+        unit="ms",
+    ),
+    Parameter(
+        "copies", 2, "right neighbours that keep copies of a list; none without receipts", 0, 3
+    ),
     Parameter("tries", 7, "questions in vain before a neighbour is believed dead", 2, 20),
     Parameter("sync_s", 12.0, "how often copies are compared", 0.2, 3600, unit="s"),
-    Parameter("lease_s", 1800.0, "a peer that has not renewed its entries for so long is forgotten", 5.0,
-              86_400, unit="s"),
-)  # fmt: skip
+    Parameter(
+        "lease_s",
+        1800.0,
+        "a peer that has not renewed its entries for so long is forgotten",
+        5.0,
+        86_400,
+        unit="s",
+    ),
+)
 
 
 def ring_design(
-    name: str, summary: str, paper: str, member: Callable[[Site], RingMember],
-    parameters: tuple[Parameter, ...] = (), languages: tuple[str, ...] = ("tags",),
-    kept: type[Message] = KeptRing, kinds: tuple[type[Message], ...] = (),
-) -> Design:  # fmt: skip
+    name: str,
+    summary: str,
+    paper: str,
+    member: Callable[[Site], RingMember],
+    parameters: tuple[Parameter, ...] = (),
+    languages: tuple[str, ...] = ("tags",),
+    kept: type[Message] = KeptRing,
+    kinds: tuple[type[Message], ...] = (),
+) -> Design:
     """A design whose members are made by `member(site)`."""
     return Design(
         name=name,
@@ -52,7 +79,12 @@ def ring_design(
         kinds=(*LINK_KINDS, *DETECTOR_KINDS, *CHORD_KINDS, *KEEPING_KINDS, Notify, Got, *kinds),
         parameters=(*RING_PARAMETERS, *parameters),
         languages=languages,
-        survives=frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes"}),
+        survives=frozenset(
+            {"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes"}
+        ),
         quick={"check_ms": 1000, "tries": 6, "sync_s": 5.0},  # repair within ten seconds
-        patience=({"check_ms": 12_000, "sync_s": 20.0}, {"check_ms": 3000, "tries": 5, "sync_s": 5.0}),
+        patience=(
+            {"check_ms": 12_000, "sync_s": 20.0},
+            {"check_ms": 3000, "tries": 5, "sync_s": 5.0},
+        ),
     )

@@ -9,7 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from implicast.casting.keeping.messages import OFFER, REPLY, Compare, Return, Returned, Row, Rows, Summary
+from implicast.casting.keeping.messages import (
+    OFFER,
+    REPLY,
+    Compare,
+    Return,
+    Returned,
+    Row,
+    Rows,
+    Summary,
+)
 from implicast.casting.keeping.rows import REMEMBERED_US
 from implicast.casting.keeping.share import Share, Shareholder
 from implicast.overlay.links import Ref
@@ -46,7 +55,16 @@ class SyncSoon(StandingAlarm):
 class Comparisons(Shareholder):
     """One node's share in keeping copies equal, and nothing for good that is none of its business or is over."""
 
-    __slots__ = ("_asks", "_came_back", "_look_us", "_looked_through", "_news", "_repairs", "_soon", "_vouched_us")
+    __slots__ = (
+        "_asks",
+        "_came_back",
+        "_look_us",
+        "_looked_through",
+        "_news",
+        "_repairs",
+        "_soon",
+        "_vouched_us",
+    )
 
     def __init__(self, share: Share, came_back: Callable[[], None]) -> None:
         """`came_back()`: this node may have missed what was told to all."""
@@ -86,7 +104,9 @@ class Comparisons(Shareholder):
     def _compare(self) -> None:
         self._sync()
         share = self._share
-        if share.is_ready and (self._has_doubts() or share.is_further(share.copies_low(), share.floor_key)):
+        if share.is_ready and (
+            self._has_doubts() or share.is_further(share.copies_low(), share.floor_key)
+        ):
             # A node that has come near enough to keep copies here may not know.
             for ref in self._ring.lefts[: share.settings.copies]:
                 self.host.send(ref.address, Compare())
@@ -96,7 +116,9 @@ class Comparisons(Shareholder):
         ring, share = self._ring, self._share
         if ring.state == IN and share.is_ready and ring.right != ring.me and share.settings.copies:
             low = share.low()
-            ring.tell_right(Summary(ring.me, low, *share.rows.summary(low, share.own), share.settings.copies))
+            ring.tell_right(
+                Summary(ring.me, low, *share.rows.summary(low, share.own), share.settings.copies)
+            )
 
     def _has_doubts(self) -> bool:
         """Whether this node has come back lately, and has not asked a few times what it lacks."""
@@ -164,7 +186,9 @@ class Comparisons(Shareholder):
         return share.rows.changes != before
 
     def _is_told(self, row: Row, sender: Address | None) -> bool:
-        if (known := self._share.rows.get(row.slot, row.ident)) is not None and known.row.packed == row.packed:
+        if (
+            known := self._share.rows.get(row.slot, row.ident)
+        ) is not None and known.row.packed == row.packed:
             return False  # most of what copies tell each other is known
         return self._share.deeds.are_sound((row,)) if row.packed else self._answers(sender, row.key)
 
@@ -172,7 +196,10 @@ class Comparisons(Shareholder):
         """Whether this is a left neighbour that answers for a key, as far as is known here."""
         lefts = self._ring.lefts
         keys = [*map(self._chord.table.key_of, lefts), self._share.own]
-        return any(ref.address == who and up_to(keys[at + 1], key, keys[at]) for at, ref in enumerate(lefts))
+        return any(
+            ref.address == who and up_to(keys[at + 1], key, keys[at])
+            for at, ref in enumerate(lefts)
+        )
 
     # What is kept where it does not belong
 
@@ -180,7 +207,9 @@ class Comparisons(Shareholder):
         """Also forgets what is over. Nothing has to be looked through again while nothing changes."""
         share, now_us = self._share, self.host.now_us
         rows, beyond, lease_us = share.rows, share.copies_low(), share.settings.lease_us
-        if not share.is_ready or (self._looked_through == (rows.changes, beyond) and now_us < self._look_us):
+        if not share.is_ready or (
+            self._looked_through == (rows.changes, beyond) and now_us < self._look_us
+        ):
             return
         if lease_us:
             self._look_us = now_us + min(lease_us // 10, REMEMBERED_US)
@@ -197,9 +226,13 @@ class Comparisons(Shareholder):
         if chord.pass_on(back.key, back, sender) or not share.is_ready:
             return
         low, mask, owns = share.low(), chord.table.mask, chord.owns
-        ours = sorted((row for row in back.rows if owns(row.key)), key=lambda row: (row.key - low - 1) & mask)
+        ours = sorted(
+            (row for row in back.rows if owns(row.key)), key=lambda row: (row.key - low - 1) & mask
+        )
         self.learn(ours)
-        if back.origin != self.address and ours:  # only as far as this row went: others may still be on their way
+        if (
+            back.origin != self.address and ours
+        ):  # only as far as this row went: others may still be on their way
             self.host.send(back.origin, Returned((ours[0].key - 1) & mask, ours[-1].key))
         rest = tuple(row for row in back.rows if not owns(row.key))
         if rest:
@@ -209,9 +242,15 @@ class Comparisons(Shareholder):
     def on_returned(self, sender: Address, returned: Returned) -> None:
         """Forget what has arrived; but not on the word of a left neighbour that, as far as is known here, does not
         answer for it: it has lost sight of those between, and what it keeps alone dies with it."""
-        share, beyond, near = self._share, self._share.copies_low(), [ref.address for ref in self._ring.lefts]
+        share, beyond, near = (
+            self._share,
+            self._share.copies_low(),
+            [ref.address for ref in self._ring.lefts],
+        )
         is_told = sender not in near or self._answers(sender, returned.high)
-        if is_told and beyond != share.own and share.settings.copies:  # the only other one may belong to a leaver
+        if (
+            is_told and beyond != share.own and share.settings.copies
+        ):  # the only other one may belong to a leaver
             share.retract()
             theirs = (entry.row for entry in share.rows.within(returned.low, returned.high))
             share.rows.drop([row for row in theirs if not up_to(beyond, row.key, share.own)])

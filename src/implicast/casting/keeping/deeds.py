@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from implicast.casting.keeping.messages import IN_FORCE, REMOVED, Found, Packed, Row, Scalar, Slot, Stamp
+from implicast.casting.keeping.messages import (
+    IN_FORCE,
+    REMOVED,
+    Found,
+    Packed,
+    Row,
+    Scalar,
+    Slot,
+    Stamp,
+)
 from implicast.casting.keeping.pieces import Piece, overlap, reader
 from implicast.language.target import Description
 from implicast.peer.contract import Contact, Message, Name
@@ -46,7 +55,12 @@ class Deeds:
     __slots__ = ("_described", "_last", "_numbered", "_words", "signed")
 
     def __init__(self, words: Words, described: Described, numbered: Numbered) -> None:
-        self._words, self._described, self._numbered, self.signed = words, described, numbered, words.signed
+        self._words, self._described, self._numbered, self.signed = (
+            words,
+            described,
+            numbered,
+            words.signed,
+        )
         self._last: tuple[object, ...] = ()
 
     def seal(self, owner: Contact, piece: Piece, low: Scalar, high: Scalar) -> bytes:
@@ -55,7 +69,9 @@ class Deeds:
         if not self.signed:
             return packed
         about = ("row", owner, piece.shelf, piece.attribute, low, high, piece.number, stamp, packed)
-        proof = self._words.prove(about, self._described((piece.shelf, piece.attribute, low), packed))
+        proof = self._words.prove(
+            about, self._described((piece.shelf, piece.attribute, low), packed)
+        )
         return (IN_FORCE if packed else REMOVED) + _encode(Deed(low, high, stamp, packed, proof))
 
     def are_sound(self, rows: Iterable[Row]) -> bool:
@@ -76,12 +92,26 @@ class Deeds:
         return True
 
     def _is_proved(self, owner: Contact, number: int, slot: Slot, deed: Deed) -> bool:
-        about = ("row", owner, slot[0], slot[1], deed.low, deed.high, number, deed.stamp, deed.packed)
+        about = (
+            "row",
+            owner,
+            slot[0],
+            slot[1],
+            deed.low,
+            deed.high,
+            number,
+            deed.stamp,
+            deed.packed,
+        )
         return self._words.proved(owner.name, about, deed.proof, self._described(slot, deed.packed))
 
     def plain(self, found: Iterable[Found], slot: Slot, verified: bool) -> tuple[Found, ...]:
         """Signed entries as their owners packed them; `verified`: only those whose owners have said them."""
-        opened = [(owner, number, deed) for owner, number, packed in found if (deed := deed_of(packed)) is not None]
+        opened = [
+            (owner, number, deed)
+            for owner, number, packed in found
+            if (deed := deed_of(packed)) is not None
+        ]
         if verified:
             opened = [each for each in opened if self._is_proved(each[0], each[1], slot, each[2])]
         return tuple([(owner, number, deed.packed) for owner, number, deed in opened])

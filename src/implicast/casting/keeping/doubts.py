@@ -140,7 +140,11 @@ class Doubts(Shareholder):
                 del self._forgotten[who]
             elif one.due_us <= now_us:
                 often = one.asked < RECALLS_MAX
-                pause_us = min(RECALL_US, ASK_US << one.asked) if often else (now_us - one.since_us) // RECALLS_GROW
+                pause_us = (
+                    min(RECALL_US, ASK_US << one.asked)
+                    if often
+                    else (now_us - one.since_us) // RECALLS_GROW
+                )
                 self._forgotten[who] = one._replace(due_us=now_us + pause_us, asked=one.asked + 1)
                 if who in self._share.absent or any(owns(key) for key in one.keys):
                     self.host.send(one.address, Still(who))

@@ -45,7 +45,9 @@ class Keeper(Shareholder):
 
     __slots__ = ("_doubts", "_hear", "_latest", "_waiting")
 
-    def __init__(self, share: Share, doubts: Doubts, hear: Callable[[Address, Message], None]) -> None:
+    def __init__(
+        self, share: Share, doubts: Doubts, hear: Callable[[Address, Message], None]
+    ) -> None:
         """`hear(sender, answer)`: answers to this peer's own requests."""
         super().__init__(share)
         self._doubts, self._hear = doubts, hear
@@ -56,15 +58,30 @@ class Keeper(Shareholder):
     @handles(Lay, Ask)
     def on_request(self, sender: Address, request: Lay | Ask) -> None:
         """Do what concerns the leading values, if they belong here; ranges of numbers go on to the node of the next."""
-        goes_on = self._walks_on(request) if request.walking else self._chord.pass_on(request.key, request, sender)
+        goes_on = (
+            self._walks_on(request)
+            if request.walking
+            else self._chord.pass_on(request.key, request, sender)
+        )
         own = [] if goes_on else self._own_values(request.attribute, request.low, request.high)
         if not own:
             return
-        is_done = self._lay(request, own) if isinstance(request, Lay) else self._answer(sender, request, own)
+        is_done = (
+            self._lay(request, own)
+            if isinstance(request, Lay)
+            else self._answer(sender, request, own)
+        )
         last = own[-1][1]
-        if is_done and isinstance(last, int) and isinstance(request.high, int) and last < request.high:
+        if (
+            is_done
+            and isinstance(last, int)
+            and isinstance(request.high, int)
+            and last < request.high
+        ):
             key = self._share.key_of(request.attribute, last + 1)
-            self.on_request(self.address, replace(request, key=key, low=last + 1, walking=request.walks))
+            self.on_request(
+                self.address, replace(request, key=key, low=last + 1, walking=request.walks)
+            )
 
     def _walks_on(self, request: Lay | Ask) -> bool:
         """Whether a request that goes through a range by right neighbours has been sent on."""
@@ -100,7 +117,9 @@ class Keeper(Shareholder):
             return False
         self._doubts.lives(lay.owner.name)
         if self._keeps(rows, lay.serial):
-            copies = self._share.settings.copies or int(self._share.is_going)  # a leaver's heir may have its estate
+            copies = self._share.settings.copies or int(
+                self._share.is_going
+            )  # a leaver's heir may have its estate
             self._copy_on(Copy(self._ring.me, rows, copies, lay.serial, lay.low, own[-1][1]))
         return True
 
@@ -112,9 +131,15 @@ class Keeper(Shareholder):
         self._doubts.lives(copy.rows[0].owner.name)
         are_placed = all(share.key_of(*row.slot[1:]) == row.key for row in copy.rows)
         # With more between, who was at this address before is meant: the keeper does not know yet that it has died.
-        between = 0 if ring.left == copy.by else sum(lies_between(copy.by, ref, ring.me) for ref in ring.lefts)
+        between = (
+            0
+            if ring.left == copy.by
+            else sum(lies_between(copy.by, ref, ring.me) for ref in ring.lefts)
+        )
         is_near = between < max(1, share.settings.copies)
-        is_ours = is_near and are_placed and ring.state == IN and copy.by != ring.me and copy.more > 0
+        is_ours = (
+            is_near and are_placed and ring.state == IN and copy.by != ring.me and copy.more > 0
+        )
         if is_ours and self._keeps(copy.rows, copy.serial):
             self._copy_on(replace(copy, more=copy.more - 1))
 
@@ -150,7 +175,10 @@ class Keeper(Shareholder):
         lost = []
         for serial, shelf, attribute, low, high, number, stamp in renew.pieces:
             ident = number or renew.owner
-            kept = (self._renew((shelf, attribute, value), ident, stamp, sender) for value in values((low, high)))
+            kept = (
+                self._renew((shelf, attribute, value), ident, stamp, sender)
+                for value in values((low, high))
+            )
             if not self._share.is_ready or not all(kept):
                 lost.append((serial, low, high))
         return lost
@@ -192,6 +220,8 @@ class Keeper(Shareholder):
         """What is in these lists. Busy ones are asked for again and again: the last answer is kept while it holds."""
         rows, (changes, asked, found) = self._share.rows, self._latest
         if changes != rows.changes or asked != slots:
-            found = [(row.owner, row.number, row.packed) for slot in slots for row in rows.listed(slot)]
+            found = [
+                (row.owner, row.number, row.packed) for slot in slots for row in rows.listed(slot)
+            ]
             self._latest = rows.changes, slots, found
         return found

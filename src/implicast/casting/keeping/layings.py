@@ -20,7 +20,16 @@ from implicast.casting.keeping.messages import (
     RenewEntries,
     Row,
 )
-from implicast.casting.keeping.pieces import LOOK_US, KeptPiece, Piece, Range, Stretch, overlap, values, without
+from implicast.casting.keeping.pieces import (
+    LOOK_US,
+    KeptPiece,
+    Piece,
+    Range,
+    Stretch,
+    overlap,
+    values,
+    without,
+)
 from implicast.casting.keeping.rows import PAST_MAX
 from implicast.casting.keeping.share import Share, Shareholder, in_parts
 from implicast.language.target import Scalar
@@ -55,13 +64,32 @@ class RenewRound(StandingAlarm):
 class Layings(Shareholder):
     """What one peer has in lists, and wants there."""
 
-    __slots__ = ("_armed", "_asker", "_contact", "_done", "_groups", "_holders", "_holders_most", "_keeper", "_open",
-                 "_outlived", "_renew_us", "_stamp", "_turn", "pieces")  # fmt: skip
+    __slots__ = (
+        "_armed",
+        "_asker",
+        "_contact",
+        "_done",
+        "_groups",
+        "_holders",
+        "_holders_most",
+        "_keeper",
+        "_open",
+        "_outlived",
+        "_renew_us",
+        "_stamp",
+        "_turn",
+        "pieces",
+    )
 
     def __init__(
-        self, share: Share, keeper: Keeper, asker: UpkeepAsker, life: Life, done: Callable[[Any], None],
+        self,
+        share: Share,
+        keeper: Keeper,
+        asker: UpkeepAsker,
+        life: Life,
+        done: Callable[[Any], None],
         outlived: Callable[[Life], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`done(group)`: all pieces of a group are laid. `outlived(life)`: a keeper knows words of this later life."""
         super().__init__(share)
         self._contact, self._keeper, self._asker = share.contact, keeper, asker
@@ -77,7 +105,9 @@ class Layings(Shareholder):
         self.begin(life)
         self._renew_us, self._turn = share.settings.lease_us // RENEWALS, 0
         if self._renew_us:
-            asker.topic(RENEWING, Patience(min(RENEW_WAIT_US, self._renew_us // 8), SILENT_MAX), self._lost)
+            asker.topic(
+                RENEWING, Patience(min(RENEW_WAIT_US, self._renew_us // 8), SILENT_MAX), self._lost
+            )
             self._ring.later(self._renew_us, RenewRound())
 
     def begin(self, life: Life) -> None:
@@ -95,7 +125,9 @@ class Layings(Shareholder):
         stamp, key = self.stamp(), self._share.key_of(attribute, low)
         # Who does not pass a request on must not be able to confirm it: where words are signed its serial is secret.
         serial = self.host.rng.getrandbits(SECRET_BITS) if self._share.deeds.signed else stamp
-        return Piece(serial, shelf, attribute, low, high, key, number, packed, stamp, walks, ((low, high),))
+        return Piece(
+            serial, shelf, attribute, low, high, key, number, packed, stamp, walks, ((low, high),)
+        )
 
     def restore(self, pieces: Iterable[KeptPiece]) -> list[Piece]:
         """What an earlier life had laid is there, or on its way; it keeps the serials it had then. What that life was
@@ -168,13 +200,17 @@ class Layings(Shareholder):
         wanted: dict[tuple[str, str, int], list[Stretch]] = {}
         for piece in (*self.pieces.values(), *pieces):
             if piece.packed:
-                wanted.setdefault((piece.shelf, piece.attribute, piece.number), []).append((piece.low, piece.high))
+                wanted.setdefault((piece.shelf, piece.attribute, piece.number), []).append(
+                    (piece.low, piece.high)
+                )
         agreed: list[Piece] = []
         for piece in (*pieces, *under_way):
             agreed += [piece] if piece.packed else self._cut(piece, wanted)
         return agreed
 
-    def _cut(self, removal: Piece, wanted: dict[tuple[str, str, int], list[Stretch]]) -> list[Piece]:
+    def _cut(
+        self, removal: Piece, wanted: dict[tuple[str, str, int], list[Stretch]]
+    ) -> list[Piece]:
         """What is still to be laid of a removal: nothing, if it concerns nothing wanted and is under way already."""
         left = [(removal.low, removal.high)]
         for low, high in wanted.get((removal.shelf, removal.attribute, removal.number), ()):
@@ -198,8 +234,20 @@ class Layings(Shareholder):
             for low, high in piece.missing:
                 key = piece.key if low == piece.low else self._share.key_of(piece.attribute, low)
                 packed = self._share.deeds.seal(self._contact, piece, low, high)
-                lay = Lay(key, piece.shelf, piece.attribute, low, high, self._contact, piece.number, piece.stamp,
-                          packed, piece.serial, piece.walks, False)  # fmt: skip
+                lay = Lay(
+                    key,
+                    piece.shelf,
+                    piece.attribute,
+                    low,
+                    high,
+                    self._contact,
+                    piece.number,
+                    piece.stamp,
+                    packed,
+                    piece.serial,
+                    piece.walks,
+                    False,
+                )
                 self._keeper.on_request(self.address, lay)
         self._arm()
 
@@ -243,14 +291,20 @@ class Layings(Shareholder):
         if outdated.stamp > self._stamp:
             if not self._share.deeds.signed and has_next(outdated.stamp >> STAMP_BITS):
                 self._outlived(outdated.stamp >> STAMP_BITS)
-        elif (piece := self._open.get(outdated.serial)) is not None and piece.stamp <= outdated.stamp:
+        elif (
+            piece := self._open.get(outdated.serial)
+        ) is not None and piece.stamp <= outdated.stamp:
             self.lay_again([(piece, stretch) for stretch in piece.missing])
 
     @handles(LaterEntry)
     def on_later(self, sender: Address, later: LaterEntry) -> None:
         """This peer's own word, of a life that it has forgotten."""
         row = later.row
-        if row.owner.name == self._contact.name and row.stamp > self._stamp and self._share.deeds.are_sound((row,)):
+        if (
+            row.owner.name == self._contact.name
+            and row.stamp > self._stamp
+            and self._share.deeds.are_sound((row,))
+        ):
             self._outlived(row.stamp >> STAMP_BITS)
 
     @handles(EntryOutdated)
@@ -268,21 +322,31 @@ class Layings(Shareholder):
 
     def lay_all_again(self) -> None:
         """Somebody believed this peer dead: whoever holds what now, and whoever held it, may have forgotten."""
-        self.lay_again([(each, part) for each in self.pieces.values() for part in (*each.held, *each.missing)])
+        self.lay_again(
+            [(each, part) for each in self.pieces.values() for part in (*each.held, *each.missing)]
+        )
 
     def mourn(self, keeper: Address) -> None:
         """A keeper is said to be dead. Its heir should have all; but only the owner of an entry can know that it is."""
-        if keeper in self._holders:  # of a thousand peers hardly any holds something of this one: 7 % of a run
-            self.lay_again([(piece, stretch) for piece, stretch, holder in self._held() if holder == keeper])
+        if (
+            keeper in self._holders
+        ):  # of a thousand peers hardly any holds something of this one: 7 % of a run
+            self.lay_again(
+                [(piece, stretch) for piece, stretch, holder in self._held() if holder == keeper]
+            )
 
     def heed(self, low: int, high: int) -> None:
         """The lists of these keys are lost: lay again what was there."""
         key_of = self._share.key_of
-        self.lay_again([
-            (piece, stretch)
-            for piece, stretch, _ in self._held()
-            if any(up_to(low, key_of(piece.attribute, value), high) for value in values(stretch))
-        ])  # fmt: skip
+        self.lay_again(
+            [
+                (piece, stretch)
+                for piece, stretch, _ in self._held()
+                if any(
+                    up_to(low, key_of(piece.attribute, value), high) for value in values(stretch)
+                )
+            ]
+        )
 
     # Leases
 
@@ -310,7 +374,10 @@ class Layings(Shareholder):
                 yield piece, stretch, holder
 
     def _renewal(self, held: Iterable[tuple[Piece, Stretch]]) -> RenewEntries:
-        named = [(one.serial, one.shelf, one.attribute, *part, one.number, one.held[part][1]) for one, part in held]
+        named = [
+            (one.serial, one.shelf, one.attribute, *part, one.number, one.held[part][1])
+            for one, part in held
+        ]
         return RenewEntries(self._contact.name, self._turn, tuple(named))
 
     @handles(EntriesRenewed)
@@ -320,7 +387,19 @@ class Layings(Shareholder):
 
     def _lost(self, key: tuple[Address, int], question: Question) -> None:
         """A keeper that never answers is given up."""
-        self.lay_again([(piece, part) for piece, part in question.about if piece.held.get(part, (None,))[0] == key[0]])
+        self.lay_again(
+            [
+                (piece, part)
+                for piece, part in question.about
+                if piece.held.get(part, (None,))[0] == key[0]
+            ]
+        )
 
     def _take_back(self, lost: Iterable[tuple[int, Scalar, Scalar]]) -> None:
-        self.lay_again([(self.pieces[serial], (low, high)) for serial, low, high in lost if serial in self.pieces])
+        self.lay_again(
+            [
+                (self.pieces[serial], (low, high))
+                for serial, low, high in lost
+                if serial in self.pieces
+            ]
+        )

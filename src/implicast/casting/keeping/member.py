@@ -67,18 +67,47 @@ class KeptRing(Message):
 class RingMember(
     Member,
     parts={
-        "links": Links, "detector": Detector, "chord": Chord, "copies": Comparisons, "rumours": Rumours,
-        "tenure": Tenure, "doubts": Doubts, "keeper": Keeper, "layings": Layings, "questions": Questions,
-        "asker": Asker, "upkeep_asker": UpkeepAsker, "teller": Teller, "hearing": Hearing,
+        "links": Links,
+        "detector": Detector,
+        "chord": Chord,
+        "copies": Comparisons,
+        "rumours": Rumours,
+        "tenure": Tenure,
+        "doubts": Doubts,
+        "keeper": Keeper,
+        "layings": Layings,
+        "questions": Questions,
+        "asker": Asker,
+        "upkeep_asker": UpkeepAsker,
+        "teller": Teller,
+        "hearing": Hearing,
     },
-):  # fmt: skip
+):
     """Ring, fingers, lists with copies; joining and leaving."""
 
     __slots__ = (
-        "_leave_by_us", "_owed", "_owed_version", "_said", "_site", "_token", "asker", "chord", "copies", "detector",
-        "doubts", "hearing", "keeper", "layings", "links", "questions", "rumours", "share", "teller", "tenure",
+        "_leave_by_us",
+        "_owed",
+        "_owed_version",
+        "_said",
+        "_site",
+        "_token",
+        "asker",
+        "chord",
+        "copies",
+        "detector",
+        "doubts",
+        "hearing",
+        "keeper",
+        "layings",
+        "links",
+        "questions",
+        "rumours",
+        "share",
+        "teller",
+        "tenure",
         "upkeep_asker",
-    )  # fmt: skip
+    )
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
@@ -109,8 +138,13 @@ class RingMember(
         assert site is not None, "parts are made once"
         address, host = self.address, self.host
         keeping = _keeping_settings(site)
-        refresh_us = int(site.parameters["refresh_ms"]) * 1000 or (REFRESH_US if site.watched else 0)
-        key, near = hashed("peer", site.network, site.name), site.kept.neighbours if site.kept is not None else ()
+        refresh_us = int(site.parameters["refresh_ms"]) * 1000 or (
+            REFRESH_US if site.watched else 0
+        )
+        key, near = (
+            hashed("peer", site.network, site.name),
+            site.kept.neighbours if site.kept is not None else (),
+        )
         self.links = Links(address, host, key, _ring_settings(site), neighbours=near)
         self.detector = self.links.detector
         self.chord = Chord(address, host, self.links, ID_BITS, refresh_us)
@@ -123,7 +157,9 @@ class RingMember(
         self.tenure = Tenure(share, self.copies, self.rumours, self.came)
         self.doubts = Doubts(share, self.upkeep_asker, lambda: self.layings.lay_all_again())
         self.keeper = Keeper(share, self.doubts, self.receive)
-        self.layings = Layings(share, self.keeper, self.upkeep_asker, self.life, self.laid, self._outlived)
+        self.layings = Layings(
+            share, self.keeper, self.upkeep_asker, self.life, self.laid, self._outlived
+        )
         self.questions = Questions(share, self.keeper, self._found)
         self.teller = Teller(address, host, self.asker, self.assured, self._settled, self.words)
 
@@ -165,7 +201,9 @@ class RingMember(
     def described(self, slot: Slot, packed: bytes) -> Description | None:
         """What an entry says of its owner, where that may need the authority's word."""
 
-    def is_number_of(self, owner: Name, number: int) -> bool:  # can an entry of this owner have this number?
+    def is_number_of(
+        self, owner: Name, number: int
+    ) -> bool:  # can an entry of this owner have this number?
         return not number
 
     # Verbs
@@ -242,7 +280,11 @@ class RingMember(
         removals = [piece for piece in self.layings.pieces.values() if not piece.packed]
         laid = tuple(piece.kept() for piece in (*self.all_laid(), *removals, *self._owed))
         kept = self.kept_member(self.hearing.inbox.seen.heard())
-        return KeptRing(replace_fields(kept, version=kept.version or self._owed_version), laid, self.links.near())
+        return KeptRing(
+            replace_fields(kept, version=kept.version or self._owed_version),
+            laid,
+            self.links.near(),
+        )
 
     # Casting
 
@@ -269,13 +311,17 @@ class RingMember(
     def tell(self, notify: Notify, members: dict[Name, Contact]) -> None:
         """Tell everybody selected, and oneself by a call; unless these are more than may be."""
         if not self.policy.bears(len(members)):
-            self.host.deliver(Refused("cast", f"it selects {len(members)} members, more than audience_max"))
+            self.host.deliver(
+                Refused("cast", f"it selects {len(members)} members, more than audience_max")
+            )
             return
         here = None
         if members.pop(self.name, None) is not None:
             here = self.hearing.inbox.take(notify.cast, notify.target, notify.payload)
         named = (members[name] for name in sorted(members))
-        others = [each for each in named if each.address != self.address]  # one that was here before is gone
+        others = [
+            each for each in named if each.address != self.address
+        ]  # one that was here before is gone
         self.teller.tell(notify, others, here)
 
     def _settled(self, cast: CastId, counts: Told) -> None:
@@ -293,8 +339,12 @@ class RingMember(
         else:
             terms = self.sizes(target)
             about = (self._token, terms, len(question.ranges))
-            ranges = [each for constraints in terms for constraint in constraints for each in constraint]
-            self.questions.ask(CastId(self.name, 0, self._token), Fetch(about, ranges, counts=True), "estimate")
+            ranges = [
+                each for constraints in terms for constraint in constraints for each in constraint
+            ]
+            self.questions.ask(
+                CastId(self.name, 0, self._token), Fetch(about, ranges, counts=True), "estimate"
+            )
         return self._token
 
     def _estimated(self, question: Fetch, is_whole: bool) -> None:
@@ -303,13 +353,20 @@ class RingMember(
             self.host.deliver(Refused("estimate", "some lists do not answer"))
             return
         counted = map(sum, question.lists)
-        members = sum(min(sum(next(counted) for _ in one) for one in constraints) for constraints in terms)
+        members = sum(
+            min(sum(next(counted) for _ in one) for one in constraints) for constraints in terms
+        )
         hops = log2(max(2.0, self.chord.nodes_estimate())) / 2 + 2
         messages = int(look_ups * hops) + members * (2 if self.assured else 1)
         self.host.deliver(Estimated(token, members, messages))
 
     def holdings(self) -> Any:
-        neighbours = (self.links.left, self.links.right, self.links.lefts, self.chord.table.fingers())
+        neighbours = (
+            self.links.left,
+            self.links.right,
+            self.links.lefts,
+            self.chord.table.fingers(),
+        )
         return (neighbours, list(self.share.held()))
 
 
@@ -321,7 +378,9 @@ def _ring_settings(site: Site) -> LinkSettings:
     check_us = int(parameters["check_ms"]) * 1000
     if not site.assured:
         return LinkSettings(check_us=check_us)
-    living = LinkSettings.living(check_us or CHECK_US, int(parameters["tries"]), MERGE_US, site.resting)
+    living = LinkSettings.living(
+        check_us or CHECK_US, int(parameters["tries"]), MERGE_US, site.resting
+    )
     return replace(living, forget_us=FORGET_US, health_max=1)
 
 

@@ -119,7 +119,9 @@ class RenewEntries(Message):
     wire = 0x0605
     owner: Name
     turn: Token
-    pieces: Annotated[tuple[tuple[Stamp, Text, Text, Scalar, Scalar, Token, Stamp], ...], Meta(max_length=1_024)]
+    pieces: Annotated[
+        tuple[tuple[Stamp, Text, Text, Scalar, Scalar, Token, Stamp], ...], Meta(max_length=1_024)
+    ]
 
 
 class EntriesRenewed(Message):
@@ -295,6 +297,26 @@ class Listed(Message):
 
 
 KEEPING_KINDS: tuple[type[Message], ...] = (
-    Lay, Copy, LaidAt, EntryOutdated, RenewEntries, EntriesRenewed, Summary, Compare, Rows, ClaimRows, Estate,
-    EstateTaken, Return, Returned, Lack, LackHeard, Death, Still, Here, Ask, Listed, LaterEntry,
-)  # fmt: skip
+    Lay,
+    Copy,
+    LaidAt,
+    EntryOutdated,
+    RenewEntries,
+    EntriesRenewed,
+    Summary,
+    Compare,
+    Rows,
+    ClaimRows,
+    Estate,
+    EstateTaken,
+    Return,
+    Returned,
+    Lack,
+    LackHeard,
+    Death,
+    Still,
+    Here,
+    Ask,
+    Listed,
+    LaterEntry,
+)

@@ -64,18 +64,37 @@ class Piece:
 
     def kept(self) -> KeptPiece:
         """As it is written down."""
-        return self.shelf, self.attribute, self.low, self.high, self.number, self.packed, self.walks, self.serial
+        return (
+            self.shelf,
+            self.attribute,
+            self.low,
+            self.high,
+            self.number,
+            self.packed,
+            self.walks,
+            self.serial,
+        )
 
     def wait(self, now_us: int, nodes: float) -> None:
         """It is sent out on a ring of so many nodes: there is patience with its longest stretch."""
-        self.due_us = now_us + self._wait_us + int(HOP_US * min(nodes, max(len(values(each)) for each in self.missing)))
+        self.due_us = (
+            now_us
+            + self._wait_us
+            + int(HOP_US * min(nodes, max(len(values(each)) for each in self.missing)))
+        )
         self._wait_us = min(WAIT_MAX_US, 2 * self._wait_us)
 
     def narrow(self, low: Scalar, high: Scalar, key: int) -> None:
         """Only these values are wanted any more; `key` is that of the lowest."""
         self.low, self.high, self.key = low, high, key
-        self.missing = tuple(left for each in self.missing if (left := overlap(each, (low, high))) is not None)
-        self.held = {left: who for each, who in self.held.items() if (left := overlap(each, (low, high))) is not None}
+        self.missing = tuple(
+            left for each in self.missing if (left := overlap(each, (low, high))) is not None
+        )
+        self.held = {
+            left: who
+            for each, who in self.held.items()
+            if (left := overlap(each, (low, high))) is not None
+        }
 
     def confirm(self, low: Scalar, high: Scalar, held: Held | None) -> None:
         """These values are laid; `held`: who is to be asked for them later."""
@@ -83,7 +102,9 @@ class Piece:
             return
         self.missing = tuple(left for each in self.missing for left in without(each, *wanted))
         if held is not None:
-            self.held = {s: who for s, who in self.held.items() if without(s, *wanted)} | {wanted: held}
+            self.held = {s: who for s, who in self.held.items() if without(s, *wanted)} | {
+                wanted: held
+            }
         if not self.missing:
             self._wait_us = WAIT_US
 
@@ -119,7 +140,12 @@ def values(stretch: Stretch) -> Sequence[Scalar]:
 def overlap(one: Stretch, other: Stretch) -> Stretch | None:
     """The values that both have."""
     (low, high), (start, end) = one, other
-    if isinstance(low, str) or isinstance(high, str) or isinstance(start, str) or isinstance(end, str):
+    if (
+        isinstance(low, str)
+        or isinstance(high, str)
+        or isinstance(start, str)
+        or isinstance(end, str)
+    ):
         return one if one == other else None
     return (max(low, start), min(high, end)) if max(low, start) <= min(high, end) else None
 
@@ -127,7 +153,12 @@ def overlap(one: Stretch, other: Stretch) -> Stretch | None:
 def without(stretch: Stretch, low: Scalar, high: Scalar) -> list[Stretch]:
     """What is left of a stretch."""
     start, end = stretch
-    if isinstance(start, str) or isinstance(end, str) or isinstance(low, str) or isinstance(high, str):
+    if (
+        isinstance(start, str)
+        or isinstance(end, str)
+        or isinstance(low, str)
+        or isinstance(high, str)
+    ):
         return [] if start == low else [stretch]
     parts = [(start, min(end, low - 1)), (max(start, high + 1), end)]
     return [(first, last) for first, last in parts if first <= last]

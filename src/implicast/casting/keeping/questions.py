@@ -10,7 +10,15 @@ from msgspec.structs import replace
 
 from implicast.casting.keeping.keeper import Keeper
 from implicast.casting.keeping.messages import PARTS_MAX, Ask, Listed
-from implicast.casting.keeping.pieces import HOP_US, LOOK_US, Range, Stretch, overlap, values, without
+from implicast.casting.keeping.pieces import (
+    HOP_US,
+    LOOK_US,
+    Range,
+    Stretch,
+    overlap,
+    values,
+    without,
+)
 from implicast.casting.keeping.share import Share, Shareholder
 from implicast.language.target import Scalar
 from implicast.overlay.links.state import IN
@@ -29,7 +37,17 @@ QUESTIONS_MAX = 4_096
 class Fetch:
     """The lists of one cast, by range: what came, and what is missing. `about` is what the design wants to remember."""
 
-    __slots__ = ("_missing", "_parts", "_wait_us", "about", "attempts", "counts", "due_us", "lists", "ranges")
+    __slots__ = (
+        "_missing",
+        "_parts",
+        "_wait_us",
+        "about",
+        "attempts",
+        "counts",
+        "due_us",
+        "lists",
+        "ranges",
+    )
 
     def __init__(self, about: Any, ranges: Sequence[Range], counts: bool = False) -> None:
         """`counts`: only how many are in the lists."""
@@ -42,7 +60,9 @@ class Fetch:
     def take(self, told: Listed) -> bool:
         """Note a part of an answer; True when this was the last thing missing."""
         piece, answered = told.piece, (told.low, told.high)
-        is_asked = piece < len(self.ranges) and overlap(answered, self.ranges[piece][2:4]) == answered
+        is_asked = (
+            piece < len(self.ranges) and overlap(answered, self.ranges[piece][2:4]) == answered
+        )
         if not is_asked or not told.part < told.parts <= PARTS_MAX:
             return False
         so_far = self._parts.setdefault((piece, told.low), {})
@@ -81,7 +101,9 @@ class Questions(Shareholder):
 
     __slots__ = ("_armed", "_casts", "_found", "_keeper", "open")
 
-    def __init__(self, share: Share, keeper: Keeper, found: Callable[[CastId, Fetch, bool], None]) -> None:
+    def __init__(
+        self, share: Share, keeper: Keeper, found: Callable[[CastId, Fetch, bool], None]
+    ) -> None:
         """`found(cast, question, True)`: all lists have come; False: some never did."""
         super().__init__(share)
         self._keeper, self._found = keeper, found
@@ -105,7 +127,9 @@ class Questions(Shareholder):
     def _send_out(self, cast: CastId, question: Fetch) -> None:
         missing = question.missing_ranges()
         longest = max(len(values((each[2], each[3]))) for _, each in missing)
-        question.try_again(self.host.now_us, min(longest, self._chord.nodes_estimate()) if longest > 1 else 1)
+        question.try_again(
+            self.host.now_us, min(longest, self._chord.nodes_estimate()) if longest > 1 else 1
+        )
         if self._ring.state == IN:
             for piece, (shelf, attribute, low, high, walks) in missing:
                 key = self._share.key_of(attribute, low)

@@ -58,9 +58,19 @@ class KeptRows:
     """Lists of rows by slot, in order of their keys."""
 
     __slots__ = (
-        "_compared", "_due_us", "_keys", "_places", "_shares", "_slots", "_summaries", "addresses", "changes",
-        "losses", "marks", "owned",
-    )  # fmt: skip
+        "_compared",
+        "_due_us",
+        "_keys",
+        "_places",
+        "_shares",
+        "_slots",
+        "_summaries",
+        "addresses",
+        "changes",
+        "losses",
+        "marks",
+        "owned",
+    )
 
     def __init__(self, compared: bool = True) -> None:
         """Rows that are never compared with copies need no marks and sums."""
@@ -148,7 +158,11 @@ class KeptRows:
     def of(self, owner: Contact) -> list[Row]:
         """All entries of an owner that are in force. Where it has one in a list it is called by its name there."""
         named = (entries.get(owner.name) for entries in self._slots.values())
-        theirs = [entry for entry in named if entry is not None and entry.in_force and entry.row.owner == owner]
+        theirs = [
+            entry
+            for entry in named
+            if entry is not None and entry.in_force and entry.row.owner == owner
+        ]
         some = theirs if len(theirs) == self.owned.get(owner) else self.entries()
         return [entry.row for entry in some if entry.in_force and entry.row.owner == owner]
 
@@ -166,7 +180,12 @@ class KeptRows:
         first, last = bisect_right(keys, low), bisect_right(keys, high)
         chosen = keys[first:last] if low < high else keys[first:] + keys[:last]
         places = self._places
-        return [entry for key in chosen for entries in places[key].values() for entry in entries.values()]
+        return [
+            entry
+            for key in chosen
+            for entries in places[key].values()
+            for entry in entries.values()
+        ]
 
     def summary(self, low: int, high: int) -> tuple[int, int]:
         """How many are in force, and a sum over their digests: equal sums, equal entries. Removals do not count: they
@@ -188,9 +207,14 @@ class KeptRows:
         """Entries that nobody renewed for a lease become removals; removals are forgotten in the end."""
         if now_us < self._due_us:
             return
-        self._due_us = now_us + lease_us  # what is taken later is over later; but for removals, see `take`
+        self._due_us = (
+            now_us + lease_us
+        )  # what is taken later is over later; but for removals, see `take`
         for entry in [entry for entries in self._slots.values() for entry in entries.values()]:
-            row, over_us = entry.row, entry.heard_us + (lease_us if entry.in_force else REMEMBERED_US)
+            row, over_us = (
+                entry.row,
+                entry.heard_us + (lease_us if entry.in_force else REMEMBERED_US),
+            )
             if over_us >= now_us:
                 self._due_us = min(self._due_us, over_us)
             elif entry.in_force:

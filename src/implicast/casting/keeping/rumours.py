@@ -49,7 +49,9 @@ class Rumours(Shareholder):
 
     __slots__ = ("_armed", "_heed", "_known", "_mourn", "_sayings", "_serial", "_unheard")
 
-    def __init__(self, share: Share, heed: Callable[[int, int], None], mourn: Callable[[Address], None]) -> None:
+    def __init__(
+        self, share: Share, heed: Callable[[int, int], None], mourn: Callable[[Address], None]
+    ) -> None:
         """`heed(low, high)`: lay again what this peer has there. `mourn(who)`: it may be dead."""
         super().__init__(share)
         self._heed, self._mourn = heed, mourn
@@ -69,10 +71,18 @@ class Rumours(Shareholder):
     def announce(self, kind: Callable[..., Lack | Death], *about: int | Address) -> None:
         """Once. Under a serial of its own: several may be said in one moment, and confirmations must be told apart."""
         own, self._serial = self._chord.table.own, self._serial + 1
-        self._hear(kind(digest_bits(62, own, self.host.now_us, self._serial), *about, own, own, self.address))
+        self._hear(
+            kind(
+                digest_bits(62, own, self.host.now_us, self._serial), *about, own, own, self.address
+            )
+        )
 
     def _hear(self, word: Lack | Death) -> None:
-        about = (word.serial, word.low, word.high) if isinstance(word, Lack) else (word.serial, word.who, 0)
+        about = (
+            (word.serial, word.low, word.high)
+            if isinstance(word, Lack)
+            else (word.serial, word.who, 0)
+        )
         known, table = self._known.pop(about, (None, 0))[0], self._chord.table
         is_within = from_on(word.key, table.own, word.limit)  # else its arc ends before this node
         reach = (word.limit - table.own - 1) & table.mask if is_within else 0
@@ -90,9 +100,15 @@ class Rumours(Shareholder):
     def _tell_others(self, word: Lack | Death, reach: int, known: int) -> None:
         """Each finger within reach is told to tell those up to the next, as far as they have not been told."""
         table = self._chord.table
-        own, mask, within = table.own, table.mask, table.distances[: bisect_right(table.distances, reach)]
+        own, mask, within = (
+            table.own,
+            table.mask,
+            table.distances[: bisect_right(table.distances, reach)],
+        )
         keys = [(own + far) & mask for far in within]
-        for address, key, limit in zip(table.addresses, keys, [*keys[1:], word.limit], strict=False):
+        for address, key, limit in zip(
+            table.addresses, keys, [*keys[1:], word.limit], strict=False
+        ):
             if (limit - own - 1) & mask > known:
                 word = replace(word, key=key, limit=limit, by=self.address)
                 if len(self._unheard) < UNHEARD_MAX:
@@ -104,7 +120,9 @@ class Rumours(Shareholder):
     def on_word(self, sender: Address, word: Lack | Death) -> None:
         if self._ring.state == IN and not self._chord.pass_on(word.key, word, sender):
             heard = LackHeard(word.serial, word.key, word.limit)
-            if word.by == self.address:  # whom it was for has gone meanwhile, and this node answers for that place
+            if (
+                word.by == self.address
+            ):  # whom it was for has gone meanwhile, and this node answers for that place
                 self.on_lack_heard(sender, heard)
             else:
                 self.host.send(word.by, heard)

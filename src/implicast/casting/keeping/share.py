@@ -39,11 +39,29 @@ class KeepingSettings:
 class Share:
     """Rows, how far to the left they are complete (`floor_key`), and whose rows are not taken at present."""
 
-    __slots__ = ("absent", "chord", "contact", "deeds", "floor_key", "host", "is_going", "is_ready", "key_of", "own",
-                 "rows", "settings")  # fmt: skip
+    __slots__ = (
+        "absent",
+        "chord",
+        "contact",
+        "deeds",
+        "floor_key",
+        "host",
+        "is_going",
+        "is_ready",
+        "key_of",
+        "own",
+        "rows",
+        "settings",
+    )
 
     def __init__(
-        self, contact: Contact, host: Host, chord: Chord, key_of: KeyOf, settings: KeepingSettings, deeds: Deeds
+        self,
+        contact: Contact,
+        host: Host,
+        chord: Chord,
+        key_of: KeyOf,
+        settings: KeepingSettings,
+        deeds: Deeds,
     ) -> None:
         self.contact, self.host, self.chord, self.key_of = contact, host, chord, key_of
         self.settings, self.deeds = settings, deeds

@@ -35,10 +35,22 @@ class ClaimLate(Message):
 class Tenure(Shareholder, Above):
     """From a node's coming to its going."""
 
-    __slots__ = ("_came", "_copies", "_has_given", "_lacked", "_lefts", "_parts", "_rumours", "_told_us", "_tries",
-                 "_turn")  # fmt: skip
+    __slots__ = (
+        "_came",
+        "_copies",
+        "_has_given",
+        "_lacked",
+        "_lefts",
+        "_parts",
+        "_rumours",
+        "_told_us",
+        "_tries",
+        "_turn",
+    )
 
-    def __init__(self, share: Share, copies: Comparisons, rumours: Rumours, came: Callable[[], None]) -> None:
+    def __init__(
+        self, share: Share, copies: Comparisons, rumours: Rumours, came: Callable[[], None]
+    ) -> None:
         """`came()`: this node has arrived with all it answers for."""
         super().__init__(share)
         self._copies, self._rumours, self._came = copies, rumours, came
@@ -188,7 +200,11 @@ class Tenure(Shareholder, Above):
         ring, before, told_us = self._ring, self._lefts, self._told_us
         self._lefts, self._told_us = ring.lefts, {}
         for ref in dict.fromkeys((*before, *ring.company.missed)):
-            if ref not in ring.lefts and lies_between(ring.left, ref, ring.me) and self._fell_silent(ref):
+            if (
+                ref not in ring.lefts
+                and lies_between(ring.left, ref, ring.me)
+                and self._fell_silent(ref)
+            ):
                 self._told_us[ref] = told_us.get(ref, self.host.now_us)
                 if ref not in told_us or self._fell_silent(ref, since_us=told_us[ref]):
                     self._told_us[ref] = self.host.now_us

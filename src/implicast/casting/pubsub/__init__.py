@@ -24,26 +24,59 @@ STOCKS = (
 """The paper's example of a schema, with room for today's prices."""
 
 PUBSUB_PARAMETERS = (
-    Parameter("schema", STOCKS, "the attributes, as `name: minimum..maximum by precision` or `name: text`, with ; "
-              "between"),
-    Parameter("walk", "auto", "how a range is gone through where order is kept: by right neighbours, by fingers, or by "
-              "whichever suits the domain", choices=("auto", "neighbours", "fingers")),
-    Parameter("values_max", 20_000, "grid values that one subscription or cast may admit in all", 1, 10_000_000),
-)  # fmt: skip
+    Parameter(
+        "schema",
+        STOCKS,
+        "the attributes, as `name: minimum..maximum by precision` or `name: text`, with ; between",
+    ),
+    Parameter(
+        "walk",
+        "auto",
+        "how a range is gone through where order is kept: by right neighbours, by fingers, or by "
+        "whichever suits the domain",
+        choices=("auto", "neighbours", "fingers"),
+    ),
+    Parameter(
+        "values_max",
+        20_000,
+        "grid values that one subscription or cast may admit in all",
+        1,
+        10_000_000,
+    ),
+)
 
 
 def _design(name: str, ordered: bool, summary: str, section: str) -> Design:
     def member(site: Site) -> PubSub:
         parameters = site.parameters
-        return PubSub(site, arranged(parameters["schema"], parameters["walk"], parameters["values_max"], ordered))
+        return PubSub(
+            site,
+            arranged(parameters["schema"], parameters["walk"], parameters["values_max"], ordered),
+        )
 
     return ring_design(
-        name, summary, f"Content-based publish/subscribe over Chord, section {section}", member, PUBSUB_PARAMETERS,
-        languages=("tags", "attributes", "subscriptions"), kept=KeptPubSub, kinds=PUBSUB_KINDS,
-    )  # fmt: skip
+        name,
+        summary,
+        f"Content-based publish/subscribe over Chord, section {section}",
+        member,
+        PUBSUB_PARAMETERS,
+        languages=("tags", "attributes", "subscriptions"),
+        kept=KeptPubSub,
+        kinds=PUBSUB_KINDS,
+    )
 
 
 DESIGNS = (
-    _design("chord-pubsub", False, "Each admitted value of a subscription is hashed to a node that lists it.", "3"),
-    _design("opchord-pubsub", True, "The same with a hash that keeps order: a range lies on consecutive nodes.", "4"),
+    _design(
+        "chord-pubsub",
+        False,
+        "Each admitted value of a subscription is hashed to a node that lists it.",
+        "3",
+    ),
+    _design(
+        "opchord-pubsub",
+        True,
+        "The same with a hash that keeps order: a range lies on consecutive nodes.",
+        "4",
+    ),
 )

@@ -41,7 +41,10 @@ class Span:
 
     def minus(self, other: "Span") -> list["Span"]:
         """What this one has and the other lacks."""
-        return [Span(self.attribute, *each) for each in without((self.low, self.high), other.low, other.high)]
+        return [
+            Span(self.attribute, *each)
+            for each in without((self.low, self.high), other.low, other.high)
+        ]
 
 
 def spans_of(term: Term, schema: Schema) -> list[Span]:
@@ -83,7 +86,9 @@ class SubIdLayout:
 
     def pack(self, node: int, number: int, attributes: int) -> int:
         assert node >> self.node_bits == 0, f"node {node} does not fit into {self.node_bits} bits"
-        assert number >> self.number_bits == 0, f"number {number} does not fit into {self.number_bits} bits"
+        assert number >> self.number_bits == 0, (
+            f"number {number} does not fit into {self.number_bits} bits"
+        )
         assert attributes >> self.attribute_bits == 0, f"{attributes} attributes do not fit"
         return (node << self.number_bits | number) << self.attribute_bits | attributes
 
@@ -109,7 +114,11 @@ class Arrangement:
         self._schema, self._ordered, self._walk, self.values_max = schema, ordered, walk, values_max
         self.layout = SubIdLayout()
         steps = {each.name: each.steps_max for each in schema if isinstance(each, Number)}
-        wide = {name: most // CELLS + 1 for name, most in steps.items() if ordered and most >= values_max}
+        wide = {
+            name: most // CELLS + 1
+            for name, most in steps.items()
+            if ordered and most >= values_max
+        }
         self._widths = wide
         """Values of a cell, of attributes that have cells."""
         self._domains = {name: most // wide.get(name, 1) for name, most in steps.items()}
@@ -131,11 +140,15 @@ class Arrangement:
     def spans(self, term: Term) -> list[Span]:
         """The lists in which a term is: one span of them for each attribute or tag that it constrains."""
         ends = ((each.attribute, each.low, each.high) for each in spans_of(term, self._schema))
-        return [Span(name, self.place(name, low), self.place(name, high)) for name, low, high in ends]
+        return [
+            Span(name, self.place(name, low), self.place(name, high)) for name, low, high in ends
+        ]
 
     def names(self, description: Description) -> list[tuple[str, Scalar]]:
         """In which lists an event looks: attributes, each with the place of its value."""
-        values = ((each.attribute, self.place(each.attribute, each.value)) for each in description.values)
+        values = (
+            (each.attribute, self.place(each.attribute, each.value)) for each in description.values
+        )
         return [*((TAG, tag) for tag in description.tags), *values]
 
     def refusal(self, target: Target, kept: int) -> str | None:
@@ -162,7 +175,9 @@ class Arrangement:
         """Whether a request goes through a range by right neighbours."""
         if self._walk != "auto" or len(span) == 1:
             return self._walk != "fingers"
-        gap = nodes / max(1, self._domains.get(span.attribute, 1))  # nodes between two neighbouring values
+        gap = nodes / max(
+            1, self._domains.get(span.attribute, 1)
+        )  # nodes between two neighbouring values
         return gap <= log2(max(2.0, nodes)) / 2
 
 

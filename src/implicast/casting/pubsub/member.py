@@ -21,7 +21,14 @@ from implicast.casting.keeping import Fetch, Piece, RingMember
 from implicast.casting.keeping.member import KeptRing
 from implicast.casting.keeping.messages import Slot
 from implicast.casting.keeping.pieces import Range, reader
-from implicast.casting.pubsub.arrangement import PEERS, SUBSCRIBERS, TAG, Arrangement, Span, matching
+from implicast.casting.pubsub.arrangement import (
+    PEERS,
+    SUBSCRIBERS,
+    TAG,
+    Arrangement,
+    Span,
+    matching,
+)
 from implicast.casting.pubsub.messages import KeptPubSub, Matched
 from implicast.casting.pubsub.subscriptions import Subscriptions
 from implicast.casting.telling import Got, Notify
@@ -67,7 +74,10 @@ class PubSub(RingMember, Subscriber):
     def entries(self, description: Description) -> list[Piece]:
         packed = msgspec.msgpack.encode((self.version, description))
         names = self.arrangement.names(description)
-        return [self.layings.piece((PEERS, name, value, value, False), 0, packed) for name, value in names]
+        return [
+            self.layings.piece((PEERS, name, value, value, False), 0, packed)
+            for name, value in names
+        ]
 
     def described(self, slot: Slot, packed: bytes) -> Description | None:
         """A peer's description, and the value under which it is listed; a subscription says nothing of its owner."""
@@ -85,14 +95,20 @@ class PubSub(RingMember, Subscriber):
 
     def is_number_of(self, owner: Name, number: int) -> bool:
         """Ids begin with the place of their owner on the ring."""
-        return not number or self.arrangement.layout.node(number) == hashed("peer", self._network, owner)
+        return not number or self.arrangement.layout.node(number) == hashed(
+            "peer", self._network, owner
+        )
 
     def question(self, target: Target, payload: bytes) -> Fetch | str:
         values_max = self.arrangement.values_max
-        chosen = [min(spans, key=len) for term in target.terms if (spans := self.arrangement.spans(term))]
+        chosen = [
+            min(spans, key=len) for term in target.terms if (spans := self.arrangement.spans(term))
+        ]
         if len(chosen) < len(target.terms) or sum(map(len, chosen)) > values_max:
             return f"every term needs a tag or a predicate, and all together at most {values_max} values (values_max)"
-        return Fetch((target, payload), [each for span in chosen for each in self._ranges(PEERS, span)])
+        return Fetch(
+            (target, payload), [each for span in chosen for each in self._ranges(PEERS, span)]
+        )
 
     def found(self, cast: CastId, question: Fetch) -> None:
         told, payload = question.about
@@ -151,16 +167,25 @@ class PubSub(RingMember, Subscriber):
             self.questions.ask(cast, Fetch((description, sealed), ranges), "publish")
         return cast
 
-    def _found_subscriptions(self, cast: CastId, question: Fetch, event: Description, payload: bytes) -> None:
+    def _found_subscriptions(
+        self, cast: CastId, question: Fetch, event: Description, payload: bytes
+    ) -> None:
         """An id matches when it occurs in as many lists as it has constrained attributes."""
         layout = self.arrangement.layout
         where = {sub_id: owner for owner, sub_id, _ in chain.from_iterable(question.lists)}
         owners: dict[Contact, list[int]] = {}
-        for sub_id in matching(([sub_id for _, sub_id, _ in found] for found in question.lists), layout.attributes):
+        for sub_id in matching(
+            ([sub_id for _, sub_id, _ in found] for found in question.lists), layout.attributes
+        ):
             owners.setdefault(where[sub_id], []).append(layout.number(sub_id))
-        told = {owner: Matched(cast, tuple(numbers), event, payload) for owner, numbers in owners.items()}
+        told = {
+            owner: Matched(cast, tuple(numbers), event, payload)
+            for owner, numbers in owners.items()
+        }
         here = told.pop(self.contact, None)
-        others = [(owner, message) for owner, message in told.items() if owner.address != self.address]
+        others = [
+            (owner, message) for owner, message in told.items() if owner.address != self.address
+        ]
         self.teller.tell_each(cast, others, self._take(here) if here is not None else None)
 
     @handles(Matched)

@@ -35,11 +35,25 @@ class Subscription(NamedTuple):
 class Subscriptions:
     """What one peer wants to hear."""
 
-    __slots__ = ("_arrangement", "_chord", "_free", "_last_number", "_last_sub", "_layings", "_layout", "by_number",
-                 "by_sub_number")  # fmt: skip
+    __slots__ = (
+        "_arrangement",
+        "_chord",
+        "_free",
+        "_last_number",
+        "_last_sub",
+        "_layings",
+        "_layout",
+        "by_number",
+        "by_sub_number",
+    )
 
     def __init__(self, layings: Layings, arrangement: Arrangement, chord: Chord) -> None:
-        self._layings, self._arrangement, self._layout, self._chord = layings, arrangement, arrangement.layout, chord
+        self._layings, self._arrangement, self._layout, self._chord = (
+            layings,
+            arrangement,
+            arrangement.layout,
+            chord,
+        )
         self.by_number: dict[int, Subscription] = {}
         self.by_sub_number: dict[int, FiledTerm] = {}
         self._last_number = self._last_sub = 0
@@ -49,7 +63,10 @@ class Subscriptions:
         """Last numbers, and all subscriptions, as they are written down."""
         kept = []
         for number, one in self.by_number.items():
-            entries = (KeptEntry(e.sub_id, e.term, tuple(piece.serial for piece in e.pieces)) for e in one.entries)
+            entries = (
+                KeptEntry(e.sub_id, e.term, tuple(piece.serial for piece in e.pieces))
+                for e in one.entries
+            )
             kept.append(KeptSubscription(number, one.version, tuple(entries)))
         return self._last_number, self._last_sub, tuple(kept)
 
@@ -58,7 +75,12 @@ class Subscriptions:
         self._last_number, self._last_sub = kept.last_number, kept.last_sub
         for one in kept.subscriptions:
             entries = [
-                FiledTerm(e.sub_id, e.term, self._arrangement.spans(e.term), [pieces[serial] for serial in e.pieces])
+                FiledTerm(
+                    e.sub_id,
+                    e.term,
+                    self._arrangement.spans(e.term),
+                    [pieces[serial] for serial in e.pieces],
+                )
                 for e in one.entries
             ]
             self.by_number[one.number] = Subscription(one.version, entries)
@@ -82,11 +104,18 @@ class Subscriptions:
         for term in target.terms:
             spans = self._arrangement.spans(term)
             kept = former.pop(shape(spans), None)
-            entry, pieces = self._issue(term, spans) if kept is None else self._move(kept, term, spans)
+            entry, pieces = (
+                self._issue(term, spans) if kept is None else self._move(kept, term, spans)
+            )
             entries.append(entry)
             laid += pieces
         stays = {entry.sub_id for entry in entries}
-        laid += [piece for entry in before if entry.sub_id not in stays for piece in self._take_out(entry)]
+        laid += [
+            piece
+            for entry in before
+            if entry.sub_id not in stays
+            for piece in self._take_out(entry)
+        ]
         self.by_number[number] = Subscription(version + 1, entries)
         self._layings.lay(("subscribe", number, version + 1), laid)
 
@@ -98,7 +127,12 @@ class Subscriptions:
 
     def pieces(self) -> list[Piece]:
         """What is laid for all of them."""
-        return [piece for one in self.by_number.values() for entry in one.entries for piece in entry.pieces]
+        return [
+            piece
+            for one in self.by_number.values()
+            for entry in one.entries
+            for piece in entry.pieces
+        ]
 
     def forget_all(self) -> None:
         self.by_number, self.by_sub_number = {}, {}
@@ -121,10 +155,14 @@ class Subscriptions:
 
     def _pieces(self, sub_id: int, spans: Iterable[Span]) -> list[Piece]:
         nodes = self._chord.nodes_estimate()
-        ranges = (each for span in spans for each in self._arrangement.ranges(SUBSCRIBERS, span, nodes))
+        ranges = (
+            each for span in spans for each in self._arrangement.ranges(SUBSCRIBERS, span, nodes)
+        )
         return [self._layings.piece(each, sub_id, HERE) for each in ranges]
 
-    def _move(self, entry: FiledTerm, term: Term, spans: list[Span]) -> tuple[FiledTerm, list[Piece]]:
+    def _move(
+        self, entry: FiledTerm, term: Term, spans: list[Span]
+    ) -> tuple[FiledTerm, list[Piece]]:
         """Lay what is new, take out what is no longer so; the rest stays where it is."""
         new = [span for old, now in zip(entry.spans, spans, strict=True) for span in now.minus(old)]
         additions = self._pieces(entry.sub_id, new)

@@ -67,11 +67,17 @@ class Calls(SpicePart):
     def is_calling(self, tag: str) -> bool:
         """Are roots of this tag being called?"""
         calls = [each.message for each in self._calls.values() if self.host.now_us <= each.until_us]
-        return any(not isinstance(each, Offer) and each.tag == tag and not self._is_past(each) for each in calls)
+        return any(
+            not isinstance(each, Offer) and each.tag == tag and not self._is_past(each)
+            for each in calls
+        )
 
     def _is_past(self, message: Message) -> bool:
         """Is there a newer header? Then roots that hear of this one now may lack what was registered meanwhile."""
-        return isinstance(message, ReadyAt) and message.number < self.spice.levels.header(message.tag).number
+        return (
+            isinstance(message, ReadyAt)
+            and message.number < self.spice.levels.header(message.tag).number
+        )
 
     def call(self, message: ReadyAt | AskVeto | Offer, patience_us: int = NEVER_US) -> None:
         if len(self._calls) < CALLS_MAX:
@@ -85,8 +91,13 @@ class Calls(SpicePart):
             self.spice.walks.give_up(lost)
         if call is None:
             return
-        message, is_over = call.message, self.host.now_us > call.until_us or self._is_past(call.message)
-        if is_over or not (isinstance(message, Offer) or self.surface.answers(address_of(message.tag))):
+        message, is_over = (
+            call.message,
+            self.host.now_us > call.until_us or self._is_past(call.message),
+        )
+        if is_over or not (
+            isinstance(message, Offer) or self.surface.answers(address_of(message.tag))
+        ):
             del self._calls[alarm.token]  # if the place is not ours any more, its owner goes on
             return
         self.spice.later.put(call.wait_longer(), alarm)
@@ -103,7 +114,11 @@ class Calls(SpicePart):
     @handles(Taken)
     def on_taken(self, sender: Address, taken: Taken) -> None:
         call = self._calls.get(taken.token)
-        if call is None or self.host.now_us > call.until_us or (taken.veto and isinstance(call.message, Offer)):
+        if (
+            call is None
+            or self.host.now_us > call.until_us
+            or (taken.veto and isinstance(call.message, Offer))
+        ):
             return
         complete = call.is_over(taken.part)
         if taken.veto or complete:
@@ -114,7 +129,9 @@ class Calls(SpicePart):
     # --- offers
 
     def yielded(self, tract: Tract) -> None:
-        items = tuple(cut(each, tract) for each in self.spice.pack(tract) if each.key != LACKING_KEY)
+        items = tuple(
+            cut(each, tract) for each in self.spice.pack(tract) if each.key != LACKING_KEY
+        )
         self.spice.drop(tract)
         for start in range(0, len(items), OFFER_ITEMS):
             offered = items[start : start + OFFER_ITEMS]
@@ -146,7 +163,9 @@ class Calls(SpicePart):
             self._call_all(tract, LOST_TRIES)
 
     def _call_all(self, lost: Tract, tries: int) -> None:
-        walk = SayAgain(Way(WHOLE), "", address_of(""), 0, lost, self.address, self.spice.stores.token())
+        walk = SayAgain(
+            Way(WHOLE), "", address_of(""), 0, lost, self.address, self.spice.stores.token()
+        )
         work = Work(self.host.now_us, walk)
         self._lost[walk.walk] = work, tries - 1
         self.spice.later.put(CAST_US, RepeatCall(walk.walk))

@@ -74,13 +74,21 @@ class Ears(Hearing):
         super().__init__(member, heard)
         self._told: Recent[tuple[CastId, Life | None], Address] | None = None
         """Who told casts; and of those that were carried on, who did so first in which life of their publishers."""
-        self._is_plain = _BUILT is not None and not (member.assured or member.words.signed) and member.policy is FREE
+        self._is_plain = (
+            _BUILT is not None
+            and not (member.assured or member.words.signed)
+            and member.policy is FREE
+        )
         """Is nothing confirmed and nothing checked? Then what can be taken is, by compiled code (`Inbox.take`)."""
 
     @handles(Notify, NotifyAgain)
     def on_notify(self, sender: Address, word: Notify | NotifyAgain) -> None:
-        if self._is_plain and type(word) is Notify and _BUILT.take(
-            self.inbox, self.member, word.cast, word.target, word.payload, place_of, HORIZON_US
+        if (
+            self._is_plain
+            and type(word) is Notify
+            and _BUILT.take(
+                self.inbox, self.member, word.cast, word.target, word.payload, place_of, HORIZON_US
+            )
         ):
             return
         cast, again, by = word.cast, getattr(word, "again", None), self.member.name
@@ -141,7 +149,9 @@ class Casts(SpicePart):
             return
         first = CastTo(Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, (), asks)
         if cast.life != self.spice.life and self.settings.assured:
-            first = CastAgain(Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, again=self.spice.life)
+            first = CastAgain(
+                Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, again=self.spice.life
+            )
         if self.settings.assured or asks:
             self.host.after(PATIENCE_US, CastWatch(cast))
         self._set_out(first)
@@ -153,7 +163,9 @@ class Casts(SpicePart):
             work = self.publishing[first.cast] = Work(self.host.now_us, first)
         for term, conjunction in enumerate(first.target.terms):
             cast_term = replace(first, term=term)
-            self.spice.walks.send_up(work, self._aimed(cast_term, conjunction.has[0], self.spice.levels.depth))
+            self.spice.walks.send_up(
+                work, self._aimed(cast_term, conjunction.has[0], self.spice.levels.depth)
+            )
         if work is not None:
             self.spice.walks.close_one(work)
 
@@ -178,28 +190,45 @@ class Casts(SpicePart):
                 self.spice.containers.passed(work)
             return
         before = self._counts.pop(walk.cast, [])
-        if is_covered and isinstance(tally, CoveredAgain) and not walk.asks and len(before) < RECOUNTS:
+        if (
+            is_covered
+            and isinstance(tally, CoveredAgain)
+            and not walk.asks
+            and len(before) < RECOUNTS
+        ):
             self._counts[walk.cast] = [*before, tally]
             self._count_anew(walk)
             return
         tally = max([tally, *before], key=lambda each: each.notified)
         del self.publishing[walk.cast]
         if walk.asks:
-            self.host.deliver(Estimated(walk.cast.serial, tally.notified, 2 * (tally.hops + tally.notified)))
+            self.host.deliver(
+                Estimated(walk.cast.serial, tally.notified, 2 * (tally.hops + tally.notified))
+            )
         else:
-            self.host.deliver(Settled(walk.cast, tally.notified, tally.unreachable, tally.declined, 0, tally.silent))
+            self.host.deliver(
+                Settled(
+                    walk.cast, tally.notified, tally.unreachable, tally.declined, 0, tally.silent
+                )
+            )
 
     def _count_anew(self, walk: CastTo) -> None:
         """Some were told by peers whose answers may never have come: nobody hears it again, but all say so."""
         again = getattr(walk, "again", self.spice.life) + 1
-        self._set_out(CastAgain(Way(EMPTY), walk.cast, walk.target, 0, "", 0, 0, 0, walk.payload, again=again))
+        self._set_out(
+            CastAgain(Way(EMPTY), walk.cast, walk.target, 0, "", 0, 0, 0, walk.payload, again=again)
+        )
 
     # --- finding a registry
 
     def _aimed(self, cast: CastTo, tag: str, level: int) -> CastTo:
         """To the root of a level that is nearest to us."""
         address = address_of(tag)
-        root = nearest_root(address, level, self.surface.centre) if level and self.surface.tract else address
+        root = (
+            nearest_root(address, level, self.surface.centre)
+            if level and self.surface.tract
+            else address
+        )
         return replace(cast, way=Way((root, root + 1)), tag=tag, level=level, root=root)
 
     def seek(self, cast: CastTo) -> tuple[CastTo, bool]:
@@ -218,8 +247,14 @@ class Casts(SpicePart):
                 continue
             root = cast.root if root is None else root
             heeded = self.spice.heeded
-            if self.settings.live and not cast.asks and (heeded is None or not heeded.docket.declines(cast.cast)):
-                self.spice.replicas.counted(cast.tag, root)  # one that is declined is no reason for more copies
+            if (
+                self.settings.live
+                and not cast.asks
+                and (heeded is None or not heeded.docket.declines(cast.cast))
+            ):
+                self.spice.replicas.counted(
+                    cast.tag, root
+                )  # one that is declined is no reason for more copies
             other = self._rarer(cast, root) if self.settings.rarest else None
             if other is None:
                 return replace(cast, way=Way((root, root + 1)), root=root), True
@@ -228,7 +263,9 @@ class Casts(SpicePart):
     def _copy_here(self, tag: str) -> int | None:
         """A root of ours at which a cast may stop."""
         for root in self.spice.shelf.copies.get(tag, ()):
-            if self._is_known(root) and (not self.settings.live or self.spice.levels.is_ready(tag, root)):
+            if self._is_known(root) and (
+                not self.settings.live or self.spice.levels.is_ready(tag, root)
+            ):
                 return root
         return None
 
@@ -244,7 +281,9 @@ class Casts(SpicePart):
         if registry is None or not registry.closed or len(seen) == len(tags):
             return None
         seen[cast.tag] = len(registry.records) + registry.passed
-        tag = next((each for each in tags if each not in seen), None) or min(tags, key=lambda each: (seen[each], each))
+        tag = next((each for each in tags if each not in seen), None) or min(
+            tags, key=lambda each: (seen[each], each)
+        )
         if tag == cast.tag:
             return None
         return replace(self._aimed(cast, tag, self.spice.levels.depth), tried=tuple(seen.items()))
@@ -280,8 +319,12 @@ class Casts(SpicePart):
             outcome = self.spice.ears.inbox.take(walk.cast, walk.target, walk.payload)
             if isinstance(walk, CastAgain):
                 outcome = self.spice.ears.heard(self.address, walk.cast, walk.again, outcome)
-                if outcome == Outcome.TAKEN and not self._counted.once(_told_of(word, member.name), None):
-                    outcome = Outcome.REPEAT  # our own record has moved here from one notch to another
+                if outcome == Outcome.TAKEN and not self._counted.once(
+                    _told_of(word, member.name), None
+                ):
+                    outcome = (
+                        Outcome.REPEAT
+                    )  # our own record has moved here from one notch to another
             self._count(work, outcome)
         elif member.address == self.address:
             pass  # a peer that was at this address before: it is gone
@@ -316,7 +359,12 @@ class Casts(SpicePart):
         asker, words = self.spice.asker, self.spice.words
         topic = NOTIFY if (question := asker.open(NOTIFY, key)) is not None else NOTIFY_SILENT
         question = question or asker.open(topic, key)
-        if question is None or question.to != sender or got.outcome == Outcome.FULL or not words.vouches(got):
+        if (
+            question is None
+            or question.to != sender
+            or got.outcome == Outcome.FULL
+            or not words.vouches(got)
+        ):
             return
         asker.answered(topic, key)
         self._silent.pop(got.by, None)

@@ -32,7 +32,16 @@ from implicast.casting.spice.trips import Work
 from implicast.overlay.ice.estate import Way
 from implicast.peer.contract import Message, Name, handles
 from implicast.peer.memory import Repeats
-from implicast.space.tract import EMPTY, Tract, container, contains, intersect, scale_within, subtract, within
+from implicast.space.tract import (
+    EMPTY,
+    Tract,
+    container,
+    contains,
+    intersect,
+    scale_within,
+    subtract,
+    within,
+)
 
 CLOSING_US = 10_000_000
 """A closing that heirs have not confirmed in this time may be tried again."""
@@ -97,7 +106,10 @@ class Containers(SpicePart):
         """What a registry has from the start: records, or a closed part through which these went up."""
         shelf = self.spice.shelf
         if closed:
-            shelf.close(key, intersect(container(key[1], key[2], self.settings.dimensions), self.surface.ground))
+            shelf.close(
+                key,
+                intersect(container(key[1], key[2], self.settings.dimensions), self.surface.ground),
+            )
             if self.settings.rarest and not key[2]:
                 shelf.registry(key).pass_by(len(records))
             return
@@ -113,7 +125,10 @@ class Containers(SpicePart):
             self._show(key, registry, held)
 
     def _close_if_crowded(self, key: Key, registry: Registry) -> None:
-        if len(registry.records) <= self.settings.storage_limit or key[2] == self.settings.last_notch:
+        if (
+            len(registry.records) <= self.settings.storage_limit
+            or key[2] == self.settings.last_notch
+        ):
             return
         count = registry.living()
         if count > self.settings.storage_limit and not self.spice.shelf.is_closing(key):
@@ -174,14 +189,20 @@ class Containers(SpicePart):
             held = self.spice.shelf.held(key, consumer)
             if held is None or at == stored.notch or held.entry.version > version:
                 continue
-            if contains(self.spice.shelf.registries[key].passing, held.home) and self.surface.answers(held.home):
+            if contains(
+                self.spice.shelf.registries[key].passing, held.home
+            ) and self.surface.answers(held.home):
                 self.spice.shelf.forget(key, held)
 
     def settled(self) -> None:
         """The ground has changed: gatherings on others' ground lapse; what is in closed parts of new ground goes up."""
         for key, work in list(self.gatherings.items()):
             drawn = self.spice.shelf.registries.get(key)
-            if drawn is None or not drawn.gathering or subtract(drawn.gathering, self.surface.ground):
+            if (
+                drawn is None
+                or not drawn.gathering
+                or subtract(drawn.gathering, self.surface.ground)
+            ):
                 self.spice.walks.give_up(work)
         for key, registry in self.spice.shelf.all():
             if registry.closed:
@@ -203,7 +224,11 @@ class Containers(SpicePart):
         walk = work.walk
         key = (walk.tag, walk.root, walk.notch)
         registry = self.spice.shelf.registries.get(key)
-        if registry is None or not isinstance(walk, CastTo) or 2 * work.tally.size > self.settings.storage_limit:
+        if (
+            registry is None
+            or not isinstance(walk, CastTo)
+            or 2 * work.tally.size > self.settings.storage_limit
+        ):
             return
         if registry.closed and not subtract(registry.closed, work.part):
             self.gather(key)
@@ -212,14 +237,20 @@ class Containers(SpicePart):
         """Draw together what is kept above our closed part of this registry."""
         registry, now_us = self.spice.shelf.registries[key], self.host.now_us
         closed = intersect(registry.closed, self.surface.ground)
-        if key in self.gatherings or closed != registry.closed or self._tried_us.came_by(key, now_us, REST_US):
+        if (
+            key in self.gatherings
+            or closed != registry.closed
+            or self._tried_us.came_by(key, now_us, REST_US)
+        ):
             return
         self._risings.pop(key, None)  # its moves up lapse
         registry.gather(closed)
         tag, root, base = key
         above = self.settings.above(base)
         scaled = scale_within(closed, root, base, self.settings.dimensions, above - base)
-        walk = GatherTo(Way(scaled), tag, root, above, base, self.address, self.spice.stores.token())
+        walk = GatherTo(
+            Way(scaled), tag, root, above, base, self.address, self.spice.stores.token()
+        )
         work = self.gatherings[key] = Work(now_us, walk)
         ours = intersect(scaled, self.spice.known)
         self.spice.walks.visit_all(work, walk, above, ours)
@@ -274,7 +305,10 @@ class Containers(SpicePart):
             return
         work.wait()  # even if there is no room to move them: the gathering then lapses
         if len(self._moves) < MOVES_MAX:
-            token, entries = self.spice.stores.token(), {each.entry.member.name: each.entry for each in held}
+            token, entries = (
+                self.spice.stores.token(),
+                {each.entry.member.name: each.entry for each in held},
+            )
             key = (walk.tag, walk.root, registry.notch)
             self._moves[token] = Move(key, walk.base, entries, work, self.host.now_us + CAST_US)
             self.on_move_again(MoveAgain(token))
@@ -286,7 +320,9 @@ class Containers(SpicePart):
             del self._moves[alarm.token]
         elif move is not None:
             self.spice.later.put(move.wait_longer(), alarm)
-            self.spice.stores.send_store((*move.key[:2], move.base), tuple(move.entries.values()), alarm.token)
+            self.spice.stores.send_store(
+                (*move.key[:2], move.base), tuple(move.entries.values()), alarm.token
+            )
 
     def moved(self, stored: StoredAt) -> bool:
         """Is this about a move of ours? Then what has arrived below may go."""
@@ -301,7 +337,11 @@ class Containers(SpicePart):
                 self._moves.pop(stored.token, None)
                 return True
             del move.entries[consumer]
-            if held is not None and held.entry.version <= version and self.surface.answers(held.home):
+            if (
+                held is not None
+                and held.entry.version <= version
+                and self.surface.answers(held.home)
+            ):
                 self.spice.shelf.forget(move.key, held)
         if not move.entries and self._moves.pop(stored.token, None) is not None:
             self.spice.walks.close_one(move.work)
@@ -313,7 +353,9 @@ class Containers(SpicePart):
         walks = self.spice.walks
         for each in held:
             for work in walks.active(tag, root) if contains(registry.gathering, each.home) else ():
-                if self._is_above(work, notch, root, each.entry.spot) and not work.is_shown(each.entry.member.name):
+                if self._is_above(work, notch, root, each.entry.spot) and not work.is_shown(
+                    each.entry.member.name
+                ):
                     walks.purpose(work.walk).show(work, registry, [each])
 
     def _is_above(self, work: Work, notch: int, root: int, spot: int) -> bool:
@@ -322,7 +364,9 @@ class Containers(SpicePart):
             passed = list(work.up) if walk.base < notch else []
         else:
             passed = [trip for trip in work.up if walk.notch <= notch <= trip.notch]
-        return any(contains(trip.closed, home(root, trip.notch, spot, dimensions)) for trip in passed)
+        return any(
+            contains(trip.closed, home(root, trip.notch, spot, dimensions)) for trip in passed
+        )
 
     # --- forgetting
 

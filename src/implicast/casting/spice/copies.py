@@ -14,7 +14,15 @@ from operator import or_
 
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.items import all_proved
-from implicast.casting.spice.messages import TOGETHER_MAX, CopyFrom, CopyTo, Entry, Kept, StoreAt, StoredAt
+from implicast.casting.spice.messages import (
+    TOGETHER_MAX,
+    CopyFrom,
+    CopyTo,
+    Entry,
+    Kept,
+    StoreAt,
+    StoredAt,
+)
 from implicast.casting.spice.settings import CAST_US, Settings
 from implicast.casting.spice.share import Repeated, Spice, SpicePart
 from implicast.casting.spice.stores import DOORS_MAX, OWN, Answer
@@ -56,9 +64,14 @@ class Fan(Repeated):
     __slots__ = ("answers", "bits", "entries", "goal", "left", "tag", "until_us", "work")
 
     def __init__(
-        self, tag: str, goal: int, roots: Iterable[int], until_us: int, entries: Iterable[Entry] = (),
+        self,
+        tag: str,
+        goal: int,
+        roots: Iterable[int],
+        until_us: int,
+        entries: Iterable[Entry] = (),
         work: Work | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.tag, self.goal, self.until_us, self.work = tag, goal, until_us, work
         self.bits = {root: 1 << bit for bit, root in enumerate(roots)}
@@ -118,13 +131,23 @@ class Copies(SpicePart):
     def fans_out(self, store: StoreAt, entries: Sequence[Entry]) -> bool:
         """Do these go to other roots too? Then they are taken here, and confirmed when all have them."""
         tag = store.tag
-        if not (store.first and store.notch == 0 and self.settings.deepest and store.root == address_of(tag)):
+        if not (
+            store.first
+            and store.notch == 0
+            and self.settings.deepest
+            and store.root == address_of(tag)
+        ):
             return False
-        goal, registry = self.spice.levels.goal(tag), self.spice.shelf.registries.get((tag, store.root, 0))
+        goal, registry = (
+            self.spice.levels.goal(tag),
+            self.spice.shelf.registries.get((tag, store.root, 0)),
+        )
         are_kept = all(registry is not None and registry.has(each) for each in entries)
         if not goal and (are_kept or not self.settings.live):
             return False
-        if goal and all(self._copied.get((tag, each.member.name)) == (each.version, goal) for each in entries):
+        if goal and all(
+            self._copied.get((tag, each.member.name)) == (each.version, goal) for each in entries
+        ):
             self._refresh_later(tag, entries)
             return False
         self._fan_out(store, entries, goal)
@@ -135,7 +158,12 @@ class Copies(SpicePart):
         token = self._collecting.get(store.tag, OWN)
         fan = self._fans.get(token)
         if fan is None or fan.goal != goal or len(fan.entries) + len(entries) > TOGETHER_MAX:
-            fan = Fan(store.tag, goal, self.spice.levels.roots_at(store.tag, goal), self.host.now_us + CAST_US)
+            fan = Fan(
+                store.tag,
+                goal,
+                self.spice.levels.roots_at(store.tag, goal),
+                self.host.now_us + CAST_US,
+            )
             if not self._collecting:
                 self.host.after(self.settings.collect_us * COLLECTS, Replicate())
             elif store.tag in self._collecting:
@@ -164,7 +192,11 @@ class Copies(SpicePart):
     def on_refresh(self, alarm: Refresh) -> None:
         """Tell the other roots that these registrations go on."""
         tag = alarm.tag
-        renewed, address, goal = self._renewed.pop(tag, {}), address_of(tag), self.spice.levels.goal(tag)
+        renewed, address, goal = (
+            self._renewed.pop(tag, {}),
+            address_of(tag),
+            self.spice.levels.goal(tag),
+        )
         if not renewed or not goal or not self.surface.answers(address):
             return
         for consumer in renewed:
@@ -190,8 +222,13 @@ class Copies(SpicePart):
             return
         if self.settings.assured or self.settings.live:
             self.spice.later.put(fan.wait_longer(), alarm)
-        what, missing = (fan.tag, tuple(fan.entries.values()), self.address, token), set(fan.missing())
-        for root in sorted(missing & self._doors.keys()):  # left out until it confirms again, as in `Stores`
+        what, missing = (
+            (fan.tag, tuple(fan.entries.values()), self.address, token),
+            set(fan.missing()),
+        )
+        for root in sorted(
+            missing & self._doors.keys()
+        ):  # left out until it confirms again, as in `Stores`
             self.host.send(self._doors.pop(root), CopyTo(Way((root, root + 1)), *what))
             missing.discard(root)
         if others := union((each, each + 1) for each in missing if each != address_of(fan.tag)):
@@ -211,7 +248,11 @@ class Copies(SpicePart):
         for kept in stored.kept:
             if fan.has(stored.root, kept):
                 self._fanned(fan, kept)
-        if not fan.left and stored.token not in self._collecting.values() and stored.token in self._fans:
+        if (
+            not fan.left
+            and stored.token not in self._collecting.values()
+            and stored.token in self._fans
+        ):
             del self._fans[stored.token]
             if fan.work is not None:
                 self.spice.walks.close_one(fan.work)
@@ -232,7 +273,9 @@ class Copies(SpicePart):
             return
         if entry.description is None:
             self._copied.pop((tag, kept[0]), None)
-        elif self.settings.assured and (fan.work is None or fan.goal == 1):  # at level 1 ours is the only other
+        elif self.settings.assured and (
+            fan.work is None or fan.goal == 1
+        ):  # at level 1 ours is the only other
             self._copied.put((tag, kept[0]), (entry.version, fan.goal))
         for answer in answers:
             self.spice.stores.confirm(answer, (tag, address, 0), [kept])
@@ -252,10 +295,22 @@ class Copies(SpicePart):
 
     def copy_out(self, work: Work, walk: CopyFrom, entries: Sequence[Entry]) -> None:
         """Entries of ours to the roots of a new level, as a part of a walk."""
-        roots, until_us = self.spice.levels.new_roots(walk.tag, walk.level, walk.level - 1), self.host.now_us + CAST_US
+        roots, until_us = (
+            self.spice.levels.new_roots(walk.tag, walk.level, walk.level - 1),
+            self.host.now_us + CAST_US,
+        )
         for start in range(0, len(entries), TOGETHER_MAX):
             work.wait()
-            self._send_out(Fan(walk.tag, walk.level, roots, until_us, entries[start : start + TOGETHER_MAX], work))
+            self._send_out(
+                Fan(
+                    walk.tag,
+                    walk.level,
+                    roots,
+                    until_us,
+                    entries[start : start + TOGETHER_MAX],
+                    work,
+                )
+            )
 
 
 def roots_in(settings: Settings, tag: str, part: Tract) -> list[int]:

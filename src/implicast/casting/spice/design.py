@@ -24,7 +24,9 @@ WINDOW_CASTS = 8
 """A window in which casts are counted is as long as so many casts take at the limit, unless it is given."""
 
 
-def settings_of(given: Parameters, levels: Mapping[str, int] | None = None, resting: bool = False) -> Settings:
+def settings_of(
+    given: Parameters, levels: Mapping[str, int] | None = None, resting: bool = False
+) -> Settings:
     """`levels`: those computed beforehand; `resting`: as in `Site`."""
     dimensions = int(given["dimensions"])
     assured = given["assurance"] != "none"
@@ -38,8 +40,13 @@ def settings_of(given: Parameters, levels: Mapping[str, int] | None = None, rest
     timers = Timers.of(float(given["hello_s"]))
     return Settings(
         terms=Terms(
-            dimensions, cosine_of(float(given["branch_factor"])), bool(given["merge"]), timers, assured,
-            landmark_digits(int(given["landmarks"]), dimensions) if given["sounding"] else 0, resting,
+            dimensions,
+            cosine_of(float(given["branch_factor"])),
+            bool(given["merge"]),
+            timers,
+            assured,
+            landmark_digits(int(given["landmarks"]), dimensions) if given["sounding"] else 0,
+            resting,
         ),
         storage_limit=int(given.get("storage_limit", NO_LIMIT)),
         deepest=deepest,
@@ -49,7 +56,7 @@ def settings_of(given: Parameters, levels: Mapping[str, int] | None = None, rest
         rarest=given.get("choose") == "rarest",
         collect_us=COLLECT_US if assured else int(float(given.get("collect_ms", 0)) * 1000),
         lease_us=UNENDING_US if resting else int(float(given["lease_s"]) * 1e6),
-    )  # fmt: skip
+    )
 
 
 def landmark_digits(landmarks: int, dimensions: int) -> int:
@@ -70,33 +77,106 @@ def member(site: Site) -> Member:
 
 SURFACE = (
     Parameter("dimensions", 3, "dimensions of the surface", 2, 6),
-    Parameter("branch_factor", pi / 3, "largest angle within one branch of a route; 0 sends every extent alone", 0, pi,
-              unit="rad"),
-    Parameter("landmarks", 64, "landmarks that map an assembled surface to the network; 0 places peers at random", 0,
-              4096),
-    Parameter("sounding", False, "newcomers look for those near them on the network, among as many landmarks"),
-    Parameter("merge", True, "clusters with the same next hop share one message; the thesis sends one each"),
-)  # fmt: skip
+    Parameter(
+        "branch_factor",
+        pi / 3,
+        "largest angle within one branch of a route; 0 sends every extent alone",
+        0,
+        pi,
+        unit="rad",
+    ),
+    Parameter(
+        "landmarks",
+        64,
+        "landmarks that map an assembled surface to the network; 0 places peers at random",
+        0,
+        4096,
+    ),
+    Parameter(
+        "sounding",
+        False,
+        "newcomers look for those near them on the network, among as many landmarks",
+    ),
+    Parameter(
+        "merge",
+        True,
+        "clusters with the same next hop share one message; the thesis sends one each",
+    ),
+)
 LIFE = (
     ASSURANCE,
-    Parameter("hello_s", 12.0, "how often neighbours greet each other; repair takes about twice as long", 0.5,
-              600, unit="s"),
-    Parameter("lease_s", 600.0, "a registration that is not renewed for so long is forgotten", 10, 1e6, unit="s"),
-)  # fmt: skip
-KINDS = (*messages.KINDS, telling.Notify, telling.Got, telling.NotifyAgain, telling.GotAgain, complaints.Complain,
-         *ice_messages.KINDS)  # fmt: skip
+    Parameter(
+        "hello_s",
+        12.0,
+        "how often neighbours greet each other; repair takes about twice as long",
+        0.5,
+        600,
+        unit="s",
+    ),
+    Parameter(
+        "lease_s",
+        600.0,
+        "a registration that is not renewed for so long is forgotten",
+        10,
+        1e6,
+        unit="s",
+    ),
+)
+KINDS = (
+    *messages.KINDS,
+    telling.Notify,
+    telling.Got,
+    telling.NotifyAgain,
+    telling.GotAgain,
+    complaints.Complain,
+    *ice_messages.KINDS,
+)
 RELIEF = (
-    Parameter("storage_limit", 32, "registrations a peer keeps of one registry before it spreads", 1, 1e9),
-    Parameter("frequency_limit", 0.0125, "casts a peer serves before a registry is replicated; 0 never does", 0, 1e9,
-              unit="1/s"),
-    Parameter("replication", "live", "levels raised and lowered as roots measure them, or computed from the casts to "
-              "come, as in the thesis's experiments", choices=("beforehand", "live")),
-    Parameter("deepest_level", 3, "the deepest level of replication; 2^(d level) copies, at most 4096", 1, 6),
-    Parameter("choose", "first", "the tag whose registry serves a term", choices=("first", "rarest")),
-    Parameter("collect_ms", 1000.0, "without receipts, records that go on are collected for so long; with them 20 ms",
-              0, 60_000, unit="ms"),
-    Parameter("rate_s", 0.0, "window in which casts are counted; 0: 8 casts at the limit", 0, 1e6, unit="s"),
-)  # fmt: skip
+    Parameter(
+        "storage_limit", 32, "registrations a peer keeps of one registry before it spreads", 1, 1e9
+    ),
+    Parameter(
+        "frequency_limit",
+        0.0125,
+        "casts a peer serves before a registry is replicated; 0 never does",
+        0,
+        1e9,
+        unit="1/s",
+    ),
+    Parameter(
+        "replication",
+        "live",
+        "levels raised and lowered as roots measure them, or computed from the casts to "
+        "come, as in the thesis's experiments",
+        choices=("beforehand", "live"),
+    ),
+    Parameter(
+        "deepest_level",
+        3,
+        "the deepest level of replication; 2^(d level) copies, at most 4096",
+        1,
+        6,
+    ),
+    Parameter(
+        "choose", "first", "the tag whose registry serves a term", choices=("first", "rarest")
+    ),
+    Parameter(
+        "collect_ms",
+        1000.0,
+        "without receipts, records that go on are collected for so long; with them 20 ms",
+        0,
+        60_000,
+        unit="ms",
+    ),
+    Parameter(
+        "rate_s",
+        0.0,
+        "window in which casts are counted; 0: 8 casts at the limit",
+        0,
+        1e6,
+        unit="s",
+    ),
+)
 
 SPICE = Design(
     name="spice",

@@ -69,7 +69,9 @@ state_of = msgspec.msgpack.Decoder(RootState).decode
 
 def record_item(key: Key, entry: Entry, home: int, gone: bool = False) -> Item:
     """`gone`: heirs may forget this record."""
-    return Item(home, home + 1, _encode((RECORD, *key, entry.member.name)), b"" if gone else _encode(entry))
+    return Item(
+        home, home + 1, _encode((RECORD, *key, entry.member.name)), b"" if gone else _encode(entry)
+    )
 
 
 def closed_item(key: Key, closed: Tract) -> Item:
@@ -85,7 +87,9 @@ def lacking_item(at: Tract, lacking: Tract) -> Item:
 def cut(item: Item, tract: Tract) -> Item:
     """The item as far as it lies in the tract: only closed parts can lie in several places."""
     name = label_of(item.key)
-    return closed_item(name[1:4], intersect(tract_of(item.body), tract)) if name[0] == CLOSED else item
+    return (
+        closed_item(name[1:4], intersect(tract_of(item.body), tract)) if name[0] == CLOSED else item
+    )
 
 
 def header_item(tag: str, header: Header) -> Item:
@@ -99,7 +103,10 @@ def root_item(tag: str, root: int, state: RootState) -> Item:
 
 def places(items: Iterable[Item]) -> Tract:
     """Where items lie: records at their homes, closed parts in their tracts."""
-    tracts = [tract_of(each.body) if label_of(each.key)[0] == CLOSED else (each.low, each.high) for each in items]
+    tracts = [
+        tract_of(each.body) if label_of(each.key)[0] == CLOSED else (each.low, each.high)
+        for each in items
+    ]
     return union(span for each in tracts for span in intervals(each))
 
 
@@ -108,7 +115,9 @@ def proved(words: Words, tag: str, entry: Entry) -> Entry:
     if not words.signed:
         return entry
     proof = words.prove(_about(tag, entry, entry.before), _said(entry, entry.before))
-    return Entry(entry.member, entry.version, entry.spot, entry.description, hide(entry.before, proof))
+    return Entry(
+        entry.member, entry.version, entry.spot, entry.description, hide(entry.before, proof)
+    )
 
 
 def is_proved(words: Words, tag: str, entry: Entry) -> bool:
@@ -116,14 +125,18 @@ def is_proved(words: Words, tag: str, entry: Entry) -> bool:
     if not words.signed:
         return True
     before, proof = reveal(entry.before)
-    if entry.spot != spot_of(entry.member.name, tag) or (entry.description and tag not in entry.description.tags):
+    if entry.spot != spot_of(entry.member.name, tag) or (
+        entry.description and tag not in entry.description.tags
+    ):
         return False
     return words.proved(entry.member.name, _about(tag, entry, before), proof, _said(entry, before))
 
 
 def all_proved(words: Words, tag: str, entries: Sequence[Entry]) -> Sequence[Entry]:
     """Those of several whose owners have said them."""
-    return entries if not words.signed else [each for each in entries if is_proved(words, tag, each)]
+    return (
+        entries if not words.signed else [each for each in entries if is_proved(words, tag, each)]
+    )
 
 
 def _about(tag: str, entry: Entry, before: Description | None) -> tuple[object, ...]:

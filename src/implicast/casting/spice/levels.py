@@ -42,7 +42,11 @@ class Levels:
 
     def goal(self, tag: str) -> int:
         """Registrations of this tag go to all roots of this level."""
-        return self.header(tag).goal if self._settings.levels is None else self._settings.levels.get(tag, 0)
+        return (
+            self.header(tag).goal
+            if self._settings.levels is None
+            else self._settings.levels.get(tag, 0)
+        )
 
     def set_header(self, tag: str, header: Header) -> None:
         self.headers[tag] = header
@@ -64,7 +68,9 @@ class Levels:
     # --- roots
 
     def roots_at(self, tag: str, level: int) -> list[int]:
-        return roots_of(address_of(tag), min(level, self._settings.deepest), self._settings.dimensions)
+        return roots_of(
+            address_of(tag), min(level, self._settings.deepest), self._settings.dimensions
+        )
 
     def new_roots(self, tag: str, level: int, known: int) -> list[int]:
         """Roots of a level that are not roots of a lower one."""
@@ -79,7 +85,11 @@ class Levels:
 
     def sweep(self, most: int) -> None:
         """A root that has not been ready for more sweeps than this has nothing to remember."""
-        self._resting = {each: self._resting.get(each, 0) + 1 for each, state in self.roots.items() if not state.ready}
+        self._resting = {
+            each: self._resting.get(each, 0) + 1
+            for each, state in self.roots.items()
+            if not state.ready
+        }
         for each in [one for one, sweeps in self._resting.items() if sweeps > most]:
             del self.roots[each], self._resting[each]
             self._stock.changed()
@@ -92,26 +102,44 @@ class Levels:
 
     def pack(self, tract: Tract) -> list[Item]:
         headers = {**self.headers, **self.aims}.items()
-        found = [items.header_item(tag, header) for tag, header in headers if contains(tract, address_of(tag))]
-        return found + [items.root_item(*key, state) for key, state in self.roots.items() if contains(tract, key[1])]
+        found = [
+            items.header_item(tag, header)
+            for tag, header in headers
+            if contains(tract, address_of(tag))
+        ]
+        return found + [
+            items.root_item(*key, state)
+            for key, state in self.roots.items()
+            if contains(tract, key[1])
+        ]
 
     def unite(self, label: Label, item: Item) -> None:
         kind, tag, root, _, _ = label
         if kind == items.HEADER:
             older, header = sorted((self.header(tag), items.header_of(item.body)))
-            if older.level > header.level:  # another side of a partition: its roots answer casts, and must have all
+            if (
+                older.level > header.level
+            ):  # another side of a partition: its roots answer casts, and must have all
                 self.aims.pop(tag, None)
-                header = Header(header.number + 2, older.level, older.level, False)  # newer than that aim, too
+                header = Header(
+                    header.number + 2, older.level, older.level, False
+                )  # newer than that aim, too
             if header != NO_HEADER:  # which only says that there may be more to copy
                 self.set_header(tag, header)
-            if header.level and not header.ready:  # how far whoever led before us had come is not known
+            if (
+                header.level and not header.ready
+            ):  # how far whoever led before us had come is not known
                 self.doubted[tag] = None
         else:
             self.learn_root(tag, root, items.state_of(item.body))
 
     def drop(self, tract: Tract) -> None:
-        self.headers = {tag: each for tag, each in self.headers.items() if not contains(tract, address_of(tag))}
-        self.aims = {tag: each for tag, each in self.aims.items() if not contains(tract, address_of(tag))}
+        self.headers = {
+            tag: each for tag, each in self.headers.items() if not contains(tract, address_of(tag))
+        }
+        self.aims = {
+            tag: each for tag, each in self.aims.items() if not contains(tract, address_of(tag))
+        }
         self.doubted = {tag: None for tag in self.doubted if not contains(tract, address_of(tag))}
         self.roots = {key: each for key, each in self.roots.items() if not contains(tract, key[1])}
         self._stock.changed()

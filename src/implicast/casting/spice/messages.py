@@ -308,7 +308,21 @@ class StoredLater(Message):
 ROUTED: tuple[type, ...] = (CopyTo, Offer, RateAt, AskRate, ReadyAt, AskVeto, DepthIs)
 """What is decided where its way ends, and nowhere before."""
 KINDS: tuple[type, ...] = (
-    *ROUTED, StoreAt, StoredAt, CastTo, CastAgain, GatherTo, CopyFrom, SayAgain, Covered, CoveredAgain, Working, Taken,
-    RateIs, StoredLater, SlowingAt, ComplainedOf,
-)  # fmt: skip
+    *ROUTED,
+    StoreAt,
+    StoredAt,
+    CastTo,
+    CastAgain,
+    GatherTo,
+    CopyFrom,
+    SayAgain,
+    Covered,
+    CoveredAgain,
+    Working,
+    Taken,
+    RateIs,
+    StoredLater,
+    SlowingAt,
+    ComplainedOf,
+)
 """What travels; the others are alarms."""

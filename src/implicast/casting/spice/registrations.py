@@ -59,14 +59,26 @@ class Registrations(SpicePart):
     """A consumer's part."""
 
     __slots__ = (
-        "_before", "_doors", "_due", "_going", "_homeless", "_patience", "_returning", "_reunited_us", "_told",
-        "_unsaid", "awaited", "token",
-    )  # fmt: skip
+        "_before",
+        "_doors",
+        "_due",
+        "_going",
+        "_homeless",
+        "_patience",
+        "_returning",
+        "_reunited_us",
+        "_told",
+        "_unsaid",
+        "awaited",
+        "token",
+    )
 
     def __init__(self, spice: Spice, kept: KeptMember | None, tags: tuple[str, ...]) -> None:
         """`tags`: under which something of an earlier life may be stored."""
         super().__init__(spice)
-        kept_under = [(tag, Entry(spice.contact, 0, spot_of(spice.name, tag), None)) for tag in tags]
+        kept_under = [
+            (tag, Entry(spice.contact, 0, spot_of(spice.name, tag), None)) for tag in tags
+        ]
         self._told: dict[str, Entry] | None = dict(kept_under)
         self.awaited: dict[str, Entry] = {}
         self._before: Description | None = None
@@ -84,7 +96,11 @@ class Registrations(SpicePart):
         """Has the member a description from an earlier life, and no place yet to say it from?"""
         self._going = False
         """Is the peer to leave the surface when it has withdrawn?"""
-        self.token = 1 << SECRET_BITS | spice.host.rng.getrandbits(SECRET_BITS) if spice.words.signed else OWN
+        self.token = (
+            1 << SECRET_BITS | spice.host.rng.getrandbits(SECRET_BITS)
+            if spice.words.signed
+            else OWN
+        )
         """Names our own errands. Who does not pass them on must not be able to confirm them."""
 
     # --- the verbs
@@ -114,18 +130,25 @@ class Registrations(SpicePart):
         if self._told is None:
             what = self.spice.description
             assert what is not None, "one who stands is described"
-            self._told = {tag: self._entry(tag, self.spice.version, what) for tag in sorted(set(what.tags))}
+            self._told = {
+                tag: self._entry(tag, self.spice.version, what) for tag in sorted(set(what.tags))
+            }
         return self._told
 
     def _entry(self, tag: str, version: Version, what: Description | None) -> Entry:
-        entry = Entry(self.spice.contact, version, spot_of(self.spice.name, tag), what, self._before)
+        entry = Entry(
+            self.spice.contact, version, spot_of(self.spice.name, tag), what, self._before
+        )
         return proved(self.spice.words, tag, entry)
 
     def _say(self, version: Version) -> None:
         """One new version for every tag, old or new; where the tag is no longer ours, that we are not there."""
         what = self.spice.description
         both = sorted({*(what.tags if what else ()), *self.told})
-        self.awaited = {tag: self._entry(tag, version, what if what and tag in what.tags else None) for tag in both}
+        self.awaited = {
+            tag: self._entry(tag, version, what if what and tag in what.tags else None)
+            for tag in both
+        }
         self.told.update(self.awaited)
         self._due = []
         self._confirm_if_complete()
@@ -135,13 +158,17 @@ class Registrations(SpicePart):
     def _ask(self, version: Version) -> None:
         if not self.awaited:
             return
-        self.host.after(self._patience.wait_longer() if self.settings.assured else UNASSURED_US, Again(version))
+        self.host.after(
+            self._patience.wait_longer() if self.settings.assured else UNASSURED_US, Again(version)
+        )
         for tag in list(self.awaited):
             self._store(tag, self._doors.pop(tag, None) if self.settings.assured else None)
 
     def _store(self, tag: str, door: Address | None) -> None:
         address, entries = address_of(tag), (self.told[tag],)
-        store = StoreAt(Way((address, address + 1)), tag, address, 0, entries, self.address, self.token, True)
+        store = StoreAt(
+            Way((address, address + 1)), tag, address, 0, entries, self.address, self.token, True
+        )
         if door is None or door == self.address:
             self.surface.send(store)
         else:
@@ -155,7 +182,9 @@ class Registrations(SpicePart):
     def stored(self, sender: Address, stored: StoredAt) -> None:
         """A tag is confirmed; or a holder knows a later version of us than we do: then we have lived before."""
         entry, name = self.told.get(stored.tag), self.spice.name
-        version = max((version for consumer, version, _ in stored.kept if consumer == name), default=0)
+        version = max(
+            (version for consumer, version, _ in stored.kept if consumer == name), default=0
+        )
         if entry is None or version < entry.version:
             return
         if version > self.spice.version:
@@ -175,7 +204,9 @@ class Registrations(SpicePart):
     def on_stored_later(self, sender: Address, later: StoredLater) -> None:
         """Our own word, of a life that we have forgotten: it must be ours to be believed."""
         entry, spice = later.entry, self.spice
-        is_later = spice.version and entry.member.name == spice.name and entry.version > spice.version
+        is_later = (
+            spice.version and entry.member.name == spice.name and entry.version > spice.version
+        )
         if is_later and is_proved(spice.words, later.tag, entry):
             self._say(spice.outlive(entry.version))
 
@@ -196,7 +227,9 @@ class Registrations(SpicePart):
 
     def _renew_later(self) -> None:
         pause_us = self.settings.lease_us // RENEWALS / max(1, len(self.told))
-        self.host.after(int(pause_us * (0.8 + 0.4 * self.host.rng.random())), Renew(self.spice.version))
+        self.host.after(
+            int(pause_us * (0.8 + 0.4 * self.host.rng.random())), Renew(self.spice.version)
+        )
 
     @handles(Renew)
     def on_renew(self, alarm: Renew) -> None:
@@ -226,14 +259,19 @@ class Registrations(SpicePart):
             return
         self._reunited_us = self.host.now_us
         for number, tag in enumerate(sorted(self.told)):
-            self.spice.later.put(REUNION_PAUSE_US * number, Unsaid(tag, self.spice.version, SAY_AGAIN_TRIES + 1))
+            self.spice.later.put(
+                REUNION_PAUSE_US * number, Unsaid(tag, self.spice.version, SAY_AGAIN_TRIES + 1)
+            )
 
     def register_again(self, lost: Tract, work: Work | None = None) -> None:
         """Say again what may be lost: tags under which our record could have its home there, at any notch. `work`: our
         part in the call for it."""
         notches = self.settings.notches() if self.settings.storage_limit < NO_LIMIT else (0,)
         for tag, entry in list(self.told.items()):
-            places = [home(address_of(tag), notch, entry.spot, self.settings.dimensions) for notch in notches]
+            places = [
+                home(address_of(tag), notch, entry.spot, self.settings.dimensions)
+                for notch in notches
+            ]
             if any(contains(lost, each) for each in places):
                 unsaid = self._unsaid.setdefault(tag, [])
                 if work is not None:
@@ -245,7 +283,11 @@ class Registrations(SpicePart):
     def on_unsaid(self, alarm: Unsaid) -> None:
         """Until it is confirmed: the ground around what was lost may not have settled yet."""
         tag, is_first = alarm.tag, alarm.tries > SAY_AGAIN_TRIES
-        if alarm.version != self.spice.version or tag not in self.told or (is_first and tag in self.awaited):
+        if (
+            alarm.version != self.spice.version
+            or tag not in self.told
+            or (is_first and tag in self.awaited)
+        ):
             return
         if is_first:
             self._unsaid.setdefault(tag, [])

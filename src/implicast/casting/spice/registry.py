@@ -79,8 +79,20 @@ class Stock:
 class Registry:
     """Records by consumer, and the parts that are closed and being gathered."""
 
-    __slots__ = ("_due_us", "_lot", "_packed", "_rows", "closed", "dimensions", "gathering", "notch", "passed",
-                 "records", "root", "stock")  # fmt: skip
+    __slots__ = (
+        "_due_us",
+        "_lot",
+        "_packed",
+        "_rows",
+        "closed",
+        "dimensions",
+        "gathering",
+        "notch",
+        "passed",
+        "records",
+        "root",
+        "stock",
+    )
 
     def __init__(self, root: int, notch: int, dimensions: int, stock: Stock) -> None:
         self.root, self.notch, self.dimensions, self.stock = root, notch, dimensions, stock
@@ -125,13 +137,20 @@ class Registry:
     def has(self, entry: Entry) -> bool:
         """Is as much as this entry says of its consumer held, do heirs have it, and does nothing of it go up?"""
         held = self.records.get(entry.member.name)
-        return held is not None and held.safe and held.entry.version >= entry.version and not self.closed
+        return (
+            held is not None
+            and held.safe
+            and held.entry.version >= entry.version
+            and not self.closed
+        )
 
     def stand(self, entries: Sequence[Entry], now_us: int, until_us: int) -> None:
         """Keep all of these, of different consumers, in a registry that has none; the heirs have them."""
         assert not self.records, "what is there might be newer"
         spots = [each.spot for each in entries]
-        for entry, at in zip(entries, homes(self.root, self.notch, spots, self.dimensions), strict=True):
+        for entry, at in zip(
+            entries, homes(self.root, self.notch, spots, self.dimensions), strict=True
+        ):
             self.records[entry.member.name] = Held(entry, at, now_us, until_us, True)
         self._packed = self._rows = None
         self._due_us = min(self._due_us, until_us)
@@ -171,13 +190,24 @@ class Registry:
 
     def living(self) -> int:
         """How many are registered in the open part."""
-        closed, alive = self.closed, [each for each in self.records.values() if each.entry.description is not None]
-        return sum([not bisect_right(closed, each.home) & 1 for each in alive]) if closed else len(alive)
+        closed, alive = (
+            self.closed,
+            [each for each in self.records.values() if each.entry.description is not None],
+        )
+        return (
+            sum([not bisect_right(closed, each.home) & 1 for each in alive])
+            if closed
+            else len(alive)
+        )
 
     def rising(self) -> list[Held]:
         """What lies in the closed part and has to go up."""
         passing = self.passing
-        return [each for each in self.records.values() if bisect_right(passing, each.home) & 1] if passing else []
+        return (
+            [each for each in self.records.values() if bisect_right(passing, each.home) & 1]
+            if passing
+            else []
+        )
 
     def within(self, tract: Tract) -> list[Held]:
         if not self.notch:  # all are at home at the root itself
@@ -200,7 +230,9 @@ class Registry:
         """
         least = target.terms[term]
         if _BUILT is None or term or least.where:
-            return [each.entry.member for each in self.within(part) if fits(each, target, term, now_us)]
+            return [
+                each.entry.member for each in self.within(part) if fits(each, target, term, now_us)
+            ]
         everywhere = not self.notch  # all are at home at the root itself
         if everywhere and not contains(part, self.root):
             return []
@@ -208,7 +240,9 @@ class Registry:
             looked_through: list[Contact] = self._lot.selected(least, part, everywhere)
             return looked_through
         rows = self._rows = self._rows or _BUILT.rows_of(self.records)
-        members: list[Contact] = _BUILT.selected(self.records, rows, least, part, everywhere, now_us)
+        members: list[Contact] = _BUILT.selected(
+            self.records, rows, least, part, everywhere, now_us
+        )
         return members
 
     @property

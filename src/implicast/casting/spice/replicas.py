@@ -20,7 +20,16 @@ from implicast.casting.spice.copies import roots_in
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.items import Header, RootState, header_item, root_item
 from implicast.casting.spice.levels import NO_HEADER
-from implicast.casting.spice.messages import AskRate, AskVeto, CopyFrom, DepthIs, Offer, RateAt, RateIs, ReadyAt
+from implicast.casting.spice.messages import (
+    AskRate,
+    AskVeto,
+    CopyFrom,
+    DepthIs,
+    Offer,
+    RateAt,
+    RateIs,
+    ReadyAt,
+)
 from implicast.casting.spice.registry import Held, Registry
 from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US
 from implicast.casting.spice.share import Spice, SpicePart
@@ -123,7 +132,9 @@ class Replicas(SpicePart):
 
     def counted(self, tag: str, root: int) -> None:
         rate = self._rate(tag, root)
-        if rate is not None and rate.is_busy(self.host.now_us, self.settings.rate_us, self.settings.casts_most):
+        if rate is not None and rate.is_busy(
+            self.host.now_us, self.settings.rate_us, self.settings.casts_most
+        ):
             self.host.after(0, Overrun(tag, root))
         self._tick_later()
 
@@ -149,7 +160,10 @@ class Replicas(SpicePart):
             if not self.surface.answers(root) or not self.spice.levels.is_ready(tag, root):
                 del self._rates[tag, root]
                 continue
-            idle, level = rate.is_idle(self.settings.rate_us, limit), self.spice.levels.header(tag).goal
+            idle, level = (
+                rate.is_idle(self.settings.rate_us, limit),
+                self.spice.levels.header(tag).goal,
+            )
             if idle and (level or self.spice.levels.state(tag, root).level):
                 self._report(tag, root, busy=False)
             if rate.per_s < 1e-9 and root == address_of(tag) and not level:
@@ -170,7 +184,9 @@ class Replicas(SpicePart):
         if rate.root != address_of(rate.tag) and self.settings.is_root(rate.tag, rate.root):
             token = self.host.rng.getrandbits(TOKEN_BITS)
             self._asked.put(token, (rate.tag, rate.root))
-            self.surface.send(AskRate(Way((rate.root, rate.root + 1)), rate.tag, self.address, token))
+            self.surface.send(
+                AskRate(Way((rate.root, rate.root + 1)), rate.tag, self.address, token)
+            )
 
     def asked(self, part: Tract, ask: AskRate) -> None:
         """The original root of a tag asks how one of our roots is."""
@@ -187,7 +203,9 @@ class Replicas(SpicePart):
 
     def _weigh(self, tag: str, root: int, busy: bool | None, state: RootState) -> None:
         """Decide what a root's load means for the level of its tag."""
-        if state.number > self.spice.levels.header(tag).number:  # ours was lost with its heirs: the roots remember
+        if (
+            state.number > self.spice.levels.header(tag).number
+        ):  # ours was lost with its heirs: the roots remember
             level = min(state.level, self.settings.deepest)
             self.spice.levels.set_header(tag, Header(state.number, level, level, True))
             self._doubt(tag)  # what was registered meanwhile went to none of them
@@ -196,14 +214,19 @@ class Replicas(SpicePart):
             self._go_on(tag)
         elif busy and header.level < self.settings.deepest:
             if self._are_many(tag, root, header.level) and self._relieves(header.level):
-                self._aim(tag, header._replace(number=header.number + 1, target=header.level + 1, ready=False))
+                self._aim(
+                    tag,
+                    header._replace(number=header.number + 1, target=header.level + 1, ready=False),
+                )
         elif busy is False and header.level:
             self._ask_veto(tag, header.level)
 
     def _are_many(self, tag: str, root: int, level: int) -> bool:
         """Have enough roots of this level said lately that they are busy? One is, if there are no others."""
         since_us = self.host.now_us - self.settings.rate_us
-        reports = {each: at_us for each, at_us in self._reports.pop(tag, {}).items() if at_us > since_us}
+        reports = {
+            each: at_us for each, at_us in self._reports.pop(tag, {}).items() if at_us > since_us
+        }
         reports[root] = self.host.now_us
         if len(reports) >= max(1, (1 << level * self.settings.dimensions) // REPORTS):
             return True
@@ -221,14 +244,20 @@ class Replicas(SpicePart):
 
     def _aimed(self, tag: str, header: Header) -> None:
         self.spice.levels.end_aim(tag)
-        if header.number >= self.spice.levels.header(tag).number and self.surface.answers(address_of(tag)):
+        if header.number >= self.spice.levels.header(tag).number and self.surface.answers(
+            address_of(tag)
+        ):
             self.spice.levels.set_header(tag, header)
             self._go_on(tag)
 
     def settled(self) -> None:
         """Whoever takes over the place of an original root goes on where its predecessor stopped."""
         levels = self.spice.levels
-        for tag in [tag for tag, each in levels.headers.items() if not each.ready or each.level != each.target]:
+        for tag in [
+            tag
+            for tag, each in levels.headers.items()
+            if not each.ready or each.level != each.target
+        ]:
             self._go_on(tag)
         for tag, root in levels.roots:
             if levels.is_ready(tag, root):
@@ -241,7 +270,9 @@ class Replicas(SpicePart):
         for tag in list(self.spice.levels.headers):
             self._doubt(tag)
             self._go_on(tag)
-        for tag, root in [each for each in self.spice.levels.roots if contains(lost, address_of(each[0]))]:
+        for tag, root in [
+            each for each in self.spice.levels.roots if contains(lost, address_of(each[0]))
+        ]:
             if self.spice.levels.is_ready(tag, root):
                 self._report(tag, root, busy=False)
 
@@ -252,7 +283,9 @@ class Replicas(SpicePart):
         for tag in tags:
             if not self.surface.answers(address := address_of(tag)):
                 way, nothing = Way((address, address + 1)), header_item(tag, NO_HEADER)
-                self.spice.calls.call(Offer(way, (nothing,), self.address, self.spice.stores.token()))
+                self.spice.calls.call(
+                    Offer(way, (nothing,), self.address, self.spice.stores.token())
+                )
             self._doubt(tag)
             self.spice.later.put(STORE_US, GoOn(tag))
 
@@ -263,7 +296,11 @@ class Replicas(SpicePart):
         header = levels.header(tag)
         if header.goal and self.surface.answers(address_of(tag)):
             levels.doubted[tag] = None
-            if raising is not None and isinstance(raising.walk, CopyFrom) and raising.walk.level > header.level:
+            if (
+                raising is not None
+                and isinstance(raising.walk, CopyFrom)
+                and raising.walk.level > header.level
+            ):
                 self.spice.walks.give_up(raising)
             header = levels.aims.get(tag, header)
             if header.level and header.ready:
@@ -274,7 +311,11 @@ class Replicas(SpicePart):
     def _go_on(self, tag: str) -> None:
         """The next step of a raise or a lowering, unless it is under way."""
         header, address = self.spice.levels.header(tag), address_of(tag)
-        if not self.surface.answers(address) or tag in self.raising or self.spice.calls.is_calling(tag):
+        if (
+            not self.surface.answers(address)
+            or tag in self.raising
+            or self.spice.calls.is_calling(tag)
+        ):
             return
         if header.target < header.level:
             self._call_roots(tag, header, False)
@@ -291,7 +332,9 @@ class Replicas(SpicePart):
     def _copy(self, tag: str, level: int) -> None:
         """To the roots that this level adds."""
         root = address_of(tag)
-        walk = CopyFrom(Way((root, root + 1)), tag, root, 0, level, self.address, self.spice.stores.token())
+        walk = CopyFrom(
+            Way((root, root + 1)), tag, root, 0, level, self.address, self.spice.stores.token()
+        )
         work = self.raising[tag] = Work(self.host.now_us, walk)
         self.spice.walks.send_up(work, walk)
         self.spice.walks.close_one(work)
@@ -330,29 +373,41 @@ class Replicas(SpicePart):
 
     def _call_roots(self, tag: str, header: Header, ready: bool) -> None:
         level, token = header.level, self.spice.stores.token()
-        roots = union((each, each + 1) for each in self.spice.levels.new_roots(tag, level, level - 1))
-        self.spice.calls.call(ReadyAt(Way(roots), tag, header.number, level, ready, self.address, token))
+        roots = union(
+            (each, each + 1) for each in self.spice.levels.new_roots(tag, level, level - 1)
+        )
+        self.spice.calls.call(
+            ReadyAt(Way(roots), tag, header.number, level, ready, self.address, token)
+        )
 
     def _ask_veto(self, tag: str, level: int) -> None:
         if self._lowered_us.came_by(tag, self.host.now_us, HOLD_WINDOWS * self.settings.rate_us):
             return
         roots = union((each, each + 1) for each in self.spice.levels.roots_at(tag, level))
-        self.spice.calls.call(AskVeto(Way(roots), tag, self.address, self.spice.stores.token()), VETO_US)
+        self.spice.calls.call(
+            AskVeto(Way(roots), tag, self.address, self.spice.stores.token()), VETO_US
+        )
 
     def ready_arrived(self, part: Tract, call: ReadyAt) -> None:
         roots = roots_in(self.settings, call.tag, part)
         for root in roots:
-            self.spice.levels.learn_root(call.tag, root, RootState(call.number, call.level, call.ready))
+            self.spice.levels.learn_root(
+                call.tag, root, RootState(call.number, call.level, call.ready)
+            )
             if self.spice.levels.is_ready(call.tag, root):
                 self._rate(call.tag, root)
         self._tick_later()
-        items = tuple(root_item(call.tag, root, self.spice.levels.roots[call.tag, root]) for root in roots)
+        items = tuple(
+            root_item(call.tag, root, self.spice.levels.roots[call.tag, root]) for root in roots
+        )
         self.surface.batch(items, partial(self.spice.calls.heard, call.reply, call.token, part))
 
     def veto_arrived(self, part: Tract, call: AskVeto) -> None:
         """We object if the load of all roots that a lowered level would put on one exceeds half the limit."""
         limit, share = self.settings.frequency_limit, 1 << self.settings.dimensions
-        rates = [self._rates.get((call.tag, root)) for root in roots_in(self.settings, call.tag, part)]
+        rates = [
+            self._rates.get((call.tag, root)) for root in roots_in(self.settings, call.tag, part)
+        ]
         veto = any(rate is not None and rate.per_s * share > limit / 2 for rate in rates)
         self.spice.calls.heard(call.reply, call.token, part, veto)
 
@@ -361,9 +416,14 @@ class Replicas(SpicePart):
         header = self.spice.levels.header(message.tag)
         if isinstance(message, AskVeto):
             if header.level and header.level == header.target and header.ready:
-                self._aim(message.tag, header._replace(number=header.number + 1, target=header.level - 1, ready=False))
+                self._aim(
+                    message.tag,
+                    header._replace(number=header.number + 1, target=header.level - 1, ready=False),
+                )
         elif message.number == header.number:
             level, is_doubted = header.target, message.tag in self.spice.levels.doubted
-            self._aim(message.tag, Header(header.number + 1, level, level, not (level and is_doubted)))
+            self._aim(
+                message.tag, Header(header.number + 1, level, level, not (level and is_doubted))
+            )
             if level > self.spice.levels.depth:
                 self.surface.send(DepthIs(Way(WHOLE), level))

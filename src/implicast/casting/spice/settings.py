@@ -85,7 +85,11 @@ class Settings:
 
     def is_place(self, tag: str, root: int, notch: int) -> bool:
         """Is there such a registry?"""
-        return notch <= self.last_notch and (not notch or notch >= self.first_notch) and self.is_root(tag, root)
+        return (
+            notch <= self.last_notch
+            and (not notch or notch >= self.first_notch)
+            and self.is_root(tag, root)
+        )
 
     def notches(self) -> list[int]:
         """All of them, from the tag's own address to the whole surface."""

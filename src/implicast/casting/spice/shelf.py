@@ -26,10 +26,22 @@ FORGOTTEN_MAX = 1_024
 class Shelf:
     """Registries, and the parts of them that are about to close."""
 
-    __slots__ = ("_fill", "_host", "_settings", "_words", "closing", "copies", "forgotten", "lacking", "registries",
-                 "stock")  # fmt: skip
+    __slots__ = (
+        "_fill",
+        "_host",
+        "_settings",
+        "_words",
+        "closing",
+        "copies",
+        "forgotten",
+        "lacking",
+        "registries",
+        "stock",
+    )
 
-    def __init__(self, host: Host, settings: Settings, stock: Stock, words: Words = BELIEVED) -> None:
+    def __init__(
+        self, host: Host, settings: Settings, stock: Stock, words: Words = BELIEVED
+    ) -> None:
         self._host, self._settings, self.stock, self._words = host, settings, stock, words
         self.registries: dict[Key, Registry] = {}
         self.copies: dict[str, tuple[int, ...]] = {}
@@ -55,7 +67,9 @@ class Shelf:
         """The registry of this name, made when it is first needed."""
         found = self.registries.get(key)
         if found is None:
-            found = self.registries[key] = Registry(key[1], key[2], self._settings.dimensions, self.stock)
+            found = self.registries[key] = Registry(
+                key[1], key[2], self._settings.dimensions, self.stock
+            )
             if not key[2]:
                 self.copies[key[0]] = (*self.copies.get(key[0], ()), key[1])
         return found
@@ -69,7 +83,9 @@ class Shelf:
     def stand(self, key: Key, entries: Sequence[Entry]) -> None:
         """Have these from the start; the heirs have them too."""
         now_us, settings = self._host.now_us, self._settings
-        self.registry(key).stand(entries, now_us, now_us + settings.lease_us if settings.assured else NEVER_US)
+        self.registry(key).stand(
+            entries, now_us, now_us + settings.lease_us if settings.assured else NEVER_US
+        )
 
     def all(self) -> list[tuple[Key, Registry]]:
         return list(self.registries.items())
@@ -91,7 +107,9 @@ class Shelf:
     def take_forgotten(self) -> list[Item]:
         """What heirs are to be told to forget, once; unless it has come again."""
         forgotten, self.forgotten = self.forgotten, {}
-        return [item for (key, consumer), item in forgotten.items() if self.held(key, consumer) is None]
+        return [
+            item for (key, consumer), item in forgotten.items() if self.held(key, consumer) is None
+        ]
 
     def tidy(self, key: Key) -> None:
         """Forget a registry in which there is nothing."""
@@ -168,11 +186,16 @@ class Shelf:
             registry.shut(subtract(registry.closed, tract))
             registry.gather(subtract(registry.gathering, tract))
             self.tidy(key)
-        self.closing = {key: (until_us, subtract(each, tract)) for key, (until_us, each) in self.closing.items()}
+        self.closing = {
+            key: (until_us, subtract(each, tract)) for key, (until_us, each) in self.closing.items()
+        }
         self.lacking = subtract(self.lacking, tract)
         self.stock.changed()
 
     # --- seen from outside
 
     def holdings(self) -> Any:
-        return [(*key, each.closed, [held.entry for held in each.records.values()]) for key, each in self.all()]
+        return [
+            (*key, each.closed, [held.entry for held in each.records.values()])
+            for key, each in self.all()
+        ]

@@ -38,10 +38,21 @@ from implicast.peer.wire import UNREADABLE
 from implicast.space.tract import Tract, intersect, subtract
 
 PARTS = {
-    "surface": Surface, "asker": Asker, "ears": Ears, "later": Later, "stores": Stores, "containers": Containers,
-    "walks": Walks, "crossings": Crossings, "casts": Casts, "copies": Copies, "calls": Calls,
-    "replicas": Replicas, "registrations": Registrations, "complaints": Complaints,
-}  # fmt: skip
+    "surface": Surface,
+    "asker": Asker,
+    "ears": Ears,
+    "later": Later,
+    "stores": Stores,
+    "containers": Containers,
+    "walks": Walks,
+    "crossings": Crossings,
+    "casts": Casts,
+    "copies": Copies,
+    "calls": Calls,
+    "replicas": Replicas,
+    "registrations": Registrations,
+    "complaints": Complaints,
+}
 LATER = [name for name in PARTS if name not in ("surface", "ears", "registrations", "complaints")]
 """Parts that a peer of a network without receipts may never need."""
 TAGS_MAX = 4_096
@@ -73,7 +84,15 @@ class KeptSpice(Keepsake):
 class Spice(Member, parts=PARTS):
     """One participant; all are alike."""
 
-    __slots__ = ("_packed", "heeded", "levels", "settings", "shelf", "stock", *sorted(PARTS.keys() - {"complaints"}))
+    __slots__ = (
+        "_packed",
+        "heeded",
+        "levels",
+        "settings",
+        "shelf",
+        "stock",
+        *sorted(PARTS.keys() - {"complaints"}),
+    )
     asker: Asker
     later: Later
     stores: Stores
@@ -93,8 +112,13 @@ class Spice(Member, parts=PARTS):
         self.heeded: Complaints | None = None
         """Complaints, once there has been one."""
         self._packed: tuple[int, Tract, tuple[Item, ...]] = (-1, (), ())
-        self.surface = Surface(site.address, site.host, self, settings.terms, kept.surface if kept else None)
-        self.shelf, self.levels = Shelf(site.host, settings, self.stock, self.words), Levels(settings, self.stock)
+        self.surface = Surface(
+            site.address, site.host, self, settings.terms, kept.surface if kept else None
+        )
+        self.shelf, self.levels = (
+            Shelf(site.host, settings, self.stock, self.words),
+            Levels(settings, self.stock),
+        )
         if not settings.assured:
             self.__class__ = piecemeal(Spice, Spice.make)
         for name in LATER if settings.assured else ():
@@ -156,7 +180,9 @@ class Spice(Member, parts=PARTS):
         """Walk as a cast would, and only count."""
         token = self.stores.token()
         asked = CastId(self.name, self.life, token)
-        self.casts.publish(asked, target, self.words.seal(asked, (messages.ASKED, target), b""), asks=True)
+        self.casts.publish(
+            asked, target, self.words.seal(asked, (messages.ASKED, target), b""), asks=True
+        )
         return token
 
     # --- what comes back to one of several
@@ -202,7 +228,11 @@ class Spice(Member, parts=PARTS):
             return False
         if kind == LACKING:
             return consumer is None
-        if kind not in KINDS or (kind == RECORD) == (consumer is None) or not self.settings.is_place(tag, root, notch):
+        if (
+            kind not in KINDS
+            or (kind == RECORD) == (consumer is None)
+            or not self.settings.is_place(tag, root, notch)
+        ):
             return False
         if consumer is None:
             return True

@@ -18,7 +18,14 @@ from msgspec.structs import replace
 
 from implicast.casting.spice.homes import home, homes, turn_of
 from implicast.casting.spice.items import Key, all_proved
-from implicast.casting.spice.messages import TOGETHER_MAX, Entry, Kept, StoreAt, StoredAt, StoredLater
+from implicast.casting.spice.messages import (
+    TOGETHER_MAX,
+    Entry,
+    Kept,
+    StoreAt,
+    StoredAt,
+    StoredLater,
+)
 from implicast.casting.spice.registry import Held
 from implicast.casting.spice.share import Spice, SpicePart
 from implicast.overlay.ice.estate import Way
@@ -71,11 +78,22 @@ class Climb:
 class Stores(SpicePart):
     """A peer's part in storing the records of others."""
 
-    __slots__ = ("_confirmed", "_flushing", "_fresh", "_outbox", "_shut", "above", "climbs", "tokens")
+    __slots__ = (
+        "_confirmed",
+        "_flushing",
+        "_fresh",
+        "_outbox",
+        "_shut",
+        "above",
+        "climbs",
+        "tokens",
+    )
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
-        self.tokens = RISING + ((spice.life & LIFE_MASK) << LIFE_SHIFT if self.settings.assured else 0)
+        self.tokens = RISING + (
+            (spice.life & LIFE_MASK) << LIFE_SHIFT if self.settings.assured else 0
+        )
         """Those of different lives differ: what answers an earlier life is not taken for an answer to this one."""
         self.climbs: dict[tuple[Key, Name], Climb] = {}
         self._outbox: dict[Key, dict[Name, Climb]] = {}
@@ -102,8 +120,14 @@ class Stores(SpicePart):
             return  # no surface has it, and nothing has a home there
         if len(store.entries) > 1 and not self.settings.assured:
             self._sort(store)
-        elif self.settings.assured and not (store.way.number or store.notch) and self.surface.answers(store.root):
-            self._accept(store, store.entries)  # straight from a consumer that knows us as the owner
+        elif (
+            self.settings.assured
+            and not (store.way.number or store.notch)
+            and self.surface.answers(store.root)
+        ):
+            self._accept(
+                store, store.entries
+            )  # straight from a consumer that knows us as the owner
         else:
             self.spice.on_routed(sender, store)
 
@@ -111,20 +135,34 @@ class Stores(SpicePart):
         root, notch, entries = store.root, store.notch, store.entries
         if notch or len(entries) > 1:
             places = homes(root, notch, [each.spot for each in entries], self.settings.dimensions)
-            entries = tuple([each for each, at in zip(entries, places, strict=True) if bisect_right(part, at) & 1])
+            entries = tuple(
+                [
+                    each
+                    for each, at in zip(entries, places, strict=True)
+                    if bisect_right(part, at) & 1
+                ]
+            )
         self._accept(store, entries)
 
     def _accept(self, store: StoreAt, entries: Sequence[Entry]) -> None:
         if self.settings.is_place(store.tag, store.root, store.notch):
             entries = all_proved(self.spice.words, store.tag, entries)
             if not self.spice.copies.fans_out(store, entries):
-                self.take(store.tag, store.root, store.notch, entries, (store.reply, store.token, store.notch))
+                self.take(
+                    store.tag,
+                    store.root,
+                    store.notch,
+                    entries,
+                    (store.reply, store.token, store.notch),
+                )
 
     def _sort(self, store: StoreAt) -> None:
         """Listing 11 with homes, where hops are not confirmed: each peer gets what is at home there, each branch
         carries what is at home beyond it. Every record goes its own best way, and those with the same next hop travel
         together: branch factor 0, merged."""
-        places = homes(store.root, store.notch, [each.spot for each in store.entries], self.settings.dimensions)
+        places = homes(
+            store.root, store.notch, [each.spot for each in store.entries], self.settings.dimensions
+        )
         ours, others = self.surface.routes.sort_by_hop(places, store.entries)
         if ours:
             self._accept(store, ours)
@@ -139,33 +177,56 @@ class Stores(SpicePart):
 
     def _way(self, root: int, notch: int, entries: Sequence[Entry]) -> Way:
         places = homes(root, notch, [each.spot for each in entries], self.settings.dimensions)
-        return Way(union([(each, each + 1) for each in places]) if len(places) != 1 else (places[0], places[0] + 1))
+        return Way(
+            union([(each, each + 1) for each in places])
+            if len(places) != 1
+            else (places[0], places[0] + 1)
+        )
 
-    def take(self, tag: str, root: int, notch: int, entries: Sequence[Entry], answer: Answer) -> None:
+    def take(
+        self, tag: str, root: int, notch: int, entries: Sequence[Entry], answer: Answer
+    ) -> None:
         """Keep entries here, or pass them up, from this notch on."""
         registry = self.spice.shelf.registries.get((tag, root, notch))
         if not notch and (registry is None or not registry.closed) and self.surface.answers(root):
-            self._keep((tag, root, 0), entries, answer)  # all are at home here: half the cost of looking for each
+            self._keep(
+                (tag, root, 0), entries, answer
+            )  # all are at home here: half the cost of looking for each
             return
         places: dict[tuple[int, bool], list[Entry]] = {}
         for entry in entries:
             places.setdefault(self.climb(tag, root, notch, entry.spot), []).append(entry)
         rising = [each for (top, _), some in places.items() if top for each in some]
         if rising and self.settings.rarest and not notch:
-            self.spice.shelf.registry((tag, root, 0)).pass_by(sum(_gain(tag, each) for each in rising))
+            self.spice.shelf.registry((tag, root, 0)).pass_by(
+                sum(_gain(tag, each) for each in rising)
+            )
         for (top, stays), some in sorted(places.items(), key=lambda place: not place[0][1]):
             (self._keep if stays else self._send_up)((tag, root, top), some, answer)
 
     def climb(self, tag: str, root: int, notch: int, spot: int) -> tuple[int, bool]:
         """Where an entry belongs, from a notch on: kept here at that notch, or passed to it because it is not ours."""
-        registries, shut, dimensions = self.spice.shelf.registries, self._shut, self.settings.dimensions
-        ground, turned = self.surface.ground if not self.surface.is_doubtful else EMPTY, spot ^ turn_of(root)
+        registries, shut, dimensions = (
+            self.spice.shelf.registries,
+            self._shut,
+            self.settings.dimensions,
+        )
+        ground, turned = (
+            self.surface.ground if not self.surface.is_doubtful else EMPTY,
+            spot ^ turn_of(root),
+        )
         while True:
             shift = notch * dimensions
-            at = root >> shift << shift | turned >> BITS - shift  # `home`, of many notches: two thirds of the cost
+            at = (
+                root >> shift << shift | turned >> BITS - shift
+            )  # `home`, of many notches: two thirds of the cost
             if bisect_right(ground, at) & 1:
                 registry = registries.get((tag, root, notch))
-                if registry is None or not bisect_right(registry.closed, at) & 1 or contains(registry.gathering, at):
+                if (
+                    registry is None
+                    or not bisect_right(registry.closed, at) & 1
+                    or contains(registry.gathering, at)
+                ):
                     return notch, True
             elif not shut or not contains(shut.get((tag, root, notch), EMPTY), at):
                 return notch, False
@@ -202,13 +263,19 @@ class Stores(SpicePart):
                 token = self.token()
                 entries = tuple(each.leave(token) for each in waiting[start : start + TOGETHER_MAX])
                 # Taken out until it confirms again: if it is silent, the next one goes by way of the surface.
-                door = self.above.pop((key, entries[0].member.name), None) if len(entries) == 1 else None
+                door = (
+                    self.above.pop((key, entries[0].member.name), None)
+                    if len(entries) == 1
+                    else None
+                )
                 self.send_store(key, entries, token, door)
         if self._fresh:
             self._back_up()
         self._confirm_together()
 
-    def send_store(self, key: Key, entries: tuple[Entry, ...], token: int, door: Address | None = None) -> None:
+    def send_store(
+        self, key: Key, entries: tuple[Entry, ...], token: int, door: Address | None = None
+    ) -> None:
         """On our own behalf, to the entries' homes at a notch; `door`: by way of the peer that had it there last."""
         together = len(entries) > 1 and not self.settings.assured
         way = Way((key[1], key[1] + 1)) if together else self._way(*key[1:], entries)
@@ -228,7 +295,11 @@ class Stores(SpicePart):
         safe = [(each.entry.member.name, each.entry.version, key[2]) for each in held if each.safe]
         if len(safe) < len(held):
             self._flush_later()
-            waiting = [(key, each.entry.member.name, each.entry.version, answer) for each in held if not each.safe]
+            waiting = [
+                (key, each.entry.member.name, each.entry.version, answer)
+                for each in held
+                if not each.safe
+            ]
             self._fresh += waiting[: max(0, FRESH_MAX - len(self._fresh))]
         self._show(key, entries, held)
         if safe:
@@ -271,16 +342,27 @@ class Stores(SpicePart):
         elif self.settings.assured or token == OWN:
             self.host.send(reply, StoredAt(key[0], key[1], asked, token, tuple(kept)))
         else:
-            self._confirmed.setdefault((answer, *key[:2]), {}).update({each[0]: each for each in kept})
+            self._confirmed.setdefault((answer, *key[:2]), {}).update(
+                {each[0]: each for each in kept}
+            )
             self._flush_later()
 
     def _confirm_together(self) -> None:
         confirmed, self._confirmed = self._confirmed, {}
         for ((reply, token, notch), tag, root), kept in confirmed.items():
-            registry, each = self.spice.shelf.registries.get((tag, root, notch)), list(kept.values())
-            shut = registry.closed if registry is not None and notch and len(registry.closed) <= SHUT_MAX else EMPTY
+            registry, each = (
+                self.spice.shelf.registries.get((tag, root, notch)),
+                list(kept.values()),
+            )
+            shut = (
+                registry.closed
+                if registry is not None and notch and len(registry.closed) <= SHUT_MAX
+                else EMPTY
+            )
             for start in range(0, len(each), TOGETHER_MAX):
-                stored = StoredAt(tag, root, notch, token, tuple(each[start : start + TOGETHER_MAX]), shut)
+                stored = StoredAt(
+                    tag, root, notch, token, tuple(each[start : start + TOGETHER_MAX]), shut
+                )
                 self.host.send(reply, stored)
 
     def stored(self, sender: Address, stored: StoredAt) -> None:
@@ -293,7 +375,12 @@ class Stores(SpicePart):
         answers: dict[Answer, list[Kept]] = {}
         for kept in stored.kept:
             climb = self.climbs.get((key, kept[0]))
-            if climb is None or kept[1] < climb.entry.version or not climb.token or stored.token < climb.token:
+            if (
+                climb is None
+                or kept[1] < climb.entry.version
+                or not climb.token
+                or stored.token < climb.token
+            ):
                 continue
             del self.climbs[key, kept[0]]
             if self.settings.assured and sender != self.address:

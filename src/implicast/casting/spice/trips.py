@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from implicast.casting.inbox import Outcome
-from implicast.casting.spice.messages import NAMES_MAX, CastTo, CopyFrom, Covered, CoveredAgain, GatherTo, SayAgain
+from implicast.casting.spice.messages import (
+    NAMES_MAX,
+    CastTo,
+    CopyFrom,
+    Covered,
+    CoveredAgain,
+    GatherTo,
+    SayAgain,
+)
 from implicast.casting.spice.settings import HOP_TRIES, HOP_US, WAIT_LONGEST_US
 from implicast.peer.contract import Address, Name
 from implicast.space.tract import EMPTY, Tract

@@ -19,7 +19,16 @@ from msgspec.structs import replace
 
 from implicast.casting.spice.casts import Casts
 from implicast.casting.spice.containers import Containers
-from implicast.casting.spice.messages import ASKED, CastTo, CopyFrom, Covered, CoveredAgain, GatherTo, SayAgain, Working
+from implicast.casting.spice.messages import (
+    ASKED,
+    CastTo,
+    CopyFrom,
+    Covered,
+    CoveredAgain,
+    GatherTo,
+    SayAgain,
+    Working,
+)
 from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.settings import CAST_US, SLOW_US, WAIT_LONGEST_US
 from implicast.casting.spice.share import Spice, SpicePart
@@ -116,7 +125,9 @@ class Walks(SpicePart):
         """Tell the peer that sent it what became of it, or that it takes its time."""
         assert trip.seen is not None
         to, number = trip.seen
-        self.host.send(to, Working(number) if trip.done_us is None else replace(trip.tally, number=number))
+        self.host.send(
+            to, Working(number) if trip.done_us is None else replace(trip.tally, number=number)
+        )
 
     @handles(Slow)
     def on_slow(self, alarm: Slow) -> None:
@@ -173,7 +184,9 @@ class Walks(SpicePart):
                 self.give_up(hop.trip.work)
             else:
                 self._drop_trip(hop.trip)
-        elif hop.to is not None and hop.is_tried_again(self.surface.circle.is_heard(hop.to, WAIT_LONGEST_US)):
+        elif hop.to is not None and hop.is_tried_again(
+            self.surface.circle.is_heard(hop.to, WAIT_LONGEST_US)
+        ):
             self.spice.later.put(hop.wait_us, alarm)
             self.host.send(hop.to, hop.walk)
         else:
@@ -213,8 +226,12 @@ class Walks(SpicePart):
 
     def works_of(self, cast: CastId) -> list[Work]:
         """Our own part in a cast, as far as it is remembered."""
-        return [work for works in self._works.values() for work in works
-                if isinstance(work.walk, CastTo) and work.walk.cast == cast]  # fmt: skip
+        return [
+            work
+            for works in self._works.values()
+            for work in works
+            if isinstance(work.walk, CastTo) and work.walk.cast == cast
+        ]
 
     def sent_by(self, sender: Address, number: int) -> tuple[Seen | None, Work | None]:
         """Where a walk that we sent on to a peer under this number came from: a peer before us, or a work of ours."""
@@ -266,14 +283,18 @@ class Walks(SpicePart):
                 return
             held = registry.within(part) if work is not None else []
             if work is not None:
-                work.count(Covered(0, size=sum([each.entry.description is not None for each in held])))
+                work.count(
+                    Covered(0, size=sum([each.entry.description is not None for each in held]))
+                )
             if isinstance(walk, CastTo):
                 self.spice.casts.visit(work, walk, registry, part)
             elif work is not None:
                 self.purpose(walk).show(work, registry, held)
             closed = intersect(part, registry.closed) if registry.closed else EMPTY
             above = self.settings.above(notch)
-            scaled = scale_within(closed, root, notch, dimensions, above - notch) if closed else EMPTY
+            scaled = (
+                scale_within(closed, root, notch, dimensions, above - notch) if closed else EMPTY
+            )
             part = intersect(scaled, self.spice.known)
             if rest := subtract(scaled, part) if part else scaled:
                 self.send_up(work, replace(walk, way=Way(rest), notch=above), notch, closed)
@@ -354,9 +375,15 @@ class Walks(SpicePart):
     def on_tidy(self, alarm: Tidy) -> None:
         """Trips and works are remembered for a cast's life after they end, and given up when they never do."""
         since_us = self.host.now_us - CAST_US
-        for work in [work for works in self._works.values() for work in works if work.last_us < since_us]:
+        for work in [
+            work for works in self._works.values() for work in works if work.last_us < since_us
+        ]:
             (self.give_up if work.done_us is None else self._drop)(work)
-        for trip in [trip for trip in self._trips.values() if trip.begun_us < since_us and trip.last_us < since_us]:
+        for trip in [
+            trip
+            for trip in self._trips.values()
+            if trip.begun_us < since_us and trip.last_us < since_us
+        ]:
             self._drop_trip(trip)
         if self._works or self._trips:
             self.spice.later.put_one(TIDY_US, alarm)

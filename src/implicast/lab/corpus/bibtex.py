@@ -12,14 +12,31 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from bibtexparser.entrypoint import parse_string
-from bibtexparser.model import DuplicateBlockKeyBlock, DuplicateFieldKeyBlock, Entry, ParsingFailedBlock
+from bibtexparser.model import (
+    DuplicateBlockKeyBlock,
+    DuplicateFieldKeyBlock,
+    Entry,
+    ParsingFailedBlock,
+)
 
 from implicast.lab.corpus.words import venue_words_left, words
 
 FIELDS = (
-    "title", "subtitle", "abstract", "journal", "booktitle", "annotate", "note", "topics", "keywords", "maintitle",
-    "titleaddon", "journaltitle", "eventtitle", "annotation",
-)  # fmt: skip
+    "title",
+    "subtitle",
+    "abstract",
+    "journal",
+    "booktitle",
+    "annotate",
+    "note",
+    "topics",
+    "keywords",
+    "maintitle",
+    "titleaddon",
+    "journaltitle",
+    "eventtitle",
+    "annotation",
+)
 """Thesis, Listing 13; `subtitle` is title text that some collections keep apart; biblatex has the last five."""
 VENUES = frozenset({"journal", "booktitle", "journaltitle", "eventtitle"})
 """Fields that name where a paper appeared; of these, words that say nothing else are left out."""
@@ -65,7 +82,9 @@ def _unpacked(content: bytes) -> tuple[bytes, str | None]:
             pieces.append(unpacking.decompress(content[start : start + _PIECE]))
     except zlib.error as broken:
         return b"".join(pieces), f"damaged gzip after {sum(map(len, pieces))} bytes: {broken}"
-    return b"".join(pieces), None if unpacking.eof else f"gzip cut off after {sum(map(len, pieces))} bytes"
+    return b"".join(
+        pieces
+    ), None if unpacking.eof else f"gzip cut off after {sum(map(len, pieces))} bytes"
 
 
 _PIECE = 1 << 16
@@ -90,7 +109,9 @@ def papers(text: str) -> Iterator[Paper]:
         yield _paper(number, block, seen, strings)
 
 
-def _paper(number: int, block: object, seen: dict[tuple[str, ...], int], strings: Mapping[str, str]) -> Paper:
+def _paper(
+    number: int, block: object, seen: dict[tuple[str, ...], int], strings: Mapping[str, str]
+) -> Paper:
     line = (getattr(block, "start_line", 0) or 0) + 1
     shown = " ".join((getattr(block, "raw", "") or "").split())[:SHOWN]
     entry = block if isinstance(block, Entry) else getattr(block, "ignore_error_block", None)
@@ -102,7 +123,9 @@ def _paper(number: int, block: object, seen: dict[tuple[str, ...], int], strings
     found = tuple(word for name in FIELDS for word in _words(name, fields.get(name, "")))
     kind = entry.entry_type.strip().lower()
     reason = _objection(kind, found, tuple(words(fields.get("title", ""))), seen, number)
-    return Paper(number, line, str(entry.key).strip(), kind, found, reason, "" if reason is None else shown)
+    return Paper(
+        number, line, str(entry.key).strip(), kind, found, reason, "" if reason is None else shown
+    )
 
 
 def _words(field: str, text: str) -> list[str]:
@@ -117,7 +140,9 @@ def spelled_out(value: str, strings: Mapping[str, str]) -> str:
     text = value.strip()
     if text[:1] in "{" or (text[:1] == '"' and "#" not in text):
         return text
-    return " ".join(strings.get(part.strip().lower(), part) for part in _PARTS.findall(text)) or text
+    return (
+        " ".join(strings.get(part.strip().lower(), part) for part in _PARTS.findall(text)) or text
+    )
 
 
 def _fields(entry: Entry) -> dict[str, str]:
@@ -129,7 +154,11 @@ def _fields(entry: Entry) -> dict[str, str]:
 
 
 def _objection(
-    kind: str, found: tuple[str, ...], title: tuple[str, ...], seen: dict[tuple[str, ...], int], number: int
+    kind: str,
+    found: tuple[str, ...],
+    title: tuple[str, ...],
+    seen: dict[tuple[str, ...], int],
+    number: int,
 ) -> str | None:
     if kind in VOLUMES:
         return "a volume, not a paper"

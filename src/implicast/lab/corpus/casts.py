@@ -35,7 +35,9 @@ def read_queries(spark: SparkSession, paths: Sequence[Path], column: str = COLUM
             raise CorpusError(f"there is no list of queries {path}")
         table = {".tsv", ".csv"} & set(path.suffixes)
         found = _phrases(spark, path, column) if table else spark.read.text(str(path.absolute()))
-        named = found.select(F.lit(path.name.split(".")[0]).alias("source"), F.col("value").alias("query"))
+        named = found.select(
+            F.lit(path.name.split(".")[0]).alias("source"), F.col("value").alias("query")
+        )
         lines = named if lines is None else lines.unionByName(named)
     if lines is None:
         raise CorpusError("no list of queries was named")
@@ -47,11 +49,22 @@ def read_queries(spark: SparkSession, paths: Sequence[Path], column: str = COLUM
 def _phrases(spark: SparkSession, path: Path, column: str) -> DataFrame:
     """The column of this name, or of this number from 1 on."""
     separator, quote = ("\t", "") if ".tsv" in path.suffixes else (",", '"')
-    table = spark.read.option("header", True).option("sep", separator).option("quote", quote).csv(str(path.absolute()))
-    name = table.columns[int(column) - 1] if column.isdigit() and 0 < int(column) <= len(table.columns) else column
+    table = (
+        spark.read.option("header", True)
+        .option("sep", separator)
+        .option("quote", quote)
+        .csv(str(path.absolute()))
+    )
+    name = (
+        table.columns[int(column) - 1]
+        if column.isdigit() and 0 < int(column) <= len(table.columns)
+        else column
+    )
     if name not in table.columns:
         there = ", ".join(table.columns)
-        raise CorpusError(f"{path.name} has no column {column!r}; it has {there}: choose one with --column")
+        raise CorpusError(
+            f"{path.name} has no column {column!r}; it has {there}: choose one with --column"
+        )
     return table.select(F.col(f"`{name}`").alias("value")).where("value is not null")
 
 
@@ -76,15 +89,22 @@ def drawn(queries: DataFrame, count: int, peers: int, seed: int) -> DataFrame:
     """(cast, publisher, tags): the same before the tags become a target."""
     order = Window.orderBy(F.desc("asked"), "tags")
     merged = queries.groupBy("tags").agg(F.sum("asked").alias("asked"))
-    tickets = merged.select("tags", (F.sum("asked").over(order) - F.col("asked")).alias("start"), "asked").select(
+    tickets = merged.select(
+        "tags", (F.sum("asked").over(order) - F.col("asked")).alias("start"), "asked"
+    ).select(
         "tags", F.explode(F.sequence("start", F.col("start") + F.col("asked") - 1)).alias("ticket")
     )
     total = F.broadcast(merged.agg(F.sum("asked").alias("tickets")))
-    numbered = queries.sparkSession.range(count).select(F.col("id").cast("int").alias("cast")).crossJoin(total)
+    numbered = (
+        queries.sparkSession.range(count)
+        .select(F.col("id").cast("int").alias("cast"))
+        .crossJoin(total)
+    )
     chosen = numbered.select(
-        "cast", draw(seed, "publisher", F.col("cast"), F.lit(peers)).cast("int").alias("publisher"),
+        "cast",
+        draw(seed, "publisher", F.col("cast"), F.lit(peers)).cast("int").alias("publisher"),
         draw(seed, "query", F.col("cast"), F.col("tickets")).alias("ticket"),
-    )  # fmt: skip
+    )
     return chosen.join(tickets, "ticket").select("cast", "publisher", "tags")
 
 
@@ -93,14 +113,20 @@ def back_off(asked: DataFrame, sized: DataFrame, registrations: DataFrame) -> Da
 
     `sized` is (cast, size). A cast of which nobody registers any tag stays as it is.
     """
-    held = registrations.select(F.explode("tags").alias("tag")).groupBy("tag").agg(F.count("*").alias("holders"))
+    held = (
+        registrations.select(F.explode("tags").alias("tag"))
+        .groupBy("tag")
+        .agg(F.count("*").alias("holders"))
+    )
     empty = asked.join(sized.where("size = 0").select("cast"), "cast", "left_semi")
     known = empty.select("cast", F.explode("tags").alias("tag")).join(held, "tag")
     rarest = known.groupBy("cast").agg(F.min(F.struct("holders", "tag")).alias("rarest"))
     return asked.join(rarest, "cast", "left").select(
         "cast",
         "publisher",
-        F.when(F.col("rarest").isNotNull(), F.array("rarest.tag")).otherwise(F.col("tags")).alias("tags"),
+        F.when(F.col("rarest").isNotNull(), F.array("rarest.tag"))
+        .otherwise(F.col("tags"))
+        .alias("tags"),
     )
 
 
@@ -113,5 +139,6 @@ def _targets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         texts = [" & ".join(written(tag) for tag in tags) for tags in batch["tags"].to_pylist()]
         yield pa.record_batch(
-            [batch["cast"], batch["publisher"], pa.array(texts, pa.string())], schema=tables.WORKLOAD["casts"]
+            [batch["cast"], batch["publisher"], pa.array(texts, pa.string())],
+            schema=tables.WORKLOAD["casts"],
         )

@@ -18,15 +18,28 @@ HEAD = 10
 
 def corpus_trial(workload: str) -> dict[str, float]:
     """Distinct casts and their tags, exponents of casts and registrations, and how flat the registrations' head is."""
-    casts = Counter(pq.read_table(Path(workload) / "casts", columns=["target"])["target"].to_pylist())
-    described = pq.read_table(Path(workload) / "registrations", columns=["tags"])["tags"].to_pylist()
+    casts = Counter(
+        pq.read_table(Path(workload) / "casts", columns=["target"])["target"].to_pylist()
+    )
+    described = pq.read_table(Path(workload) / "registrations", columns=["tags"])[
+        "tags"
+    ].to_pylist()
     held = sorted(Counter(tag for tags in described for tag in tags).values(), reverse=True)
-    asked, words = sorted(casts.values(), reverse=True), Counter(len(target.split("&")) for target in casts)
+    asked, words = (
+        sorted(casts.values(), reverse=True),
+        Counter(len(target.split("&")) for target in casts),
+    )
     registered = fit(held)
     return {
-        "distinct_share": len(casts) / casts.total(), "distinct_casts": len(casts),
-        "casts_exponent": fit(asked).likelihood, "casts_slope": fit(asked).slope,
-        "one_tag": words[1] / len(casts), "two_tags": words[2] / len(casts), "three_tags": words[3] / len(casts),
-        "distinct_tags": len(held), "tags_exponent": registered.likelihood, "tags_slope": registered.slope,
+        "distinct_share": len(casts) / casts.total(),
+        "distinct_casts": len(casts),
+        "casts_exponent": fit(asked).likelihood,
+        "casts_slope": fit(asked).slope,
+        "one_tag": words[1] / len(casts),
+        "two_tags": words[2] / len(casts),
+        "three_tags": words[3] / len(casts),
+        "distinct_tags": len(held),
+        "tags_exponent": registered.likelihood,
+        "tags_slope": registered.slope,
         "head": held[0] / held[min(HEAD, len(held)) - 1] / HEAD**registered.slope,
-    }  # fmt: skip
+    }

@@ -29,9 +29,15 @@ def bibliographies(paths: Sequence[Path]) -> list[Path]:
         if not path.exists():
             raise CorpusError(f"there is no bibliography {path}")
         below = sorted(path.rglob("*")) if path.is_dir() else [path]
-        found += [each for each in below if each.is_file() and (each == path or each.name.endswith(SUFFIXES))]
+        found += [
+            each
+            for each in below
+            if each.is_file() and (each == path or each.name.endswith(SUFFIXES))
+        ]
     if not found:
-        raise CorpusError(f"no BibTeX file ({' or '.join(SUFFIXES)}) in {', '.join(map(str, paths))}")
+        raise CorpusError(
+            f"no BibTeX file ({' or '.join(SUFFIXES)}) in {', '.join(map(str, paths))}"
+        )
     return found
 
 
@@ -39,7 +45,9 @@ def read_entries(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
     """(bibliography, number, line, key, kind, words, reason, text): every entry of the files, a file at a time."""
     paths = [str(each.absolute()) for each in files]
     content = spark.read.format("binaryFile").load(paths).select("path", "content")
-    return content.repartition(len(paths), "path").mapInArrow(_entries, tables.schema(tables.ENTRIES))
+    return content.repartition(len(paths), "path").mapInArrow(
+        _entries, tables.schema(tables.ENTRIES)
+    )
 
 
 def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -64,20 +72,33 @@ def _of_file(content: bytes) -> list[Paper]:
 
 def reasons(entries: DataFrame) -> DataFrame:
     """(reason, entries): how many entries are used, and how many are not, by why."""
-    kind = F.regexp_replace(F.coalesce(F.concat(F.lit("left out: "), "reason"), F.lit("used")), " of entry \\d+$", "")
-    return entries.groupBy(kind.alias("reason")).agg(F.count("*").alias("entries")).orderBy(F.desc("entries"), "reason")
+    kind = F.regexp_replace(
+        F.coalesce(F.concat(F.lit("left out: "), "reason"), F.lit("used")), " of entry \\d+$", ""
+    )
+    return (
+        entries.groupBy(kind.alias("reason"))
+        .agg(F.count("*").alias("entries"))
+        .orderBy(F.desc("entries"), "reason")
+    )
 
 
 def registrations(entries: DataFrame, peers: int, seed: int) -> DataFrame:
     """(peer, tags), commonest tag first: Listing 13 for every peer."""
     shelf = _numbered(entries.where("reason is null"))
     shelves = shelf.groupBy("bibliography").agg(F.count("*").alias("papers"))
-    ordered = shelves.select("*", (F.row_number().over(Window.orderBy("bibliography")) - 1).alias("shelf"))
+    ordered = shelves.select(
+        "*", (F.row_number().over(Window.orderBy("bibliography")) - 1).alias("shelf")
+    )
     count = ordered.agg(F.count("*").alias("shelves"))
     who = entries.sparkSession.range(peers).select(F.col("id").cast("int").alias("peer"))
-    chosen = who.crossJoin(F.broadcast(count)).withColumn("shelf", draw(seed, "shelf", F.col("peer"), F.col("shelves")))
+    chosen = who.crossJoin(F.broadcast(count)).withColumn(
+        "shelf", draw(seed, "shelf", F.col("peer"), F.col("shelves"))
+    )
     reading = chosen.join(F.broadcast(ordered), "shelf").select(
-        "peer", "bibliography", "papers", F.explode(F.sequence(F.lit(0), F.lit(PAPERS_READ - 1))).alias("turn")
+        "peer",
+        "bibliography",
+        "papers",
+        F.explode(F.sequence(F.lit(0), F.lit(PAPERS_READ - 1))).alias("turn"),
     )
     place = draw(seed, "paper", F.col("peer"), F.col("papers"), F.col("turn"))
     read = reading.withColumn("place", place).join(shelf, ["bibliography", "place"])

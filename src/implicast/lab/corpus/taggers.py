@@ -31,7 +31,11 @@ def read_tagged(spark: SparkSession, directory: Path) -> tuple[DataFrame, DataFr
     """(user, at, article) and (article, at, tag): who keeps what, and how it is tagged."""
     users, items, names = (_lines(directory, name) for name in FILES)
     tags = [fold(name.strip()) for name in names]
-    read = [(user, at, int(article)) for user, line in enumerate(users) for at, article in enumerate(line.split()[1:])]
+    read = [
+        (user, at, int(article))
+        for user, line in enumerate(users)
+        for at, article in enumerate(line.split()[1:])
+    ]
     tagged = [
         (article, at, tags[int(number)])
         for article, line in enumerate(items)
@@ -43,8 +47,13 @@ def read_tagged(spark: SparkSession, directory: Path) -> tuple[DataFrame, DataFr
     return _frame(spark, read, _READ), _frame(spark, tagged, _TAGGED)
 
 
-def _frame(spark: SparkSession, rows: Sequence[tuple[object, ...]], declared: pa.Schema) -> DataFrame:
-    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), declared, strict=True)]
+def _frame(
+    spark: SparkSession, rows: Sequence[tuple[object, ...]], declared: pa.Schema
+) -> DataFrame:
+    columns = [
+        pa.array(column, field.type)
+        for column, field in zip(zip(*rows, strict=True), declared, strict=True)
+    ]
     return spark.createDataFrame(pa.table(columns, schema=declared))
 
 
@@ -53,24 +62,34 @@ def _lines(directory: Path, name: str) -> list[str]:
         if path.is_file():
             content = path.read_bytes()
             return (
-                (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8", "replace").splitlines()
+                (gzip.decompress(content) if path.suffix == ".gz" else content)
+                .decode("utf-8", "replace")
+                .splitlines()
             )
     raise CorpusError(f"{directory} has no {name} or {name}.gz; expected {', '.join(FILES)}")
 
 
 def registrations(read: DataFrame, tagged: DataFrame, peers: int, seed: int) -> DataFrame:
     """(peer, tags): every peer is a user at random, with the tags that are commonest in the user's library."""
-    users = read.groupBy("user").agg(F.count("*").alias("articles")).select(
-        "user", (F.row_number().over(Window.orderBy("user")) - 1).alias("place")
-    )  # fmt: skip
+    users = (
+        read.groupBy("user")
+        .agg(F.count("*").alias("articles"))
+        .select("user", (F.row_number().over(Window.orderBy("user")) - 1).alias("place"))
+    )
     count = F.broadcast(users.agg(F.count("*").alias("users")))
-    who = read.sparkSession.range(peers).select(F.col("id").cast("int").alias("peer")).crossJoin(count)
+    who = (
+        read.sparkSession.range(peers)
+        .select(F.col("id").cast("int").alias("peer"))
+        .crossJoin(count)
+    )
     chosen = who.withColumn("place", draw(seed, "user", F.col("peer"), F.col("users"))).join(
         F.broadcast(users), "place"
     )
     drawn = read.join(F.broadcast(chosen.select("user").distinct()), "user", "left_semi")
     library = drawn.select("user", F.col("at").alias("turn"), "article").join(tagged, "article")
-    bag = library.groupBy("user", "tag").agg(F.count("*").alias("times"), F.min(met()).alias("first"))
+    bag = library.groupBy("user", "tag").agg(
+        F.count("*").alias("times"), F.min(met()).alias("first")
+    )
     best = top_tags(bag.withColumnRenamed("user", "peer")).withColumnRenamed("peer", "user")
     return chosen.select("peer", "user").join(best, "user").select("peer", "tags")
 
@@ -80,14 +99,28 @@ def casts(tagged: DataFrame, count: int, peers: int, seed: int) -> DataFrame:
     shelf = tagged.groupBy("article").agg(F.array_sort(F.collect_set("tag")).alias("all"))
     placed = shelf.select("*", (F.row_number().over(Window.orderBy("article")) - 1).alias("place"))
     total = F.broadcast(placed.agg(F.count("*").alias("articles")))
-    numbered = tagged.sparkSession.range(count).select(F.col("id").cast("int").alias("cast")).crossJoin(total)
-    drawn = numbered.select(
-        "cast", draw(seed, "publisher", F.col("cast"), F.lit(peers)).cast("int").alias("publisher"),
-        draw(seed, "article", F.col("cast"), F.col("articles")).alias("place"),
-        F.get(F.array(*map(F.lit, MIX)), draw(seed, "tags", F.col("cast"), F.lit(len(MIX))).cast("int")).alias("asks"),
-    )  # fmt: skip
-    shuffled = F.array_sort(
-        F.transform("all", lambda tag: F.struct(F.xxhash64(F.lit(seed), "cast", tag), tag.alias("tag")))
+    numbered = (
+        tagged.sparkSession.range(count)
+        .select(F.col("id").cast("int").alias("cast"))
+        .crossJoin(total)
     )
-    chosen = drawn.join(placed, "place").select("cast", "publisher", F.slice(shuffled, 1, F.col("asks")).alias("some"))
-    return with_targets(chosen.select("cast", "publisher", F.array_sort(F.col("some.tag")).alias("tags")))
+    drawn = numbered.select(
+        "cast",
+        draw(seed, "publisher", F.col("cast"), F.lit(peers)).cast("int").alias("publisher"),
+        draw(seed, "article", F.col("cast"), F.col("articles")).alias("place"),
+        F.get(
+            F.array(*map(F.lit, MIX)),
+            draw(seed, "tags", F.col("cast"), F.lit(len(MIX))).cast("int"),
+        ).alias("asks"),
+    )
+    shuffled = F.array_sort(
+        F.transform(
+            "all", lambda tag: F.struct(F.xxhash64(F.lit(seed), "cast", tag), tag.alias("tag"))
+        )
+    )
+    chosen = drawn.join(placed, "place").select(
+        "cast", "publisher", F.slice(shuffled, 1, F.col("asks")).alias("some")
+    )
+    return with_targets(
+        chosen.select("cast", "publisher", F.array_sort(F.col("some.tag")).alias("tags"))
+    )

@@ -17,15 +17,40 @@ LETTERS_MAX = 40
 """A longer run of letters is a broken word or a piece of code."""
 
 _ACCENTS = {
-    "'": "\u0301", "`": "\u0300", "^": "\u0302", '"': "\u0308", "~": "\u0303", "=": "\u0304", ".": "\u0307",
-    "u": "\u0306", "v": "\u030c", "H": "\u030b", "c": "\u0327", "k": "\u0328", "r": "\u030a",
-    "d": "\u0323", "b": "\u0331",
-}  # fmt: skip
+    "'": "\u0301",
+    "`": "\u0300",
+    "^": "\u0302",
+    '"': "\u0308",
+    "~": "\u0303",
+    "=": "\u0304",
+    ".": "\u0307",
+    "u": "\u0306",
+    "v": "\u030c",
+    "H": "\u030b",
+    "c": "\u0327",
+    "k": "\u0328",
+    "r": "\u030a",
+    "d": "\u0323",
+    "b": "\u0331",
+}
 _LETTERS = {
-    "ss": "ß", "ae": "æ", "AE": "Æ", "oe": "œ", "OE": "Œ", "o": "ø", "O": "Ø", "l": "ł", "L": "Ł", "aa": "å", "AA": "Å",
-    "i": "i", "j": "j",
-}  # fmt: skip
-_ACCENT = re.compile(r"\\(['`^\"~=.]|[uvHckrdb](?![A-Za-z]))\s*(?:\{\s*\\?([A-Za-z])\s*\}|\\?([A-Za-z]))")
+    "ss": "ß",
+    "ae": "æ",
+    "AE": "Æ",
+    "oe": "œ",
+    "OE": "Œ",
+    "o": "ø",
+    "O": "Ø",
+    "l": "ł",
+    "L": "Ł",
+    "aa": "å",
+    "AA": "Å",
+    "i": "i",
+    "j": "j",
+}
+_ACCENT = re.compile(
+    r"\\(['`^\"~=.]|[uvHckrdb](?![A-Za-z]))\s*(?:\{\s*\\?([A-Za-z])\s*\}|\\?([A-Za-z]))"
+)
 _LETTER = re.compile(r"\\(ss|ae|AE|oe|OE|aa|AA|[oOlLij])(?![A-Za-z])\s?")
 _MATHS = re.compile(r"\$[^$]{0,200}\$")
 _COMMAND = re.compile(r"\\[A-Za-z]+\*?|\\.")
@@ -36,7 +61,9 @@ _WORD = re.compile(rf"(?<![^\W_])[^\W\d_]{{{LETTERS_MIN},{LETTERS_MAX}}}(?![^\W_
 def plain(text: str) -> str:
     """The text without TeX: accents and special letters composed, commands, maths and braces gone."""
     if "\\" in text:
-        text = _ACCENT.sub(lambda found: normalize("NFC", (found[2] or found[3]) + _ACCENTS[found[1]]), text)
+        text = _ACCENT.sub(
+            lambda found: normalize("NFC", (found[2] or found[3]) + _ACCENTS[found[1]]), text
+        )
         text = _LETTER.sub(lambda found: _LETTERS[found[1]], text)
     if "$" in text:
         text = _MATHS.sub(" ", text)
@@ -70,4 +97,6 @@ def stop_words() -> frozenset[str]:
 @cache
 def _listed(name: str) -> frozenset[str]:
     lines: Sequence[str] = (files("implicast.lab.corpus") / name).read_text("utf-8").splitlines()
-    return frozenset(fold(word) for line in lines if not line.startswith("#") for word in line.split())
+    return frozenset(
+        fold(word) for line in lines if not line.startswith("#") for word in line.split()
+    )

@@ -22,9 +22,12 @@ Measured = dict[str, pa.Table]
 
 
 LARGE = {
-    "measures": tables.RUN_MEASURES, "contract": tables.RUN_CONTRACT, "costs": tables.RUN_COSTS,
-    "lorenz": tables.RUN_LORENZ, "rejected": tables.REJECTED,
-}  # fmt: skip
+    "measures": tables.RUN_MEASURES,
+    "contract": tables.RUN_CONTRACT,
+    "costs": tables.RUN_COSTS,
+    "lorenz": tables.RUN_LORENZ,
+    "rejected": tables.REJECTED,
+}
 
 
 def measured(journals: Journals, said: Said = lambda stage: None) -> Measured:
@@ -43,7 +46,10 @@ def measured(journals: Journals, said: Said = lambda stage: None) -> Measured:
     moving = [each for each in journals.sources if each.run in changed - wrong]
     if moving:
         found |= _changed(journals.among(moving), found["contract"], said)
-    return {name: table if name == "rejected" else _without(table, found["rejected"]) for name, table in found.items()}
+    return {
+        name: table if name == "rejected" else _without(table, found["rejected"])
+        for name, table in found.items()
+    }
 
 
 def _without(table: pa.Table, rejected: pa.Table) -> pa.Table:
@@ -64,7 +70,9 @@ def _take(found: Measured, finished: DataFrame) -> None:
 def _changed(journals: Journals, judged: pa.Table, said: Said) -> Measured:
     """The contract, with those that were judged before, and the measures of change."""
     with _stage(journals.spark, "contract where things changed", said):
-        gone = contract.departures(journals.table("lives"), journals.table("deeds"), journals.undisturbed())
+        gone = contract.departures(
+            journals.table("lives"), journals.table("deeds"), journals.undisturbed()
+        )
         verdicts = contract.verdicts(*_told(journals), gone, journals.changed())
         found = {"contract": pa.concat_tables([judged, arrow(verdicts, tables.RUN_CONTRACT)])}
     if journals.has("course"):

@@ -50,10 +50,14 @@ class Block:
     """Microseconds from cast to notification, ascending, and how often each came."""
 
 
-def block(sends: pa.Table, notices: pa.Table, casts: pa.Table, peers: pa.Table, ways: "Ways") -> Block:
+def block(
+    sends: pa.Table, notices: pa.Table, casts: pa.Table, peers: pa.Table, ways: "Ways"
+) -> Block:
     """Sum up these messages and notifications, which are all that there are of these casts."""
     order = np.argsort(ints(casts, "cast"), kind="stable")
-    numbers, publisher, made_us = (ints(casts, name)[order] for name in ("cast", "publisher", "time_us"))
+    numbers, publisher, made_us = (
+        ints(casts, name)[order] for name in ("cast", "publisher", "time_us")
+    )
     place, sends = _of_known(sends, numbers)
     sender, receiver = ints(sends, "sender"), ints(sends, "receiver")
     told_place, notices = _of_known(notices, numbers)
@@ -61,7 +65,11 @@ def block(sends: pa.Table, notices: pa.Table, casts: pa.Table, peers: pa.Table, 
     width = _width(sender, receiver, told, publisher, ints(peers, "peer"))
     size, first = len(numbers) * width, place * width
     sent, due = _counted(first + sender, size), _counted(first + receiver, size)
-    came = due if _all_came(sends) else _counted((first + receiver)[sends[CAME].is_valid().to_numpy()], size)
+    came = (
+        due
+        if _all_came(sends)
+        else _counted((first + receiver)[sends[CAME].is_valid().to_numpy()], size)
+    )
     own = np.arange(len(numbers)) * width + publisher
     expected = _counted(told_place * width + told, size)[0]
     loads = {"out": _less(sent, own), "in": _less(came, expected), "up": sent, "down": due}
@@ -89,7 +97,9 @@ def _all_came(sends: pa.Table) -> bool:
 
 def _places(numbers: Ints, asked: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
     """Where each number stands, and whether it is there at all: nobody made the casts of some notifications."""
-    if len(numbers) and int(numbers[-1] - numbers[0]) + 1 == len(numbers):  # one after the other: nothing to look for
+    if len(numbers) and int(numbers[-1] - numbers[0]) + 1 == len(
+        numbers
+    ):  # one after the other: nothing to look for
         place = asked - numbers[0]
         return place, (place >= 0) & (place < len(numbers))
     place = np.searchsorted(numbers, asked)
@@ -114,7 +124,11 @@ def _counted(key: Ints, size: int) -> tuple[Ints, Ints]:
         found = np.flatnonzero(count)
         return found, count[found]
     key = np.sort(key)
-    starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]])) if len(key) else np.empty(0, np.int64)
+    starts = (
+        np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
+        if len(key)
+        else np.empty(0, np.int64)
+    )
     return key[starts], np.diff(np.append(starts, len(key)))
 
 
@@ -138,7 +152,9 @@ def summed(key: Ints, load: Ints, peak: Ints) -> Sums:
     if not len(key):
         return Sums(key, load, peak)
     dense = int(key.max()) < DENSE * max(len(key), ROWS_MIN)
-    found, place = (np.flatnonzero(np.bincount(key)), key) if dense else np.unique(key, return_inverse=True)
+    found, place = (
+        (np.flatnonzero(np.bincount(key)), key) if dense else np.unique(key, return_inverse=True)
+    )
     loads, peaks = np.zeros((2, int(place.max()) + 1), np.int64)
     np.add.at(loads, place, load)
     np.maximum.at(peaks, place, peak)
@@ -153,7 +169,13 @@ def _by_cast(numbers: Ints, place: Ints, told: Ints, depth: Ints) -> dict[str, I
     np.add.at(hops, told, depth)
     members = np.bincount(told, minlength=count).astype(np.int64)
     messages = np.bincount(place, minlength=count).astype(np.int64)
-    return {"cast": numbers, "messages": messages, "members": members, "hops": hops, "deepest": deepest}
+    return {
+        "cast": numbers,
+        "messages": messages,
+        "members": members,
+        "hops": hops,
+        "deepest": deepest,
+    }
 
 
 def _waits(wait_us: Ints) -> tuple[Ints, Ints]:
@@ -171,14 +193,18 @@ class Ways:
         pair = source * self.routers + target
         order = np.argsort(pair, kind="stable")
         self.link = ints(paths, "link")[order]
-        self.pair, self.start, self.length = np.unique(pair[order], return_index=True, return_counts=True)
+        self.pair, self.start, self.length = np.unique(
+            pair[order], return_index=True, return_counts=True
+        )
 
     def crossed(self, place: Ints, sender: Ints, receiver: Ints, peers: pa.Table) -> Sums:
         """Packets on each link in all casts of a block, and in the one that loaded it most."""
         router = np.zeros(1 + int(ints(peers, "peer").max(initial=0)), np.int64)
         router[ints(peers, "peer")] = ints(peers, "router")
         pairs = self.routers * self.routers
-        if int(router.max(initial=0)) >= self.routers:  # no way is known to some: their messages are left out
+        if (
+            int(router.max(initial=0)) >= self.routers
+        ):  # no way is known to some: their messages are left out
             near = np.maximum(router[sender], router[receiver]) < self.routers
             place, sender, receiver = place[near], sender[near], receiver[near]
         key = place * pairs
@@ -193,7 +219,11 @@ class Ways:
         inside = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
         link = self.link[np.repeat(self.start[where], length) + inside]
         links = 1 + int(self.link.max(initial=0))
-        each = summed(np.repeat(casts, length) * links + link, np.repeat(packets, length), np.repeat(packets, length))
+        each = summed(
+            np.repeat(casts, length) * links + link,
+            np.repeat(packets, length),
+            np.repeat(packets, length),
+        )
         return summed(each.key % links, each.load, each.load)
 
 

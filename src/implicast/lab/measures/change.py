@@ -21,20 +21,32 @@ WRONG = ("repeated", "uninvited", "invented", "altered", "misreported")
 
 
 def verdicts(
-    registrations: DataFrame, casts: DataFrame, notices: DataFrame, gone: DataFrame, course: DataFrame,
+    registrations: DataFrame,
+    casts: DataFrame,
+    notices: DataFrame,
+    gone: DataFrame,
+    course: DataFrame,
     changed: Sequence[str],
-) -> DataFrame:  # fmt: skip
+) -> DataFrame:
     """(run, during_expected, ..., after_expected, ...): the contract over the casts made during change, and later."""
     timed = casts.join(F.broadcast(course.select("run", "from_us", "calm_us")), "run")
     made = F.col("time_us")
-    periods = {"during": (made >= F.col("from_us")) & (made < F.col("calm_us")), "after": made >= F.col("calm_us")}
+    periods = {
+        "during": (made >= F.col("from_us")) & (made < F.col("calm_us")),
+        "after": made >= F.col("calm_us"),
+    }
     found = course.select("run")
     for name, within in periods.items():
         chosen = timed.where(within).select(casts.columns)
         told = _told(notices, casts, chosen)
         judged = contract.verdicts(registrations, chosen, told, gone, changed)
-        found = found.join(judged.select("run", *(F.col(each).alias(f"{name}_{each}") for each in tables.CONTRACT)),
-                           "run", "left")  # fmt: skip
+        found = found.join(
+            judged.select(
+                "run", *(F.col(each).alias(f"{name}_{each}") for each in tables.CONTRACT)
+            ),
+            "run",
+            "left",
+        )
     return found.fillna(0)
 
 
@@ -52,21 +64,29 @@ def repairs(deeds: DataFrame, health: DataFrame, course: DataFrame) -> DataFrame
     deeds without a word, how many there were, and apart from them of joins and leaves. Where there were only those,
     the repairs are theirs. `calm_s` likewise from the end of the last deed, and infinite when no look ever did.
     """
-    clean = health.where("wrong = 0").select("run", F.col("time_us").alias("at_us"), F.col("time_us").alias("clean_us"))
+    clean = health.where("wrong = 0").select(
+        "run", F.col("time_us").alias("at_us"), F.col("time_us").alias("clean_us")
+    )
     told_or_not = F.when(F.col("kind").isin(*ANNOUNCED), "told").otherwise("sudden")
     ends = deeds.select("run", F.col("to_us").alias("at_us"), told_or_not.alias("of"))
     last = course.select("run", F.col("over_us").alias("at_us"), F.lit("last").alias("of"))
     moments = ends.unionByName(last).unionByName(clean, allowMissingColumns=True)
-    onwards = Window.partitionBy("run").orderBy("at_us").rangeBetween(Window.currentRow, Window.unboundedFollowing)
-    waited = moments.select("run", "of", "at_us", F.min("clean_us").over(onwards).alias("clean_us")).join(
-        F.broadcast(course.select("run", "end_us")), "run"
+    onwards = (
+        Window.partitionBy("run")
+        .orderBy("at_us")
+        .rangeBetween(Window.currentRow, Window.unboundedFollowing)
     )
+    waited = moments.select(
+        "run", "of", "at_us", F.min("clean_us").over(onwards).alias("clean_us")
+    ).join(F.broadcast(course.select("run", "end_us")), "run")
     sudden, told, never = F.col("of") == "sudden", F.col("of") == "told", F.col("clean_us").isNull()
     wait_us = F.coalesce("clean_us", "end_us") - F.col("at_us")
     after, settling = F.when(sudden, wait_us), F.when(told, wait_us)
     calm = F.when(F.col("of") == "last", F.col("clean_us") - F.col("at_us"))
     found = waited.groupBy("run").agg(
-        (F.coalesce(F.percentile(after, 0.5), F.percentile(settling, 0.5)) / _S).alias("repair_s_median"),
+        (F.coalesce(F.percentile(after, 0.5), F.percentile(settling, 0.5)) / _S).alias(
+            "repair_s_median"
+        ),
         (F.coalesce(F.max(after), F.max(settling)) / _S).alias("repair_s_max"),
         F.count_if(sudden).alias("sudden"),
         (F.max(settling) / _S).alias("settle_s_max"),
@@ -93,11 +113,16 @@ def traffic(sends: DataFrame, lives: DataFrame, course: DataFrame) -> DataFrame:
         F.count_if(upkeep & (F.col("sent_us") >= F.col("calm_us"))).alias("rest"),
     )
     seconds = F.greatest(F.lit(1), F.ceil((F.col("end_us") - F.col("from_us")) / _S))
-    within = counted.join(period, "run").withColumn("within", F.when(F.col("second") < seconds, F.col("sent")))
+    within = counted.join(period, "run").withColumn(
+        "within", F.when(F.col("second") < seconds, F.col("sent"))
+    )
     summed = within.groupBy("run").agg(
-        F.sum("upkeep").alias("upkeep"), F.sum("rest").alias("rest"), F.max("within").alias("busiest"),
-        F.sum("within").alias("all"), F.first(seconds).alias("seconds"),
-    )  # fmt: skip
+        F.sum("upkeep").alias("upkeep"),
+        F.sum("rest").alias("rest"),
+        F.max("within").alias("busiest"),
+        F.sum("within").alias("all"),
+        F.first(seconds).alias("seconds"),
+    )
     everyone = (
         course.select("run", (F.col("end_us") - F.col("calm_us")).alias("rest_us"))
         .join(_minutes(lives, course), "run", "left")
@@ -106,7 +131,9 @@ def traffic(sends: DataFrame, lives: DataFrame, course: DataFrame) -> DataFrame:
     return everyone.select(
         "run",
         _ratio(F.col("upkeep"), F.col("minutes")).alias("upkeep_per_peer_minute"),
-        F.when(F.col("rest_us") >= REST_US, _ratio(F.col("rest"), F.col("minutes_at_rest"))).alias("upkeep_at_rest"),
+        F.when(F.col("rest_us") >= REST_US, _ratio(F.col("rest"), F.col("minutes_at_rest"))).alias(
+            "upkeep_at_rest"
+        ),
         _ratio(F.col("busiest") * F.col("seconds"), F.col("all")).alias("storm"),
     )
 
@@ -120,14 +147,18 @@ def _minutes(lives: DataFrame, course: DataFrame) -> DataFrame:
         ended_us = F.least(F.coalesce("to_us", "end_us"), "end_us")
         return F.sum(F.greatest(F.lit(0), ended_us - F.greatest("from_us", since))) / _MINUTE_US
 
-    return timed.groupBy("run").agg(there("begin_us").alias("minutes"), there("calm_us").alias("minutes_at_rest"))
+    return timed.groupBy("run").agg(
+        there("begin_us").alias("minutes"), there("calm_us").alias("minutes_at_rest")
+    )
 
 
 def returns(lives: DataFrame) -> DataFrame:
     """(run, returns, return_s_max): members that came back, and the longest time until one was registered."""
     came = lives.where("returned").groupBy("run")
     waited_s = F.max(F.col("back_us") - F.col("from_us")) / _S
-    return came.agg(F.count("*").alias("returns"), F.coalesce(waited_s, F.lit(0.0)).alias("return_s_max"))
+    return came.agg(
+        F.count("*").alias("returns"), F.coalesce(waited_s, F.lit(0.0)).alias("return_s_max")
+    )
 
 
 def complaints(lives: DataFrame, registrations: DataFrame) -> DataFrame:
@@ -139,13 +170,19 @@ def complaints(lives: DataFrame, registrations: DataFrame) -> DataFrame:
     leaving = F.col("leaving_us").isNotNull()
     open_ = F.col("newest").isNotNull() & F.col("newest.completed_us").isNull() & ~leaving
     wrong = [F.col("joined_us").isNull(), leaving, open_]
-    return here.groupBy("run").agg(F.sum(sum((each.cast("bigint") for each in wrong), F.lit(0))).alias("complaints"))
+    return here.groupBy("run").agg(
+        F.sum(sum((each.cast("bigint") for each in wrong), F.lit(0))).alias("complaints")
+    )
 
 
 def change(
-    judged: DataFrame, repaired: DataFrame, moved: DataFrame, complained: DataFrame, returned: DataFrame,
+    judged: DataFrame,
+    repaired: DataFrame,
+    moved: DataFrame,
+    complained: DataFrame,
+    returned: DataFrame,
     course: DataFrame,
-) -> DataFrame:  # fmt: skip
+) -> DataFrame:
     """Everything of change, a row for each run in which anything changed; `tables.RUN_CHANGE` has the columns."""
     joined = course.select("run")
     for facet in (judged, repaired, moved, complained, returned):
@@ -168,9 +205,13 @@ def change(
 
 
 def _reached(verdict: dict[str, Column]) -> Column:
-    return F.when(verdict["expected"] > 0, 1 - verdict["missing"] / verdict["expected"]).otherwise(1.0)
+    return F.when(verdict["expected"] > 0, 1 - verdict["missing"] / verdict["expected"]).otherwise(
+        1.0
+    )
 
 
 def _ratio(part: Column, whole: Column) -> Column:
     """Zero where there is nothing."""
-    return F.when(F.coalesce(whole, F.lit(0)) > 0, F.coalesce(part, F.lit(0)) / whole).otherwise(0.0)
+    return F.when(F.coalesce(whole, F.lit(0)) > 0, F.coalesce(part, F.lit(0)) / whole).otherwise(
+        0.0
+    )

@@ -33,28 +33,50 @@ WIDTH = 1 << BLOCK_BITS
 
 
 def verdicts(
-    registrations: DataFrame, casts: DataFrame, notices: DataFrame, gone: DataFrame | None = None,
+    registrations: DataFrame,
+    casts: DataFrame,
+    notices: DataFrame,
+    gone: DataFrame | None = None,
     changed: Sequence[str] = (),
-) -> DataFrame:  # fmt: skip
+) -> DataFrame:
     """(run, expected, notified, missing, ...), a row for every run with casts. `gone`: (run, peer, away), `away` being
     an array of from and to; `changed`: runs in which peers may come and go, where receipts need not be exact."""
     block = F.shiftright("peer", BLOCK_BITS)
     timed, asked = _with_departures(registrations, casts, gone)
     held = timed.select(
-        "run", block.alias("block"), "peer", "version", "begun_us", "completed_us", "away", "forgot", "tags",
+        "run",
+        block.alias("block"),
+        "peer",
+        "version",
+        "begun_us",
+        "completed_us",
+        "away",
+        "forgot",
+        "tags",
         "values",
     )
     told = notices.select("run", block.alias("there"), "cast", "peer", "time_us", "altered")
-    blocks = held.select("run", F.col("block").alias("there")).unionByName(told.select("run", "there")).distinct()
+    blocks = (
+        held.select("run", F.col("block").alias("there"))
+        .unionByName(told.select("run", "there"))
+        .distinct()
+    )
     put = told.unionByName(asked.join(blocks, "run"), allowMissingColumns=True)
     counted = (
-        held.groupBy("run", "block").cogroup(put.groupBy("run", "there"))
+        held.groupBy("run", "block")
+        .cogroup(put.groupBy("run", "there"))
         .applyInArrow(_judge, tables.schema(tables.RUN_CONTRACT))
-    )  # fmt: skip
+    )
     by_blocks = [name for name in tables.CONTRACT if name != "misreported"]
     summed = counted.groupBy("run").agg(*(F.sum(name).alias(name) for name in by_blocks))
     false = misreported(casts, notices, changed)
-    return casts.select("run").distinct().join(summed, "run", "left").join(false, "run", "left").fillna(0)
+    return (
+        casts.select("run")
+        .distinct()
+        .join(summed, "run", "left")
+        .join(false, "run", "left")
+        .fillna(0)
+    )
 
 
 def misreported(casts: DataFrame, notices: DataFrame, changed: Sequence[str]) -> DataFrame:
@@ -65,28 +87,38 @@ def misreported(casts: DataFrame, notices: DataFrame, changed: Sequence[str]) ->
     )
     in_time = (F.col("time_us") >= F.col("made_us")) & (F.col("time_us") <= F.col("settled_us"))
     knew = (
-        notices.join(F.broadcast(ended), ["run", "cast"]).where(in_time)
-        .groupBy("run", "cast").agg(F.count("*").alias("knew"))
-    )  # fmt: skip
+        notices.join(F.broadcast(ended), ["run", "cast"])
+        .where(in_time)
+        .groupBy("run", "cast")
+        .agg(F.count("*").alias("knew"))
+    )
     joined = ended.join(knew, ["run", "cast"], "left").fillna(0, ["knew"])
     exact = ~F.col("run").isin(*changed) & (F.col("unreachable") == 0)
     false = (F.col("notified") > F.col("knew")) | (exact & (F.col("notified") < F.col("knew")))
     return joined.groupBy("run").agg(F.count_if(false).alias("misreported"))
 
 
-def _with_departures(registrations: DataFrame, casts: DataFrame, gone: DataFrame | None) -> tuple[DataFrame, DataFrame]:
+def _with_departures(
+    registrations: DataFrame, casts: DataFrame, gone: DataFrame | None
+) -> tuple[DataFrame, DataFrame]:
     none = F.expr("cast(array() as array<struct<from_us:bigint,to_us:bigint>>)")
     if gone is None:
         timed = registrations.withColumn("away", none).withColumn("forgot", none)
         asked = casts.withColumn("away", none)
     else:
         joined = registrations.join(gone, ["run", "peer"], "left")
-        timed = joined.withColumn("away", F.coalesce("away", none)).withColumn("forgot", F.coalesce("forgot", none))
+        timed = joined.withColumn("away", F.coalesce("away", none)).withColumn(
+            "forgot", F.coalesce("forgot", none)
+        )
         leaver = gone.select("run", F.col("peer").alias("publisher"), "away")
-        asked = casts.join(leaver, ["run", "publisher"], "left").withColumn("away", F.coalesce("away", none))
+        asked = casts.join(leaver, ["run", "publisher"], "left").withColumn(
+            "away", F.coalesce("away", none)
+        )
     begun_us = F.coalesce("carried_us", "time_us")
     finished_us = F.coalesce("settled_us", begun_us + FLIGHT_US)
-    excused = F.exists("away", lambda one: (one["from_us"] >= begun_us) & (one["from_us"] < finished_us))
+    excused = F.exists(
+        "away", lambda one: (one["from_us"] >= begun_us) & (one["from_us"] < finished_us)
+    )
     end_us = (begun_us + FLIGHT_US).alias("end_us")
     return timed, asked.select("run", "cast", "time_us", end_us, "target", excused.alias("excused"))
 
@@ -98,7 +130,12 @@ def departures(lives: DataFrame, deeds: DataFrame, undisturbed: Sequence[str]) -
     Not leavers in peace, where peers only come and go by their own wish and the network was `undisturbed`: they have
     all the time they need to see to their casts. Who comes back is away until it is registered again.
     """
-    alarmed = deeds.where(~F.col("kind").isin(*ANNOUNCED)).select("run").distinct().withColumn("alarmed", F.lit(True))
+    alarmed = (
+        deeds.where(~F.col("kind").isin(*ANNOUNCED))
+        .select("run")
+        .distinct()
+        .withColumn("alarmed", F.lit(True))
+    )
     told = lives.join(F.broadcast(alarmed), "run", "left")
     peace = F.col("run").isin(*undisturbed) & F.col("alarmed").isNull()
     crashed_us = F.when(F.col("end") == "crashed", F.col("to_us"))
@@ -109,7 +146,9 @@ def departures(lives: DataFrame, deeds: DataFrame, undisturbed: Sequence[str]) -
     old = F.struct(F.col("copied_us").alias("from_us"), F.col("from_us").alias("to_us"))
     forgot = F.when(F.col("copied_us").isNotNull(), old)
     each = told.select("run", "peer", absent.alias("away"), forgot.alias("forgot"))
-    lists = [F.collect_list(name).alias(name) for name in ("away", "forgot")]  # without those that are null
+    lists = [
+        F.collect_list(name).alias(name) for name in ("away", "forgot")
+    ]  # without those that are null
     return each.where("away is not null or forgot is not null").groupBy("run", "peer").agg(*lists)
 
 
@@ -120,7 +159,9 @@ def _judge(registrations: pa.Table, put: pa.Table) -> pa.Table:
     is_cast = matching.column(put, "target").is_valid()
     casts, told = put.filter(is_cast).sort_by("cast"), put.filter(_not(is_cast))
     count = compare(registrations, told, casts) | {"notified": len(told)}
-    return pa.Table.from_pylist([{"run": put["run"][0].as_py(), **count}], schema=tables.RUN_CONTRACT)
+    return pa.Table.from_pylist(
+        [{"run": put["run"][0].as_py(), **count}], schema=tables.RUN_CONTRACT
+    )
 
 
 def _not(mask: Any) -> Any:
@@ -130,7 +171,9 @@ def _not(mask: Any) -> Any:
 def _forgotten(registrations: pa.Table) -> dict[int, list[tuple[int, int]]]:
     """By peer, from when to when it forgot what it heard; of hardly anybody."""
     forgot = matching.column(registrations, "forgot")
-    some = np.flatnonzero(np.asarray(pc.list_value_length(forgot).to_numpy(zero_copy_only=False)) > 0)
+    some = np.flatnonzero(
+        np.asarray(pc.list_value_length(forgot).to_numpy(zero_copy_only=False)) > 0
+    )
     peers = matching.ints(registrations, "peer")
     return {
         int(peers[row]): sorted((one["from_us"], one["to_us"]) for one in forgot[int(row)].as_py())
@@ -165,14 +208,20 @@ def compare(registrations: pa.Table, notices: pa.Table, casts: pa.Table) -> dict
 class _Told:
     """Distinct pairs that were notified, in ascending order of key, with the time of the first notification."""
 
-    def __init__(self, told: pa.Table, casts: pa.Table, forgotten: dict[int, list[tuple[int, int]]]) -> None:
+    def __init__(
+        self, told: pa.Table, casts: pa.Table, forgotten: dict[int, list[tuple[int, int]]]
+    ) -> None:
         numbers, made_us = matching.ints(casts, "cast"), matching.ints(casts, "time_us")
         cast, peer, time_us = (matching.ints(told, name) for name in ("cast", "peer", "time_us"))
         place = np.minimum(np.searchsorted(numbers, cast), max(0, len(numbers) - 1))
         known = numbers[place] == cast if len(numbers) else np.zeros(len(cast), bool)
         other = np.asarray(matching.column(told, "altered").to_numpy(zero_copy_only=False), bool)
         self.altered = int((known & other).sum())
-        real = (numbers[place] == cast) & (time_us >= made_us[place]) if len(numbers) else np.zeros(len(cast), bool)
+        real = (
+            (numbers[place] == cast) & (time_us >= made_us[place])
+            if len(numbers)
+            else np.zeros(len(cast), bool)
+        )
         key = place[real] * WIDTH + peer[real] % WIDTH
         order = np.lexsort((time_us[real], key))
         self.key, first = np.unique(key[order], return_index=True)
@@ -184,11 +233,15 @@ class _Told:
             self.repeated = len(key) - _distinct(key, peer[real], time_us[real], forgotten)
 
 
-def _distinct(key: Any, peer: Any, time_us: Any, forgotten: dict[int, list[tuple[int, int]]]) -> int:
+def _distinct(
+    key: Any, peer: Any, time_us: Any, forgotten: dict[int, list[tuple[int, int]]]
+) -> int:
     """Distinct pairs, where what a peer forgot with one of its returns counts apart from what it heard else."""
     memory = np.zeros(len(key), np.int64)
     for who, spans in forgotten.items():
-        for number, (from_us, to_us) in reversed(list(enumerate(spans, 1))):  # the first return takes the most
+        for number, (from_us, to_us) in reversed(
+            list(enumerate(spans, 1))
+        ):  # the first return takes the most
             memory[(peer == who) & (time_us > from_us) & (time_us < to_us)] = number
     return len(np.unique(np.stack([key, memory]), axis=1).T)
 
@@ -197,15 +250,23 @@ class _Invited:
     """Pairs that may be notified, in ascending order of key: from when on; if they must be; if excused when not."""
 
     def __init__(self, registrations: pa.Table, casts: pa.Table) -> None:
-        versions = _Versions(registrations.sort_by([("peer", "ascending"), ("version", "ascending")]))
+        versions = _Versions(
+            registrations.sort_by([("peer", "ascending"), ("version", "ascending")])
+        )
         parts = []
-        flights = zip(*(matching.ints(casts, name).tolist() for name in ("time_us", "end_us")), strict=True)
-        for place, ((time_us, end_us), target) in enumerate(zip(flights, matching.targets(casts), strict=True)):
+        flights = zip(
+            *(matching.ints(casts, name).tolist() for name in ("time_us", "end_us")), strict=True
+        )
+        for place, ((time_us, end_us), target) in enumerate(
+            zip(flights, matching.targets(casts), strict=True)
+        ):
             selected = np.asarray(versions.block.selected(target).to_array(), np.int64)
             peers, must, from_us = versions.invited(selected, time_us, end_us)
             parts.append((place * WIDTH + peers % WIDTH, must, from_us))
         empty = (np.empty(0, np.int64), np.empty(0, bool), np.empty(0, np.int64))
-        self.key, self.must, self.from_us = (np.concatenate(column) for column in zip(empty, *parts, strict=True))
+        self.key, self.must, self.from_us = (
+            np.concatenate(column) for column in zip(empty, *parts, strict=True)
+        )
         excused = np.asarray(matching.column(casts, "excused").to_numpy(zero_copy_only=False), bool)
         self.excused = excused[self.key // WIDTH]
 
@@ -214,11 +275,15 @@ class _Versions:
     """All versions of the peers of one block, in order of peer and version."""
 
     def __init__(self, table: pa.Table) -> None:
-        self.block = matching.Block.of(matching.column(table, "tags"), matching.column(table, "values"))
+        self.block = matching.Block.of(
+            matching.column(table, "tags"), matching.column(table, "values")
+        )
         self.peer = matching.ints(table, "peer")
         self.begun_us = matching.ints(table, "begun_us")
         completed = matching.column(table, "completed_us")
-        self.completed_us = np.asarray(completed.fill_null(NEVER_US).to_numpy(zero_copy_only=False), np.int64)
+        self.completed_us = np.asarray(
+            completed.fill_null(NEVER_US).to_numpy(zero_copy_only=False), np.int64
+        )
         distinct, self.place = np.unique(self.peer, return_inverse=True)
         self.absences = self._absences(matching.column(table, "away"))
         self.until_us = self._ends()
@@ -230,8 +295,15 @@ class _Versions:
         """Place, from and to of every absence, once for each version of the peer: hardly anybody is ever away."""
         lists = away.combine_chunks() if hasattr(away, "combine_chunks") else away
         flat = lists.flatten()
-        owners = np.repeat(self.place, np.asarray(pc.list_value_length(lists).to_numpy(zero_copy_only=False), np.int64))
-        return owners, np.asarray(flat.field("from_us"), np.int64), np.asarray(flat.field("to_us"), np.int64)
+        owners = np.repeat(
+            self.place,
+            np.asarray(pc.list_value_length(lists).to_numpy(zero_copy_only=False), np.int64),
+        )
+        return (
+            owners,
+            np.asarray(flat.field("from_us"), np.int64),
+            np.asarray(flat.field("to_us"), np.int64),
+        )
 
     def _away(self, time_us: int, end_us: int) -> Any:
         """Whether each peer was away at some time of the flight."""

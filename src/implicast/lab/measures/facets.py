@@ -48,7 +48,9 @@ def _loads(found: Block, peers: pa.Table) -> dict[str, Ints]:
     return loads
 
 
-def _measures(found: Block, loads: dict[str, Ints], peers: pa.Table, links: int) -> dict[str, float]:
+def _measures(
+    found: Block, loads: dict[str, Ints], peers: pa.Table, links: int
+) -> dict[str, float]:
     row: dict[str, float] = {}
     for kind, name in (("out", "OUT"), ("in", "IN")):
         row |= unevenness(name, found.peers[kind].peak, loads[kind])
@@ -78,8 +80,10 @@ def _hops(found: Block) -> dict[str, float]:
     some = members > 0
     rah = found.casts["hops"][some] / members[some] / 2
     return {
-        "RTH": _mean(messages / (1 + members)), "RAH": _mean(rah), "RMH": _mean(found.casts["deepest"][some] / 2)
-    }  # fmt: skip
+        "RTH": _mean(messages / (1 + members)),
+        "RAH": _mean(rah),
+        "RMH": _mean(found.casts["deepest"][some] / 2),
+    }
 
 
 def _latency(wait_us: Ints, times: Ints) -> dict[str, float]:
@@ -88,25 +92,35 @@ def _latency(wait_us: Ints, times: Ints) -> dict[str, float]:
         return dict.fromkeys(LATENCIES, 0.0)
     so_far = np.cumsum(times)
     mean = float((wait_us * times).sum() / so_far[-1])
-    taken_us = (mean, _percentile(wait_us, so_far, 0.5), _percentile(wait_us, so_far, 0.99), float(wait_us[-1]))
+    taken_us = (
+        mean,
+        _percentile(wait_us, so_far, 0.5),
+        _percentile(wait_us, so_far, 0.99),
+        float(wait_us[-1]),
+    )
     return {name: value / 1000 for name, value in zip(LATENCIES, taken_us, strict=True)}
 
 
 def _percentile(values: Ints, so_far: Ints, share: float) -> float:
     """Between the two nearest ranks, in proportion."""
     rank = share * (int(so_far[-1]) - 1)
-    low, high = (int(values[np.searchsorted(so_far, int(at), side="right")]) for at in (rank, np.ceil(rank)))
+    low, high = (
+        int(values[np.searchsorted(so_far, int(at), side="right")]) for at in (rank, np.ceil(rank))
+    )
     return low + (high - low) * (rank - int(rank))
 
 
 def _costs(phases: Phases, population: int) -> Rows:
     return [
         {
-            "phase": phase, "messages": messages, "bytes": volume, "messages_per_peer": messages / population,
+            "phase": phase,
+            "messages": messages,
+            "bytes": volume,
+            "messages_per_peer": messages / population,
             "bytes_per_peer": volume / population,
         }
         for phase, messages, volume in sorted(phases)
-    ]  # fmt: skip
+    ]
 
 
 def lorenz(loads: Ints, name: str) -> Rows:
@@ -123,13 +137,18 @@ def lorenz(loads: Ints, name: str) -> Rows:
     points = [(0, 0, 0)]
     for first, last in zip(starts.tolist(), ends.tolist(), strict=True):
         points += [
-            (2 * int(bucket[at]) + side, int(peers[at]), int(borne[at])) for side, at in enumerate((first, last))
+            (2 * int(bucket[at]) + side, int(peers[at]), int(borne[at]))
+            for side, at in enumerate((first, last))
         ]
     return [
-        {"load": name, "position": position, "share_of_peers": who / population,
-         "share_of_load": what / total if total else who / population}
+        {
+            "load": name,
+            "position": position,
+            "share_of_peers": who / population,
+            "share_of_load": what / total if total else who / population,
+        }
         for position, who, what in points
-    ]  # fmt: skip
+    ]
 
 
 def _largest(values: npt.NDArray[Any]) -> float:

@@ -15,9 +15,10 @@ def histogram(totals: DataFrame, population: DataFrame, load: str = "load") -> D
     borne = totals.groupBy("run", F.col(load).alias("load")).agg(F.count("*").alias("bearers"))
     named = borne.groupBy("run").agg(F.sum("bearers").alias("named"))
     idle = population.join(named, "run", "left").select(
-        "run", F.lit(0).cast(borne.schema["load"].dataType).alias("load"),
+        "run",
+        F.lit(0).cast(borne.schema["load"].dataType).alias("load"),
         (F.col("population") - F.coalesce("named", F.lit(0))).alias("bearers"),
-    )  # fmt: skip
+    )
     return borne.unionByName(idle).groupBy("run", "load").agg(F.sum("bearers").alias("bearers"))
 
 
@@ -27,16 +28,27 @@ def unevenness(counted: DataFrame, largest: str, gini: str) -> DataFrame:
     Equation 4.1: sum over ascending x_i of (2i - n - 1) x_i, by n times the total. Of m equal loads x that
     follow c smaller ones, the sum is x m (2c + m - n).
     """
-    steps = F.array_sort(F.collect_list(F.struct(F.col("load").cast("double").alias("load"), "bearers")))
+    steps = F.array_sort(
+        F.collect_list(F.struct(F.col("load").cast("double").alias("load"), "bearers"))
+    )
     folded = counted.groupBy("run").agg(
         F.max("load").alias(largest), F.sum("bearers").alias("population"), steps.alias("steps")
     )
-    start = F.struct(F.lit(0).cast("bigint").alias("before"), F.lit(0.0).alias("weighted"), F.lit(0.0).alias("total"))
+    start = F.struct(
+        F.lit(0).cast("bigint").alias("before"),
+        F.lit(0.0).alias("weighted"),
+        F.lit(0.0).alias("total"),
+    )
     sums = folded.select(
-        "run", largest, "population", F.aggregate("steps", start, _add(F.col("population"))).alias("sums")
+        "run",
+        largest,
+        "population",
+        F.aggregate("steps", start, _add(F.col("population"))).alias("sums"),
     )
     ratio = F.col("sums.weighted") / (F.col("population") * F.col("sums.total"))
-    return sums.select("run", largest, F.when(F.col("sums.total") > 0, ratio).otherwise(0.0).alias(gini))
+    return sums.select(
+        "run", largest, F.when(F.col("sums.total") > 0, ratio).otherwise(0.0).alias(gini)
+    )
 
 
 def _add(population: Column) -> Callable[[Column, Column], Column]:

@@ -32,12 +32,27 @@ BLOCK_ROWS = 2_000_000
 """Messages of a block, about."""
 EVERY = 1 << 40
 """Beyond any number of a cast."""
-LINK, CAST, WAIT, PHASE, LAW, WRONG, PIECE = "link", "cast", "wait", "phase ", "law ", "wrong ", "piece"
+LINK, CAST, WAIT, PHASE, LAW, WRONG, PIECE = (
+    "link",
+    "cast",
+    "wait",
+    "phase ",
+    "law ",
+    "wrong ",
+    "piece",
+)
 
 PARTS = pa.schema(
-    [("run", pa.string()), ("of", pa.string()), ("key", pa.int64()), ("load", pa.int64()), ("peak", pa.int64()),
-     ("hops", pa.int64()), ("deepest", pa.int64())]
-)  # fmt: skip
+    [
+        ("run", pa.string()),
+        ("of", pa.string()),
+        ("key", pa.int64()),
+        ("load", pa.int64()),
+        ("peak", pa.int64()),
+        ("hops", pa.int64()),
+        ("deepest", pa.int64()),
+    ]
+)
 """What a piece comes to. `of`: a kind of load by peer, `link`, `cast` (load: messages, peak: members), `wait` (load:
 how often), `phase NAME` (load: messages, hops: bytes), `law NAME` (load: count), `wrong REASON`, or `piece`, once."""
 FINISHED = pa.schema([("run", pa.string()), ("rows", pa.string()), ("reason", pa.string())])
@@ -73,14 +88,18 @@ def judged(spark: SparkSession, sources: Sequence[Source]) -> DataFrame:
     return _added_up(_in_pieces(spark, sources, _laws), sources, _verdict)
 
 
-def _in_pieces(spark: SparkSession, sources: Sequence[Source], found: Callable[[Piece], pa.Table]) -> DataFrame:
+def _in_pieces(
+    spark: SparkSession, sources: Sequence[Source], found: Callable[[Piece], pa.Table]
+) -> DataFrame:
     """The rows of `PARTS` of all these journals, a task for each piece."""
     asked = [json.dumps(asdict(piece)) for source in sources for piece in pieces(source)]
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch["id"].to_pylist():
-                yield from _tried(found, Piece(**json.loads(asked[number]))).to_batches(max_chunksize=50_000)
+                yield from _tried(found, Piece(**json.loads(asked[number]))).to_batches(
+                    max_chunksize=50_000
+                )
 
     return spark.range(0, len(asked), 1, len(asked)).mapInArrow(work, tables.schema(PARTS))
 
@@ -93,7 +112,9 @@ def _tried(found: Callable[[Piece], pa.Table], piece: Piece) -> pa.Table:
 
 
 def _told(wrong: BaseException) -> str:
-    return f"it does not hang together: {type(wrong).__name__}: {' '.join(str(wrong).split())[:200]}"
+    return (
+        f"it does not hang together: {type(wrong).__name__}: {' '.join(str(wrong).split())[:200]}"
+    )
 
 
 Finish = Callable[[Source, dict[str, pa.Table]], dict[str, list[dict[str, Any]]]]
@@ -110,7 +131,11 @@ def _added_up(parts: DataFrame, sources: Sequence[Source], finish: Finish) -> Da
         reason = min((of.removeprefix(WRONG) for of in kinds if of.startswith(WRONG)), default=None)
         made = None
         try:
-            made = json.dumps(finish(Source(run, Place(place), experiment), by_kind)) if reason is None else None
+            made = (
+                json.dumps(finish(Source(run, Place(place), experiment), by_kind))
+                if reason is None
+                else None
+            )
         except NONSENSE as wrong:
             reason = _told(wrong)
         return pa.table([[run], [made], [reason]], schema=FINISHED)
@@ -127,9 +152,14 @@ def pieces(source: Source) -> list[Piece]:
     turns = max(1, -(-rows // BLOCK_ROWS))
     low, high = int(numbers.min(initial=0)), int(numbers.max(initial=-1)) + 1
     cuts = np.linspace(low, high, turns + 1).round().astype(int).tolist()
-    cuts[0], cuts[-1] = min(low, -EVERY), max(high, EVERY)  # notifications of casts that nobody made belong somewhere
+    cuts[0], cuts[-1] = (
+        min(low, -EVERY),
+        max(high, EVERY),
+    )  # notifications of casts that nobody made belong somewhere
     return [
-        Piece(source.run, source.place.url, source.experiment, cuts[turn], cuts[turn + 1], turn, turns)
+        Piece(
+            source.run, source.place.url, source.experiment, cuts[turn], cuts[turn + 1], turn, turns
+        )
         for turn in range(turns)
     ]
 
@@ -149,8 +179,16 @@ def _within(source: Source, name: str, columns: list[str], piece: Piece) -> pa.T
     with source.opened(name) as file:
         told = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
         groups = [group for group, each in enumerate(told) if _may_hold(each, piece)]
-        columns = [each for each in columns if each != CAME or any(_may_lack(told[group], each) for group in groups)]
-        table = file.read_row_groups(groups, columns) if groups else file.schema_arrow.empty_table().select(columns)
+        columns = [
+            each
+            for each in columns
+            if each != CAME or any(_may_lack(told[group], each) for group in groups)
+        ]
+        table = (
+            file.read_row_groups(groups, columns)
+            if groups
+            else file.schema_arrow.empty_table().select(columns)
+        )
     cast = table["cast"]
     return table.filter(pc.and_(pc.greater_equal(cast, piece.first), pc.less(cast, piece.last)))
 
@@ -177,9 +215,18 @@ def _load(piece: Piece) -> pa.Table:
     found, run = summed_up(piece), piece.run
     made = [_part(run, kind, sums.key, sums.load, sums.peak) for kind, sums in found.peers.items()]
     made.append(_part(run, LINK, found.links.key, found.links.load, found.links.peak))
-    made.append(_part(run, CAST, *(found.casts[name] for name in ("cast", "messages", "members", "hops", "deepest"))))
+    made.append(
+        _part(
+            run,
+            CAST,
+            *(found.casts[name] for name in ("cast", "messages", "members", "hops", "deepest")),
+        )
+    )
     made.append(_part(run, WAIT, *found.waits))
-    made += [_part(run, f"{PHASE}{phase}", [0], [count], [0], [volume]) for phase, count, volume in _phases(piece)]
+    made += [
+        _part(run, f"{PHASE}{phase}", [0], [count], [0], [volume])
+        for phase, count, volume in _phases(piece)
+    ]
     return pa.concat_tables(made)
 
 
@@ -194,12 +241,16 @@ def _laws(piece: Piece) -> pa.Table:
     source = piece.source
     notices = _within(source, "notices", ["cast", "peer", "time_us", "altered"], piece)
     count = small.laws(source.read("registrations"), _casts(piece), notices)
-    return pa.concat_tables(_part(piece.run, f"{LAW}{name}", [0], [number]) for name, number in count.items())
+    return pa.concat_tables(
+        _part(piece.run, f"{LAW}{name}", [0], [number]) for name, number in count.items()
+    )
 
 
 def _casts(piece: Piece) -> pa.Table:
     casts = piece.source.read("casts")
-    return casts.filter(pc.and_(pc.greater_equal(casts["cast"], piece.first), pc.less(casts["cast"], piece.last)))
+    return casts.filter(
+        pc.and_(pc.greater_equal(casts["cast"], piece.first), pc.less(casts["cast"], piece.last))
+    )
 
 
 def _part(run: str, of: str, *numbers: Any) -> pa.Table:
@@ -212,15 +263,27 @@ def _part(run: str, of: str, *numbers: Any) -> pa.Table:
 def _finish(source: Source, parts: dict[str, pa.Table]) -> dict[str, list[dict[str, Any]]]:
     none = PARTS.empty_table()
     loads = {of: parts.get(of, none) for of in (*KINDS, LINK, CAST, WAIT)}
-    sums = {of: Sums(*(ints(rows, name) for name in ("key", "load", "peak"))) for of, rows in loads.items()}
+    sums = {
+        of: Sums(*(ints(rows, name) for name in ("key", "load", "peak")))
+        for of, rows in loads.items()
+    }
     casts = {name: ints(loads[CAST], name) for name in ("hops", "deepest")}
     casts |= {"cast": sums[CAST].key, "messages": sums[CAST].load, "members": sums[CAST].peak}
-    whole = Block({kind: sums[kind] for kind in KINDS}, sums[LINK], casts, (sums[WAIT].key, sums[WAIT].load))
-    costs = [(of.removeprefix(PHASE), rows["load"][0].as_py(), rows["hops"][0].as_py())
-             for of, rows in parts.items() if of.startswith(PHASE)]  # fmt: skip
+    whole = Block(
+        {kind: sums[kind] for kind in KINDS}, sums[LINK], casts, (sums[WAIT].key, sums[WAIT].load)
+    )
+    costs = [
+        (of.removeprefix(PHASE), rows["load"][0].as_py(), rows["hops"][0].as_py())
+        for of, rows in parts.items()
+        if of.startswith(PHASE)
+    ]
     return facets(whole, costs, source.read("peers"), source.read("links"))
 
 
 def _verdict(source: Source, parts: dict[str, pa.Table]) -> dict[str, list[dict[str, Any]]]:
-    count = {of.removeprefix(LAW): rows["load"][0].as_py() for of, rows in parts.items() if of.startswith(LAW)}
+    count = {
+        of.removeprefix(LAW): rows["load"][0].as_py()
+        for of, rows in parts.items()
+        if of.startswith(LAW)
+    }
     return {"contract": [count]}

@@ -39,8 +39,12 @@ def measured(read: Read) -> dict[str, Rows]:
     sends = read("sends", [*blocks.SENDS, "phase", "bytes"])
     of_casts = sends.filter(pc.is_valid(sends["cast"]))
     judged = laws(read("registrations", None), tables["casts"], tables["notices"])
-    tables["casts"] = tables["casts"].filter(pc.invert(tables["casts"]["warm_up"]))  # judged, but not measured
-    found = blocks.block(of_casts, tables["notices"], tables["casts"], tables["peers"], Ways(read("paths", None)))
+    tables["casts"] = tables["casts"].filter(
+        pc.invert(tables["casts"]["warm_up"])
+    )  # judged, but not measured
+    found = blocks.block(
+        of_casts, tables["notices"], tables["casts"], tables["peers"], Ways(read("paths", None))
+    )
     return {"contract": [judged], **facets(found, phases(sends), tables["peers"], tables["links"])}
 
 
@@ -55,9 +59,14 @@ def laws(registrations: pa.Table, casts: pa.Table, notices: pa.Table) -> dict[st
     casts = casts.append_column("excused", pa.array(np.zeros(len(casts), bool)))
     casts = casts.append_column("end_us", pc.add(casts["time_us"], FLIGHT_US))
     for name in ("away", "forgot"):
-        registrations = registrations.append_column(name, pa.array([[]] * len(registrations), SPANS))
+        registrations = registrations.append_column(
+            name, pa.array([[]] * len(registrations), SPANS)
+        )
     held, told = (ints(each, "peer") >> contract.BLOCK_BITS for each in (registrations, notices))
-    total = dict.fromkeys(CONTRACT, 0) | {"notified": len(notices), "misreported": _misreported(casts, notices)}
+    total = dict.fromkeys(CONTRACT, 0) | {
+        "notified": len(notices),
+        "misreported": _misreported(casts, notices),
+    }
     for number in np.union1d(held, told).tolist() if len(casts) else []:
         mine = registrations.filter(pa.array(held == number))
         count = contract.compare(mine, notices.filter(pa.array(told == number)), casts)
@@ -74,11 +83,14 @@ def _misreported(casts: pa.Table, notices: pa.Table) -> int:
     told = notices.select(["cast", "peer", "time_us"]).rename_columns(["cast", "peer", "told_us"])
     joined = told.join(ended, "cast", join_type="inner")
     in_time = pc.and_(
-        pc.greater_equal(joined["told_us"], joined["time_us"]), pc.less_equal(joined["told_us"], joined["settled_us"])
+        pc.greater_equal(joined["told_us"], joined["time_us"]),
+        pc.less_equal(joined["told_us"], joined["settled_us"]),
     )
     knew = joined.filter(in_time).group_by("cast").aggregate([("peer", "count_distinct")])
     rows = ended.join(knew, "cast").to_pylist()
-    return sum(_false(row["notified"], row["peer_count_distinct"] or 0, row["unreachable"]) for row in rows)
+    return sum(
+        _false(row["notified"], row["peer_count_distinct"] or 0, row["unreachable"]) for row in rows
+    )
 
 
 def _false(notified: int, knew: int, unreachable: int) -> bool:

@@ -19,22 +19,35 @@ def summary(runs: DataFrame, measured: DataFrame, names: Sequence[str]) -> DataF
     `runs` places each run on the axis; `measured` has a row for each run and a column for each name; null is a run that
     did not take the measure, and there is no row where none did.
     """
-    placed = runs.select("run", "series", "design", "axis", "point", "position").join(measured, "run")
-    long = placed.unpivot(["series", "design", "axis", "point", "position"], list(names), "measure", "value")
+    placed = runs.select("run", "series", "design", "axis", "point", "position").join(
+        measured, "run"
+    )
+    long = placed.unpivot(
+        ["series", "design", "axis", "point", "position"], list(names), "measure", "value"
+    )
     grouped = long.groupBy("series", "design", "axis", "point", "position", "measure").agg(
-        F.count("value").alias("runs"), sorted_mean("value").alias("mean"),
+        F.count("value").alias("runs"),
+        sorted_mean("value").alias("mean"),
         F.array_sort(F.collect_list("value")).alias("values"),
-    )  # fmt: skip
+    )
     grouped = grouped.where("runs > 0")
     spread = F.aggregate(
-        "values", F.lit(0.0), lambda total, each: total + (each - F.col("mean")) * (each - F.col("mean"))
+        "values",
+        F.lit(0.0),
+        lambda total, each: total + (each - F.col("mean")) * (each - F.col("mean")),
     )
     error = F.sqrt(spread / (F.col("runs") - 1) / F.col("runs"))
     half = F.when(F.col("runs") > 1, error * quantile(F.col("runs"))).otherwise(0.0)
-    return grouped.select("*", (F.col("mean") - half).alias("low"), (F.col("mean") + half).alias("high")).drop("values")
+    return grouped.select(
+        "*", (F.col("mean") - half).alias("low"), (F.col("mean") + half).alias("high")
+    ).drop("values")
 
 
 def quantile(runs: Column) -> Column:
     """How many standard errors half of the interval is, for a mean of this many runs."""
-    listed = [0.0, 0.0] + [float(t.ppf((1 + CONFIDENCE) / 2, count - 1)) for count in range(2, RUNS_MAX + 1)]
-    return F.get(F.array(*(F.lit(each) for each in listed)), F.least(runs, F.lit(RUNS_MAX)).cast("int"))
+    listed = [0.0, 0.0] + [
+        float(t.ppf((1 + CONFIDENCE) / 2, count - 1)) for count in range(2, RUNS_MAX + 1)
+    ]
+    return F.get(
+        F.array(*(F.lit(each) for each in listed)), F.least(runs, F.lit(RUNS_MAX)).cast("int")
+    )

@@ -26,12 +26,17 @@ def _evidence(folder: Folder, runs: Sequence[Row], scale: str) -> Evidence:
         if run in placed and value is not None:
             row = placed[run]
             values[row["series"], row["point"], measure][row["seed"]] = value
-    points = dict.fromkeys(row["point"] for row in sorted(placed.values(), key=lambda row: int(row["position"])))
+    points = dict.fromkeys(
+        row["point"] for row in sorted(placed.values(), key=lambda row: int(row["position"]))
+    )
     return Evidence(values, list(points), scale)
 
 
 def _measured(folder: Folder) -> list[tuple[str, str, float | None]]:
-    found = [(row["run"], row["measure"], row["value"]) for row in dataset.load(folder, "trials").to_pylist()]
+    found = [
+        (row["run"], row["measure"], row["value"])
+        for row in dataset.load(folder, "trials").to_pylist()
+    ]
     for name, measures in (("measures", tuple(tables.MEASURES)), ("change", tuple(tables.CHANGE))):
         for row in dataset.load(folder, name).to_pylist():
             found += [(row["run"], measure, row[measure]) for measure in measures]

@@ -65,12 +65,26 @@ WORDS_ABREAST = 30
 """Letters of labels that fit side by side below a figure."""
 SAYS = "says: "
 STYLE: Any = {
-    "svg.fonttype": "none", "svg.hashsalt": "implicast", "font.family": "sans-serif", "font.size": 10.5,
-    "axes.edgecolor": palette.INK, "axes.labelcolor": palette.INK, "text.color": palette.INK,
-    "xtick.color": palette.INK, "ytick.color": palette.INK, "axes.spines.top": False, "axes.spines.right": False,
-    "axes.grid": True, "grid.color": palette.GRID, "grid.linewidth": 0.6, "axes.titleweight": "bold",
-    "axes.titlesize": 11.5, "axes.titlelocation": "left", "legend.frameon": False, "legend.fontsize": 9,
-}  # fmt: skip
+    "svg.fonttype": "none",
+    "svg.hashsalt": "implicast",
+    "font.family": "sans-serif",
+    "font.size": 10.5,
+    "axes.edgecolor": palette.INK,
+    "axes.labelcolor": palette.INK,
+    "text.color": palette.INK,
+    "xtick.color": palette.INK,
+    "ytick.color": palette.INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": palette.GRID,
+    "grid.linewidth": 0.6,
+    "axes.titleweight": "bold",
+    "axes.titlesize": 11.5,
+    "axes.titlelocation": "left",
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +114,11 @@ def measure_figure(rows: Sequence[Row], asked: Figure, axis: Axis) -> Drawn | No
         for of_series in by_series(formulas).values():
             _formula(axes, of_series, points, numeric)
         _scales(axes, asked, axis, points, numeric, [*mine, *formulas])
-        meaning = asked.title if not is_known(asked.measure) and asked.title else meaning_of(asked.measure)
+        meaning = (
+            asked.title
+            if not is_known(asked.measure) and asked.title
+            else meaning_of(asked.measure)
+        )
         entitle(axes, asked.title or TITLES.get(asked.measure, meaning), asked.measure)
         legend(axes)
         svg = svg_of(canvas)
@@ -130,18 +148,25 @@ def lorenz_figure(curves: Sequence[Row], load: str, label: str) -> Drawn | None:
         axes.plot([0, 1], [0, 1], color=palette.INK, linewidth=0.8, linestyle="dotted")
         for name, of_series in series.items():
             look = looks[name]
-            ordered = sorted(of_series, key=lambda row: (row["share_of_peers"], row["share_of_load"]))
+            ordered = sorted(
+                of_series, key=lambda row: (row["share_of_peers"], row["share_of_load"])
+            )
             axes.plot(
-                [row["share_of_peers"] for row in ordered], [row["share_of_load"] for row in ordered], label=name,
-                color=look.colour, linestyle=look.dash, linewidth=1.8,
-            )  # fmt: skip
+                [row["share_of_peers"] for row in ordered],
+                [row["share_of_load"] for row in ordered],
+                label=name,
+                color=look.colour,
+                linestyle=look.dash,
+                linewidth=1.8,
+            )
         axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="share of peers, least loaded first")
         axes.set_ylabel(f"share of {BORNE[load]}")
         axes.set_title(fill(f"Who bears {BORNE[load]}, {label}", TITLE_LETTERS))
         legend(axes)
         svg = svg_of(canvas)
     halves = "; ".join(
-        f"{name}: the busiest tenth of peers bears {_busiest(rows):.0%}" for name, rows in series.items()
+        f"{name}: the busiest tenth of peers bears {_busiest(rows):.0%}"
+        for name, rows in series.items()
     )
     caption = f"Lorenz curves of {BORNE[load]} ({load}) at {label}: the further below the diagonal, the less fair."
     return Drawn(f"lorenz_{load.lower()}", caption, f"{caption} {halves}.", svg)
@@ -193,7 +218,9 @@ def entitle(axes: Axes, meaning: str, code: str) -> None:
     """What is shown, in words; its code below the axis, small."""
     axes.set_title(fill(plainly(meaning), WIDE_TITLE_LETTERS))
     below: Any = axes.xaxis.label
-    axes.annotate(code, (0.5, -0.1), xycoords=below, ha="center", va="top", fontsize=7.5, color=palette.INK)
+    axes.annotate(
+        code, (0.5, -0.1), xycoords=below, ha="center", va="top", fontsize=7.5, color=palette.INK
+    )
 
 
 def plainly(meaning: str) -> str:
@@ -202,7 +229,16 @@ def plainly(meaning: str) -> str:
 
 def say(axes: Axes, x: float, y: float, what: str) -> None:
     """What is told of a point to whoever points at it, without any script: a title in the picture."""
-    axes.plot([x], [y], marker="o", markersize=11, alpha=0.004, color=palette.INK, gid=f"{SAYS}{what}", zorder=6)
+    axes.plot(
+        [x],
+        [y],
+        marker="o",
+        markersize=11,
+        alpha=0.004,
+        color=palette.INK,
+        gid=f"{SAYS}{what}",
+        zorder=6,
+    )
 
 
 def _points(rows: Sequence[Row]) -> list[str]:
@@ -223,7 +259,12 @@ def canvas_of(square: bool = False) -> tuple[Canvas, Axes]:
 
 
 def _line(
-    axes: Axes, name: str, rows: Sequence[Row], points: Sequence[str], numeric: bool, looks: dict[str, palette.Look]
+    axes: Axes,
+    name: str,
+    rows: Sequence[Row],
+    points: Sequence[str],
+    numeric: bool,
+    looks: dict[str, palette.Look],
 ) -> None:
     ordered = sorted(rows, key=lambda row: row["position"])
     if not numeric:
@@ -232,9 +273,16 @@ def _line(
     x = [float(row["point"]) for row in ordered]
     look = looks[name]
     axes.plot(
-        x, [row["mean"] for row in ordered], label=name, color=look.colour, marker=look.mark, markersize=5,
-        linestyle=look.dash, linewidth=1.6, markerfacecolor="none" if look.hollow else look.colour,
-    )  # fmt: skip
+        x,
+        [row["mean"] for row in ordered],
+        label=name,
+        color=look.colour,
+        marker=look.mark,
+        markersize=5,
+        linestyle=look.dash,
+        linewidth=1.6,
+        markerfacecolor="none" if look.hollow else look.colour,
+    )
     for at, row in zip(x, ordered, strict=True):
         say(axes, at, row["mean"], f"{name} at {row['point']}: {row['mean']:.4g}")
     if len(looks) <= BANDS_MAX and all(row["runs"] >= SEEDS for row in ordered):
@@ -243,16 +291,29 @@ def _line(
 
 
 def _marks(
-    axes: Axes, name: str, rows: Sequence[Row], points: Sequence[str], looks: dict[str, palette.Look]
+    axes: Axes,
+    name: str,
+    rows: Sequence[Row],
+    points: Sequence[str],
+    looks: dict[str, palette.Look],
 ) -> None:
     """Words have no order to draw a line along: marks side by side, with their intervals."""
     look, means = looks[name], [row["mean"] for row in rows]
     aside = 0.7 * ((list(looks).index(name) + 0.5) / len(looks) - 0.5)
     x = [points.index(row["point"]) + aside for row in rows]
     axes.errorbar(
-        x, means, yerr=spread(rows, SEEDS), label=name, linestyle="none", color=look.colour, marker=look.mark,
-        markersize=5, elinewidth=0.9, capsize=2, markerfacecolor="none" if look.hollow else look.colour,
-    )  # fmt: skip
+        x,
+        means,
+        yerr=spread(rows, SEEDS),
+        label=name,
+        linestyle="none",
+        color=look.colour,
+        marker=look.mark,
+        markersize=5,
+        elinewidth=0.9,
+        capsize=2,
+        markerfacecolor="none" if look.hollow else look.colour,
+    )
     for at, row in zip(x, rows, strict=True):
         say(axes, at, row["mean"], f"{name} at {row['point']}: {row['mean']:.4g}")
 
@@ -271,14 +332,18 @@ def _formula(axes: Axes, rows: Sequence[Row], points: Sequence[str], numeric: bo
     axes.plot(x, y, color=palette.INK, linestyle="dotted", linewidth=1.4)
 
 
-def _scales(axes: Axes, asked: Figure, axis: Axis, points: Sequence[str], numeric: bool, rows: Sequence[Row]) -> None:
+def _scales(
+    axes: Axes, asked: Figure, axis: Axis, points: Sequence[str], numeric: bool, rows: Sequence[Row]
+) -> None:
     # The means set the range: with few seeds a band may be wider than everything else, and is then cut off.
     means = [row["mean"] for row in rows]
     positive = [mean for mean in means if mean > 0]
     if asked.log and positive:
         axes.set_yscale("log")
         axes.set_ylim(min(positive) / 1.6, max(positive) * 1.6)
-        if max(positive) < DECADES * min(positive):  # between powers of ten alone too little would be told
+        if max(positive) < DECADES * min(
+            positive
+        ):  # between powers of ten alone too little would be told
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     else:
@@ -286,9 +351,15 @@ def _scales(axes: Axes, asked: Figure, axis: Axis, points: Sequence[str], numeri
     if axis.log and numeric and all(float(point) > 0 for point in points):
         axes.set_xscale("log")
     places = [float(point) for point in points] if numeric else list(range(len(points)))
-    told = [point.replace(",", ",\n") for point in points]  # what consists of several words stands in several lines
-    crowded = not numeric and sum(max(map(len, point.split("\n"))) for point in told) > WORDS_ABREAST
-    axes.set_xticks(places, told, rotation=25 if crowded else 0, ha="right" if crowded else "center")
+    told = [
+        point.replace(",", ",\n") for point in points
+    ]  # what consists of several words stands in several lines
+    crowded = (
+        not numeric and sum(max(map(len, point.split("\n"))) for point in told) > WORDS_ABREAST
+    )
+    axes.set_xticks(
+        places, told, rotation=25 if crowded else 0, ha="right" if crowded else "center"
+    )
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.minorticks_off()
     axes.set_xlabel(axis.title)
@@ -326,12 +397,19 @@ def unit_of(measure: str) -> str:
 
 
 _CHANGE_UNITS = {
-    "delivery_ratio": "share of what was due", "delivery_ratio_after": "share of what was due",
-    "wrong": "notifications", "late": "notifications", "late_share": "share of notifications",
-    "repair_s_median": "seconds", "repair_s_max": "seconds", "settle_s_max": "seconds", "unrepaired": "deeds",
-    "upkeep_per_peer_minute": "messages per peer and minute", "upkeep_at_rest": "messages per peer and minute",
+    "delivery_ratio": "share of what was due",
+    "delivery_ratio_after": "share of what was due",
+    "wrong": "notifications",
+    "late": "notifications",
+    "late_share": "share of notifications",
+    "repair_s_median": "seconds",
+    "repair_s_max": "seconds",
+    "settle_s_max": "seconds",
+    "unrepaired": "deeds",
+    "upkeep_per_peer_minute": "messages per peer and minute",
+    "upkeep_at_rest": "messages per peer and minute",
     "storm": "busiest second / mean second",
-}  # fmt: skip
+}
 
 
 def meaning_of(measure: str) -> str:
@@ -347,15 +425,28 @@ def is_known(measure: str) -> bool:
 
 def _cost_meaning(measure: str) -> str:
     phase, _, what = measure.rpartition("_")
-    return f"{what} that the phase {phase} costs, per peer" if measure in COSTS else measure.replace("_", " ")
+    return (
+        f"{what} that the phase {phase} costs, per peer"
+        if measure in COSTS
+        else measure.replace("_", " ")
+    )
 
 
 def legend(axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
     told = [fill(label, LABEL_LETTERS) for label in labels]
     lines = sum(1 + label.count("\n") for label in told)
-    size = min(LEGEND_POINTS, (72 * SIZE_INCHES[1] - LEGEND_POINTS) / (LINE * lines + 0.35 * len(told)))
-    axes.legend(handles, told, loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=size, labelspacing=0.35)
+    size = min(
+        LEGEND_POINTS, (72 * SIZE_INCHES[1] - LEGEND_POINTS) / (LINE * lines + 0.35 * len(told))
+    )
+    axes.legend(
+        handles,
+        told,
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1.0),
+        fontsize=size,
+        labelspacing=0.35,
+    )
 
 
 def _alternative(measure: str, series: dict[str, list[Row]], axis: Axis) -> str:
@@ -364,13 +455,17 @@ def _alternative(measure: str, series: dict[str, list[Row]], axis: Axis) -> str:
     for name, rows in series.items():
         ordered = sorted(rows, key=lambda row: row["position"])
         first, last = ordered[0], ordered[-1]
-        told.append(f"{name} from {first['mean']:.3g} at {first['point']} to {last['mean']:.3g} at {last['point']}")
+        told.append(
+            f"{name} from {first['mean']:.3g} at {first['point']} to {last['mean']:.3g} at {last['point']}"
+        )
     return f"{measure} by {axis.title}. " + "; ".join(told) + "."
 
 
 def svg_of(canvas: Canvas) -> str:
     written = io.StringIO()
-    canvas.savefig(written, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    canvas.savefig(
+        written, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
+    )
     numbers = count()
     return re.sub(
         rf'<g id="{SAYS}([^"]*)">',

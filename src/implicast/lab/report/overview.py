@@ -23,13 +23,15 @@ def overview(rows: Sequence[Row], columns: Sequence[str]) -> Row | None:
     looks = looks_of(by_series(mine))
     body = [
         {
-            "series": series, "colour": looks[series].colour, "point": point,
+            "series": series,
+            "colour": looks[series].colour,
+            "point": point,
             "cells": [cells.get((series, point, name), UNKNOWN) for name in columns],
         }
         for series in by_series(mine)
         for _, point in points
         if any((series, point, name) in cells for name in columns)
-    ]  # fmt: skip
+    ]
     meanings = {name: meaning_of(name) for name in columns}
     return {"columns": meanings, "axis": mine[0]["axis"] if len(points) > 1 else "", "rows": body}
 

@@ -26,7 +26,8 @@ from implicast.lab.report.verdict import verdict
 
 Row = dict[str, Any]
 DEFAULT_FIGURES = tuple(
-    Figure(name, log) for name, log in (("POUT_M", True), ("TOUT_M", True), ("TOUT_G", False), ("RTH", True))
+    Figure(name, log)
+    for name, log in (("POUT_M", True), ("TOUT_M", True), ("TOUT_G", False), ("RTH", True))
 )
 LOADS = ("TOUT", "TIN", "STOR")
 
@@ -41,20 +42,34 @@ def write(out: Path | str | Place, experiment: str | None = None) -> Place:
     told = asked(folder)
     made = msgspec.convert(told["experiment"], Experiment)
     rows: list[Row] = dataset.required(folder, "summary").to_pylist()
-    runs: list[Row] = [row for row in dataset.required(folder, "runs").to_pylist() if row["planned"]]
-    shown = [drawn for figure in made.figures or DEFAULT_FIGURES if (drawn := _figure(rows, figure, made))]
+    runs: list[Row] = [
+        row for row in dataset.required(folder, "runs").to_pylist() if row["planned"]
+    ]
+    shown = [
+        drawn
+        for figure in made.figures or DEFAULT_FIGURES
+        if (drawn := _figure(rows, figure, made))
+    ]
     curves = _curves(folder, runs)
     seen = pictures(made, folder.place)
     _write_figures(folder.place / f"figures{marked}", [*shown, *curves, *seen])
     judged = verdict(folder, runs)
     filled = _template().render(
-        title=made.title, about=made.about, source=made.source, scale=told["scale"], style=Markup(_text("style.css")),
-        figures=[_inline(each) for each in shown], curves=[_inline(each) for each in curves],
+        title=made.title,
+        about=made.about,
+        source=made.source,
+        scale=told["scale"],
+        style=Markup(_text("style.css")),
+        figures=[_inline(each) for each in shown],
+        curves=[_inline(each) for each in curves],
         pictures=[_inline(each) for each in seen],
         claims=claims(made, folder, runs, told["scale"]),
-        overview=overview(rows, made.columns), tables=_tables(rows, made), provenance=_provenance(told, runs),
-        conclusions=conclusions(rows, judged["contract"]), **judged,
-    )  # fmt: skip
+        overview=overview(rows, made.columns),
+        tables=_tables(rows, made),
+        provenance=_provenance(told, runs),
+        conclusions=conclusions(rows, judged["contract"]),
+        **judged,
+    )
     place = folder.place / f"report{marked}.html"
     place.write(filled.encode("utf-8"))
     return place
@@ -69,9 +84,9 @@ def _text(name: str) -> str:
 
 
 def _template() -> jinja2.Template:
-    return jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True).from_string(
-        _text("page.html")
-    )
+    return jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    ).from_string(_text("page.html"))
 
 
 def _curves(folder: Folder, runs: Sequence[Row]) -> list[Drawn]:
@@ -81,11 +96,19 @@ def _curves(folder: Folder, runs: Sequence[Row]) -> list[Drawn]:
     seed = min((row["seed"] for row in done), default=0)
     chosen = {row["run"]: row for row in done if row["position"] == last and row["seed"] == seed}
     points = [
-        {**point, "series": chosen[point["run"]]["series"], "design": chosen[point["run"]]["design"]}
-        for point in dataset.load(folder, "lorenz").to_pylist() if point["run"] in chosen
-    ]  # fmt: skip
+        {
+            **point,
+            "series": chosen[point["run"]]["series"],
+            "design": chosen[point["run"]]["design"],
+        }
+        for point in dataset.load(folder, "lorenz").to_pylist()
+        if point["run"] in chosen
+    ]
     several = len({row["position"] for row in done}) > 1
-    label = next((f"{row['axis']} {row['point']}, " * several + f"seed {seed}" for row in chosen.values()), "")
+    label = next(
+        (f"{row['axis']} {row['point']}, " * several + f"seed {seed}" for row in chosen.values()),
+        "",
+    )
     return [each for load in LOADS if (each := lorenz_figure(points, load, label))]
 
 
@@ -94,18 +117,30 @@ def _tables(rows: Sequence[Row], made: Experiment) -> list[Row]:
     by_measure: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_measure[row["measure"]].append(row)
-    known = [name for name in (*tables.CHANGE, *tables.MEASURES, *sorted(by_measure)) if name in by_measure]
+    known = [
+        name
+        for name in (*tables.CHANGE, *tables.MEASURES, *sorted(by_measure))
+        if name in by_measure
+    ]
     return [
-        _table(name, by_measure[name]) for name in dict.fromkeys(known) if any(row["mean"] for row in by_measure[name])
+        _table(name, by_measure[name])
+        for name in dict.fromkeys(known)
+        if any(row["mean"] for row in by_measure[name])
     ]
 
 
 def _table(name: str, rows: Sequence[Row]) -> Row:
     points = [point for _, point in sorted({(row["position"], row["point"]) for row in rows})]
-    series = sorted({(row["series"], row["design"]) for row in rows}, key=lambda each: palette.rank(*each))
+    series = sorted(
+        {(row["series"], row["design"]) for row in rows}, key=lambda each: palette.rank(*each)
+    )
     cells, looks = {(row["series"], row["point"]): cell(row) for row in rows}, palette.looks(series)
     body = [
-        {"series": one, "colour": looks[one].colour, "cells": [cells.get((one, point), "") for point in points]}
+        {
+            "series": one,
+            "colour": looks[one].colour,
+            "cells": [cells.get((one, point), "") for point in points],
+        }
         for one, _ in series
     ]
     return {"measure": name, "meaning": meaning_of(name), "points": points, "rows": body}
@@ -120,10 +155,13 @@ def _provenance(told: Row, runs: Sequence[Row]) -> Row:
     again = f"implicast lab run {told['experiment']['name']} --scale {told['scale']}"
     again += f" --runs {told['runs']}" if told["runs"] else ""
     return {
-        **told["provenance"], "commits of the runs": ", ".join(commits), "seeds": ", ".join(map(str, seeds)),
+        **told["provenance"],
+        "commits of the runs": ", ".join(commits),
+        "seeds": ", ".join(map(str, seeds)),
         "simulation": f"{seconds:.0f} s, {processor_s:.0f} s of processor time, {messages:,} messages",
-        "again": again, "a single run": next((row["command"] for row in runs if row["error"] is None), ""),
-    }  # fmt: skip
+        "again": again,
+        "a single run": next((row["command"] for row in runs if row["error"] is None), ""),
+    }
 
 
 def _write_figures(place: Place, drawn: Sequence[Drawn]) -> None:
@@ -133,7 +171,9 @@ def _write_figures(place: Place, drawn: Sequence[Drawn]) -> None:
 
 def _on_paper(svg: str) -> str:
     """A file stands alone, perhaps on a dark page: it brings its own white paper."""
-    return re.sub(r"(<svg [^>]*>)", r'\1<rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1)
+    return re.sub(
+        r"(<svg [^>]*>)", r'\1<rect width="100%" height="100%" fill="#ffffff"/>', svg, count=1
+    )
 
 
 def _inline(drawn: Drawn) -> Row:

@@ -21,9 +21,17 @@ COLOURS = {
     "bft": "#ff0082",
 }
 MARKS = {
-    "centralised": "s", "broker": "D", "dht-naive": "v", "dht": "^", "spice": "p", "spice-unloaded": "o",
-    "chord-pubsub": "<", "opchord-pubsub": ">", "condcast": "h", "bft": "X",
-}  # fmt: skip
+    "centralised": "s",
+    "broker": "D",
+    "dht-naive": "v",
+    "dht": "^",
+    "spice": "p",
+    "spice-unloaded": "o",
+    "chord-pubsub": "<",
+    "opchord-pubsub": ">",
+    "condcast": "h",
+    "bft": "X",
+}
 OTHER_COLOUR, OTHER_MARK = "#7a8288", "P"
 """Of designs that came later."""
 DASHES = ("solid", "dashed", "dotted", "dashdot")
@@ -59,8 +67,12 @@ def looks(series: Iterable[tuple[str, str]]) -> dict[str, Look]:
 
 def _alone(place: int) -> Look:
     colours, marks = list(COLOURS.values()), list(MARKS.values())
-    step = 3 * place + place // len(colours)  # neighbours in the list of designs are kin, and look alike
-    return Look(colours[step % len(colours)], marks[place % len(marks)], DASHES[place % len(DASHES)])
+    step = 3 * place + place // len(
+        colours
+    )  # neighbours in the list of designs are kin, and look alike
+    return Look(
+        colours[step % len(colours)], marks[place % len(marks)], DASHES[place % len(DASHES)]
+    )
 
 
 def _of(design: str, place: int) -> Look:

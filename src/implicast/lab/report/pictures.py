@@ -11,7 +11,12 @@ from implicast.language.parameters import Setting
 from implicast.world.scenario import Scenario
 
 DESIGN = "spice-unloaded"
-LIMITS: dict[str, Setting] = {"dimensions": 2, "storage_limit": 4, "frequency_limit": 0, "landmarks": 0}
+LIMITS: dict[str, Setting] = {
+    "dimensions": 2,
+    "storage_limit": 4,
+    "frequency_limit": 0,
+    "landmarks": 0,
+}
 SCENARIO = Scenario(DESIGN, peers=256, casts=1, workload="extreme", parameters=LIMITS)
 CAPTION = (
     "The surface of 256 peers in two dimensions: tiles by owner, a cast to a quarter of all on its way to the registry "

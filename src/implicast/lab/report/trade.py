@@ -52,14 +52,23 @@ def trade_figure(rows: Sequence[Row], asked: Figure) -> Drawn | None:
         f"{asked.measure} ({meaning_of(asked.measure)}) over {asked.over} ({meaning_of(asked.over)}): each curve joins "
         f"the settings of one design. Means over seeds, and 95 % confidence intervals where there are {SEEDS} or more."
     )
-    return Drawn(f"{asked.measure.lower()}_over_{asked.over.lower()}", caption, f"{caption} {_told(curves)}", svg)
+    return Drawn(
+        f"{asked.measure.lower()}_over_{asked.over.lower()}",
+        caption,
+        f"{caption} {_told(curves)}",
+        svg,
+    )
 
 
 def _curves(rows: Sequence[Row], asked: Figure) -> dict[str, Points]:
     found: dict[str, Points] = {}
     across = {(row["series"], row["point"]): row for row in rows if row["measure"] == asked.over}
     for name, mine in by_series([row for row in rows if row["measure"] == asked.measure]).items():
-        pairs = [(row["point"], across[name, row["point"]], row) for row in mine if (name, row["point"]) in across]
+        pairs = [
+            (row["point"], across[name, row["point"]], row)
+            for row in mine
+            if (name, row["point"]) in across
+        ]
         if pairs:
             found[name] = sorted(pairs, key=lambda pair: pair[1]["mean"])
     return found
@@ -69,12 +78,27 @@ def _curve(axes: Axes, name: str, points: Points, looks: Mapping[str, palette.Lo
     look = looks[name]
     x, y = [each["mean"] for _, each, _ in points], [each["mean"] for _, _, each in points]
     axes.errorbar(
-        x, y, xerr=spread([each for _, each, _ in points], SEEDS), yerr=spread([each for _, _, each in points], SEEDS),
-        label=name, color=look.colour, marker=look.mark, markersize=5, elinewidth=0.7, capsize=2, linestyle=look.dash,
-        linewidth=1.6, markerfacecolor="none" if look.hollow else look.colour,
-    )  # fmt: skip
+        x,
+        y,
+        xerr=spread([each for _, each, _ in points], SEEDS),
+        yerr=spread([each for _, _, each in points], SEEDS),
+        label=name,
+        color=look.colour,
+        marker=look.mark,
+        markersize=5,
+        elinewidth=0.7,
+        capsize=2,
+        linestyle=look.dash,
+        linewidth=1.6,
+        markerfacecolor="none" if look.hollow else look.colour,
+    )
     for label, across, up in points:
-        say(axes, across["mean"], up["mean"], f"{name} at {label}: {up['mean']:.4g} for {across['mean']:.4g}")
+        say(
+            axes,
+            across["mean"],
+            up["mean"],
+            f"{name} at {label}: {up['mean']:.4g} for {across['mean']:.4g}",
+        )
 
 
 def _rings(axes: Axes, curves: Mapping[str, Points]) -> None:
@@ -82,9 +106,20 @@ def _rings(axes: Axes, curves: Mapping[str, Points]) -> None:
     named = [each for points in curves.values() for each in points if not each[0].isdecimal()]
     names = list(dict.fromkeys(label for label, _, _ in named))[: len(RINGS)]
     for ring, name in zip(RINGS, names, strict=False):
-        x, y = zip(*[(across["mean"], up["mean"]) for label, across, up in named if label == name], strict=True)
+        x, y = zip(
+            *[(across["mean"], up["mean"]) for label, across, up in named if label == name],
+            strict=True,
+        )
         axes.scatter(
-            x, y, s=90, marker=ring, facecolors="none", edgecolors=palette.INK, linewidths=0.9, zorder=5, label=name
+            x,
+            y,
+            s=90,
+            marker=ring,
+            facecolors="none",
+            edgecolors=palette.INK,
+            linewidths=0.9,
+            zorder=5,
+            label=name,
         )
 
 
@@ -99,7 +134,9 @@ def _limits(axes: Axes, asked: Figure) -> None:
 def _scales(axes: Axes, asked: Figure, curves: Mapping[str, Points]) -> None:
     # The means set the range, as in other figures: with few seeds an interval may be wider than everything else.
     across = [each["mean"] for points in curves.values() for _, each, _ in points]
-    up = [each["mean"] for points in curves.values() for _, _, each in points] + ([asked.limit] if asked.limit else [])
+    up = [each["mean"] for points in curves.values() for _, _, each in points] + (
+        [asked.limit] if asked.limit else []
+    )
     plain = FuncFormatter(lambda value, _: f"{value:g}")
     if min(across) > 0:
         axes.set_xscale("log")

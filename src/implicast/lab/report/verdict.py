@@ -21,17 +21,27 @@ def verdict(folder: Folder, runs: Sequence[Row]) -> Row:
     for row in judged:
         _add(by_series, done[row["run"]], row)
     broken = broken_runs(folder, list(done))
-    in_order = sorted(by_series.values(), key=lambda row: palette.rank(row["series"], row["design"]))
+    in_order = sorted(
+        by_series.values(), key=lambda row: palette.rank(row["series"], row["design"])
+    )
     looks = palette.looks((row["series"], row["design"]) for row in in_order)
     in_order = [{**row, "colour": looks[row["series"]].colour} for row in in_order]
     return {
-        "contract": in_order, "contract_names": list(tables.CONTRACT), "contract_meanings": tables.CONTRACT,
-        "broken": tuple(name for name in tables.BROKEN if name != "missing") if changed else tables.BROKEN,
-        "kept": not broken and not failures, "changed": bool(changed),
+        "contract": in_order,
+        "contract_names": list(tables.CONTRACT),
+        "contract_meanings": tables.CONTRACT,
+        "broken": tuple(name for name in tables.BROKEN if name != "missing")
+        if changed
+        else tables.BROKEN,
+        "kept": not broken and not failures,
+        "changed": bool(changed),
         "verdict": _sentence(len(judged), len(changed), len(broken), len(failures)),
-        "failures": failures, "finished": len(done), "planned": len(runs), "seeds": len({row["seed"] for row in runs}),
+        "failures": failures,
+        "finished": len(done),
+        "planned": len(runs),
+        "seeds": len({row["seed"] for row in runs}),
         "agreement": _agreement(folder) if judged else "",
-    }  # fmt: skip
+    }
 
 
 def _add(by_series: dict[str, Row], run: Row, judged: Row) -> None:

@@ -18,7 +18,10 @@ def workload_figures(directory: Path) -> list[Drawn]:
     """Rank-frequency plots of registrations and casts, and the distribution of group sizes."""
     ranked = pq.read_table(directory / "ranks").to_pylist()
     sizes = pq.read_table(directory / "sizes").to_pylist()
-    drawn = [_rank_figure([row for row in ranked if row["of"] == of], of) for of in ("registrations", "casts")]
+    drawn = [
+        _rank_figure([row for row in ranked if row["of"] == of], of)
+        for of in ("registrations", "casts")
+    ]
     groups = sorted((row["size"], row["casts"]) for row in sizes if row["of"] == "group")
     return drawn + ([_group_figure(groups)] if groups else [])
 
@@ -33,10 +36,19 @@ def _rank_figure(rows: list[Row], of: str) -> Drawn:
         weights = ranks**-fitted.likelihood
         label = f"Zipf, exponent {fitted.likelihood:.2f}"
         axes.loglog(
-            ranks, weights / weights.sum() * sum(listed), color=palette.COLOURS["condcast"], linewidth=1.2, label=label
+            ranks,
+            weights / weights.sum() * sum(listed),
+            color=palette.COLOURS["condcast"],
+            linewidth=1.2,
+            label=label,
         )
-        axes.set(xlabel="rank", ylabel="peers that register it" if of == "registrations" else "casts to it")
-        axes.set_title(f"{'Tags of registrations' if of == 'registrations' else 'Targets of casts'} by rank")
+        axes.set(
+            xlabel="rank",
+            ylabel="peers that register it" if of == "registrations" else "casts to it",
+        )
+        axes.set_title(
+            f"{'Tags of registrations' if of == 'registrations' else 'Targets of casts'} by rank"
+        )
         axes.legend()
         svg = svg_of(canvas)
     law = f"exponent {fitted.likelihood:.2f}, slope {fitted.slope:.2f}"

@@ -19,7 +19,13 @@ FILES_MAX = 200
 
 _NONE = {"peer": "int", "cast": "int", "phase": "string", "bytes": "bigint", "made_us": "bigint"}
 _FORMS: dict[str, dict[str, str]] = {
-    "sends": {"time_us": "sent_us", "peer": "sender", "cast": "cast", "phase": "phase", "bytes": "bytes"},
+    "sends": {
+        "time_us": "sent_us",
+        "peer": "sender",
+        "cast": "cast",
+        "phase": "phase",
+        "bytes": "bytes",
+    },
     "notices": {"time_us": "time_us", "peer": "peer", "cast": "cast"},
     "casts": {"time_us": "time_us", "peer": "publisher", "cast": "cast"},
     "receipts": {"time_us": "settled_us", "cast": "cast", "made_us": "time_us"},
@@ -30,18 +36,26 @@ _FORMS: dict[str, dict[str, str]] = {
 
 def events(spark: SparkSession, lake: Path) -> DataFrame:
     """(of, design, run, time_us, peer, cast, phase, bytes, made_us): what is in the lake, and what will be."""
-    return reduce(DataFrame.unionByName, (_formed(_stream(spark, lake, name), name) for name in _FORMS))
+    return reduce(
+        DataFrame.unionByName, (_formed(_stream(spark, lake, name), name) for name in _FORMS)
+    )
 
 
 def made(spark: SparkSession, lake: Path) -> DataFrame:
     """(design, run, cast, made_us): all casts that are in the lake by now. Those of a notice are there before it."""
     folder = _folder(lake, "casts")
-    rows = spark.read.schema(tables.schema(STREAMED["casts"], *KEYS)).option("basePath", folder).parquet(folder)
+    rows = (
+        spark.read.schema(tables.schema(STREAMED["casts"], *KEYS))
+        .option("basePath", folder)
+        .parquet(folder)
+    )
     return rows.select("design", "run", "cast", F.col("time_us").alias("made_us"))
 
 
 def _stream(spark: SparkSession, lake: Path, name: str) -> DataFrame:
-    rows = spark.readStream.schema(tables.schema(STREAMED[name], *KEYS)).option("maxFilesPerTrigger", FILES_MAX)
+    rows = spark.readStream.schema(tables.schema(STREAMED[name], *KEYS)).option(
+        "maxFilesPerTrigger", FILES_MAX
+    )
     return rows.parquet(_folder(lake, name))
 
 
@@ -53,6 +67,10 @@ def _folder(lake: Path, name: str) -> str:
 
 def _formed(rows: DataFrame, name: str) -> DataFrame:
     form = _FORMS[name]
-    columns = [F.col(form[each]).cast(kind).alias(each) if each in form else F.lit(None).cast(kind).alias(each)
-               for each, kind in {"time_us": "bigint", **_NONE}.items()]  # fmt: skip
+    columns = [
+        F.col(form[each]).cast(kind).alias(each)
+        if each in form
+        else F.lit(None).cast(kind).alias(each)
+        for each, kind in {"time_us": "bigint", **_NONE}.items()
+    ]
     return rows.select(F.lit(name).alias("of"), "design", "run", *columns)

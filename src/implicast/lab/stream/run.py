@@ -1,6 +1,6 @@
 """Runs the stream: batch by batch from the lake to `OUT/minutes`, `OUT/totals` and `OUT/index.html`.
 
-    OUT/checkpoint   how far the lake was read, Spark's own    OUT/state   what it has come to, by batch
+OUT/checkpoint   how far the lake was read, Spark's own    OUT/state   what it has come to, by batch
 """
 
 import io
@@ -38,7 +38,9 @@ class Wishes:
 Told = Callable[[int, pa.Table], None]
 
 
-def start(spark: SparkSession, wishes: Wishes, told: Told = lambda batch, totals: None) -> StreamingQuery:
+def start(
+    spark: SparkSession, wishes: Wishes, told: Told = lambda batch, totals: None
+) -> StreamingQuery:
     """The running query; `told` of every batch, with the totals after it."""
     state = State(spark, wishes.out / "state", wishes.delay_s)
 
@@ -49,9 +51,13 @@ def start(spark: SparkSession, wishes: Wishes, told: Told = lambda batch, totals
         finally:
             after.unpersist()
 
-    writer = events(spark, wishes.lake).writeStream.foreachBatch(step).queryName("implicast lab stream")
+    writer = (
+        events(spark, wishes.lake).writeStream.foreachBatch(step).queryName("implicast lab stream")
+    )
     writer = writer.option("checkpointLocation", str((wishes.out / "checkpoint").absolute()))
-    pace = {"availableNow": True} if wishes.once else {"processingTime": f"{wishes.every_s} seconds"}
+    pace = (
+        {"availableNow": True} if wishes.once else {"processingTime": f"{wishes.every_s} seconds"}
+    )
     return writer.trigger(**pace).start()
 
 
@@ -63,5 +69,7 @@ def write(state: DataFrame, wishes: Wishes) -> pa.Table:
         held = io.BytesIO()
         pq.write_table(table, held, compression="zstd")
         Place.of(wishes.out / name / "part-0.parquet").write(held.getvalue())
-    Place.of(wishes.out / "index.html").write(page(minutes, totals, wishes.every_s, wishes.open_s).encode())
+    Place.of(wishes.out / "index.html").write(
+        page(minutes, totals, wishes.every_s, wishes.open_s).encode()
+    )
     return totals

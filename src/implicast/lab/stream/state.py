@@ -22,10 +22,19 @@ MINUTE_US = 60_000_000
 RUN = ["design", "run"]
 KEYS = [*RUN, "of", "minute_us", "phase", "peer", "cast", "value"]
 SCHEMA = pa.schema(
-    [("design", pa.string()), ("run", pa.string()), ("of", pa.string()), ("minute_us", pa.int64()),
-     ("phase", pa.string()), ("peer", pa.int32()), ("cast", pa.int32()), ("value", pa.int64()),
-     ("count", pa.int64()), ("bytes", pa.int64())]
-)  # fmt: skip
+    [
+        ("design", pa.string()),
+        ("run", pa.string()),
+        ("of", pa.string()),
+        ("minute_us", pa.int64()),
+        ("phase", pa.string()),
+        ("peer", pa.int32()),
+        ("cast", pa.int32()),
+        ("value", pa.int64()),
+        ("count", pa.int64()),
+        ("bytes", pa.int64()),
+    ]
+)
 """`value`: of notices the latency, of receipts how long they took, in microseconds."""
 
 
@@ -42,15 +51,19 @@ class State:
             return self._spark.createDataFrame([], columns)
         path = self._path(batch)
         if not path.is_dir():
-            raise TableError(f"{path} is missing, though the checkpoint says that batch {batch} was done: remove "
-                             f"{self._folder.parent} to begin anew")  # fmt: skip
+            raise TableError(
+                f"{path} is missing, though the checkpoint says that batch {batch} was done: remove "
+                f"{self._folder.parent} to begin anew"
+            )
         return self._spark.read.schema(columns).parquet(str(path))
 
     def advance(self, batch: int, rows: DataFrame, casts: DataFrame) -> DataFrame:
         """Add the rows of a batch; the state after it."""
         before = self.after(batch - 1)
         found = counted(rows, casts).unionByName(self._late(before, rows)).unionByName(before)
-        summed = found.groupBy(*KEYS).agg(F.sum("count").alias("count"), F.sum("bytes").alias("bytes"))
+        summed = found.groupBy(*KEYS).agg(
+            F.sum("count").alias("count"), F.sum("bytes").alias("bytes")
+        )
         summed.coalesce(1).write.mode("overwrite").parquet(str(self._path(batch)))
         shutil.rmtree(self._path(batch - 2), ignore_errors=True)
         return self.after(batch)
@@ -58,7 +71,9 @@ class State:
     def _late(self, before: DataFrame, rows: DataFrame) -> DataFrame:
         clock = before.where("of != 'late'").groupBy(*RUN).agg(F.max("minute_us").alias("clock_us"))
         past = F.col("minute_us") + MINUTE_US + self._delay_us <= F.col("clock_us")
-        return _rows(rows.withColumn("minute_us", minute("time_us")).join(clock, RUN).where(past), "late")
+        return _rows(
+            rows.withColumn("minute_us", minute("time_us")).join(clock, RUN).where(past), "late"
+        )
 
     def _path(self, batch: int) -> Path:
         return self._folder / f"batch={batch}"
@@ -83,10 +98,16 @@ def _rows(found: DataFrame, of: str = "") -> DataFrame:
     """In the columns of the state, one for each row; `of`: nothing but a count of this kind."""
     here = set(found.columns) - ({"phase", "peer", "cast", "value"} if of else set())
     kinds = {each.name: each.dataType for each in tables.schema(SCHEMA)}
-    columns = [(F.col(name) if name in here else F.lit(None)).cast(kinds[name]).alias(name)
-               for name in KEYS if name != "of"]  # fmt: skip
+    columns = [
+        (F.col(name) if name in here else F.lit(None)).cast(kinds[name]).alias(name)
+        for name in KEYS
+        if name != "of"
+    ]
     named = F.lit(of) if of else F.col("of")
     size = F.coalesce(F.col("bytes"), F.lit(0)) if not of else F.lit(0)
     return found.select(
-        named.alias("of"), *columns, F.lit(1).cast("bigint").alias("count"), size.cast("bigint").alias("bytes")
+        named.alias("of"),
+        *columns,
+        F.lit(1).cast("bigint").alias("count"),
+        size.cast("bigint").alias("bytes"),
     )

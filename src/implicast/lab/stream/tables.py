@@ -18,41 +18,86 @@ from implicast.lab.measures.fairness import histogram, unevenness
 from implicast.lab.stream.state import MINUTE_US, RUN
 
 MINUTES = pa.schema(
-    [("design", pa.string()), ("run", pa.string()), ("minute_us", pa.int64()), ("casts", pa.int64()),
-     ("deliveries", pa.int64()), ("messages", pa.int64()), ("bytes", pa.int64()), ("upkeep_messages", pa.int64()),
-     ("all_messages", pa.int64()), ("all_bytes", pa.int64()),
-     ("latency_ms_median", pa.float64()), ("latency_ms_p99", pa.float64()), ("latency_ms_max", pa.float64()),
-     ("out_G", pa.float64()), ("out_M", pa.int64()), ("receipts", pa.int64()), ("open_too_long", pa.int64()),
-     ("late", pa.int64())]
-)  # fmt: skip
+    [
+        ("design", pa.string()),
+        ("run", pa.string()),
+        ("minute_us", pa.int64()),
+        ("casts", pa.int64()),
+        ("deliveries", pa.int64()),
+        ("messages", pa.int64()),
+        ("bytes", pa.int64()),
+        ("upkeep_messages", pa.int64()),
+        ("all_messages", pa.int64()),
+        ("all_bytes", pa.int64()),
+        ("latency_ms_median", pa.float64()),
+        ("latency_ms_p99", pa.float64()),
+        ("latency_ms_max", pa.float64()),
+        ("out_G", pa.float64()),
+        ("out_M", pa.int64()),
+        ("receipts", pa.int64()),
+        ("open_too_long", pa.int64()),
+        ("late", pa.int64()),
+    ]
+)
 TOTALS = pa.schema(
-    [("design", pa.string()), ("run", pa.string()), ("peers", pa.int64()), ("casts", pa.int64()),
-     ("notified", pa.int64()), ("messages", pa.int64()), ("messages_cast", pa.int64()), ("bytes", pa.int64()),
-     ("bytes_cast", pa.int64()), ("receipts", pa.int64()), ("open_too_long", pa.int64()), ("late", pa.int64()),
-     ("POUT_M", pa.float64()), ("TOUT_M", pa.float64()), ("TOUT_G", pa.float64()), ("RTH", pa.float64()),
-     ("latency_ms_mean", pa.float64()), ("latency_ms_median", pa.float64()), ("latency_ms_p99", pa.float64()),
-     ("latency_ms_max", pa.float64())]
-)  # fmt: skip
+    [
+        ("design", pa.string()),
+        ("run", pa.string()),
+        ("peers", pa.int64()),
+        ("casts", pa.int64()),
+        ("notified", pa.int64()),
+        ("messages", pa.int64()),
+        ("messages_cast", pa.int64()),
+        ("bytes", pa.int64()),
+        ("bytes_cast", pa.int64()),
+        ("receipts", pa.int64()),
+        ("open_too_long", pa.int64()),
+        ("late", pa.int64()),
+        ("POUT_M", pa.float64()),
+        ("TOUT_M", pa.float64()),
+        ("TOUT_G", pa.float64()),
+        ("RTH", pa.float64()),
+        ("latency_ms_mean", pa.float64()),
+        ("latency_ms_median", pa.float64()),
+        ("latency_ms_p99", pa.float64()),
+        ("latency_ms_max", pa.float64()),
+    ]
+)
 
 
 def minutes(state: DataFrame, open_s: float) -> pa.Table:
     """(MINUTES), oldest first. A receipt is open too long when it was not there `open_s` after its cast."""
     at = [*RUN, "minute_us"]
-    clock = state.where("of != 'late'").groupBy(*RUN).agg((F.max("minute_us") + MINUTE_US).alias("clock_us"))
+    clock = (
+        state.where("of != 'late'")
+        .groupBy(*RUN)
+        .agg((F.max("minute_us") + MINUTE_US).alias("clock_us"))
+    )
     plain = state.groupBy(*at).agg(
-        _of("casts", "count").alias("casts"), _of("notices", "count").alias("deliveries"),
+        _of("casts", "count").alias("casts"),
+        _of("notices", "count").alias("deliveries"),
         F.sum(F.when(_for_casts(), F.col("count")).otherwise(0)).alias("messages"),
         F.sum(F.when(_for_casts(), F.col("bytes")).otherwise(0)).alias("bytes"),
-        F.sum(F.when((F.col("of") == "sends") & (F.col("phase") == "upkeep"), F.col("count")).otherwise(0))
-        .alias("upkeep_messages"),
-        _of("sends", "count").alias("all_messages"), _of("sends", "bytes").alias("all_bytes"),
-        _of("receipts", "count").alias("receipts"), _of("late", "count").alias("late"),
-        F.sum(F.when((F.col("of") == "receipts") & (F.col("value") <= open_s * 1e6), F.col("count")).otherwise(0))
-        .alias("in_time"),
-    )  # fmt: skip
+        F.sum(
+            F.when(
+                (F.col("of") == "sends") & (F.col("phase") == "upkeep"), F.col("count")
+            ).otherwise(0)
+        ).alias("upkeep_messages"),
+        _of("sends", "count").alias("all_messages"),
+        _of("sends", "bytes").alias("all_bytes"),
+        _of("receipts", "count").alias("receipts"),
+        _of("late", "count").alias("late"),
+        F.sum(
+            F.when(
+                (F.col("of") == "receipts") & (F.col("value") <= open_s * 1e6), F.col("count")
+            ).otherwise(0)
+        ).alias("in_time"),
+    )
     past = F.col("minute_us") + MINUTE_US + int(open_s * 1e6) <= F.col("clock_us")
     overdue = F.when(past, F.greatest(F.col("casts") - F.col("in_time"), F.lit(0))).otherwise(0)
-    found = plain.join(clock, RUN).withColumn("open_too_long", overdue).join(_waits(state), at, "left")
+    found = (
+        plain.join(clock, RUN).withColumn("open_too_long", overdue).join(_waits(state), at, "left")
+    )
     rows = found.join(_spread(state), at, "left").select(*MINUTES.names)
     return rows.toArrow().cast(MINUTES).sort_by([(name, "ascending") for name in at])
 
@@ -68,18 +113,30 @@ def _for_casts() -> Any:
 def _waits(state: DataFrame) -> DataFrame:
     """Exact percentiles of the latencies of a minute."""
     at = F.percentile("value", F.array(F.lit(0.5), F.lit(0.99), F.lit(1.0)), F.col("count"))
-    found = state.where("of = 'notices' and value is not null").groupBy(*RUN, "minute_us").agg(at.alias("at"))
+    found = (
+        state.where("of = 'notices' and value is not null")
+        .groupBy(*RUN, "minute_us")
+        .agg(at.alias("at"))
+    )
     names = ("median", "p99", "max")
-    columns = [(F.col("at")[place] / 1000).alias(f"latency_ms_{name}") for place, name in enumerate(names)]
+    columns = [
+        (F.col("at")[place] / 1000).alias(f"latency_ms_{name}") for place, name in enumerate(names)
+    ]
     return found.select(*RUN, "minute_us", *columns)
 
 
 def loads(state: DataFrame, *per: str) -> DataFrame:
     """(run, per..., peer, cast, load): what each peer sent for each cast for others: all but a publisher's first."""
-    sent = state.where(_for_casts()).groupBy(*RUN, *per, "peer", "cast").agg(F.sum("count").alias("sent"))
+    sent = (
+        state.where(_for_casts())
+        .groupBy(*RUN, *per, "peer", "cast")
+        .agg(F.sum("count").alias("sent"))
+    )
     own = state.where("of = 'casts'").select(*RUN, *per, "peer", "cast", F.lit(1).alias("own"))
     load = F.col("sent") - F.coalesce("own", F.lit(0))
-    return sent.join(own, [*RUN, *per, "peer", "cast"], "left").select(*RUN, *per, "peer", "cast", load.alias("load"))
+    return sent.join(own, [*RUN, *per, "peer", "cast"], "left").select(
+        *RUN, *per, "peer", "cast", load.alias("load")
+    )
 
 
 def _spread(state: DataFrame) -> DataFrame:
@@ -99,39 +156,74 @@ def totals(state: DataFrame, made: pa.Table) -> pa.Table:
     """(TOTALS), by run; `made` are its minutes."""
     parts = _parts(state).toArrow()
     rows = []
-    for design, run in sorted({(row["design"], row["run"]) for row in made.select(RUN).to_pylist()}):
+    for design, run in sorted(
+        {(row["design"], row["run"]) for row in made.select(RUN).to_pylist()}
+    ):
         mine, sums = _only(parts, design, run), _only(made, design, run)
-        part = {name: mine.filter(pc.field("part") == name) for name in ("peer", "cast", "wait", "there")}
+        part = {
+            name: mine.filter(pc.field("part") == name)
+            for name in ("peer", "cast", "wait", "there")
+        }
         added = {name: sum(sums[column].to_pylist()) for name, column in _ADDED.items()}
-        found = {**_borne(part["peer"], len(part["there"])), **_hops(part["cast"]), **_latency(part["wait"])}
+        found = {
+            **_borne(part["peer"], len(part["there"])),
+            **_hops(part["cast"]),
+            **_latency(part["wait"]),
+        }
         rows.append({"design": design, "run": run, "peers": len(part["there"]), **added, **found})
     return pa.Table.from_pylist(rows, TOTALS)
 
 
-_ADDED = {"casts": "casts", "notified": "deliveries", "messages": "all_messages", "messages_cast": "messages",
-          "bytes": "all_bytes", "bytes_cast": "bytes", "receipts": "receipts", "open_too_long": "open_too_long",
-          "late": "late"}  # fmt: skip
+_ADDED = {
+    "casts": "casts",
+    "notified": "deliveries",
+    "messages": "all_messages",
+    "messages_cast": "messages",
+    "bytes": "all_bytes",
+    "bytes_cast": "bytes",
+    "receipts": "receipts",
+    "open_too_long": "open_too_long",
+    "late": "late",
+}
 """Totals that are sums of minutes."""
 
 
 def _parts(state: DataFrame) -> DataFrame:
     """What totals need, in one table and so in one job: (run, part, key, and up to three counts)."""
-    peers = loads(state).groupBy(*RUN, "peer").agg(F.sum("load").alias("load"), F.max("load").alias("peak"))
-    casts = state.where("cast is not null").groupBy(*RUN, "cast").agg(
-        _of("casts", "count").alias("made"), F.sum(F.when(_for_casts(), F.col("count")).otherwise(0)).alias("messages"),
-        _of("notices", "count").alias("members"),
-    )  # fmt: skip
+    peers = (
+        loads(state)
+        .groupBy(*RUN, "peer")
+        .agg(F.sum("load").alias("load"), F.max("load").alias("peak"))
+    )
+    casts = (
+        state.where("cast is not null")
+        .groupBy(*RUN, "cast")
+        .agg(
+            _of("casts", "count").alias("made"),
+            F.sum(F.when(_for_casts(), F.col("count")).otherwise(0)).alias("messages"),
+            _of("notices", "count").alias("members"),
+        )
+    )
     told = state.where("of = 'notices' and value is not null")
     waits = told.groupBy(*RUN, "value").agg(F.sum("count").alias("count"))
     there = state.where("of = 'peers'").select(*RUN, "peer").distinct()
-    forms = ((peers, "peer", ("peer", "load", "peak")), (casts, "cast", ("cast", "made", "messages", "members")),
-             (waits, "wait", ("value", "count")), (there, "there", ("peer",)))  # fmt: skip
-    return reduce(DataFrame.unionByName, (_part(rows, name, columns) for rows, name, columns in forms))
+    forms = (
+        (peers, "peer", ("peer", "load", "peak")),
+        (casts, "cast", ("cast", "made", "messages", "members")),
+        (waits, "wait", ("value", "count")),
+        (there, "there", ("peer",)),
+    )
+    return reduce(
+        DataFrame.unionByName, (_part(rows, name, columns) for rows, name, columns in forms)
+    )
 
 
 def _part(rows: DataFrame, name: str, columns: tuple[str, ...]) -> DataFrame:
     values = [F.col(each) for each in columns] + [F.lit(0)] * (4 - len(columns))
-    named = [value.cast("bigint").alias(each) for value, each in zip(values, ("key", "a", "b", "c"), strict=True)]
+    named = [
+        value.cast("bigint").alias(each)
+        for value, each in zip(values, ("key", "a", "b", "c"), strict=True)
+    ]
     return rows.select(*RUN, F.lit(name).alias("part"), *named)
 
 
@@ -146,8 +238,11 @@ def _ints(table: pa.Table, name: str) -> Any:
 def _borne(peers: pa.Table, population: int) -> dict[str, float]:
     load = np.zeros(max(population, len(peers)), np.int64)
     load[: len(peers)] = _ints(peers, "a")
-    return {"POUT_M": float(_ints(peers, "b").max(initial=0)), "TOUT_M": float(load.max(initial=0)),
-            "TOUT_G": gini(load)}  # fmt: skip
+    return {
+        "POUT_M": float(_ints(peers, "b").max(initial=0)),
+        "TOUT_M": float(load.max(initial=0)),
+        "TOUT_G": gini(load),
+    }
 
 
 def _hops(casts: pa.Table) -> dict[str, float]:
@@ -164,4 +259,6 @@ def _latency(waits: pa.Table) -> dict[str, float]:
     wait_us = np.repeat(_ints(ordered, "key"), _ints(ordered, "a"))
     median, p99 = np.percentile(wait_us, [50, 99])
     values = (wait_us.sum() / len(wait_us), median, p99, wait_us.max())
-    return {f"latency_ms_{name}": float(value / 1000) for name, value in zip(names, values, strict=True)}
+    return {
+        f"latency_ms_{name}": float(value / 1000) for name, value in zip(names, values, strict=True)
+    }

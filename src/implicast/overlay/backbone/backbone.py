@@ -25,7 +25,15 @@ from typing import Any
 
 from implicast.language.target import Target
 from implicast.overlay.backbone.edges import Edges
-from implicast.overlay.backbone.messages import CAPACITY_MAX, EPOCH_SHIFT, FiltersAnew, Stale, Tell, View, WholeFilter
+from implicast.overlay.backbone.messages import (
+    CAPACITY_MAX,
+    EPOCH_SHIFT,
+    FiltersAnew,
+    Stale,
+    Tell,
+    View,
+    WholeFilter,
+)
 from implicast.overlay.backbone.table import ROOM_LEAST, FilterTable
 from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, Host, Part, handles
@@ -40,9 +48,15 @@ class Backbone(Part, parts={"edges": Edges}):
     __slots__ = ("edges", "epoch", "error", "neighbours", "next", "root", "table", "tags")
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, room: int, error: float,
-        tags: Callable[[], Iterable[str]], covered: Callable[[Any], None],
-    ) -> None:  # fmt: skip
+        self,
+        address: Address,
+        host: Host,
+        asker: Asker,
+        room: int,
+        error: float,
+        tags: Callable[[], Iterable[str]],
+        covered: Callable[[Any], None],
+    ) -> None:
         super().__init__(address, host)
         self.error, self.tags = error, tags
         self.edges = Edges(address, host, asker, lambda: self._newest().generation, covered)
@@ -83,7 +97,9 @@ class Backbone(Part, parts={"edges": Edges}):
         passes = self.table.filters[neighbour].passes(target)
         if passes or self.next is None:
             return passes
-        knows_nothing = self.table.generation == self.epoch << EPOCH_SHIFT and neighbour not in self.next.whole
+        knows_nothing = (
+            self.table.generation == self.epoch << EPOCH_SHIFT and neighbour not in self.next.whole
+        )
         return knows_nothing or self.next.filters[neighbour].passes(target)
 
     def forget(self) -> None:
@@ -96,13 +112,18 @@ class Backbone(Part, parts={"edges": Edges}):
     def holdings(self) -> Any:
         """The filters, as they would be encoded."""
         tables = [self.table] if self.next is None else [self.table, self.next]
-        return [(source, each.to_bytes()) for table in tables for source, each in table.filters.items()]
+        return [
+            (source, each.to_bytes()) for table in tables for source, each in table.filters.items()
+        ]
 
     # --- news
 
     @handles(Tell)
     def on_tell(self, sender: Address, tell: Tell) -> None:
-        if not self.edges.among_us(sender, tell.generation) or tell.generation > self._newest().generation:
+        if (
+            not self.edges.among_us(sender, tell.generation)
+            or tell.generation > self._newest().generation
+        ):
             return  # of another view; or it has overtaken the message that begins its generation
         if self.edges.hear(sender, tell.serial):  # else what it says went on to the others before
             self._spread(sender, tell.tags)
@@ -131,7 +152,11 @@ class Backbone(Part, parts={"edges": Edges}):
 
     @handles(Stale)
     def on_stale(self, sender: Address, stale: Stale) -> None:
-        if self.root == self.address and self.next is None and stale.generation == self.table.generation:
+        if (
+            self.root == self.address
+            and self.next is None
+            and stale.generation == self.table.generation
+        ):
             room = min(CAPACITY_MAX, max(ROOM_LEAST, ceil(self.table.estimate() * GROWTH)))
             self._begin(self.table.generation + 1, room, self.address)
 
@@ -152,7 +177,9 @@ class Backbone(Part, parts={"edges": Edges}):
         if not all(other in table.whole for other in self.neighbours if other != neighbour):
             return False
         self.edges.speak()  # what is unsaid goes first, for waiters count on that
-        self.edges.send(neighbour, WholeFilter, table.generation, table.capacity, table.beside(neighbour))
+        self.edges.send(
+            neighbour, WholeFilter, table.generation, table.capacity, table.beside(neighbour)
+        )
         return True
 
     @handles(FiltersAnew)
@@ -165,11 +192,17 @@ class Backbone(Part, parts={"edges": Edges}):
         if not self._enter(sender, summary.generation, summary.capacity):
             return
         table = self.next
-        if table is not None and table.generation == summary.generation and sender not in table.whole:
+        if (
+            table is not None
+            and table.generation == summary.generation
+            and sender not in table.whole
+        ):
             if not table.replace(sender, summary.filter):
                 return
             for neighbour in self.neighbours:
-                if neighbour != sender:  # its summary did not depend on its own filter, so it was sent before
+                if (
+                    neighbour != sender
+                ):  # its summary did not depend on its own filter, so it was sent before
                     self._summarise(neighbour)
             self._finish()
         self.edges.wait(sender, summary.serial)

@@ -80,7 +80,12 @@ class Edges(Part):
     __slots__ = ("_asker", "_covered", "_edges", "_epoch", "_gathering", "_generation", "_waiting")
 
     def __init__(
-        self, address: Address, host: Host, asker: Asker, generation: Callable[[], int], covered: Callable[[Any], None]
+        self,
+        address: Address,
+        host: Host,
+        asker: Asker,
+        generation: Callable[[], int],
+        covered: Callable[[Any], None],
     ) -> None:
         super().__init__(address, host)
         self._asker, self._generation, self._covered = asker, generation, covered
@@ -96,7 +101,9 @@ class Edges(Part):
         for key in self._asker.topics(NEWS):
             self._asker.drop(NEWS, key)
         self._epoch = epoch
-        self._edges = {neighbour: Edge(epoch << EPOCH_SHIFT, epoch << EPOCH_SHIFT) for neighbour in neighbours}
+        self._edges = {
+            neighbour: Edge(epoch << EPOCH_SHIFT, epoch << EPOCH_SHIFT) for neighbour in neighbours
+        }
         self._waiting.clear()
 
     def among_us(self, sender: Address, number: int) -> bool:
@@ -140,7 +147,9 @@ class Edges(Part):
         """Answer the source when all that is under way to the others has been covered."""
         if source != self.address:
             self._edges[source].hear(token)
-        if (source, token) in self._waiting or (len(self._waiting) >= WAITERS_MAX and source != self.address):
+        if (source, token) in self._waiting or (
+            len(self._waiting) >= WAITERS_MAX and source != self.address
+        ):
             return
         waiter, left = (source, token), 0
         for neighbour, edge in self._edges.items():

@@ -130,4 +130,17 @@ class LookRound(StandingAlarm):
     """Rings when it is time to look for the other brokers."""
 
 
-KINDS = (Tell, FiltersAnew, WholeFilter, Routed, Stale, Beat, Beating, View, Gauge, Gauged, Survey, Surveyed)
+KINDS = (
+    Tell,
+    FiltersAnew,
+    WholeFilter,
+    Routed,
+    Stale,
+    Beat,
+    Beating,
+    View,
+    Gauge,
+    Gauged,
+    Survey,
+    Surveyed,
+)

@@ -21,7 +21,11 @@ class Spans(Part):
     __slots__ = ("_asked", "_own_us", "_rank", "_surveyed", "_told")
 
     def __init__(
-        self, address: Address, host: Host, ranks: Mapping[Address, int], surveyed: Callable[[], None]
+        self,
+        address: Address,
+        host: Host,
+        ranks: Mapping[Address, int],
+        surveyed: Callable[[], None],
     ) -> None:
         """`ranks`: of all brokers there could be, in the order that all agree on."""
         super().__init__(address, host)
@@ -35,7 +39,9 @@ class Spans(Part):
 
     def know(self, members: Sequence[Address]) -> bool:
         """Has every member told how far it is from the others?"""
-        return all(member in self._told for member in members if member != self.address) and not self._lacking(members)
+        return all(
+            member in self._told for member in members if member != self.address
+        ) and not self._lacking(members)
 
     def survey(self, members: Sequence[Address]) -> None:
         """Ask the members that have not told, and measure what is lacking here."""
@@ -45,7 +51,11 @@ class Spans(Part):
                 self.host.send(member, Survey(tuple(members)))
 
     def _lacking(self, members: Sequence[Address]) -> list[Address]:
-        return [each for each in members if each != self.address and each in self._rank and each not in self._own_us]
+        return [
+            each
+            for each in members
+            if each != self.address and each in self._rank and each not in self._own_us
+        ]
 
     def _measure(self, members: Sequence[Address]) -> None:
         for member in self._lacking(members):

@@ -30,10 +30,23 @@ FILL_MAX = 1 - 1e-9
 class FilterTable:
     """The filters of one generation."""
 
-    __slots__ = ("_distinct", "_error", "_limits", "_pressed_at", "bits", "capacity", "filters", "generation", "hashes",
-                 "outgrown", "whole")  # fmt: skip
+    __slots__ = (
+        "_distinct",
+        "_error",
+        "_limits",
+        "_pressed_at",
+        "bits",
+        "capacity",
+        "filters",
+        "generation",
+        "hashes",
+        "outgrown",
+        "whole",
+    )
 
-    def __init__(self, sources: Sequence[Address], generation: int, capacity: int, error: float) -> None:
+    def __init__(
+        self, sources: Sequence[Address], generation: int, capacity: int, error: float
+    ) -> None:
         self.generation, self.capacity, self._error = generation, capacity, error
         self.bits, self.hashes = bits_for(capacity, error), hashes_for(error)
         self.filters = {source: Bloom(self.bits, self.hashes) for source in sources}
@@ -65,7 +78,9 @@ class FilterTable:
 
     def beside(self, neighbour: Address) -> bytes:
         """The filter of all sources but this one, before they are pressed: what the neighbour should know of us."""
-        return reduce(Bloom.union, [each for source, each in self.filters.items() if source != neighbour]).to_bytes()
+        return reduce(
+            Bloom.union, [each for source, each in self.filters.items() if source != neighbour]
+        ).to_bytes()
 
     def replace(self, neighbour: Address, field: bytes) -> bool:
         """Take over a neighbour's whole filter, beside what it has said since; False if it is of another size."""
@@ -101,10 +116,14 @@ class FilterTable:
 
 def places(field: bytes, size: int) -> NDArray[np.intp]:
     """Which bits are set. As booleans: of bytes they are found more slowly."""
-    return np.flatnonzero(np.unpackbits(np.frombuffer(field, np.uint8), count=size, bitorder="little").view(np.bool_))
+    return np.flatnonzero(
+        np.unpackbits(np.frombuffer(field, np.uint8), count=size, bitorder="little").view(np.bool_)
+    )
 
 
 def _pressed(known: Bloom, bits: int) -> Bloom:
     spread = np.zeros(bits, np.uint8)
     spread[places(known.to_bytes(), known.bits) * bits // known.bits] = 1
-    return Bloom.from_bytes(np.packbits(spread, bitorder="little").tobytes(), bits, known.hashes, known.bits)
+    return Bloom.from_bytes(
+        np.packbits(spread, bitorder="little").tobytes(), bits, known.hashes, known.bits
+    )

@@ -36,11 +36,16 @@ def spanning_tree(
     reach, as long as that has few neighbours: among all minimum trees a shallow one without hubs.
     """
     order = {broker: number for number, broker in enumerate(brokers)}
-    newest = min(brokers, key=lambda broker: sum(round_trip_us(broker, each) for each in brokers if each != broker))
+    newest = min(
+        brokers,
+        key=lambda broker: sum(round_trip_us(broker, each) for each in brokers if each != broker),
+    )
     neighbours: dict[Place, list[Place]] = {broker: [] for broker in brokers}
     depth_us = {newest: 0}
     # For each broker outside: the shortest round trip into the tree, and the brokers inside that have it.
-    outside: dict[Place, tuple[int, list[Place]]] = {broker: (1 << 62, []) for broker in brokers if broker != newest}
+    outside: dict[Place, tuple[int, list[Place]]] = {
+        broker: (1 << 62, []) for broker in brokers if broker != newest
+    }
     while outside:
         for broker, (least_us, inside) in outside.items():
             time_us = round_trip_us(broker, newest)
@@ -50,14 +55,22 @@ def spanning_tree(
                 inside.append(newest)
         newest = min(outside, key=lambda broker: outside[broker][0])
         least_us, inside = outside.pop(newest)
-        parent = min(inside, key=lambda each: (len(neighbours[each]) >= EASY_DEGREE, depth_us[each], order[each]))
+        parent = min(
+            inside,
+            key=lambda each: (len(neighbours[each]) >= EASY_DEGREE, depth_us[each], order[each]),
+        )
         depth_us[newest] = depth_us[parent] + least_us
         neighbours[newest].append(parent)
         neighbours[parent].append(newest)
-    return {broker: tuple(sorted(beside, key=order.__getitem__)) for broker, beside in neighbours.items()}
+    return {
+        broker: tuple(sorted(beside, key=order.__getitem__))
+        for broker, beside in neighbours.items()
+    }
 
 
 def by_rank(client: Name, brokers: Sequence[Place], network: bytes) -> list[Place]:
     """All brokers in the order in which this client prefers those that are equally near."""
     own = rank(network, client)
-    return sorted(brokers, key=lambda broker: (own ^ rank(network, broker)) * SPREAD & 0xFFFF_FFFF_FFFF_FFFF)
+    return sorted(
+        brokers, key=lambda broker: (own ^ rank(network, broker)) * SPREAD & 0xFFFF_FFFF_FFFF_FFFF
+    )

@@ -46,13 +46,37 @@ def ranks(brokers: tuple[Address, ...]) -> Mapping[Address, int]:
 class Views(Part, parts={"detector": Detector, "spans": Spans}):
     """A broker's share in agreeing; `follow` is told of each view that it follows."""
 
-    __slots__ = ("_asked_us", "_follow", "_lost", "_made", "_members", "_past", "_ranks", "_room", "_stale", "_stood",
-                 "_surveys", "_unmet", "_watch_us", "detector", "epoch", "followed", "highest", "spans")  # fmt: skip
+    __slots__ = (
+        "_asked_us",
+        "_follow",
+        "_lost",
+        "_made",
+        "_members",
+        "_past",
+        "_ranks",
+        "_room",
+        "_stale",
+        "_stood",
+        "_surveys",
+        "_unmet",
+        "_watch_us",
+        "detector",
+        "epoch",
+        "followed",
+        "highest",
+        "spans",
+    )
 
     def __init__(
-        self, address: Address, host: Host, brokers: Sequence[Address], watch_us: int,
-        follow: Callable[[View], None], room: Callable[[], int], patience: DetectorSettings,
-    ) -> None:  # fmt: skip
+        self,
+        address: Address,
+        host: Host,
+        brokers: Sequence[Address],
+        watch_us: int,
+        follow: Callable[[View], None],
+        room: Callable[[], int],
+        patience: DetectorSettings,
+    ) -> None:
         super().__init__(address, host)
         assert len(brokers) <= BROKERS_MAX, f"a backbone has at most {BROKERS_MAX} brokers"
         self._ranks = ranks(tuple(brokers))
@@ -109,7 +133,9 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
 
     def root(self) -> Address:
         """The first broker that is not believed lost."""
-        return next(broker for broker in self._ranks if broker == self.address or broker not in self._lost)
+        return next(
+            broker for broker in self._ranks if broker == self.address or broker not in self._lost
+        )
 
     def _on_suspicion(self, broker: Address) -> None:
         """If it was the root, all that might follow it are asked together: else each would cost a patience."""
@@ -159,7 +185,11 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
 
     def _on_survey(self) -> None:
         """A broker has told how far it is from the others; perhaps that was all that a new view waited for."""
-        if self._surveys and self.root() == self.address and self.spans.know(members := self._present()):
+        if (
+            self._surveys
+            and self.root() == self.address
+            and self.spans.know(members := self._present())
+        ):
             self._form(members)
 
     def _form(self, members: list[Address]) -> None:
@@ -168,7 +198,9 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
         self.highest = self.epoch
         self.followed, self._stood = {}, 0
         tree, room = spanning_tree(members, self.spans.round_trip_us), self._room()
-        self._made = {broker: View(self.epoch, self.address, beside, room) for broker, beside in tree.items()}
+        self._made = {
+            broker: View(self.epoch, self.address, beside, room) for broker, beside in tree.items()
+        }
         self._tell()
         self._follow(self._made[self.address])
 
@@ -191,7 +223,9 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
         self.heard(sender)
         self.highest = max(self.highest, beat.epoch)
         if self.root() == self.address:
-            self._stale |= beat.epoch > self.epoch or beat.epoch < self.followed.get(sender, self._stood)
+            self._stale |= beat.epoch > self.epoch or beat.epoch < self.followed.get(
+                sender, self._stood
+            )
             self.followed[sender] = beat.epoch
 
     @handles(View)

@@ -52,9 +52,21 @@ SEEKERS_MAX = 64
 class Chord(Part, Above, parts={"fingers": Fingers}):
     """One peer's place on the circle."""
 
-    __slots__ = ("_detour", "_is_sure", "_led_us", "_passed", "_resident", "_told", "fingers", "ring", "table")
+    __slots__ = (
+        "_detour",
+        "_is_sure",
+        "_led_us",
+        "_passed",
+        "_resident",
+        "_told",
+        "fingers",
+        "ring",
+        "table",
+    )
 
-    def __init__(self, address: Address, host: Host, ring: Links, bits: int = ID_BITS, refresh_us: int = 0) -> None:
+    def __init__(
+        self, address: Address, host: Host, ring: Links, bits: int = ID_BITS, refresh_us: int = 0
+    ) -> None:
         super().__init__(address, host)
         self.ring = ring
         ring.carry(self)
@@ -140,7 +152,9 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
         if table.right == table.me:
             return 1.0
         others = [ref for ref in self.ring.lefts if ref.address != table.me.address]
-        reach = table.right_distance + max((-table.far(ref) & table.mask for ref in others), default=0)
+        reach = table.right_distance + max(
+            (-table.far(ref) & table.mask for ref in others), default=0
+        )
         return (1 + len(others)) * (1 << table.bits) / max(1, reach)
 
     # Routing
@@ -165,7 +179,12 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
 
     def _pass_on_with_care(self, key: int, message: Message, sender: Address | None) -> bool:
         """Where those on the way may be dead."""
-        ring, table, now_us, other = self.ring, self.table, self.host.now_us, None if sender == self.address else sender
+        ring, table, now_us, other = (
+            self.ring,
+            self.table,
+            self.host.now_us,
+            None if sender == self.address else sender,
+        )
         if other is not None and ring.detector and not self._told.came_by(other, now_us, HEARD_US):
             self.host.send(other, Heard(ring.me))
         if ring.state != IN:
@@ -189,7 +208,11 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
         if self.ring.detector is not None:
             self.ring.detector.timed(heard.by)
             self.ring.company.heard(heard.by)
-        for ref in self.table.fingers() if sender == heard.by.address and sender in self.table.addresses else ():
+        for ref in (
+            self.table.fingers()
+            if sender == heard.by.address and sender in self.table.addresses
+            else ()
+        ):
             if ref.address == sender and ref not in (heard.by, self.table.right):
                 self.fingers.drop(ref)
 
@@ -205,7 +228,11 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
     def _other_way(self, key: int, step: Ref) -> Ref:
         if not self._detour:
             return step
-        before = [ref for ref in self.table.fingers() if self.table.far(ref) < (key - self.table.own) & self.table.mask]
+        before = [
+            ref
+            for ref in self.table.fingers()
+            if self.table.far(ref) < (key - self.table.own) & self.table.mask
+        ]
         return before[-1 - self._detour % len(before)] if before else step
 
     def has_gone_by(self, key: int, message: Message) -> bool:
@@ -223,7 +250,11 @@ class Chord(Part, Above, parts={"fingers": Fingers}):
     def _send(self, step: Ref, message: Message) -> None:
         """A finger that was not heard lately is probed with the message itself."""
         detector = self.ring.detector
-        if detector is not None and step != self.ring.right and detector.is_doubtful(step, QUIET_US):
+        if (
+            detector is not None
+            and step != self.ring.right
+            and detector.is_doubtful(step, QUIET_US)
+        ):
             detector.probe(step, message)
         else:
             self.host.send(step.address, message)

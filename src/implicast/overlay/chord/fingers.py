@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from implicast.overlay.chord.messages import FingerIs, FingerLate, RefreshRound, SeekFinger, TakeFinger
+from implicast.overlay.chord.messages import (
+    FingerIs,
+    FingerLate,
+    RefreshRound,
+    SeekFinger,
+    TakeFinger,
+)
 from implicast.overlay.links.refs import Ref
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Part, handles
@@ -30,7 +36,12 @@ class Fingers(Part):
 
     def __init__(self, chord: "Chord", refresh_us: int) -> None:
         super().__init__(chord.address, chord.host)
-        self._ring, self._table, self._pass_on, self._refresh_us = chord.ring, chord.table, chord.pass_on, refresh_us
+        self._ring, self._table, self._pass_on, self._refresh_us = (
+            chord.ring,
+            chord.table,
+            chord.pass_on,
+            refresh_us,
+        )
         self._awaited = -1
 
     def begin(self) -> None:
@@ -46,7 +57,9 @@ class Fingers(Part):
     def end(self) -> None:
         """This node has left."""
         self._awaited = -1
-        if self._table.me == self._ring.me and self._table.right != self._table.me:  # else nobody ever pointed here
+        if (
+            self._table.me == self._ring.me and self._table.right != self._table.me
+        ):  # else nobody ever pointed here
             self._tell_those_who_point_here(self._ring.right, gone=self._ring.me)
 
     def drop(self, ref: Ref) -> None:
@@ -57,7 +70,10 @@ class Fingers(Part):
     def _seek(self, level: int) -> None:
         """Look up this level; the answer starts the next one that it does not cover, the last tells the others."""
         table = self._table  # where the circle is closed this node itself is its finger
-        level = next((each for each in range(level, table.bits) if not table.owns(table.start(each))), table.bits)
+        level = next(
+            (each for each in range(level, table.bits) if not table.owns(table.start(each))),
+            table.bits,
+        )
         if level == table.bits:
             self._awaited = -1
             self._tell_those_who_point_here(self._ring.me, gone=None)
@@ -89,14 +105,19 @@ class Fingers(Part):
         if answer.level != self._awaited:
             self._table.set_finger(answer.level, answer.finger)  # a refresh
             return
-        above = self._table.far(answer.finger).bit_length()  # the lowest level that starts beyond it
+        above = self._table.far(
+            answer.finger
+        ).bit_length()  # the lowest level that starts beyond it
         for level in range(answer.level, above):
             self._table.set_finger(level, answer.finger)
         self._seek(max(above, answer.level + 1))
 
     @handles(FingerLate)
     def on_finger_late(self, alarm: FingerLate) -> None:
-        if (alarm.life, alarm.level) == (self._ring.me.life, self._awaited) and self._ring.state == IN:
+        if (alarm.life, alarm.level) == (
+            self._ring.me.life,
+            self._awaited,
+        ) and self._ring.state == IN:
             self._ask_in_turn(alarm.level)
 
     def _tell_those_who_point_here(self, finger: Ref, gone: Ref | None) -> None:
@@ -107,7 +128,9 @@ class Fingers(Part):
             return  # nobody is known to be there
         # The left neighbour's pointer is its ring's affair; the one before it reaches over it from this level on.
         lefts = self._ring.lefts
-        lowest = ((left - table.key_of(lefts[1])) & table.mask).bit_length() if len(lefts) > 1 else 0
+        lowest = (
+            ((left - table.key_of(lefts[1])) & table.mask).bit_length() if len(lefts) > 1 else 0
+        )
         for level in range(lowest, table.bits):
             low, high = (left - (1 << level)) & table.mask, (own - (1 << level)) & table.mask
             take = TakeFinger((low + 1) & table.mask, low, high, level, finger, gone)

@@ -15,8 +15,19 @@ from implicast.peer.errors import RemoteError
 class FingerTable:
     """The fingers of one node, with what the next hop needs computed beforehand."""
 
-    __slots__ = ("_steps", "addresses", "bits", "distances", "levels", "mask", "me", "own", "right", "right_distance",
-                 "span")  # fmt: skip
+    __slots__ = (
+        "_steps",
+        "addresses",
+        "bits",
+        "distances",
+        "levels",
+        "mask",
+        "me",
+        "own",
+        "right",
+        "right_distance",
+        "span",
+    )
 
     def __init__(self, me: Ref, bits: int) -> None:
         self.bits = bits
@@ -53,10 +64,14 @@ class FingerTable:
         self.span = 1 << self.bits if alone else -self.far(left) & self.mask
         before, reached = self.right, self.right_distance
         self.right, self.right_distance = right, self.far(right)
-        if self.right_distance < reached:  # somebody came in between: what it does not cover, the former one does
+        if (
+            self.right_distance < reached
+        ):  # somebody came in between: what it does not cover, the former one does
             new_levels = range(self.right_distance.bit_length(), reached.bit_length())
             self.levels |= dict.fromkeys(new_levels, before)
-        self.levels = {level: ref for level, ref in self.levels.items() if 1 << level > self.right_distance}
+        self.levels = {
+            level: ref for level, ref in self.levels.items() if 1 << level > self.right_distance
+        }
         self._arrange()
 
     def first_level(self) -> int:
@@ -91,7 +106,9 @@ class FingerTable:
         return levels
 
     def _arrange(self) -> None:
-        steps = {self.far(ref): ref for ref in self.levels.values() if ref.address != self.me.address}
+        steps = {
+            self.far(ref): ref for ref in self.levels.values() if ref.address != self.me.address
+        }
         if self.right.address != self.me.address:
             steps[self.right_distance] = self.right
         self.distances = sorted(steps)
@@ -105,7 +122,9 @@ class FingerTable:
     def next_hop(self, key: int) -> Ref:
         """The neighbour that is responsible, or the finger nearest before the key. Not for keys of one's own."""
         far = (key - self.own) & self.mask
-        if far <= self.right_distance or not self._steps:  # none: the right neighbour is this node's own former life
+        if (
+            far <= self.right_distance or not self._steps
+        ):  # none: the right neighbour is this node's own former life
             return self.right
         return self._steps[bisect_left(self.distances, far) - 1]
 

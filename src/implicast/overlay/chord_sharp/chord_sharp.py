@@ -55,7 +55,9 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "pull": Pull}):
 
     __slots__ = ("_entering", "_wary", "links", "passenger", "pull", "rounds", "settings", "table")
 
-    def __init__(self, address: Address, host: Host, links: Links, settings: SharpSettings, passenger: Above) -> None:
+    def __init__(
+        self, address: Address, host: Host, links: Links, settings: SharpSettings, passenger: Above
+    ) -> None:
         super().__init__(address, host)
         self.links, self.settings, self.passenger = links, settings, passenger
         links.carry(self)
@@ -162,9 +164,10 @@ class ChordSharp(Part, Above, parts={"rounds": Rounds, "pull": Pull}):
         table = self.table
         mark, bounds = table.mark(place[0]), table.bounds()
         fits = [
-            node for level, node in enumerate(table.nodes)
+            node
+            for level, node in enumerate(table.nodes)
             if bounds[level + 1] < mark or (node.key == place[0] and node.place < place)
-        ]  # fmt: skip
+        ]
         living = (node for node in fits if not self.is_lost(node))
         return max(living, key=lambda node: table.mark(node.key), default=None)
 

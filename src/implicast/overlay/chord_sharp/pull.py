@@ -95,11 +95,18 @@ class Pull(Part):
         if self.callers is NOBODY:
             self.callers = {}
         self.callers[asks.level] = sender
-        self.host.send(sender, EntIs(asks.token, self.ring.table.answer(asks.level, self.host.now_us)[0]))
+        self.host.send(
+            sender, EntIs(asks.token, self.ring.table.answer(asks.level, self.host.now_us)[0])
+        )
 
     @handles(EntIs)
     def on_ent(self, sender: Address, answer: EntIs) -> None:
-        if answer.token != self.token or self.level < 0 or self.asked is None or sender != self.asked.address:
+        if (
+            answer.token != self.token
+            or self.level < 0
+            or self.asked is None
+            or sender != self.asked.address
+        ):
             return
         table = self.ring.table
         if self.level >= len(table) or table.nodes[self.level] != self.asked:
@@ -148,7 +155,9 @@ def carried_on(rows: Rows, table: Table, levels: int) -> Rows:
     mine = tuple(table.answer(level)[0] for level in range(min(levels, len(table))))
     kept = [mine]
     for row in range(1, min(1 << (levels - 1), len(rows) + 1)):
-        first = row.bit_length()  # the lowest level that may still use this row: the least y with 2^y - 1 >= row
+        first = (
+            row.bit_length()
+        )  # the lowest level that may still use this row: the least y with 2^y - 1 >= row
         skipped = first - (row - 1).bit_length()
         kept.append(rows[row - 1][skipped : skipped + levels - first])
     return tuple(kept)

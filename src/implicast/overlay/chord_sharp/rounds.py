@@ -23,7 +23,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
 
-from implicast.overlay.chord_sharp.messages import LEVELS_MAX, AskLevel, Enough, Ent, FingerGone, LevelIs
+from implicast.overlay.chord_sharp.messages import (
+    LEVELS_MAX,
+    AskLevel,
+    Enough,
+    Ent,
+    FingerGone,
+    LevelIs,
+)
 from implicast.overlay.links import Ref
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.contract import Address, Message, Part, handles
@@ -86,8 +93,18 @@ _NOBODY: dict[int, Any] = {}
 class Rounds(Part):
     """Asks, and is told; tells those who asked."""
 
-    __slots__ = ("_asks", "_catch_ups", "_news", "_ready", "_token", "_told_round", "_watching", "askers", "number",
-                 "ring")  # fmt: skip
+    __slots__ = (
+        "_asks",
+        "_catch_ups",
+        "_news",
+        "_ready",
+        "_token",
+        "_told_round",
+        "_watching",
+        "askers",
+        "number",
+        "ring",
+    )
 
     def __init__(self, ring: "ChordSharp") -> None:
         super().__init__(ring.address, ring.host)
@@ -104,14 +121,18 @@ class Rounds(Part):
         """Levels, as bits, that have changed since all was told."""
         self._told_round = 0
         """The last round in which all was told."""
-        self.askers: dict[int, Recent[Address, tuple[int, int]]] = {} if ring.settings.rounds else _NOBODY
+        self.askers: dict[int, Recent[Address, tuple[int, int]]] = (
+            {} if ring.settings.rounds else _NOBODY
+        )
         """By level: who is told, with its token and when it asked."""
 
     def start(self) -> None:
         """In an assembled ring: the table is settled, and the first round begins in a while, nearly together."""
         self._ready, settings = len(self.ring.table), self.ring.settings
         if not settings.resting:
-            delay_us = settings.period_us // 4 + int(self.host.rng.random() * settings.period_us / 20)
+            delay_us = settings.period_us // 4 + int(
+                self.host.rng.random() * settings.period_us / 20
+            )
             self.host.after(delay_us, RoundDue(self.ring.links.me.life, self.number))
 
     def stop(self) -> list[Address]:
@@ -122,7 +143,11 @@ class Rounds(Part):
     def _is_now(self, alarm: RoundAlarm) -> bool:
         """Whether an alarm is of this life and this round, and the node is on the ring."""
         links = self.ring.links
-        return alarm.life == links.me.life and alarm.round == self.number and links.state not in (OUT, INS)
+        return (
+            alarm.life == links.me.life
+            and alarm.round == self.number
+            and links.state not in (OUT, INS)
+        )
 
     @handles(RoundDue)
     def on_round_due(self, alarm: RoundDue) -> None:
@@ -165,7 +190,9 @@ class Rounds(Part):
             ring.beware()
         if asked is None or asked.ref != node:
             self._put_question(level, Asked(node), answer=True)
-            self._catch_ups = min(self._catch_ups, CATCH_UPS_MAX // 2)  # a late question may get lost too
+            self._catch_ups = min(
+                self._catch_ups, CATCH_UPS_MAX // 2
+            )  # a late question may get lost too
             self._watch(ring.settings.again_us)
         elif self.number - asked.round >= RENEWAL:
             self._put_question(level, asked, answer=False)
@@ -175,8 +202,12 @@ class Rounds(Part):
         token = self._token + level  # so that an answer's level need not be looked for
         ref, now_us, (last, last_us, _, _) = asked.ref, self.host.now_us, asked.puts
         quiet_us = now_us + self.ring.settings.again_us
-        self._asks[level] = Asked(ref, (token, now_us, last, last_us), self.number, asked.silent, quiet_us)
-        self.host.send(ref.address, AskLevel(ref, self.ring.links.me, token, level, self.number, answer))
+        self._asks[level] = Asked(
+            ref, (token, now_us, last, last_us), self.number, asked.silent, quiet_us
+        )
+        self.host.send(
+            ref.address, AskLevel(ref, self.ring.links.me, token, level, self.number, answer)
+        )
 
     @handles(CatchUp)
     def on_catch_up(self, alarm: CatchUp) -> None:
@@ -189,7 +220,9 @@ class Rounds(Part):
         if min(table.rounds, default=self.number) >= self.number:
             return  # nothing is missing, as nearly always
         highest = LEVELS_MAX if self._told_round == self.number else self._catch_ups
-        for level in [level for level, number in enumerate(table.rounds[:highest]) if number < self.number]:
+        for level in [
+            level for level, number in enumerate(table.rounds[:highest]) if number < self.number
+        ]:
             if level < len(table):
                 self._catch_up(level)
         if min(table.rounds, default=self.number) < self.number:
@@ -233,7 +266,11 @@ class Rounds(Part):
         else:
             if asked.silent:
                 self._asks[level] = replace(asked, silent=0)
-            if level < len(table.nodes) and table.nodes[level] == by and told.round >= table.rounds[level]:
+            if (
+                level < len(table.nodes)
+                and table.nodes[level] == by
+                and told.round >= table.rounds[level]
+            ):
                 self._learn(level, asked.puts[1 if token == asked.puts[0] else 3], told, told.ent)
 
     def _learn(self, level: int, asked_us: int, told: LevelIs, ent: Ent) -> None:
@@ -315,7 +352,9 @@ class Rounds(Part):
         told of it in this round, once more in a while, for nobody misses what comes unexpected."""
         if self._told_round == self.number or level <= self._ready:
             self._news |= 1 << level
-            self.host.after(self.ring.settings.again_us, TellAgain(self.ring.links.me.life, self.number))
+            self.host.after(
+                self.ring.settings.again_us, TellAgain(self.ring.links.me.life, self.number)
+            )
         self._ready = min(self._ready, max(0, level - 1))
 
     @handles(TellAgain)

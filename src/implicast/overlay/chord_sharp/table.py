@@ -38,8 +38,21 @@ class Table:
     the latest (own clock); `rounds`: the round it was learnt in.
     """
 
-    __slots__ = ("_bounds", "_fresh_until_us", "_joined", "_sums", "_tidy", "ends", "me", "nodes", "own", "rounds",
-                 "since_us", "stale_us", "values")  # fmt: skip
+    __slots__ = (
+        "_bounds",
+        "_fresh_until_us",
+        "_joined",
+        "_sums",
+        "_tidy",
+        "ends",
+        "me",
+        "nodes",
+        "own",
+        "rounds",
+        "since_us",
+        "stale_us",
+        "values",
+    )
 
     def __init__(self, me: Ref, own: Freight | None = None, stale_us: int = 0) -> None:
         self.me, self.own, self.stale_us = me, own, stale_us
@@ -78,11 +91,20 @@ class Table:
 
     def take(self, level: int, ent: Ent) -> bool:
         """The answer of the node at this level to `get_ent(level)`. True when the round is complete: no level above."""
-        node, end, value, me, nodes, above = ent.node, ent.end, ent.value, self.me, self.nodes, level + 1
+        node, end, value, me, nodes, above = (
+            ent.node,
+            ent.end,
+            ent.value,
+            self.me,
+            self.nodes,
+            level + 1,
+        )
         if node is not None and node.address == me.address:
             node = None  # the walk has gone round; or an earlier life of this peer, at another place, is still named
         own, key = me.key, nodes[level].key
-        circulated = node is None or (node.key < own, node.key) <= (key < own, key) or above == LEVELS_MAX
+        circulated = (
+            node is None or (node.key < own, node.key) <= (key < own, key) or above == LEVELS_MAX
+        )
         if node is None or circulated:
             self.cut(above)
         elif above >= len(nodes) or nodes[above] != node:
@@ -207,7 +229,11 @@ class Table:
         """The marks of the node itself, of all fingers from level 0, and of the node again, a full turn on."""
         if self._bounds is None:
             own = self.me.key
-            self._bounds = [(False, own), *[(node.key < own, node.key) for node in self.nodes], (True, own)]
+            self._bounds = [
+                (False, own),
+                *[(node.key < own, node.key) for node in self.nodes],
+                (True, own),
+            ]
         return self._bounds
 
     def range(self, level: int) -> Arc | None:
@@ -220,9 +246,15 @@ class Table:
         if self._tidy is None:
             bounds = self.bounds()
             ups = all(map(lt, bounds, bounds[1:]))
-            full = False not in [end in (None, key) for end, (_, key) in zip(self.ends, bounds[2:-1], strict=False)]
-            end = self.ends[-1] if self.ends else None  # the top level goes up to the node itself, or beyond
-            self._tidy = ups and full and (end is None or end == self.me.key or self.mark(end) <= bounds[-2])
+            full = False not in [
+                end in (None, key) for end, (_, key) in zip(self.ends, bounds[2:-1], strict=False)
+            ]
+            end = (
+                self.ends[-1] if self.ends else None
+            )  # the top level goes up to the node itself, or beyond
+            self._tidy = (
+                ups and full and (end is None or end == self.me.key or self.mark(end) <= bounds[-2])
+            )
         return self._tidy
 
     # --- inside
@@ -253,7 +285,9 @@ class Table:
         self._sums = sums
         return sums[level]
 
-    def settle(self, nodes: list[Ref], ends: list[Key | None], values: list[Freight | None], now_us: int) -> None:
+    def settle(
+        self, nodes: list[Ref], ends: list[Key | None], values: list[Freight | None], now_us: int
+    ) -> None:
         """All of it is as it is now."""
         self.nodes, self.ends, self.values = nodes, ends, values
         if self.stale_us:

@@ -17,7 +17,9 @@ from implicast.space.tract import Tract, prefixes, subtract, union
 
 def better(one: Title, other: Title) -> bool:
     """Larger epoch; at equal epochs the smaller owner."""
-    return one.epoch > other.epoch or (one.epoch == other.epoch and in_order(one.owner) < in_order(other.owner))
+    return one.epoch > other.epoch or (
+        one.epoch == other.epoch and in_order(one.owner) < in_order(other.owner)
+    )
 
 
 def overlap(one: Title, other: Title) -> bool:
@@ -96,4 +98,9 @@ def touches(one: Title, other: Title, dimensions: int) -> bool:
 def gap_beside(pieces: Iterable[Title], known: Iterable[Title], dimensions: int) -> Span | None:
     """A prefix (first code, bits) next to the pieces that no title covers, or None: the table has no hole."""
     spans = [(each.low, each.high) for each in known]
-    return next(filter(None, (prefix.gap_beside(each.low, each.bits, spans, dimensions) for each in pieces)), None)
+    return next(
+        filter(
+            None, (prefix.gap_beside(each.low, each.bits, spans, dimensions) for each in pieces)
+        ),
+        None,
+    )

@@ -55,7 +55,9 @@ class News:
     """How long its answers take; 0: not known."""
 
     def take_trip(self, sample_us: int) -> None:
-        self.trip_us = self.trip_us + (sample_us - self.trip_us) // 8 if self.trip_us else max(1, sample_us)
+        self.trip_us = (
+            self.trip_us + (sample_us - self.trip_us) // 8 if self.trip_us else max(1, sample_us)
+        )
 
     def hear(self, now_us: int) -> bool:
         """It has said something; was it suspect?"""
@@ -137,10 +139,14 @@ class Circle(SurfacePart):
             news = self.news[peer] = News(self.host.now_us, next_us=self.host.now_us)
         return news
 
-    def acquaint(self, peer: Address, mark: int, heirs: tuple[Address, ...], trip_us: int, greet_us: int) -> None:
+    def acquaint(
+        self, peer: Address, mark: int, heirs: tuple[Address, ...], trip_us: int, greet_us: int
+    ) -> None:
         """Know a neighbour from the beginning, as if it had just been heard."""
         now_us, echo_us = self.host.now_us, self.host.now_us if peer in self.surface.heirs else -1
-        news = self.news[peer] = News(now_us, now_us, now_us, mark, now_us, heirs, next_us=greet_us, echo_us=echo_us)
+        news = self.news[peer] = News(
+            now_us, now_us, now_us, mark, now_us, heirs, next_us=greet_us, echo_us=echo_us
+        )
         news.take_trip(trip_us)
 
     def is_new_life(self, peer: Address, born_us: int) -> bool:
@@ -152,7 +158,13 @@ class Circle(SurfacePart):
         """Of the one that was at this address nothing matters any more but how far it is."""
         before, now_us = self.news[peer], self.host.now_us
         self.news[peer] = News(
-            now_us, born_us, now_us, marked_us=now_us, ended_us=born_us, end_heard_us=now_us, trip_us=before.trip_us
+            now_us,
+            born_us,
+            now_us,
+            marked_us=now_us,
+            ended_us=born_us,
+            end_heard_us=now_us,
+            trip_us=before.trip_us,
         )
         self.missed.pop(peer, None)
         self.look_by(now_us)
@@ -229,7 +241,11 @@ class Circle(SurfacePart):
     def tend(self) -> bool:
         """At each tick: greet neighbours whose turn it is, and heirs that have not echoed. If any neighbour is silent,
         suspect, or its greeting awaited, look closer, and say so. Two ticks in five have nobody to look at."""
-        near, heirs, now_us = self.surface.plot.neighbours(), self.surface.succession.heirs, self.host.now_us
+        near, heirs, now_us = (
+            self.surface.plot.neighbours(),
+            self.surface.succession.heirs,
+            self.host.now_us,
+        )
         if now_us < self._calm_us and self._calm[0] is near and self._calm[1] is heirs:
             return False
         self._calm, self._calm_us = (near, heirs), NEVER_US
@@ -257,7 +273,11 @@ class Circle(SurfacePart):
             if news.unsure:
                 self.surface.greetings.ask_more(peer)
             heard_us, next_us = news.heard_us, news.next_us
-            if news.unsure or news.suspect_us >= 0 or (heard_us < silent_us and news.since_us < silent_us):
+            if (
+                news.unsure
+                or news.suspect_us >= 0
+                or (heard_us < silent_us and news.since_us < silent_us)
+            ):
                 troubled = True
             if next_us <= now_us:
                 due[peer] = None
@@ -291,7 +311,10 @@ class Circle(SurfacePart):
             if now_us - since_us > timers.long_us:
                 del self.missed[peer]
             elif now_us >= due_us:
-                self.missed[peer] = (since_us, now_us + max(timers.meet_us, (now_us - since_us) // 4))
+                self.missed[peer] = (
+                    since_us,
+                    now_us + max(timers.meet_us, (now_us - since_us) // 4),
+                )
                 if not self.surface.greeter.open("hail", peer):
                     self.host.send(peer, self.surface.greetings.hail_for(peer))
 
@@ -306,6 +329,9 @@ class Circle(SurfacePart):
             return
         surface = self.surface
         near = {*surface.plot.neighbours(), *surface.heirs, *surface.estates.held, *self.missed}
-        strangers = sorted((each for each in self.news if each not in near), key=lambda each: self.news[each].heard_us)
+        strangers = sorted(
+            (each for each in self.news if each not in near),
+            key=lambda each: self.news[each].heard_us,
+        )
         for each in strangers[: max(0, len(self.news) - self.timers.news_max // 2)]:
             del self.news[each]

@@ -57,7 +57,9 @@ class Round:
         if not self.heard:
             return None
         usual = median_low(bits for _, bits in self.heard.values())
-        return min((trip_us, digit) for digit, (trip_us, bits) in self.heard.items() if bits <= usual)[1]
+        return min(
+            (trip_us, digit) for digit, (trip_us, bits) in self.heard.items() if bits <= usual
+        )[1]
 
 
 class Admission(SurfacePart):
@@ -81,8 +83,12 @@ class Admission(SurfacePart):
     def join(self, introducers: tuple[Address, ...], known: tuple[Address, ...] = ()) -> None:
         """Ask for a place, by way of peers already there; the first peer owns the whole surface."""
         self.surface.start()
-        self.surface.greetings.hail(known)  # our life before is over: the ground we had then finds its heirs
-        others = list(dict.fromkeys(each for each in (*introducers, *known) if each != self.address))
+        self.surface.greetings.hail(
+            known
+        )  # our life before is over: the ground we had then finds its heirs
+        others = list(
+            dict.fromkeys(each for each in (*introducers, *known) if each != self.address)
+        )
         self._introducers = tuple(self.host.rng.sample(others, min(len(others), INTRODUCERS_MAX)))
         if self._introducers and self.surface.terms.soundings:
             self._sound(Extent())
@@ -97,9 +103,15 @@ class Admission(SurfacePart):
         """Anywhere; or, the first few times, inside the extent where those are who are near us. Introducers are asked
         in turn: some may be gone."""
         self._attempt += 1
-        extent = self._round.extent if self._round is not None and self._attempt <= NEARBY_MAX else Extent()
+        extent = (
+            self._round.extent
+            if self._round is not None and self._attempt <= NEARBY_MAX
+            else Extent()
+        )
         code = extent.low | self.host.rng.getrandbits(BITS - extent.bits)
-        enter = Enter(Way((code, code + 1), self.surface.next_number()), self.address, self.surface.born_us)
+        enter = Enter(
+            Way((code, code + 1), self.surface.next_number()), self.address, self.surface.born_us
+        )
         self.host.send(self._introducers[self._attempt % len(self._introducers)], enter)
         self.host.after(self.timers.join_us, EnterAgain(self._attempt))
 
@@ -121,7 +133,9 @@ class Admission(SurfacePart):
         now_us, timers, circle = self.host.now_us, self.timers, self.surface.circle
         if not self.joined or now_us - self._homeless_us <= timers.gap_us:
             return False
-        if any(circle.silence_us(each) <= timers.dead_us for each in self.surface.plot.neighbours()):
+        if any(
+            circle.silence_us(each) <= timers.dead_us for each in self.surface.plot.neighbours()
+        ):
             return False
         return any(now_us - news.marked_us <= timers.self_us for news in circle.news.values())
 
@@ -132,7 +146,9 @@ class Admission(SurfacePart):
         self._introducers = tuple(dict.fromkeys(known))[:INTRODUCERS_MAX]
         if self._introducers and not self.surface.leaving:
             self._attempt += 1
-            self.host.after(int(self.timers.rto_us * (1 + self.host.rng.random())), EnterAgain(self._attempt))
+            self.host.after(
+                int(self.timers.rto_us * (1 + self.host.rng.random())), EnterAgain(self._attempt)
+            )
 
     def asked(self, enter: Enter, code: int) -> None:
         """A newcomer asks for a place that is ours."""
@@ -142,7 +158,12 @@ class Admission(SurfacePart):
             surface.greetings.ask_more(newcomer)
             return
         busy = surface.giver.gift is not None or surface.leaving
-        if busy or newcomer == self.address or newcomer in plot.neighbours() or surface.giver.has_declined(newcomer):
+        if (
+            busy
+            or newcomer == self.address
+            or newcomer in plot.neighbours()
+            or surface.giver.has_declined(newcomer)
+        ):
             return
         pieces = sorted(plot.firm_pieces(), key=lambda title: (-title.bits, title.low))
         if pieces and len(plot.pieces) > 1:
@@ -216,4 +237,6 @@ class Admission(SurfacePart):
         """The place is ours: tell the newcomer, and how much ground there is around it."""
         piece = next((each for each in self.surface.pieces if each.low <= code < each.high), None)
         if piece is not None and sound.newcomer != self.address:
-            self.host.send(sound.newcomer, Sounded(sound.round, sound.digit, sound.direct, code, piece.bits))
+            self.host.send(
+                sound.newcomer, Sounded(sound.round, sound.digit, sound.direct, code, piece.bits)
+            )

@@ -9,7 +9,16 @@ from dataclasses import dataclass, field
 
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item, check_items
-from implicast.overlay.ice.messages import BackedUp, Backup, Copied, CopyEstate, Hail, Neighbour, NoEstate, Title
+from implicast.overlay.ice.messages import (
+    BackedUp,
+    Backup,
+    Copied,
+    CopyEstate,
+    Hail,
+    Neighbour,
+    NoEstate,
+    Title,
+)
 from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.contract import Address, handles
 from implicast.peer.errors import RemoteError
@@ -55,7 +64,9 @@ class Legacy:
 
     def take_backup(self, backup: Backup, items: Iterable[Item]) -> None:
         """The owner has changed something."""
-        self.stamp_us = max(self.stamp_us, backup.stamp_us)  # it may be late: a greeting came before
+        self.stamp_us = max(
+            self.stamp_us, backup.stamp_us
+        )  # it may be late: a greeting came before
         if backup.mark >= self.mark:
             self.mark, self.titles = backup.mark, backup.titles
         self.put(backup.serial, items)
@@ -67,8 +78,13 @@ class Legacy:
         self.around = hail.around or self.around
         if self.titles != (*hail.pieces, *hail.provisional):
             self.titles = (*hail.pieces, *hail.provisional)
-            ground, items = tract_of(self.titles), self.items.items()  # what lies elsewhere it has parted with
-            self.items = {key: said for key, said in items if intersect((said[1].low, said[1].high), ground)}
+            ground, items = (
+                tract_of(self.titles),
+                self.items.items(),
+            )  # what lies elsewhere it has parted with
+            self.items = {
+                key: said for key, said in items if intersect((said[1].low, said[1].high), ground)
+            }
 
     def is_denied(self, now_us: int, late_us: int) -> bool:
         """The owner's greeting has a smaller mark. Marks only rise, and no word is late for so long: if it goes on like
@@ -94,12 +110,18 @@ class Legacy:
 
     def settle(self) -> None:
         """Forget what the owner keeps no longer, if it had said so by the last time."""
-        self.items = {key: said for key, said in self.items.items() if said[1].body or said[0] > self.settled}
+        self.items = {
+            key: said for key, said in self.items.items() if said[1].body or said[0] > self.settled
+        }
         self.settled = self.serial
 
     def within(self, tract: Tract) -> tuple[Item, ...]:
         """The items that lie in a tract."""
-        return tuple(item for _, item in self.items.values() if item.body and intersect((item.low, item.high), tract))
+        return tuple(
+            item
+            for _, item in self.items.values()
+            if item.body and intersect((item.low, item.high), tract)
+        )
 
 
 class Estates(SurfacePart):
@@ -130,7 +152,14 @@ class Estates(SurfacePart):
             newer = {key: said for key, said in old.items() if said[0] > copy.serial}
             awaited = set(range(copy.parts))
             estate = self.held[sender] = Legacy(
-                copy.number, copy.titles, copy.heirs, copy.around, copy.stamp_us, copy.mark, awaited, newer
+                copy.number,
+                copy.titles,
+                copy.heirs,
+                copy.around,
+                copy.stamp_us,
+                copy.mark,
+                awaited,
+                newer,
             )
         if estate.number == copy.number:
             estate.awaited.discard(copy.part)
@@ -147,7 +176,9 @@ class Estates(SurfacePart):
             return
         check_items(backup.items)
         estate.take_backup(backup, filter(self.surface.tenant.reads, backup.items))
-        self.host.send(sender, BackedUp(backup.number, self.vouched(sender, backup.stamp_us, backup.mark)))
+        self.host.send(
+            sender, BackedUp(backup.number, self.vouched(sender, backup.stamp_us, backup.mark))
+        )
 
     def holds(self, owner: Address) -> bool:
         """Do we hold a complete copy of an owner's estate?"""
@@ -164,22 +195,35 @@ class Estates(SurfacePart):
         if (estate := self.held.get(owner)) is None:
             return stamp_us
         atlas = self.surface.plot.atlas
-        better = [each for title in estate.titles for each in atlas.better_than(title) if each.owner != owner]
+        better = [
+            each
+            for title in estate.titles
+            for each in atlas.better_than(title)
+            if each.owner != owner
+        ]
         contradicted = better or estate.mark != mark
-        return 0 if contradicted or self.surface.circle.concern(owner).mute_us > self.host.now_us else stamp_us
+        return (
+            0
+            if contradicted or self.surface.circle.concern(owner).mute_us > self.host.now_us
+            else stamp_us
+        )
 
     def hailed(self, owner: Address, hail: Hail) -> None:
         """A greeting of an owner may say that we are heirs no longer."""
         estate = self.held.get(owner)
         named = self.address in hail.heirs or self.address in hail.copying
         if not named:
-            self.surface.circle.concern(owner).end(hail.stamp_us, self.host.now_us, self.timers.self_us)
+            self.surface.circle.concern(owner).end(
+                hail.stamp_us, self.host.now_us, self.timers.self_us
+            )
         if estate is None:
             return
         if hail.mark < estate.mark:
             if estate.is_denied(self.host.now_us, self.timers.self_us):
                 del self.held[owner]
-        elif named and hail.stamp_us >= estate.stamp_us:  # else it knows nothing of what the owner was given since
+        elif (
+            named and hail.stamp_us >= estate.stamp_us
+        ):  # else it knows nothing of what the owner was given since
             estate.take_hail(hail, self.address in hail.heirs)
         elif not named and hail.stamp_us > estate.stamp_us:
             del self.held[owner]

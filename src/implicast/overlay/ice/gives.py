@@ -13,7 +13,15 @@ from typing import Any
 from implicast.overlay.ice.atlas import tract_of
 from implicast.overlay.ice.estate import Item, check_items
 from implicast.overlay.ice.estates import Legacy, Parcel, in_parts
-from implicast.overlay.ice.messages import Accepted, Declined, Done, HandOver, Neighbour, Taking, Title
+from implicast.overlay.ice.messages import (
+    Accepted,
+    Declined,
+    Done,
+    HandOver,
+    Neighbour,
+    Taking,
+    Title,
+)
 from implicast.overlay.ice.plot import GIVING, PROVISIONAL, SEIZED, Status
 from implicast.overlay.ice.share import Surface, SurfacePart
 from implicast.peer.asking import Question
@@ -51,12 +59,19 @@ class Giver(SurfacePart):
         surface, plot, number = self.surface, self.surface.plot, self.surface.next_number()
         granted = plot.of_status(PROVISIONAL)
         around = tuple(
-            (each, surface.heirs if each.owner == self.address else surface.circle.heirs_of(each.owner))
+            (
+                each,
+                surface.heirs
+                if each.owner == self.address
+                else surface.circle.heirs_of(each.owner),
+            )
             for each in plot.atlas.titles.values()
             if each.low != piece.low and each not in granted
         )
         parts = in_parts(surface.tenant.pack((piece.low, piece.high)), self.timers.part_bytes)
-        self.gift = Gift(number, parts, piece, Title(piece.low, piece.bits, piece.epoch + 2, taker), around)
+        self.gift = Gift(
+            number, parts, piece, Title(piece.low, piece.bits, piece.epoch + 2, taker), around
+        )
         plot.status[piece.low] = Status(GIVING, taker, number)
         surface.greetings.next_mark()
         plot.survey()
@@ -65,7 +80,9 @@ class Giver(SurfacePart):
 
     def hand_over(self, gift: Gift) -> None:
         around = gift.around if gift.at == 0 else ()
-        message = HandOver(gift.number, gift.at, len(gift.parts), gift.title, around, gift.parts[gift.at])
+        message = HandOver(
+            gift.number, gift.at, len(gift.parts), gift.title, around, gift.parts[gift.at]
+        )
         self.surface.asker.ask("give", gift.number, gift.title.owner, message)
 
     def _not_taken(self, key: Any, question: Question) -> None:
@@ -75,7 +92,11 @@ class Giver(SurfacePart):
     def _given(self, taker: Address, number: int) -> Gift | None:
         """What this peer is being given under this number."""
         gift = self.gift
-        return gift if gift is not None and (gift.title.owner, gift.number) == (taker, number) else None
+        return (
+            gift
+            if gift is not None and (gift.title.owner, gift.number) == (taker, number)
+            else None
+        )
 
     @handles(Taking)
     def on_taking(self, sender: Address, taking: Taking) -> None:
@@ -101,10 +122,14 @@ class Giver(SurfacePart):
     def part_with(self, gift: Gift, heirs: tuple[Address, ...], stamp_us: int = -1) -> None:
         surface, plot = self.surface, self.surface.plot
         before, taker = plot.neighbours(), gift.title.owner
-        if heirs == (self.address,):  # what we give is all of the taker's estate, if we have none yet
+        if heirs == (
+            self.address,
+        ):  # what we give is all of the taker's estate, if we have none yet
             surface.estates.held.setdefault(taker, Legacy(-1, (), heirs, gift.around, stamp_us))
         if taker in surface.estates.held:
-            surface.estates.held[taker].join(gift.title, [item for part in gift.parts for item in part], stamp_us)
+            surface.estates.held[taker].join(
+                gift.title, [item for part in gift.parts for item in part], stamp_us
+            )
         surface.asker.drop("give", gift.number)
         self.gift = None
         self.done[taker, gift.number] = "done"
@@ -138,7 +163,10 @@ class Giver(SurfacePart):
     def as_taken_back(self, gift: Gift) -> tuple[Title, ...]:
         """What is left of a gift, by the titles that it has if it is taken back."""
         epoch = gift.piece.epoch + 3
-        return tuple(Title(each.low, each.bits, epoch, self.address) for each in self.surface.plot.of_status(GIVING))
+        return tuple(
+            Title(each.low, each.bits, epoch, self.address)
+            for each in self.surface.plot.of_status(GIVING)
+        )
 
     def rescue(self) -> None:
         """A give that is not being asked for (no room among the questions) must not wait for ever."""
@@ -191,7 +219,9 @@ class Taker(SurfacePart):
         super().__init__(surface)
         self.receipt: Receipt | None = None
         # While the giver is silent the piece stays provisional, until it is known what became of it (`inquest.py`).
-        surface.asker.topic("took", self.timers.patience(self.timers.tries_took), surface.circle.unanswered)
+        surface.asker.topic(
+            "took", self.timers.patience(self.timers.tries_took), surface.circle.unanswered
+        )
 
     @property
     def is_first(self) -> bool:
@@ -201,11 +231,19 @@ class Taker(SurfacePart):
 
     def held_from(self, giver: Address) -> Receipt | None:
         """The piece that has come from this peer, all of it, and is provisional."""
-        return self.receipt if self.receipt is not None and self.receipt.held and self.receipt.giver == giver else None
+        return (
+            self.receipt
+            if self.receipt is not None and self.receipt.held and self.receipt.giver == giver
+            else None
+        )
 
     def _receipt(self, giver: Address, number: int) -> Receipt | None:
         receipt = self.receipt
-        return receipt if receipt is not None and (receipt.giver, receipt.number) == (giver, number) else None
+        return (
+            receipt
+            if receipt is not None and (receipt.giver, receipt.number) == (giver, number)
+            else None
+        )
 
     @handles(HandOver)
     def on_hand_over(self, sender: Address, give: HandOver) -> None:
@@ -225,7 +263,9 @@ class Taker(SurfacePart):
             self.host.send(sender, Declined(give.number))
             surface.greetings.correct(sender, [give.title])
         elif give.part == 0:
-            self.receipt = Receipt(give.number, sender, give.title, give.around, self.host.now_us, {})
+            self.receipt = Receipt(
+                give.number, sender, give.title, give.around, self.host.now_us, {}
+            )
             self._next_part(self.receipt, give)
 
     def _wants(self, giver: Address, give: HandOver) -> bool:
@@ -238,7 +278,11 @@ class Taker(SurfacePart):
 
     def _next_part(self, receipt: Receipt, give: HandOver) -> None:
         self.host.send(receipt.giver, Taking(give.number, give.part))
-        if not receipt.held and give.part not in receipt.items and receipt.put(give, self.host.now_us):
+        if (
+            not receipt.held
+            and give.part not in receipt.items
+            and receipt.put(give, self.host.now_us)
+        ):
             self._take(receipt)
 
     def _take(self, receipt: Receipt) -> None:
@@ -254,10 +298,14 @@ class Taker(SurfacePart):
         surface.greetings.next_mark()  # a greeting on its way knows nothing of it: heirs must not take that for news
         plot.survey()
         surface.learn_around(receipt.around)
-        surface.tenant.accept(tuple(item for part in sorted(receipt.items) for item in receipt.items[part]), tract)
+        surface.tenant.accept(
+            tuple(item for part in sorted(receipt.items) for item in receipt.items[part]), tract
+        )
         # Who gives us ground whose owner never told us, its heir, that it parted with it has taken it over, maybe with
         # an older copy than ours: an heir that was cut off and replaced does not know what was kept since.
-        others = (estate for owner, estate in surface.estates.held.items() if owner != receipt.giver)
+        others = (
+            estate for owner, estate in surface.estates.held.items() if owner != receipt.giver
+        )
         held = tuple(item for estate in others for item in estate.within(tract))
         surface.tenant.accept(held, tract)
         receipt.unite(held)
@@ -282,7 +330,9 @@ class Taker(SurfacePart):
             if self.is_first and surface.terms.assured:
                 surface.succession.begin_with((sender,), receipt.taken_us)
                 if receipt.more:
-                    surface.batch(surface.tenant.pack((receipt.title.low, receipt.title.high)), lambda: None)
+                    surface.batch(
+                        surface.tenant.pack((receipt.title.low, receipt.title.high)), lambda: None
+                    )
             self.granted(receipt)
 
     def granted(self, receipt: Receipt) -> None:
@@ -306,7 +356,11 @@ class Taker(SurfacePart):
 
     def lost(self) -> None:
         """Better titles took ground from us: was it what we are given?"""
-        if self.receipt is not None and self.receipt.held and not self.surface.plot.of_status(PROVISIONAL):
+        if (
+            self.receipt is not None
+            and self.receipt.held
+            and not self.surface.plot.of_status(PROVISIONAL)
+        ):
             self._end(self.receipt, "declined")
 
     def expire(self) -> None:

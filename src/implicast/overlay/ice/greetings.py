@@ -34,7 +34,9 @@ class Hails(SurfacePart):
         """Titles that others should know of what we parted with, and since when."""
         self._learnt: Recent[Address, tuple[int, int, int]] = Recent(self.timers.news_max)
         """The last greeting of a peer that was learnt from (mark, gifts), and how our own atlas was after that."""
-        surface.greeter.topic("hail", self.timers.patience(self.timers.tries_hail), surface.circle.unanswered)
+        surface.greeter.topic(
+            "hail", self.timers.patience(self.timers.tries_hail), surface.circle.unanswered
+        )
 
     def next_mark(self) -> None:
         self.mark += 1
@@ -45,12 +47,24 @@ class Hails(SurfacePart):
     def _hail(self, around: tuple[Neighbour, ...]) -> Hail:
         plot, succession = self.surface.plot, self.surface.succession
         provisional = tuple(plot.of_status(PROVISIONAL)) if plot.status else ()
-        pieces = tuple(each for each in plot.pieces if each not in provisional) if provisional else tuple(plot.pieces)
+        pieces = (
+            tuple(each for each in plot.pieces if each not in provisional)
+            if provisional
+            else tuple(plot.pieces)
+        )
         gifts = tuple([title for _, title in self.gifts]) if self.gifts else ()
         return Hail(
-            self.host.now_us, self.surface.born_us, self.mark, pieces, provisional, succession.heirs,
-            succession.becoming(), self.surface.leaving, gifts, around,
-        )  # fmt: skip
+            self.host.now_us,
+            self.surface.born_us,
+            self.mark,
+            pieces,
+            provisional,
+            succession.heirs,
+            succession.becoming(),
+            self.surface.leaving,
+            gifts,
+            around,
+        )
 
     def around(self) -> tuple[Neighbour, ...]:
         """The neighbours' titles, each with its owner's heirs: what an heir needs to act in our place."""
@@ -59,7 +73,9 @@ class Hails(SurfacePart):
 
     def hail(self, peers: Iterable[Address]) -> None:
         surface, next_us = self.surface, self.host.now_us + self.timers.hello_us
-        plain: Hail | None = None  # the very same to all but heirs: what is known of it is found out once
+        plain: Hail | None = (
+            None  # the very same to all but heirs: what is known of it is found out once
+        )
         known, concern, told = surface.circle.news, surface.circle.concern, surface.succession.told
         surface.circle.look_by(next_us)
         for peer in peers:
@@ -76,7 +92,12 @@ class Hails(SurfacePart):
     def on_hail(self, sender: Address, hail: Hail) -> None:
         if sender == self.address:
             return  # nobody tells us what is ours
-        surface, circle, now_us, mark = self.surface, self.surface.circle, self.host.now_us, hail.mark
+        surface, circle, now_us, mark = (
+            self.surface,
+            self.surface.circle,
+            self.host.now_us,
+            hail.mark,
+        )
         surface.met(sender, hail.born_us)
         news = circle.news.get(sender) or circle.concern(sender)
         denied = (mark < news.mark or hail.born_us < news.born_us) and self._is_denied(sender, news)
@@ -108,12 +129,18 @@ class Hails(SurfacePart):
     def _learn_from(self, sender: Address, hail: Hail) -> bool:
         """A greeting lists all that its sender has: what we thought it had besides is gone. True: we know better."""
         plot, atlas = self.surface.plot, self.surface.plot.atlas
-        told = any(map(plot.is_news, hail.gifts)) or sender in [title.owner for _, title in self.gifts]
+        told = any(map(plot.is_news, hail.gifts)) or sender in [
+            title.owner for _, title in self.gifts
+        ]
         if not (told or hail.provisional) and atlas.has_exactly(sender, hail.pieces):
             return False  # there is nothing to learn, nor to correct: the usual case, at a third of the cost
         listed = (*hail.pieces, *hail.provisional)
         pieces = [(each, not atlas.better_than(each)) for each in hail.pieces]
-        gone = [each for each in atlas.of(sender) if not _is_listed(each, listed) or _is_untrue(each, pieces)]
+        gone = [
+            each
+            for each in atlas.of(sender)
+            if not _is_listed(each, listed) or _is_untrue(each, pieces)
+        ]
         version = plot.version
         atlas.drop(gone)
         self._forget_denied(sender, listed)
@@ -199,7 +226,10 @@ def _is_untrue(title: Title, pieces: Iterable[tuple[Title, bool]]) -> bool:
     """
     return any(
         overlap(title, piece)
-        and (title.epoch > piece.epoch or (undisputed and piece.bits < title.bits and piece.epoch == title.epoch))
+        and (
+            title.epoch > piece.epoch
+            or (undisputed and piece.bits < title.bits and piece.epoch == title.epoch)
+        )
         for piece, undisputed in pieces
     )
 

@@ -97,11 +97,15 @@ class Inquest(SurfacePart):
             news = known.get(owner) or circle.concern(owner)
             if news.heard_us < dead_us and news.since_us < dead_us and self._may_ask(owner):
                 rank, wait_us = self._rank_of(owner)
-                if circle.silence_us(owner) > wait_us and (surface.plot.pieces or owner in surface.estates.held):
+                if circle.silence_us(owner) > wait_us and (
+                    surface.plot.pieces or owner in surface.estates.held
+                ):
                     self.inquire(owner, rank, seizes=True)
         receipt = surface.taker.receipt
         if receipt is not None and receipt.held and self._may_ask(receipt.giver):
-            if circle.silence_us(receipt.giver) > self.timers.dead_us:  # dead givers cannot take back
+            if (
+                circle.silence_us(receipt.giver) > self.timers.dead_us
+            ):  # dead givers cannot take back
                 self.inquire(receipt.giver, self.timers.heirs + 1, seizes=False)
             elif receipt.taken_us >= 0 or surface.taker.is_first:
                 surface.taker.accept(receipt)
@@ -137,16 +141,29 @@ class Inquest(SurfacePart):
 
     def _rank_in(self, estate: Legacy) -> int | None:
         """Our place among the heirs of an estate that we hold whole."""
-        return None if estate.awaited or self.address not in estate.heirs else estate.heirs.index(self.address)
+        return (
+            None
+            if estate.awaited or self.address not in estate.heirs
+            else estate.heirs.index(self.address)
+        )
 
-    def inquire(self, suspect: Address, rank: int, seizes: bool, round_: int = 0, buried: Legacy | None = None) -> None:
+    def inquire(
+        self,
+        suspect: Address,
+        rank: int,
+        seizes: bool,
+        round_: int = 0,
+        buried: Legacy | None = None,
+    ) -> None:
         surface, estate = self.surface, buried or self.surface.estates.held.get(suspect)
         pieces = {each.low: each for each in (estate.titles if estate is not None else ())}
         if round_ < BURIED:
             pieces.update({each.low: each for each in surface.plot.atlas.of(suspect)})
         claims = surface.plot.of_status(PROVISIONAL, suspect)
         serial = NO_ESTATE if estate is None or estate.awaited else estate.serial
-        message = Inquire(suspect, tuple(pieces.values()), rank, tuple(claims), serial, round_ >= BURIED)
+        message = Inquire(
+            suspect, tuple(pieces.values()), rank, tuple(claims), serial, round_ >= BURIED
+        )
         asked = dict.fromkeys(self._witnesses(suspect, estate))
         self.inquiries[suspect] = Inquiry(seizes, asked, message, estate, round_)
         for peer in asked:
@@ -162,7 +179,9 @@ class Inquest(SurfacePart):
             found.update(dict.fromkeys(estate.heirs))
             near = [*((title.owner, heirs) for title, heirs in estate.around), *near]
         for peer, heirs in near:
-            found.update(dict.fromkeys((peer, *heirs) if surface.circle.is_suspect(peer) else (peer,)))
+            found.update(
+                dict.fromkeys((peer, *heirs) if surface.circle.is_suspect(peer) else (peer,))
+            )
         found.pop(self.address, None)
         found.pop(suspect, None)
         return list(found)[:WITNESSES_MAX]
@@ -181,7 +200,9 @@ class Inquest(SurfacePart):
             surface.hear(inquire.claims)
         orphan = self.orphans.get(suspect)
         if inquire.certain:
-            if orphan is not None and orphan.rank > inquire.rank:  # an heir before us takes the place of the dead
+            if (
+                orphan is not None and orphan.rank > inquire.rank
+            ):  # an heir before us takes the place of the dead
                 self.orphans[suspect] = orphan._replace(due_us=self.host.now_us + timers.rank_us)
         else:
             if suspect in surface.estates.held and not 0 <= ago_us < timers.known_us:
@@ -192,7 +213,10 @@ class Inquest(SurfacePart):
         better = [title for each in spoken_of for title in surface.plot.atlas.better_than(each)]
         granted = surface.plot.of_status(PROVISIONAL)
         titles = tuple(each for each in better if each not in granted)
-        self.host.send(sender, Witness(suspect, ago_us, titles, *self._bequest(inquire), self._held_for(suspect)))
+        self.host.send(
+            sender,
+            Witness(suspect, ago_us, titles, *self._bequest(inquire), self._held_for(suspect)),
+        )
 
     def _held_for(self, suspect: Address) -> tuple[Title, ...]:
         """What we give to a suspect, or are given by it, is not the dead's to lose. Nobody is to learn yet that we took
@@ -247,7 +271,9 @@ class Inquest(SurfacePart):
         heard_us = [each.ago_us for each in inquiry.witnesses if 0 <= each.ago_us < timers.known_us]
         if heard_us:
             surface.hear(inquiry.titles)
-            self.look_us[suspect] = self.host.now_us + min(timers.rank_us, timers.known_us - min(heard_us))
+            self.look_us[suspect] = self.host.now_us + min(
+                timers.rank_us, timers.known_us - min(heard_us)
+            )
             self.host.send(suspect, More())
         elif not inquiry.witnesses and inquiry.message.pieces and inquiry.round < timers.rounds:
             self.inquire(suspect, inquiry.message.rank, inquiry.seizes, inquiry.round + 1)
@@ -272,20 +298,32 @@ class Inquest(SurfacePart):
     def seize(self, suspect: Address, inquiry: Inquiry) -> None:
         """Take every piece of the dead whose best title is still the dead's."""
         surface, plot, held = self.surface, self.surface.plot, self.surface.estates.held
-        before, certain, old = {*plot.neighbours(), suspect}, inquiry.message.certain, inquiry.message.pieces
+        before, certain, old = (
+            {*plot.neighbours(), suspect},
+            inquiry.message.certain,
+            inquiry.message.pieces,
+        )
         estate = inquiry.estate if certain else held.get(suspect)
-        given = [title for each in inquiry.witnesses for title in each.held]  # in transit: not the dead's to lose
+        given = [
+            title for each in inquiry.witnesses for title in each.held
+        ]  # in transit: not the dead's to lose
         best = Atlas()
         for each in (*old, *inquiry.titles, *given, *plot.atlas.titles.values()):
             best.learn(each)
         spans = tract_of(old)
         titles = [each for each in best.of(suspect) if intersect((each.low, each.high), spans)]
         if certain:  # the life that is there now may have got ground of the old one already
-            titles = [each for each in titles if any(each.epoch == one.epoch and overlap(each, one) for one in old)]
+            titles = [
+                each
+                for each in titles
+                if any(each.epoch == one.epoch and overlap(each, one) for one in old)
+            ]
         if estate is not None:
             self._hand_on(suspect, estate, best, spans)
         if not (certain or given):
-            held.pop(suspect, None)  # else it may yet be the dead's: looked at again when the give has ended
+            held.pop(
+                suspect, None
+            )  # else it may yet be the dead's: looked at again when the give has ended
         if not titles:
             return
         tract = tract_of(titles)
@@ -299,7 +337,9 @@ class Inquest(SurfacePart):
             before.update(title.owner for title, _ in estate.around)
             surface.learn_around(estate.around)
             surface.tenant.accept(estate.within(tract), tract)
-        surface.tenant.accept(tuple(item for each in inquiry.witnesses for item in each.items), tract)
+        surface.tenant.accept(
+            tuple(item for each in inquiry.witnesses for item in each.items), tract
+        )
         known = tract_of(estate.titles) if estate is not None and not estate.awaited else EMPTY
         lacking = EMPTY if any(each.whole for each in inquiry.witnesses) else subtract(tract, known)
         self.settle(number, Seizure(tract, lacking), before)
@@ -308,7 +348,9 @@ class Inquest(SurfacePart):
         """When a cut heals while an owner is dead, one who was no heir may have ground of it: what we hold of that is
         offered there. Heirs have it already, and so do we if it is ours."""
         having = (suspect, self.address, *estate.heirs)
-        taken = intersect(tract_of(each for each in best.titles.values() if each.owner not in having), spans)
+        taken = intersect(
+            tract_of(each for each in best.titles.values() if each.owner not in having), spans
+        )
         if taken:
             self.surface.tenant.accept(estate.within(taken), taken)
             self.surface.tenant.yielded(taken)
@@ -330,7 +372,9 @@ class Inquest(SurfacePart):
         # Our neighbours may know no more than we do: after a partition a few peers had only each other as neighbours.
         # So one that we hear, and that is no neighbour, asks for us too.
         near, since_us = self.surface.plot.neighbours(), now_us - self.timers.self_us
-        heard = (each for each, news in self.surface.circle.news.items() if news.heard_us > since_us)
+        heard = (
+            each for each, news in self.surface.circle.news.items() if news.heard_us > since_us
+        )
         known = [each for each in heard if each not in near]
         if known and self.surface.terms.assured:
             way = Way((low, low + 1), self.surface.next_number())
@@ -339,7 +383,10 @@ class Inquest(SurfacePart):
     def begin_again(self) -> None:
         """Take the whole surface, of which nobody whom we hear has any. Where a silent owner is known its title is
         beaten as at every seizure; elsewhere any real title beats ours, and of two such claims one wins."""
-        silent = [Title(each.low, each.bits, each.epoch + 1, self.address) for each in self.surface.plot.others]
+        silent = [
+            Title(each.low, each.bits, each.epoch + 1, self.address)
+            for each in self.surface.plot.others
+        ]
         self.claim([*silent, Title(0, 0, 0, self.address)], set())
 
     def claim(self, titles: list[Title], before: set[Address]) -> None:

@@ -293,9 +293,30 @@ class Sounded(Message):
 
 
 KINDS: tuple[type, ...] = (
-    Hail, Echo, More, Titles, Passed, Enter, Who, HandOver, Taking, Accepted, Done, Declined, CopyEstate, Copied,
-    Backup, BackedUp, NoEstate, Inquire, Witness, FindMover, Mover, Sound, Sounded,
-)  # fmt: skip
+    Hail,
+    Echo,
+    More,
+    Titles,
+    Passed,
+    Enter,
+    Who,
+    HandOver,
+    Taking,
+    Accepted,
+    Done,
+    Declined,
+    CopyEstate,
+    Copied,
+    Backup,
+    BackedUp,
+    NoEstate,
+    Inquire,
+    Witness,
+    FindMover,
+    Mover,
+    Sound,
+    Sounded,
+)
 """What travels; the others are alarms."""
 
 

@@ -33,7 +33,9 @@ class Parting(SurfacePart):
 
     def _may_be_asked(self, peer: Address) -> bool:
         news = self.surface.circle.news.get(peer)
-        return news is not None and news.suspect_us < 0 and not self.surface.giver.has_declined(peer)
+        return (
+            news is not None and news.suspect_us < 0 and not self.surface.giver.has_declined(peer)
+        )
 
     # --- spare pieces
 
@@ -42,7 +44,11 @@ class Parting(SurfacePart):
         surface, plot = self.surface, self.surface.plot
         if not self._tidy_us:
             self._tidy_later()
-        if self.host.now_us < self._tidy_us or surface.giver.gift is not None or surface.is_doubtful:
+        if (
+            self.host.now_us < self._tidy_us
+            or surface.giver.gift is not None
+            or surface.is_doubtful
+        ):
             return
         self._tidy_later()
         pieces = sorted(plot.firm_pieces(), key=lambda title: (-title.bits, title.low))
@@ -54,7 +60,9 @@ class Parting(SurfacePart):
         if pieces:
             # Chance picks, so that one that nobody can take does not stand in the way for ever.
             piece = self.host.rng.choice(pieces)
-            self._look_inside(FindMover(piece, sibling(piece.low, piece.bits), piece.bits, self.address, 0))
+            self._look_inside(
+                FindMover(piece, sibling(piece.low, piece.bits), piece.bits, self.address, 0)
+            )
 
     def _tidy_later(self) -> None:
         """The more spare pieces there are the sooner: after a partition one peer may have those of half the surface."""
@@ -64,11 +72,16 @@ class Parting(SurfacePart):
     def _look_inside(self, find: FindMover) -> None:
         """Pass the search to the owner of the smallest piece known inside the area."""
         high = find.low + (1 << (BITS - find.bits))
-        inside = [each for each in self.surface.plot.others if find.low <= each.low and each.high <= high]
+        inside = [
+            each for each in self.surface.plot.others if find.low <= each.low and each.high <= high
+        ]
         inside = [each for each in inside if each.owner != find.asker and self.may_take(each.owner)]
         if inside and find.depth < BITS:
             smallest = min(inside, key=lambda title: (-title.bits, title.low))
-            self.host.send(smallest.owner, FindMover(find.spare, find.low, find.bits, find.asker, find.depth + 1))
+            self.host.send(
+                smallest.owner,
+                FindMover(find.spare, find.low, find.bits, find.asker, find.depth + 1),
+            )
 
     @handles(FindMover)
     def on_find_mover(self, sender: Address, find: FindMover) -> None:
@@ -82,13 +95,22 @@ class Parting(SurfacePart):
             if other.owner != find.asker and self.may_take(other.owner):
                 self.host.send(find.asker, Mover(find.spare))
         elif piece.bits > find.bits:
-            self._look_inside(FindMover(find.spare, sibling(piece.low, piece.bits), piece.bits, find.asker, find.depth))
+            self._look_inside(
+                FindMover(
+                    find.spare, sibling(piece.low, piece.bits), piece.bits, find.asker, find.depth
+                )
+            )
 
     @handles(Mover)
     def on_mover(self, sender: Address, mover: Mover) -> None:
         surface, plot = self.surface, self.surface.plot
         surface.circle.heard(sender)
-        busy = surface.giver.gift is not None or self.leaving or surface.is_doubtful or len(plot.pieces) < 2
+        busy = (
+            surface.giver.gift is not None
+            or self.leaving
+            or surface.is_doubtful
+            or len(plot.pieces) < 2
+        )
         if mover.spare in plot.firm_pieces() and not busy and sender != self.address:
             surface.giver.give(mover.spare, sender)
 
@@ -125,7 +147,11 @@ class Parting(SurfacePart):
         if pieces and takers:
             piece = min(pieces, key=lambda title: (title.bits, title.low))
             best = min(takers, key=lambda each: plot.preference(piece, each))
-            heirs = [each for each in self.surface.heirs if each in takers and plot.preference(piece, best)[0]]
+            heirs = [
+                each
+                for each in self.surface.heirs
+                if each in takers and plot.preference(piece, best)[0]
+            ]
             self.surface.giver.give(piece, heirs[0] if heirs else best)
 
     def _go(self) -> None:
@@ -140,8 +166,14 @@ class Parting(SurfacePart):
     @handles(MayGo)
     def on_may_go(self, alarm: MayGo) -> None:
         plot = self.surface.plot
-        if self._on_duty() or self.surface.taker.receipt is not None or (plot.pieces and plot.others):
-            self._departing = False  # ground of the dead has come to us meanwhile: give that away too
+        if (
+            self._on_duty()
+            or self.surface.taker.receipt is not None
+            or (plot.pieces and plot.others)
+        ):
+            self._departing = (
+                False  # ground of the dead has come to us meanwhile: give that away too
+            )
         elif not self.left:
             self.left = True
             self.host.deliver(Left())

@@ -30,8 +30,18 @@ class Status(NamedTuple):
 class Plot(SurfacePart):
     """Pieces and atlas. What changes them is in the other parts, which end every change with `survey`."""
 
-    __slots__ = ("_near", "_others", "atlas", "firm", "gap", "pieces", "status", "tract", "unsettled",
-                 "version")  # fmt: skip
+    __slots__ = (
+        "_near",
+        "_others",
+        "atlas",
+        "firm",
+        "gap",
+        "pieces",
+        "status",
+        "tract",
+        "unsettled",
+        "version",
+    )
 
     def __init__(self, surface: Surface) -> None:
         super().__init__(surface)
@@ -69,12 +79,18 @@ class Plot(SurfacePart):
     def of_status(self, kind: str, peer: Address | None = None) -> list[Title]:
         """Pieces that are held for this reason; if a peer is named, those that go to it or come from it."""
         held = ((each, self.status[each.low]) for each in self.pieces if each.low in self.status)
-        return [each for each, status in held if status.kind == kind and peer in (None, status.peer)]
+        return [
+            each for each, status in held if status.kind == kind and peer in (None, status.peer)
+        ]
 
     def lone_sibling(self, piece: Title) -> Title | None:
         """The other half of what a piece is one half of, if it is one piece of another peer."""
         other = self.atlas.titles.get(sibling(piece.low, piece.bits))
-        return other if other is not None and other.bits == piece.bits and other.owner != self.address else None
+        return (
+            other
+            if other is not None and other.bits == piece.bits and other.owner != self.address
+            else None
+        )
 
     def preference(self, piece: Title, peer: Address) -> tuple[bool, int, Address]:
         """First the owner of a piece's sibling, then the smallest tract, then the smallest id."""
@@ -95,7 +111,9 @@ class Plot(SurfacePart):
         if any(overlap(piece, title) for piece in self.of_status(GIVING, title.owner)):
             return False
         dimensions = self.surface.terms.dimensions
-        near = any(touches(title, piece, dimensions) or overlap(title, piece) for piece in self.pieces)
+        near = any(
+            touches(title, piece, dimensions) or overlap(title, piece) for piece in self.pieces
+        )
         return near or not self.pieces
 
     def settle_on(self, atlas: Atlas) -> None:
@@ -111,7 +129,11 @@ class Plot(SurfacePart):
 
     def release(self, kind: str, number: int) -> bool:
         """The pieces that were held for this reason are firm; halves of one piece are joined. Were there any?"""
-        released = [low for low, status in self.status.items() if (status.kind, status.number) == (kind, number)]
+        released = [
+            low
+            for low, status in self.status.items()
+            if (status.kind, status.number) == (kind, number)
+        ]
         for low in released:
             del self.status[low]
         if released:
@@ -125,7 +147,13 @@ class Plot(SurfacePart):
         pieces = self.pieces = sorted(self.atlas.of(self.address), key=lambda title: title.low)
         if pieces:
             others = [each for each in self.atlas.titles.values() if each.owner != self.address]
-            self.atlas.drop([each for each in others if not any(touches(each, one, dimensions) for one in pieces)])
+            self.atlas.drop(
+                [
+                    each
+                    for each in others
+                    if not any(touches(each, one, dimensions) for one in pieces)
+                ]
+            )
         self._inherit_status(before)
         self.unsettled = tract_of(each for each in self.pieces if each.low in self.status)
         self.tract = tract_of(self.pieces)
@@ -136,7 +164,9 @@ class Plot(SurfacePart):
 
     def _look_about(self) -> list[Title]:
         address, titles = self.address, self.atlas.titles.values()
-        self._others = sorted((each for each in titles if each.owner != address), key=lambda title: title.low)
+        self._others = sorted(
+            (each for each in titles if each.owner != address), key=lambda title: title.low
+        )
         self._near = sorted({each.owner for each in self._others}, key=in_order)
         return self._others
 
@@ -146,14 +176,20 @@ class Plot(SurfacePart):
             return
         held, kept = [each for each in before if each.low in self.status], dict[int, Status]()
         for piece in self.pieces:
-            whole = piece if piece.low in self.status else next((each for each in held if overlap(each, piece)), None)
+            whole = (
+                piece
+                if piece.low in self.status
+                else next((each for each in held if overlap(each, piece)), None)
+            )
             if whole is not None:
                 kept[piece.low] = self.status[whole.low]
         self.status = kept
 
     def _merge_pieces(self) -> None:
         """Join halves that are both ours and firm into what they are halves of; the epoch is the largest plus one."""
-        pieces = {each.low: each for each in self.atlas.of(self.address) if each.low not in self.status}
+        pieces = {
+            each.low: each for each in self.atlas.of(self.address) if each.low not in self.status
+        }
         for each in sorted(pieces.values(), key=lambda title: (-title.bits, title.low)):
             other = pieces.get(sibling(each.low, each.bits))
             if other is not None and other.bits == each.bits:
@@ -167,7 +203,9 @@ class Plot(SurfacePart):
         """Halve a piece; the half with the code."""
         bits = piece.bits + 1
         half = 1 << (BITS - bits)
-        halves = [Title(low, bits, piece.epoch + 1, self.address) for low in (piece.low, piece.low + half)]
+        halves = [
+            Title(low, bits, piece.epoch + 1, self.address) for low in (piece.low, piece.low + half)
+        ]
         self.atlas.drop([piece])
         self.atlas.put(halves)
         self.survey()

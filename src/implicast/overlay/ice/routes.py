@@ -67,7 +67,9 @@ class Paths(SurfacePart):
         """Those of the time before: what is older is forgotten."""
         self._table: SurfaceTable | None = None
         if surface.terms.assured:
-            surface.asker.topic("hop", self.timers.patience(self.timers.tries_hop), self._undelivered)
+            surface.asker.topic(
+                "hop", self.timers.patience(self.timers.tries_hop), self._undelivered
+            )
 
     # --- the table that messages are routed by
 
@@ -75,7 +77,11 @@ class Paths(SurfacePart):
     def table(self) -> SurfaceTable:
         """Neighbours that are not suspect, as rows."""
         if self._table is None:
-            plot, circle, dimensions = self.surface.plot, self.surface.circle, self.surface.terms.dimensions
+            plot, circle, dimensions = (
+                self.surface.plot,
+                self.surface.circle,
+                self.surface.terms.dimensions,
+            )
             others = [each for each in plot.others if not circle.is_suspect(each.owner)]
             owners = [each.owner for each in others]
             latencies = np.array([circle.latency_us(each) for each in owners], np.float64)
@@ -145,7 +151,10 @@ class Paths(SurfacePart):
                 self.host.send(hop, message if way is message.way else replace(message, way=way))
         if waiting and type(message) is Who:
             others = surface.plot.others
-            self._tell(message.asker, [each for each in others if intersect((each.low, each.high), waiting)])
+            self._tell(
+                message.asker,
+                [each for each in others if intersect((each.low, each.high), waiting)],
+            )
         elif waiting:
             self.park(message, waiting)
         if own:
@@ -180,7 +189,9 @@ class Paths(SurfacePart):
             own, waiting = EMPTY, unite(own, waiting)
         hops = list[Hop]()
         if rest and (own or way.hops <= self.timers.hops_max):
-            way = replace(way, hops=0) if own else way  # what has found a part of its destination is young again
+            way = (
+                replace(way, hops=0) if own else way
+            )  # what has found a part of its destination is young again
             waiting = unite(waiting, self._send_on(way, rest, hops))
         return Onward(own, hops, waiting)
 
@@ -208,7 +219,11 @@ class Paths(SurfacePart):
         """The plain case, a quarter of the cost: one code, nobody in doubt; None if it is not so plain."""
         code, assured = tract[0], surface.terms.assured
         if bisect_right(surface.plot.firm, code) & 1:
-            return None if assured and surface.succession.is_doubtful else Onward(tract, NO_HOPS, EMPTY)
+            return (
+                None
+                if assured and surface.succession.is_doubtful
+                else Onward(tract, NO_HOPS, EMPTY)
+            )
         table = self._table or self.table
         if assured and (way.hops > self.timers.hops_max or not self._is_whole(table)):
             return None
@@ -221,7 +236,9 @@ class Paths(SurfacePart):
         """Is no neighbour suspect?"""
         return 0 < len(table.owners) == len(self.surface.plot.others)
 
-    def _step(self, way: Way, tract: Tract, stuck: tuple[int, ...] = (), visited: tuple[Address, ...] = ()) -> Way:
+    def _step(
+        self, way: Way, tract: Tract, stuck: tuple[int, ...] = (), visited: tuple[Address, ...] = ()
+    ) -> Way:
         return Way(tract, 0, self.surface.greetings.mark, way.hops + 1, stuck, visited)
 
     def sort_by_hop(
@@ -248,14 +265,19 @@ class Paths(SurfacePart):
         parts: dict[tuple[Address, bool], Tract] = {}
         if way.stuck or not self._is_whole(self.table):
             legacies = self.surface.estates.held.values() if way.stuck else ()
-            for title in (*self.surface.plot.others, *(each for legacy in legacies for each in legacy.titles)):
+            for title in (
+                *self.surface.plot.others,
+                *(each for legacy in legacies for each in legacy.titles),
+            ):
                 if part := intersect(rest, (title.low, title.high)):
                     whom = self._knock(title.owner, way.visited)
                     parts[whom] = unite(parts.get(whom, EMPTY), part)
                     rest = subtract(rest, part)
         waiting = parts.pop((self.address, False), EMPTY)
         for (hop, owns), part in parts.items():
-            detour = () if owns else (way.stuck or self.table.rank(part), (*way.visited, self.address))
+            detour = (
+                () if owns else (way.stuck or self.table.rank(part), (*way.visited, self.address))
+            )
             hops.append((hop, self._step(way, part, *detour)))
         if rest:
             self._outward(way, rest, hops)
@@ -264,7 +286,10 @@ class Paths(SurfacePart):
     def _knock(self, owner: Address, visited: Sequence[Address]) -> tuple[Address, bool]:
         """The owner (True), or while it is suspect its first live heir; ourselves if that is us, or was asked."""
         circle = self.surface.circle
-        first = next((each for each in (owner, *circle.heirs_of(owner)) if not circle.is_suspect(each)), self.address)
+        first = next(
+            (each for each in (owner, *circle.heirs_of(owner)) if not circle.is_suspect(each)),
+            self.address,
+        )
         asked = first != owner and (first in visited or len(visited) >= self.timers.visited_max)
         return (self.address, False) if asked else (first, first == owner)
 
@@ -281,7 +306,12 @@ class Paths(SurfacePart):
                 hops.append((hop, self._step(way, part)))
 
     def _detour(
-        self, way: Way, part: Tract, stuck: tuple[int, ...], visited: tuple[Address, ...], hops: list[Hop]
+        self,
+        way: Way,
+        part: Tract,
+        stuck: tuple[int, ...],
+        visited: tuple[Address, ...],
+        hops: list[Hop],
     ) -> None:
         hop = self.table.nearest(part, visited) if len(visited) <= self.timers.visited_max else None
         if hop is not None:
@@ -298,7 +328,10 @@ class Paths(SurfacePart):
         """Nobody there: look for another way."""
         self.surface.circle.suspect(question.to)
         message: Routed = question.message
-        self.route(self.address, replace(message, way=replace(message.way, hops=message.way.hops + REROUTED)))
+        self.route(
+            self.address,
+            replace(message, way=replace(message.way, hops=message.way.hops + REROUTED)),
+        )
 
     # --- waiting
 
@@ -317,4 +350,6 @@ class Paths(SurfacePart):
             if until_us > self.host.now_us:
                 before = len(self.parked)
                 self.route(self.address, message)
-                self.parked[before:] = [(min(until_us, due_us), again) for due_us, again in self.parked[before:]]
+                self.parked[before:] = [
+                    (min(until_us, due_us), again) for due_us, again in self.parked[before:]
+                ]

@@ -94,7 +94,10 @@ class Timers:
         def derive(name: str, value: float) -> None:
             object.__setattr__(self, name, int(value))
 
-        derive("patience_us", sum(min(self.rto_us << tried, self.cap_us) for tried in range(self.tries_hail)))
+        derive(
+            "patience_us",
+            sum(min(self.rto_us << tried, self.cap_us) for tried in range(self.tries_hail)),
+        )
         derive("turn_us", 1.1 * self.hello_us)
         derive("tick_us", min(_S, max(self.rto_us // 2, self.hello_us // 6)))
         derive("self_us", self.hello_us + CALM_TICKS * self.tick_us + self.patience_us)
@@ -105,7 +108,9 @@ class Timers:
         derive("rank_us", self.ask_us + self.settle_us + self.trip_us)
         derive("tidy_us", max(4 * self.rto_us, self.hello_us // 4))
         derive("join_us", 6 * self.rto_us + 2 * self.trip_us)
-        derive("grace_us", self.dead_us + 2 * self.tick_us)  # whoever died before is noticed meanwhile
+        derive(
+            "grace_us", self.dead_us + 2 * self.tick_us
+        )  # whoever died before is noticed meanwhile
         derive("gap_us", self.dead_us + 2 * self.rank_us)
         derive("estate_us", 3 * self.dead_us + 8 * self.rank_us)
 

@@ -43,7 +43,9 @@ class Succession(SurfacePart):
         """Orders what we tell our heirs."""
         self._copying: Copying | None = None
         surface.asker.topic("copy", self.timers.patience(self.timers.tries_copy), self._uncopied)
-        surface.asker.topic("backup", self.timers.patience(self.timers.tries_backup), self._unbacked)
+        surface.asker.topic(
+            "backup", self.timers.patience(self.timers.tries_backup), self._unbacked
+        )
 
     @property
     def told(self) -> tuple[Address, ...]:
@@ -55,7 +57,11 @@ class Succession(SurfacePart):
         if self._copying is not None:
             return (self._copying.to,)
         receipt = self.surface.taker.receipt
-        return (receipt.giver,) if receipt is not None and receipt.taken_us >= 0 and not self.heirs else ()
+        return (
+            (receipt.giver,)
+            if receipt is not None and receipt.taken_us >= 0 and not self.heirs
+            else ()
+        )
 
     def begin_with(self, heirs: tuple[Address, ...], echoed_us: int) -> None:
         """These have a copy already, and have said so at this time."""
@@ -106,22 +112,33 @@ class Succession(SurfacePart):
             self.echoed_us = self.host.now_us
         if sum(map(self._is_fit, self.heirs)) >= self.timers.heirs:
             return
-        for heir in self.heirs:  # one that has been suspect for long counts no more: batches do not wait for it
+        for heir in (
+            self.heirs
+        ):  # one that has been suspect for long counts no more: batches do not wait for it
             since_us = surface.circle.concern(heir).suspect_us
             if since_us >= 0 and self.host.now_us - since_us > self.timers.patience_us:
                 self.drop_heir(heir)
         copying = self._copying
-        if copying is not None and not (surface.asker.open("copy", copying.number) and self._is_fit(copying.to)):
+        if copying is not None and not (
+            surface.asker.open("copy", copying.number) and self._is_fit(copying.to)
+        ):
             self._end_copying()  # there was no room among the questions, or it fell silent too: another will do
         if self._copying is None and (plot.firm or plot.of_status(SEIZED)):
-            candidates = [each for each in plot.neighbours() if each not in self.heirs and self._is_fit(each)]
+            candidates = [
+                each for each in plot.neighbours() if each not in self.heirs and self._is_fit(each)
+            ]
             if candidates:
                 largest = min(plot.pieces, key=lambda title: (title.bits, title.low))
                 self._copy_to(min(candidates, key=lambda each: plot.preference(largest, each)))
 
     def _is_fit(self, peer: Address) -> bool:
         news = self.surface.circle.news.get(peer)
-        return news is not None and news.suspect_us < 0 and not news.leaving and peer in self.surface.plot.neighbours()
+        return (
+            news is not None
+            and news.suspect_us < 0
+            and not news.leaving
+            and peer in self.surface.plot.neighbours()
+        )
 
     def drop_heir(self, peer: Address) -> None:
         """A peer does not have what it was to hold of ours: it is no heir, nor made one now."""
@@ -151,9 +168,17 @@ class Succession(SurfacePart):
     def _send_copy(self, copying: Copying) -> None:
         surface = self.surface
         copy = CopyEstate(
-            copying.number, copying.at, len(copying.parts), copying.serial, self.host.now_us, surface.greetings.mark,
-            tuple(surface.plot.pieces), self.told, surface.greetings.around(), copying.parts[copying.at],
-        )  # fmt: skip
+            copying.number,
+            copying.at,
+            len(copying.parts),
+            copying.serial,
+            self.host.now_us,
+            surface.greetings.mark,
+            tuple(surface.plot.pieces),
+            self.told,
+            surface.greetings.around(),
+            copying.parts[copying.at],
+        )
         surface.asker.ask("copy", copying.number, copying.to, copy)
 
     def _uncopied(self, key: Any, question: Question) -> None:
@@ -183,7 +208,9 @@ class Succession(SurfacePart):
     def become_heir(self, peer: Address, stamp_us: int) -> None:
         """The copy is whole. Heirs that are not fit go, as far as they are replaced."""
         self._copying = None
-        staying = sorted(self.heirs, key=lambda each: not self._is_fit(each))[: self.timers.heirs - 1]
+        staying = sorted(self.heirs, key=lambda each: not self._is_fit(each))[
+            : self.timers.heirs - 1
+        ]
         gone = [each for each in self.heirs if each not in staying]
         self.heirs = (*staying, peer)
         for each in gone:
@@ -198,13 +225,18 @@ class Succession(SurfacePart):
     def batch(self, items: tuple[Item, ...], then: Callable[[], None]) -> bool:
         """Back items up at all heirs; `then` is called when that counts. False: too many are waiting already."""
         surface, timers = self.surface, self.timers
-        if len(self.batches) >= timers.batches_max or len(surface.asker) + timers.heirs >= timers.asks_max:
+        if (
+            len(self.batches) >= timers.batches_max
+            or len(surface.asker) + timers.heirs >= timers.asks_max
+        ):
             return False
         self.serial += 1
         number = surface.next_number()
         self.batches[number] = set(self.told), then
         pieces = tuple(surface.plot.pieces)
-        backup = Backup(number, self.serial, self.host.now_us, surface.greetings.mark, pieces, items)
+        backup = Backup(
+            number, self.serial, self.host.now_us, surface.greetings.mark, pieces, items
+        )
         for peer in self.told:
             surface.asker.ask("backup", (number, peer), peer, backup)
         self._count_batches()
@@ -227,7 +259,9 @@ class Succession(SurfacePart):
     @handles(NoEstate)
     def on_no_estate(self, sender: Address, none: NoEstate) -> None:
         self.surface.circle.heard(sender)
-        self.drop_heir(sender)  # if a backup overtook the copy it adds to, the copy begins anew, with it in it
+        self.drop_heir(
+            sender
+        )  # if a backup overtook the copy it adds to, the copy begins anew, with it in it
 
     def _count_batches(self) -> None:
         for number in list(self.batches):

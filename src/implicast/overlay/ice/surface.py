@@ -32,10 +32,20 @@ from implicast.space.morton import CODES
 from implicast.space.tract import Tract, contains, subtract
 
 PARTS: dict[str, type[Part]] = {
-    "circle": Circle, "asker": Correspondence, "greeter": UpkeepAsker, "plot": Plot, "greetings": Hails,
-    "routes": Paths, "estates": Estates, "succession": Succession, "giver": Giver, "taker": Taker, "entry": Admission,
-    "parting": Parting, "inquest": Inquest,
-}  # fmt: skip
+    "circle": Circle,
+    "asker": Correspondence,
+    "greeter": UpkeepAsker,
+    "plot": Plot,
+    "greetings": Hails,
+    "routes": Paths,
+    "estates": Estates,
+    "succession": Succession,
+    "giver": Giver,
+    "taker": Taker,
+    "entry": Admission,
+    "parting": Parting,
+    "inquest": Inquest,
+}
 FORGET_TICKS = 8
 """Ticks between two sweeps of what is to be forgotten."""
 LATE = 3
@@ -45,7 +55,17 @@ LATE = 3
 class Surface(Part, parts=PARTS):
     """One peer's share of the surface."""
 
-    __slots__ = ("_forget_us", "_number", "_rest", "_ticked_us", "born_us", "kept_before", "tenant", "terms", *PARTS)
+    __slots__ = (
+        "_forget_us",
+        "_number",
+        "_rest",
+        "_ticked_us",
+        "born_us",
+        "kept_before",
+        "tenant",
+        "terms",
+        *PARTS,
+    )
     asker: Correspondence
     greeter: UpkeepAsker
     plot: Plot
@@ -61,7 +81,12 @@ class Surface(Part, parts=PARTS):
     inquest: Inquest
 
     def __init__(
-        self, address: Address, host: Host, tenant: Tenant, terms: Terms, kept: KeptSurface | None = None
+        self,
+        address: Address,
+        host: Host,
+        tenant: Tenant,
+        terms: Terms,
+        kept: KeptSurface | None = None,
     ) -> None:
         super().__init__(address, host)
         self.tenant, self.terms, self.kept_before = tenant, terms, kept
@@ -85,7 +110,11 @@ class Surface(Part, parts=PARTS):
         if kind is None:
             raise AttributeError(name)
         asks = issubclass(kind, Asking)
-        part = kind(self.address, self.host, self.terms.timers.asks_max, self.circle.took) if asks else kind(self)
+        part = (
+            kind(self.address, self.host, self.terms.timers.asks_max, self.circle.took)
+            if asks
+            else kind(self)
+        )
         setattr(self, name, part)
         if self._rest is not None and name in ("plot", "routes"):
             rest, self._rest = self._rest, None
@@ -110,7 +139,9 @@ class Surface(Part, parts=PARTS):
     def join(self, introducers: tuple[Address, ...]) -> None:
         """Ask for a place, by way of peers already there; the first peer owns the whole surface."""
         kept = self.kept_before
-        self.entry.join(introducers, kept.contacts if kept is not None and self.terms.assured else ())
+        self.entry.join(
+            introducers, kept.contacts if kept is not None and self.terms.assured else ()
+        )
 
     def kept(self) -> KeptSurface:
         """What is to be written down, so that the next life is soon where this one was."""
@@ -184,11 +215,18 @@ class Surface(Part, parts=PARTS):
 
     def holdings(self) -> tuple[object, ...]:
         """Who is around, and copies of what others keep, as values that can be encoded."""
-        titles = tuple(title for title in self.plot.atlas.titles.values() if title.owner != self.address)
+        titles = tuple(
+            title for title in self.plot.atlas.titles.values() if title.owner != self.address
+        )
         if not self.terms.assured:
             return (titles,)
         estates = [
-            (estate.titles, estate.heirs, estate.around, tuple(item for _, item in estate.items.values()))
+            (
+                estate.titles,
+                estate.heirs,
+                estate.around,
+                tuple(item for _, item in estate.items.values()),
+            )
             for estate in self.estates.held.values()
         ]
         return titles, self.heirs, tuple(estates)
@@ -231,7 +269,9 @@ class Surface(Part, parts=PARTS):
         """Is there anything that should not wait?"""
         moving = self.giver.gift or self.taker.receipt or self.routes.parked or self.plot.status
         lacking = self.terms.assured and len(self.succession.heirs) < self.terms.timers.heirs
-        return bool(moving or lacking or self.parting.leaving or self.plot.gap or len(self.plot.pieces) != 1)
+        return bool(
+            moving or lacking or self.parting.leaving or self.plot.gap or len(self.plot.pieces) != 1
+        )
 
     def _attend(self) -> None:
         """What only some peers have to see to."""
@@ -248,7 +288,9 @@ class Surface(Part, parts=PARTS):
         """Our pieces, their status or our heirs have changed: tell old and new neighbours, and the tenant."""
         self.greetings.next_mark()
         self.plot.survey()
-        self.greetings.hail(sorted({*before, *self.plot.neighbours(), *self.succession.told}, key=in_order))
+        self.greetings.hail(
+            sorted({*before, *self.plot.neighbours(), *self.succession.told}, key=in_order)
+        )
         self.tenant.settled()
         self.routes.unpark()
         self.start()

@@ -30,12 +30,27 @@ Drawn = tuple[Rows, Rows, npt.NDArray[np.float64]]
 class SurfaceTable:
     """One peer's view: `own` and `rows` are boxes, row i belongs to `owners[i]` at `latencies[i]` microseconds."""
 
-    __slots__ = ("_draw", "centre", "dimensions", "latencies", "named", "own", "owners", "owns", "rows", "sheet")
+    __slots__ = (
+        "_draw",
+        "centre",
+        "dimensions",
+        "latencies",
+        "named",
+        "own",
+        "owners",
+        "owns",
+        "rows",
+        "sheet",
+    )
 
     def __init__(
-        self, dimensions: int, owners: list[Address], drawn: Drawn | None, sheet: npt.NDArray[np.int32] | None = None,
+        self,
+        dimensions: int,
+        owners: list[Address],
+        drawn: Drawn | None,
+        sheet: npt.NDArray[np.int32] | None = None,
         draw: Callable[[], Drawn] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`drawn`: own boxes, the neighbours' and how far these are. Where there is a sheet already, of one own box and
         with the owners' names, `draw` says it when it is needed: most tables of a large surface are only routed by."""
         self.dimensions, self.owners, self.sheet, self._draw = dimensions, owners, sheet, draw
@@ -47,7 +62,9 @@ class SurfaceTable:
             self.centre, self.owns = _centre(self.own, dimensions), len(self.own)
             self.named = all(type(each) is int and 0 <= each < NAMES for each in owners)
         else:
-            self.__class__ = unmade(SurfaceTable, ("own", "rows", "latencies", "centre"), SurfaceTable.draw)
+            self.__class__ = unmade(
+                SurfaceTable, ("own", "rows", "latencies", "centre"), SurfaceTable.draw
+            )
 
     def draw(self) -> None:
         """What the sheet was made of, which nobody has asked for until now."""
@@ -79,15 +96,29 @@ class SurfaceTable:
         self.sheet = kernels.sheet_of(self.own, self.rows, self.latencies, list(names))
         return self.sheet
 
-    def branches(self, tract: Tract, cosine: float, merge: bool) -> list[tuple[Address | None, Tract]]:
+    def branches(
+        self, tract: Tract, cosine: float, merge: bool
+    ) -> list[tuple[Address | None, Tract]]:
         """The destination, divided among neighbours; with `merge`, clusters with one next hop share a branch."""
         if self.named and self.owns == 1 and self.owners:
             sheet = self.sheet if self.sheet is not None else self.lay_out()
-            return [(None if name < 0 else name, part) for name, part in kernels.branches(sheet, tract, cosine, merge)]
+            return [
+                (None if name < 0 else name, part)
+                for name, part in kernels.branches(sheet, tract, cosine, merge)
+            ]
         found = kernels.branch(
-            np.array(tract, np.int64), self.own, self.centre, self.rows, self.latencies, cosine, self.dimensions
+            np.array(tract, np.int64),
+            self.own,
+            self.centre,
+            self.rows,
+            self.latencies,
+            cosine,
+            self.dimensions,
         )
-        return [(self.owners[hop] if hop >= 0 else None, part) for hop, part in kernels.parts_of(found, merge)]
+        return [
+            (self.owners[hop] if hop >= 0 else None, part)
+            for hop, part in kernels.parts_of(found, merge)
+        ]
 
     def rank(self, part: Tract) -> Rank:
         """How near our ground is to a destination."""

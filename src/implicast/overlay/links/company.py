@@ -29,10 +29,16 @@ class Company:
         if settings.tries:
             self.missed, self.met = Recent(settings.missed_max), Recent(settings.missed_max)
             patience = DetectorSettings(
-                rto_us=settings.rto_us, rto_cap_us=settings.rto_cap_us, tries=settings.tries,
-                health_max=settings.health_max, forget_us=settings.forget_us, gone_max=settings.gone_max,
-            )  # fmt: skip
-            self.detector = Detector(links.address, links.host, patience, self._fell_silent, lambda ref: ref.address)
+                rto_us=settings.rto_us,
+                rto_cap_us=settings.rto_cap_us,
+                tries=settings.tries,
+                health_max=settings.health_max,
+                forget_us=settings.forget_us,
+                gone_max=settings.gone_max,
+            )
+            self.detector = Detector(
+                links.address, links.host, patience, self._fell_silent, lambda ref: ref.address
+            )
 
     def is_lost(self, ref: Ref) -> bool:
         """Whether it said that it left, or is suspected."""
@@ -41,7 +47,9 @@ class Company:
     def is_surely_lost(self, ref: Ref) -> bool:
         """Lost by its own word or fresh evidence: after a partition a node suspects all on the other side."""
         detector, fresh_us = self.detector, self._links.settings.fresh_us
-        return ref in self.gone or (detector is not None and detector.suspected_within(ref, fresh_us))
+        return ref in self.gone or (
+            detector is not None and detector.suspected_within(ref, fresh_us)
+        )
 
     def note_gone(self, ref: Ref) -> None:
         self.gone[ref] = None

@@ -57,14 +57,38 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
     """One peer's share of the ring: it keeps the link to the right, changes it for askers, and believes the newest news
     about the left. `above` is told of changes and asked for shortcuts (`Above`)."""
 
-    __slots__ = ("_answered", "above", "company", "conf", "detector", "gen", "graces", "key", "left", "lefts", "lnum",
-                 "me", "membership", "overlooked", "right", "rnum", "seeking", "settings", "state",
-                 "walks")  # fmt: skip
+    __slots__ = (
+        "_answered",
+        "above",
+        "company",
+        "conf",
+        "detector",
+        "gen",
+        "graces",
+        "key",
+        "left",
+        "lefts",
+        "lnum",
+        "me",
+        "membership",
+        "overlooked",
+        "right",
+        "rnum",
+        "seeking",
+        "settings",
+        "state",
+        "walks",
+    )
 
     def __init__(
-        self, address: Address, host: Host, key: int, settings: LinkSettings, life: Life | None = None,
+        self,
+        address: Address,
+        host: Host,
+        key: int,
+        settings: LinkSettings,
+        life: Life | None = None,
         neighbours: tuple[Ref, ...] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`life`: the peer's; without one, the clock tells lives apart. `neighbours`: those of an earlier life."""
         super().__init__(address, host)
         self.key, self.settings, self.state = key, settings, OUT
@@ -73,7 +97,11 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
         self.detector = self.company.detector
         self.graces: Recent[Ref, Grace] = Recent(GRACES_MAX)
         """What former lives still know, for operations under way depend on it."""
-        self.walks, self.seeking, self.membership = Looks(self), Seeking(self), Membership(self, life, neighbours)
+        self.walks, self.seeking, self.membership = (
+            Looks(self),
+            Seeking(self),
+            Membership(self, life, neighbours),
+        )
         self.begin(0)
 
     def begin(self, life: int) -> None:
@@ -135,7 +163,10 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
 
     def watch(self, least: float = 0.5) -> None:
         """Look once per period, to the left and from outside; the first time after so much of one at least."""
-        for period_us, kind in ((self.settings.check_us, LinkRound), (self.settings.merge_us, MergeRound)):
+        for period_us, kind in (
+            (self.settings.check_us, LinkRound),
+            (self.settings.merge_us, MergeRound),
+        ):
             if period_us:
                 self.later(period_us, kind(self.me.life), least)
 
@@ -201,7 +232,9 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
             return
         self.company.heard(request.by)
         if not self._says_again(self._answered, request):
-            self._answer(self._answered, request, self._refusal(request) or self._carry_out(request))
+            self._answer(
+                self._answered, request, self._refusal(request) or self._carry_out(request)
+            )
             over_us = self.host.now_us - self.settings.keep_us
             self._answered.drop_while(lambda known: known[2] < over_us)
 
@@ -262,7 +295,9 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
         former, is_repair = self.left, num[0] != self.lnum[0]
         self.left, self.lnum, self.lefts = left, num, lefts
         self.above.moved()
-        if is_repair and self.state != INS:  # the own place is mended: others are told of it from here on
+        if (
+            is_repair and self.state != INS
+        ):  # the own place is mended: others are told of it from here on
             was_overlooked, self.overlooked = self.overlooked, False
             (self.above.overlooked if was_overlooked else self.above.mended)()
         if self.detector is not None and self.state == IN:
@@ -291,7 +326,9 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
             self.say(news.left, Gone(news.left, news.to, 0))
             return
         if news.num > self.lnum:
-            self.company.heard(news.left)  # the holder has just done what that node asked for: it lives
+            self.company.heard(
+                news.left
+            )  # the holder has just done what that node asked for: it lives
             self.take_left(news.left, news.num, news.lefts)
         self.say(news.left, SetLAck(news.left, self.me, self.left, self.lnum))
 
@@ -311,9 +348,16 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
 
     @handles(Confirm)
     def on_confirm(self, alarm: Confirm) -> None:
-        if not self.conf and self.state in (IN, DEL) and (self.right, self.rnum) == (alarm.right, alarm.num):
+        if (
+            not self.conf
+            and self.state in (IN, DEL)
+            and (self.right, self.rnum) == (alarm.right, alarm.num)
+        ):
             self.tell_link()
-            self.later(self.settings.backoff_us(alarm.tried), Confirm(alarm.right, alarm.num, alarm.tried + 1))
+            self.later(
+                self.settings.backoff_us(alarm.tried),
+                Confirm(alarm.right, alarm.num, alarm.tried + 1),
+            )
 
     @handles(CheckLink)
     def on_check(self, sender: Address, check: CheckLink) -> None:
@@ -327,7 +371,10 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
         if is_about_us and check.num == self.rnum:
             self._confirm(check.num)
         num, misses = None if self.state == INS else self.rnum, self.company.is_lost(self.right)
-        self.say(check.by, Stat(check.by, self.me, check.token, self.right, num, self._list_for(check.by), misses))
+        self.say(
+            check.by,
+            Stat(check.by, self.me, check.token, self.right, num, self._list_for(check.by), misses),
+        )
 
     def _confirm(self, num: Number) -> None:
         """The right neighbour has this very link, under this number."""

@@ -2,7 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-from implicast.overlay.links.messages import BUSY, DELETE, INSERT, MOVED, Confirm, Found, Gone, SetR, SetRAck, SetRNak
+from implicast.overlay.links.messages import (
+    BUSY,
+    DELETE,
+    INSERT,
+    MOVED,
+    Confirm,
+    Found,
+    Gone,
+    SetR,
+    SetRAck,
+    SetRNak,
+)
 from implicast.overlay.links.refs import Number, Ref, after, lies_between
 from implicast.overlay.links.state import DEL, IN, INS, OUT, Operation
 from implicast.peer.contract import Address, Life, Message, Part, handles
@@ -41,7 +52,17 @@ class PauseOver(Message):
 class Membership(Part):
     """One request at a time is under way."""
 
-    __slots__ = ("_leave_by_us", "_life", "_links", "_op", "_wish_to_leave", "introducers", "neighbours", "pend", "via")
+    __slots__ = (
+        "_leave_by_us",
+        "_life",
+        "_links",
+        "_op",
+        "_wish_to_leave",
+        "introducers",
+        "neighbours",
+        "pend",
+        "via",
+    )
 
     def __init__(self, links: "Links", life: Life | None, neighbours: tuple[Ref, ...]) -> None:
         super().__init__(links.address, links.host)
@@ -66,7 +87,11 @@ class Membership(Part):
             self._new_life()
             self._enter()
             return
-        before = [ref.address for ref in self.neighbours if ref.address not in (self.address, *introducers)]
+        before = [
+            ref.address
+            for ref in self.neighbours
+            if ref.address not in (self.address, *introducers)
+        ]
         self.seek_through((*introducers, *before))
         self._new_life()
         self._links.seeking.restart()
@@ -92,7 +117,11 @@ class Membership(Part):
     @handles(SeekAgain)
     def on_seek_again(self, alarm: SeekAgain) -> None:
         links = self._links
-        if links.state == OUT and self.introducers and (alarm.life, alarm.turn) == (links.me.life, links.seeking.turn):
+        if (
+            links.state == OUT
+            and self.introducers
+            and (alarm.life, alarm.turn) == (links.me.life, links.seeking.turn)
+        ):
             self._seek()
 
     @handles(Found)
@@ -192,7 +221,9 @@ class Membership(Part):
 
     # --- own requests
 
-    def request(self, kind: int, target: Ref, new: Ref, cur: Ref, cur_num: Number, new_num: Number) -> None:
+    def request(
+        self, kind: int, target: Ref, new: Ref, cur: Ref, cur_num: Number, new_num: Number
+    ) -> None:
         """Ask a holder to change its right pointer."""
         links = self._links
         self._op += 1
@@ -215,7 +246,11 @@ class Membership(Part):
     def _settled_by(self, answer: SetRAck | SetRNak) -> SetR | None:
         """The own request that this answers, which then is pending no more."""
         pend = self.pend
-        if pend is None or (answer.to, answer.op, answer.by) != (self._links.me, pend.request.op, pend.request.to):
+        if pend is None or (answer.to, answer.op, answer.by) != (
+            self._links.me,
+            pend.request.op,
+            pend.request.to,
+        ):
             return None
         self._links.company.heard(answer.by)
         pend.answered(self._links)
@@ -252,7 +287,11 @@ class Membership(Part):
             links.become(OUT)
             if self._wish_to_leave:
                 self._depart()
-            elif nak.reason == MOVED and nak.num is not None and lies_between(nak.by, links.me, nak.right):
+            elif (
+                nak.reason == MOVED
+                and nak.num is not None
+                and lies_between(nak.by, links.me, nak.right)
+            ):
                 self.insert(nak.by, nak.right, nak.num)
             else:
                 links.later(links.settings.again_us, SeekAgain(links.me.life, links.seeking.turn))

@@ -114,7 +114,7 @@ class Find(Message):
 class Found(Message):
     """Your place is between these two."""
 
-    wire = 0x040a
+    wire = 0x040A
     to: Ref
     left: Ref
     right: Ref
@@ -124,7 +124,7 @@ class Found(Message):
 class Departed(Message):
     """What you sent me as a shortcut: this life is over, do not use it any more."""
 
-    wire = 0x040b
+    wire = 0x040B
     ref: Ref
 
 
@@ -136,4 +136,16 @@ class Confirm(Message):
     tried: int
 
 
-LINK_KINDS: tuple[type, ...] = (SetR, SetRAck, SetRNak, SetL, SetLAck, CheckLink, Stat, Gone, Find, Found, Departed)
+LINK_KINDS: tuple[type, ...] = (
+    SetR,
+    SetRAck,
+    SetRNak,
+    SetL,
+    SetLAck,
+    CheckLink,
+    Stat,
+    Gone,
+    Find,
+    Found,
+    Departed,
+)

@@ -43,7 +43,9 @@ class Seeking(Part):
         self._links = links
         self.turn = 0
         """Attempts so far."""
-        self._passed = Repeats[Find](links.settings.passed_max) if links.detector is not None else _NONE_PASSED
+        self._passed = (
+            Repeats[Find](links.settings.passed_max) if links.detector is not None else _NONE_PASSED
+        )
         """Questions of seekers that came by; where pointers may lead in a circle."""
 
     # --- the own place
@@ -70,12 +72,20 @@ class Seeking(Part):
     def _contacts(self) -> list[Address]:
         """Where nodes may stand on another ring: one known before, by chance, and the next missed. A node that is alone
         asks more, also by whom it came, and who is now where others were: all it knew may have died or live anew."""
-        links, company, is_alone = self._links, self._links.company, self._links.right == self._links.me
+        links, company, is_alone = (
+            self._links,
+            self._links.company,
+            self._links.right == self._links.me,
+        )
         many, gone = (ALONE, company.gone) if is_alone else (1, ())
         known = dict.fromkeys((*links.above.acquaintances(), *links.lefts[1:], *company.met, *gone))
-        others = [ref for ref in known if ref not in (links.left, links.right, links.me, *company.missed)]
+        others = [
+            ref for ref in known if ref not in (links.left, links.right, links.me, *company.missed)
+        ]
         missed = company.next_missed(many)
-        found = [ref.address for ref in (*self.host.rng.sample(others, min(many, len(others))), *missed)]
+        found = [
+            ref.address for ref in (*self.host.rng.sample(others, min(many, len(others))), *missed)
+        ]
         return [*found, *links.membership.via] if is_alone else found
 
     def reunite(self, contact: Address) -> None:
@@ -94,7 +104,11 @@ class Seeking(Part):
     def part_with(self, former: Ref) -> None:
         """Who stood on the right until now may live after all: then it looks at its place at once."""
         links = self._links
-        if links.detector is not None and former not in (links.me, links.right, *links.company.gone):
+        if links.detector is not None and former not in (
+            links.me,
+            links.right,
+            *links.company.gone,
+        ):
             links.say(former, Found(former, links.me, links.right, links.lnum))
 
     # --- the places of others
@@ -126,7 +140,9 @@ class Seeking(Part):
         return None if self._is_stale(step) or step.address == seeker.address else step
 
     def _is_stale(self, step: Ref) -> bool:
-        return step.address == self.address or (self._links.detector is not None and step in self._links.company.gone)
+        return step.address == self.address or (
+            self._links.detector is not None and step in self._links.company.gone
+        )
 
     def _pass_on_from_outside(self, sender: Address, find: Find) -> None:
         """A node that has left sends a seeker back to the left, where its place can still lie ahead, and says that it

@@ -53,11 +53,17 @@ class LinkSettings:
 
     @classmethod
     def living(
-        cls, check_us: int = 5_000_000, tries: int = 7, merge_us: int = 15_000_000, resting: bool = False
+        cls,
+        check_us: int = 5_000_000,
+        tries: int = 7,
+        merge_us: int = 15_000_000,
+        resting: bool = False,
     ) -> "LinkSettings":
         """For a world in which peers crash: they are looked at, suspected, and sought again. Waits double up to a
         second only, or half a period: so seven questions take the 5.75 s that five take with waits of up to two; at 5 %
         loss all are in vain once in twelve million times, not in a hundred thousand. `resting`: nobody is looked at."""
         cap_us = min(1_000_000, max(250_000, check_us // 2))
         check_us, merge_us = (0, 0) if resting else (check_us, merge_us)
-        return cls(check_us=check_us, tries=tries, merge_us=merge_us, health_max=2, rto_cap_us=cap_us)
+        return cls(
+            check_us=check_us, tries=tries, merge_us=merge_us, health_max=2, rto_cap_us=cap_us
+        )

@@ -1,7 +1,7 @@
 """What state a node of a linked ring is in, what it keeps of things under way, and how patient it is with them.
 
-    OUT --join--> INS --Ack or proof--> IN --leave--> DEL --Ack--> OUT, its life in `graces` for a while
-                  INS --Nak--> OUT                    DEL --Nak--> IN
+OUT --join--> INS --Ack or proof--> IN --leave--> DEL --Ack--> OUT, its life in `graces` for a while
+              INS --Nak--> OUT                    DEL --Nak--> IN
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,10 @@ class Attempts:
 
     def begin(self, links: "Links", alarm: Message) -> None:
         """Something has been asked for the first time."""
-        self.health, self.since_us = links.detector.health if links.detector else 0, links.host.now_us
+        self.health, self.since_us = (
+            links.detector.health if links.detector else 0,
+            links.host.now_us,
+        )
         wait_us = links.settings.rto_us * (1 + self.health)
         self.due_us = self.since_us + wait_us
         links.host.after(wait_us, alarm)

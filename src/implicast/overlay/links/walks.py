@@ -59,7 +59,11 @@ class Looks(Part):
         links, company = self._links, self._links.company
         if links.state == IN and links.membership.pend is None and self.walk is None:
             hint, self._hint = self._hint, None
-            if hint is not None and hint not in (links.left, links.me) and not company.is_surely_lost(hint):
+            if (
+                hint is not None
+                and hint not in (links.left, links.me)
+                and not company.is_surely_lost(hint)
+            ):
                 self._look_from_hint(hint)
             else:
                 self._look_from_first(dict.fromkeys((links.left, *links.lefts)))
@@ -67,7 +71,16 @@ class Looks(Part):
     def _look_from_hint(self, hint: Ref) -> None:
         """Those on the left come next: whoever was hinted at may have died since."""
         links = self._links
-        self.look([hint, *(ref for ref in dict.fromkeys((links.left, *links.lefts)) if ref not in (hint, links.me))])
+        self.look(
+            [
+                hint,
+                *(
+                    ref
+                    for ref in dict.fromkeys((links.left, *links.lefts))
+                    if ref not in (hint, links.me)
+                ),
+            ]
+        )
 
     def _look_from_first(self, known: Iterable[Ref]) -> None:
         """Look to the left from the first of these that is not lost; else from as near as can be."""
@@ -83,7 +96,9 @@ class Looks(Part):
         silent, may be held up by each of the dead on its way."""
         links, walk = self._links, self.walk
         is_wary = links.detector is not None
-        is_nearer = walk is None or (is_wary and speaks and ref != walk.at and lies_between(walk.at, ref, links.me))
+        is_nearer = walk is None or (
+            is_wary and speaks and ref != walk.at and lies_between(walk.at, ref, links.me)
+        )
         if links.membership.pend is None and is_nearer:
             self._look_from_hint(ref)
         elif is_wary:
@@ -95,9 +110,13 @@ class Looks(Part):
         links = self._links
         others = (ref for ref in links.above.acquaintances() if ref.address != self.address)
         known = (ref for ref in others if not links.company.is_lost(ref))
-        return nlargest(links.settings.lefts, known, key=lambda ref: clockwise(links.me.place, ref.place))
+        return nlargest(
+            links.settings.lefts, known, key=lambda ref: clockwise(links.me.place, ref.place)
+        )
 
-    def look(self, rest: list[Ref], reached_from: tuple[Ref, Number] | None = None, missed: bool = False) -> None:
+    def look(
+        self, rest: list[Ref], reached_from: tuple[Ref, Number] | None = None, missed: bool = False
+    ) -> None:
         """Ask the first of these who is on its right; the others come next. `missed`: by its left neighbour, too."""
         self._token += 1
         granted = min(0, MISSED_TRIES - self._links.settings.tries) if missed else 0
@@ -117,9 +136,13 @@ class Looks(Part):
         silent = [walk.at]
         if links.detector is not None:  # also those of the list that have not answered yet
             if walk.tried == 2:
-                walk.rest[-1:-1] = [ref for ref in self._nearest_acquaintances() if ref not in (walk.at, *walk.rest)]
+                walk.rest[-1:-1] = [
+                    ref for ref in self._nearest_acquaintances() if ref not in (walk.at, *walk.rest)
+                ]
             silent += [ref for ref in walk.rest if ref != links.me and ref not in walk.living]
-        if walk.living and not (walk.reached_from or {links.left, *links.lefts} & {walk.at, *walk.rest}):  # all are far
+        if walk.living and not (
+            walk.reached_from or {links.left, *links.lefts} & {walk.at, *walk.rest}
+        ):  # all are far
             self.look([*(ref for ref in walk.rest if ref in walk.living), links.me])
             return
         goes_on = walk.goes_on(links, walk.at, alarm)
@@ -159,14 +182,18 @@ class Looks(Part):
             return
         walk.answered(links)
         self.walk = None
-        if stat.num is not None and links.state == IN and links.membership.pend is None:  # else the next check does
+        if (
+            stat.num is not None and links.state == IN and links.membership.pend is None
+        ):  # else the next check does
             self._proceed(stat, stat.num)
 
     def _proceed(self, stat: Stat, num: Number) -> None:
         links = self._links
         if stat.right == links.me:
             self._arrived(stat, num)
-        elif lies_between(stat.by, stat.right, links.me) and not links.company.is_surely_lost(stat.right):
+        elif lies_between(stat.by, stat.right, links.me) and not links.company.is_surely_lost(
+            stat.right
+        ):
             self.look([stat.right], (stat.by, num), stat.misses)
         elif self._left_is_nearer(stat):
             links.say(links.left, Found(links.left, stat.by, stat.right, num))
@@ -176,7 +203,11 @@ class Looks(Part):
     def _left_is_nearer(self, stat: Stat) -> bool:
         """Whether it is the left neighbour's business: it lives, between this node and one that passes both over."""
         links = self._links
-        if links.detector is None or links.left in (links.me, stat.right) or links.company.is_lost(links.left):
+        if (
+            links.detector is None
+            or links.left in (links.me, stat.right)
+            or links.company.is_lost(links.left)
+        ):
             return False
         silent_us = links.detector.silent_for_us(links.left)
         lives = silent_us is not None and silent_us < 2 * links.settings.check_us

@@ -89,20 +89,38 @@ class Absentees(Part, parts={"detector": Detector}):
     `changed()` when our lists have changed, `catch_up()` when somebody had lost us."""
 
     __slots__ = (
-        "_catch_up", "_found_us", "_places", "_tell", "_upkeep", "accused", "changed", "detector", "lost",
-    )  # fmt: skip
+        "_catch_up",
+        "_found_us",
+        "_places",
+        "_tell",
+        "_upkeep",
+        "accused",
+        "changed",
+        "detector",
+        "lost",
+    )
 
     def __init__(
-        self, places: Places, upkeep: Upkeep, lose: Callable[[Address], None], changed: Callable[[], None],
+        self,
+        places: Places,
+        upkeep: Upkeep,
+        lose: Callable[[Address], None],
+        changed: Callable[[], None],
         catch_up: Callable[[], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(places.address, places.host)
         self._places, self._upkeep, self.changed, self._catch_up = places, upkeep, changed, catch_up
-        self.detector: Detector[Address] = Detector(places.address, places.host, upkeep.detector, lose)
+        self.detector: Detector[Address] = Detector(
+            places.address, places.host, upkeep.detector, lose
+        )
         self.lost: Recent[Address, Lost] = Recent(LOST_MAX)
-        self.accused: Recent[Address, tuple[int, tuple[Address, ...]]] = Recent(ACCUSED_MAX)  # since when, by whom
+        self.accused: Recent[Address, tuple[int, tuple[Address, ...]]] = Recent(
+            ACCUSED_MAX
+        )  # since when, by whom
         self._tell: list[Address] = []
-        self._found_us: Recent[Address, int] = Recent(FOUND_MAX)  # who was lost and spoke again, and when
+        self._found_us: Recent[Address, int] = Recent(
+            FOUND_MAX
+        )  # who was lost and spoke again, and when
 
     # --- who is there
 
@@ -201,7 +219,12 @@ class Absentees(Part, parts={"detector": Detector}):
     def lost_within(self, within_us: int) -> list[Certificate]:
         """Places of those who fell silent so lately that it may have been for us alone, or for a moment."""
         since_us = self.host.now_us - within_us
-        return [node for lost in self.lost.values() if lost.since_us >= since_us for node in lost.nodes.values()]
+        return [
+            node
+            for lost in self.lost.values()
+            if lost.since_us >= since_us
+            for node in lost.nodes.values()
+        ]
 
     def _call_out_of_turn(self, address: Address, lost: Lost) -> None:
         if lost.called_us + CALL_US <= self.host.now_us:
@@ -210,7 +233,10 @@ class Absentees(Part, parts={"detector": Detector}):
     def _call(self, address: Address, lost: Lost) -> None:
         now_us = self.host.now_us
         often = self.may_return(lost)
-        lost.call(now_us, min(2 * lost.wait_us, CALL_CAP_US) if often else (now_us - lost.since_us) // CALLS_GROW)
+        lost.call(
+            now_us,
+            min(2 * lost.wait_us, CALL_CAP_US) if often else (now_us - lost.since_us) // CALLS_GROW,
+        )
         self.host.send(address, Ping(0))
 
     def may_return(self, lost: Lost) -> bool:
@@ -229,7 +255,13 @@ class Absentees(Part, parts={"detector": Detector}):
     @handles(Accusing)
     def on_accusing(self, alarm: Accusing) -> None:
         lost, gone = self.lost, self.detector.gone
-        told = tuple([each for each in self._tell if not self.is_told_of(each) and (each in lost or each in gone)])
+        told = tuple(
+            [
+                each
+                for each in self._tell
+                if not self.is_told_of(each) and (each in lost or each in gone)
+            ]
+        )
         self._tell = []
         if told:
             for address in self._places.contact_addresses():
@@ -240,12 +272,17 @@ class Absentees(Part, parts={"detector": Detector}):
     def on_accuse(self, sender: Address, accuse: Accuse) -> None:
         """Look for oneself. The accuser is not believed."""
         now_us = self.host.now_us
-        if self.address in accuse.addresses and self._found_us.get(sender, -REFOUND_US) < now_us - REFOUND_US:
+        if (
+            self.address in accuse.addresses
+            and self._found_us.get(sender, -REFOUND_US) < now_us - REFOUND_US
+        ):
             self._catch_up()
         for address in accuse.addresses:
             if address == self.address:
                 continue
-            is_sought = address in self._tell or self.detector.is_probing(address)  # most are already
+            is_sought = address in self._tell or self.detector.is_probing(
+                address
+            )  # most are already
             if is_sought or self._lists(address):
                 since_us, accusers = self.accused.pop(address, (now_us, ()))
                 if since_us + ACCUSED_US < now_us:

@@ -33,7 +33,9 @@ class Accord:
     def __init__(self) -> None:
         self._agreed: dict[Side, Nodes] = {}
         self._offered: dict[Side, tuple[bytes, Nodes]] = {}  # to whom a list was shown, and which
-        self.compared: LevelTable[Certificate] | None = None  # the lists with all of which neighbours agreed
+        self.compared: LevelTable[Certificate] | None = (
+            None  # the lists with all of which neighbours agreed
+        )
         self._shown: tuple[LevelTable[Certificate] | None, int] = (None, 0)
         """The lists last shown, and in how many rounds."""
 
@@ -65,7 +67,8 @@ class Accord:
         """Whether the neighbours have the same list of a level."""
         level = lists.levels[number]
         return all(
-            self._agreed.get((number, is_left)) == level.nodes or neighbour(level, me, is_left) is None
+            self._agreed.get((number, is_left)) == level.nodes
+            or neighbour(level, me, is_left) is None
             for is_left in SIDES
         )
 
@@ -83,7 +86,9 @@ class Accord:
             self.compared = lists
         return found
 
-    def found_same(self, lists: LevelTable[Certificate], number: int, whom: bytes, me: Address) -> None:
+    def found_same(
+        self, lists: LevelTable[Certificate], number: int, whom: bytes, me: Address
+    ) -> None:
         """A neighbour came with the same list as ours: it need not be shown to it."""
         for is_left in SIDES if number < len(lists.levels) else ():
             other = neighbour(lists.levels[number], me, is_left)
@@ -106,14 +111,20 @@ def ours(table: LevelTable[Certificate], me: Address) -> list[tuple[int, bytes]]
     for number, level in enumerate(table.levels):
         nodes, sides = level.nodes, (level.own - 1, level.own + 1)
         near = [nodes[at % len(nodes)] for at in sides if level.full or 0 <= at < len(nodes)]
-        found += [(number, node.key) for node in near if node.address == me and node is not table.owner]
+        found += [
+            (number, node.key) for node in near if node.address == me and node is not table.owner
+        ]
     return found
 
 
 @twin
 def unagreed(levels: Levels, before: Levels, agreed: Mapping[Side, Nodes]) -> list[Unagreed]:
     """Sides of lists that are neither as they were, as six in ten are, nor as was agreed on."""
-    fresh = [each for each in enumerate(levels) if each[0] >= len(before) or before[each[0]] is not each[1]]
+    fresh = [
+        each
+        for each in enumerate(levels)
+        if each[0] >= len(before) or before[each[0]] is not each[1]
+    ]
     sides = [(number, is_left, level) for number, level in fresh for is_left in SIDES]
     return [each for each in sides if agreed.get(each[:2]) != each[2].nodes]  # three in ten
 
@@ -146,24 +157,33 @@ def agrees(wide: LevelTable[Certificate], span: ListSpan) -> bool:
         return level.full and span.full and len(mine) == len(theirs) and set(mine) == set(theirs)
     if not theirs:
         return False
-    begin, end = mine[0] if mine[0] in theirs else theirs[0], mine[-1] if mine[-1] in theirs else theirs[-1]
+    begin, end = (
+        mine[0] if mine[0] in theirs else theirs[0],
+        mine[-1] if mine[-1] in theirs else theirs[-1],
+    )
     if begin not in mine or end not in mine:
         return False
-    if (theirs[0] != begin and level.spans(theirs[0])) or (theirs[-1] != end and level.spans(theirs[-1])):
+    if (theirs[0] != begin and level.spans(theirs[0])) or (
+        theirs[-1] != end and level.spans(theirs[-1])
+    ):
         return False  # they meet at the far side of the ring too
     common = mine[mine.index(begin) : mine.index(end) + 1]
     return bool(common) and common == theirs[theirs.index(begin) : theirs.index(end) + 1]
 
 
 @twin
-def contrast(wide: LevelTable[Certificate], vectors: Vectors, span: ListSpan) -> tuple[list[Certificate], list[bytes]]:
+def contrast(
+    wide: LevelTable[Certificate], vectors: Vectors, span: ListSpan
+) -> tuple[list[Certificate], list[bytes]]:
     """Whom another's list lacks, and whom it has too many by ours, where both reach."""
     levels, limit, vector = wide.levels, vectors.limits[span.level], wide.owner.vector
     level = levels[min(span.level, len(levels) - 1)]
     mine = {node.key: node for node in level.nodes if vector ^ node.vector < limit}
     theirs = {*span.keys, span.owner.key}
     lacking = [node for key, node in mine.items() if key not in theirs and covers(span, key)]
-    unknown = [key for key in span.keys if key not in mine and key != span.owner.key and level.spans(key)]
+    unknown = [
+        key for key in span.keys if key not in mine and key != span.owner.key and level.spans(key)
+    ]
     return lacking, unknown
 
 

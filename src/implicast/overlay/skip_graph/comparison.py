@@ -13,7 +13,14 @@ Where two places of one peer are neighbours they compare by a look, for others s
 
 from implicast.overlay.skip_graph.accord import agrees, contrast, ours
 from implicast.overlay.skip_graph.farewells import Farewells
-from implicast.overlay.skip_graph.messages import SPANS_MAX, Agree, Compared, CompareLists, Difference, ListSpan
+from implicast.overlay.skip_graph.messages import (
+    SPANS_MAX,
+    Agree,
+    Compared,
+    CompareLists,
+    Difference,
+    ListSpan,
+)
 from implicast.overlay.skip_graph.search import SHOWN, Search
 from implicast.overlay.skip_graph.table import LevelTable
 from implicast.peer.contract import Address, Part, handles
@@ -26,15 +33,29 @@ class Comparison(Part):
     One that has begun to does so for ever; else rounds go on from a change until all agree.
     """
 
-    __slots__ = ("_absentees", "_armed", "_beside", "_farewells", "_for_ever", "_look_us", "_own", "_places", "_search")
+    __slots__ = (
+        "_absentees",
+        "_armed",
+        "_beside",
+        "_farewells",
+        "_for_ever",
+        "_look_us",
+        "_own",
+        "_places",
+        "_search",
+    )
 
     def __init__(self, search: Search, farewells: Farewells, look_us: int) -> None:
         super().__init__(search.address, search.host)
         self._search, self._farewells, self._look_us = search, farewells, look_us
         self._places, self._absentees = search.places, search.absentees
         self._armed = self._for_ever = False
-        self._own: dict[bytes, LevelTable[Certificate]] = {}  # our places, as when last compared with each other
-        self._beside: dict[bytes, list[tuple[int, bytes]]] = {}  # and by level which of them are neighbours
+        self._own: dict[
+            bytes, LevelTable[Certificate]
+        ] = {}  # our places, as when last compared with each other
+        self._beside: dict[
+            bytes, list[tuple[int, bytes]]
+        ] = {}  # and by level which of them are neighbours
 
     def begin(self) -> None:
         """CompareLists from now on."""
@@ -72,14 +93,23 @@ class Comparison(Part):
         only. Lists of a level that are what they were have nothing new for each other: four in five."""
         before, held = self._own, self._places.held
         own = {key: place.wide for key, place in held.items() if not place.is_searching}
-        fresh = {key: newer(before.get(key), table) for key, table in own.items() if before.get(key) is not table}
+        fresh = {
+            key: newer(before.get(key), table)
+            for key, table in own.items()
+            if before.get(key) is not table
+        }
         if not fresh:
             return
         self._own = own
-        self._beside = {key: self._beside[key] if key not in fresh else ours(own[key], self.address) for key in own}
+        self._beside = {
+            key: self._beside[key] if key not in fresh else ours(own[key], self.address)
+            for key in own
+        }
         for key, pairs in self._beside.items():
             for number, other in pairs:
-                if (number in fresh.get(key, ()) or number in fresh.get(other, ())) and other in own:
+                if (
+                    number in fresh.get(key, ()) or number in fresh.get(other, ())
+                ) and other in own:
                     for level in own[other].levels[number : number + 1]:
                         self._search.take_in(held[key], level.nodes)
 
@@ -115,7 +145,9 @@ class Comparison(Part):
             place.accord.found_same(place.wide, span.level, other.key, self.address)
         self._search.ask_for_life(place, lacking)
         named = place.vouched(lacking, self._absentees.was_heard_since)
-        if lacking and not named and not unknown:  # without a word it comes again, and by then we shall have heard them
+        if (
+            lacking and not named and not unknown
+        ):  # without a word it comes again, and by then we shall have heard them
             return None
         return Difference(other.key, place.key, span.level, named, tuple(unknown))
 
@@ -147,4 +179,8 @@ class Comparison(Part):
 def newer(before: LevelTable[Certificate] | None, table: LevelTable[Certificate]) -> set[int]:
     """Levels whose lists are not what they were."""
     old = before.levels if before is not None else ()
-    return {number for number, level in enumerate(table.levels) if number >= len(old) or old[number] is not level}
+    return {
+        number
+        for number, level in enumerate(table.levels)
+        if number >= len(old) or old[number] is not level
+    }

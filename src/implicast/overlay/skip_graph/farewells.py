@@ -48,17 +48,32 @@ class Farewells(Part):
     """What one peer says of its places and of those that it left, and hears of those that others left.
     `forget(leaver)` is called when a peer has left with all its places."""
 
-    __slots__ = ("_absentees", "_asker", "_forget", "_home", "_left", "_left_all", "_places", "_search")
+    __slots__ = (
+        "_absentees",
+        "_asker",
+        "_forget",
+        "_home",
+        "_left",
+        "_left_all",
+        "_places",
+        "_search",
+    )
 
     def __init__(self, search: Search, tries: int, forget: Callable[[Certificate], None]) -> None:
         super().__init__(search.address, search.host)
         self._search, self._forget = search, forget
         self._asker, self._places, self._absentees = search.asker, search.places, search.absentees
-        self._left: Recent[bytes, LevelTable[Certificate]] = Recent(LEFT_MAX)  # who asks is told whom a place knew
+        self._left: Recent[bytes, LevelTable[Certificate]] = Recent(
+            LEFT_MAX
+        )  # who asks is told whom a place knew
         self._left_all: Callable[[], None] | None = None
         self._home: Certificate | None = None
         search.asker.topic(FAREWELL, Patience(PATIENCE_US, 1 + tries), self._unconfirmed)
-        search.asker.topic(AFTERWARDS, AFTERWARDS_PATIENCE, lambda key, asked: self._say_again(key, asked, asked.about))
+        search.asker.topic(
+            AFTERWARDS,
+            AFTERWARDS_PATIENCE,
+            lambda key, asked: self._say_again(key, asked, asked.about),
+        )
 
     # --- leaving
 
@@ -68,7 +83,9 @@ class Farewells(Part):
         place = self._places.held.pop(key)
         self._left.put(key, place.wide)
         farewell = self._goodbye(Farewell, place.certificate)
-        self.on_farewell(self.address, farewell)  # always: others who do not know yet may name it to our other places
+        self.on_farewell(
+            self.address, farewell
+        )  # always: others who do not know yet may name it to our other places
         for address in place.acquaintances():
             if address != self.address:
                 self._insist(address, farewell)
@@ -76,9 +93,13 @@ class Farewells(Part):
     def leave(self, left: Callable[[], None]) -> None:
         """Say farewell for all places at once; `left` is called when everyone has confirmed or is silent."""
         home, held = self._places.home, self._places.held
-        told = dict.fromkeys(address for place in held.values() for address in place.acquaintances())
+        told = dict.fromkeys(
+            address for place in held.values() for address in place.acquaintances()
+        )
         lost, may_return = self._absentees.lost.items(), self._absentees.may_return
-        told.update({address: None for address, each in lost if may_return(each)})  # they may list us all the same
+        told.update(
+            {address: None for address, each in lost if may_return(each)}
+        )  # they may list us all the same
         told.pop(self.address, None)
         self._home = home.certificate if home is not None else None
         self._left_all = left
@@ -198,8 +219,14 @@ class Farewells(Part):
         else:
             table = self._left[ask.place or next(reversed(self._left))]
             told = answer(table, self._places.vectors, self._places.k, about)
-            others = [node for node in told if node.key not in self._left]  # lists that nobody keeps any more grow old
-            near = [node for node in others if node.address == self.address or self._absentees.is_about(node)]
+            others = [
+                node for node in told if node.key not in self._left
+            ]  # lists that nobody keeps any more grow old
+            near = [
+                node
+                for node in others
+                if node.address == self.address or self._absentees.is_about(node)
+            ]
             self.host.send(sender, Neighbours(ask.place, about.key, tuple(near)))
             self.host.send(sender, self._goodbye(Farewell, table.owner))
         self.has_left(sender)
@@ -212,7 +239,9 @@ class Farewells(Part):
         certificate = home.certificate if home is not None else self._home
         if certificate is not None:
             disowned = places[:DISOWNED_MAX]
-            self.host.send(sender, Disown(disowned, self._places.sign(disowning(disowned), certificate)))
+            self.host.send(
+                sender, Disown(disowned, self._places.sign(disowning(disowned), certificate))
+            )
 
     # --- what others say of theirs
 
@@ -220,7 +249,9 @@ class Farewells(Part):
     def on_farewell(self, sender: Address, farewell: Farewell) -> None:
         leaver, belief = farewell.claim.certificate, self._places.belief
         is_gone = belief.has_left(leaver)
-        if not is_gone and (belief.trust.is_void(leaver) or belief.credible(farewell.verb, farewell.claim)):
+        if not is_gone and (
+            belief.trust.is_void(leaver) or belief.credible(farewell.verb, farewell.claim)
+        ):
             self._departed(leaver, farewell.claim.sent_us)
         if belief.has_left(leaver) and sender != self.address:
             self.host.send(sender, NewsHeard(leaver.key))

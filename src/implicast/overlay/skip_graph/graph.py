@@ -48,9 +48,13 @@ class GraphAsker(Asking):
 class SkipGraph(
     Part,
     parts={
-        "asker": GraphAsker, "absentees": Absentees, "search": Search, "farewells": Farewells, "comparison": Comparison,
+        "asker": GraphAsker,
+        "absentees": Absentees,
+        "search": Search,
+        "farewells": Farewells,
+        "comparison": Comparison,
     },
-):  # fmt: skip
+):
     """The places of one peer and all that keeps them listed where they belong.
 
     `arrived(key)` is called when all who must know a place that was taken have been told, `lonely()` when a newcomer's
@@ -58,20 +62,44 @@ class SkipGraph(
     """
 
     __slots__ = (
-        "_caught_up_us", "_gone", "_turn", "_upkeep", "_watch_us", "absentees", "asker", "comparison", "farewells",
-        "places", "search",
-    )  # fmt: skip
+        "_caught_up_us",
+        "_gone",
+        "_turn",
+        "_upkeep",
+        "_watch_us",
+        "absentees",
+        "asker",
+        "comparison",
+        "farewells",
+        "places",
+        "search",
+    )
 
     def __init__(
-        self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer,
-        upkeep: Upkeep, arrived: Callable[[bytes], None] = lambda key: None, lonely: Callable[[], None] = lambda: None,
+        self,
+        address: Address,
+        host: Host,
+        k: int,
+        vectors: Vectors,
+        trust: Trust,
+        signer: Signer,
+        upkeep: Upkeep,
+        arrived: Callable[[bytes], None] = lambda key: None,
+        lonely: Callable[[], None] = lambda: None,
         gone: Callable[[Address], None] = lambda address: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(address, host)
         self._upkeep, self._gone = upkeep, gone
-        self.asker, self.places = GraphAsker(address, host), Places(address, host, k, vectors, trust, signer)
-        self.absentees = Absentees(self.places, upkeep, self._lose, lambda: self.comparison.rouse(), self._catch_up)
-        self.search = Search(self.asker, self.places, self.absentees, upkeep, self._lose, arrived, lonely)
+        self.asker, self.places = (
+            GraphAsker(address, host),
+            Places(address, host, k, vectors, trust, signer),
+        )
+        self.absentees = Absentees(
+            self.places, upkeep, self._lose, lambda: self.comparison.rouse(), self._catch_up
+        )
+        self.search = Search(
+            self.asker, self.places, self.absentees, upkeep, self._lose, arrived, lonely
+        )
         self.farewells = Farewells(self.search, upkeep.asks, self._forget)
         self.comparison = Comparison(self.search, self.farewells, upkeep.look_us)
         self._caught_up_us = self._watch_us = host.now_us
@@ -105,7 +133,10 @@ class SkipGraph(
     def expires_soon(self, key: bytes) -> bool:
         """Whether less than a third of the certificate's time is left."""
         certificate = self.places.held[key].certificate
-        return certificate.until_us - self.host.now_us < (certificate.until_us - certificate.since_us) // 3
+        return (
+            certificate.until_us - self.host.now_us
+            < (certificate.until_us - certificate.since_us) // 3
+        )
 
     def renew(self, certificate: Certificate) -> None:
         """A place goes on under a newer certificate: all who may list it are told."""
@@ -203,7 +234,10 @@ class SkipGraph(
             return []
         level, found = home.table.levels[0], dict[Address, None]()
         nodes, own = level.nodes, level.own
-        for side in ((*nodes[own + 1 :], *nodes[:own]), (*reversed(nodes[:own]), *reversed(nodes[own + 1 :]))):
+        for side in (
+            (*nodes[own + 1 :], *nodes[:own]),
+            (*reversed(nodes[:own]), *reversed(nodes[own + 1 :])),
+        ):
             others = dict.fromkeys(node.address for node in side if node.address != self.address)
             found.update(dict.fromkeys(list(others)[:WATCHED]))
         return list(found)

@@ -154,9 +154,19 @@ class Compared(Message):
 
 
 GRAPH_KINDS: tuple[type[Message], ...] = (
-    AskNeighbours, Neighbours, AnnouncePlace, NewsHeard, Farewell, Leaving, Disown, Accuse, Greet, Greeted,
-    CompareLists, Compared,
-)  # fmt: skip
+    AskNeighbours,
+    Neighbours,
+    AnnouncePlace,
+    NewsHeard,
+    Farewell,
+    Leaving,
+    Disown,
+    Accuse,
+    Greet,
+    Greeted,
+    CompareLists,
+    Compared,
+)
 """What travels, for the codec of a design."""
 
 

@@ -55,20 +55,44 @@ class Place:
     """A node of the graph that is ours."""
 
     __slots__ = (
-        "_around", "_askers", "_at", "_news", "_table", "_wide", "accord", "asked", "certificate", "hearsay",
-        "is_searching", "k", "key", "passers", "queue", "standing", "vectors", "waiting",
-    )  # fmt: skip
+        "_around",
+        "_askers",
+        "_at",
+        "_news",
+        "_table",
+        "_wide",
+        "accord",
+        "asked",
+        "certificate",
+        "hearsay",
+        "is_searching",
+        "k",
+        "key",
+        "passers",
+        "queue",
+        "standing",
+        "vectors",
+        "waiting",
+    )
 
     def __init__(
-        self, certificate: Certificate, k: int, vectors: Vectors, standing: StandingGraph | None = None
+        self,
+        certificate: Certificate,
+        k: int,
+        vectors: Vectors,
+        standing: StandingGraph | None = None,
     ) -> None:
         self.certificate, self.k, self.vectors, self.standing = certificate, k, vectors, standing
         self.key = certificate.key  # that of a newer certificate of the place too
         self.is_searching = False  # then everybody is kept, whether listed or not
         self.waiting: dict[bytes, None] = {}  # whose answers it awaits
         self._around: Around[Certificate] | None = None
-        self._table: LevelTable[Certificate] | None = None  # None: to be cut; at rest that of the standing graph
-        self._wide: LevelTable[Certificate] | None = None  # as cut last; None: that means nothing any more
+        self._table: LevelTable[Certificate] | None = (
+            None  # None: to be cut; at rest that of the standing graph
+        )
+        self._wide: LevelTable[Certificate] | None = (
+            None  # as cut last; None: that means nothing any more
+        )
         if standing is None:
             self._wake()
 
@@ -82,9 +106,16 @@ class Place:
         around = self._around = _around(self.certificate, self.k, self.vectors)
         self._table, self._wide = around.tables()
         self._news: dict[bytes, Certificate] = {}  # who was let in since the lists were cut
-        self.hearsay: dict[bytes, int] = {}  # whom others named and who was not heard then, and when that was
-        self._at: tuple[int, dict[Address, None]] = (0, {})  # where those known are, after so many changes of them
-        self.passers: Recent[bytes, Certificate] = Recent(PASSERS_MAX)  # the latest to ask who are in no list
+        self.hearsay: dict[
+            bytes, int
+        ] = {}  # whom others named and who was not heard then, and when that was
+        self._at: tuple[int, dict[Address, None]] = (
+            0,
+            {},
+        )  # where those known are, after so many changes of them
+        self.passers: Recent[bytes, Certificate] = Recent(
+            PASSERS_MAX
+        )  # the latest to ask who are in no list
         self._askers: Recent[Address, None] = Recent(ASKERS_MAX)
         self.queue: dict[bytes, Certificate] = {}  # whom it is going to ask
         self.asked: dict[bytes, Certificate] = {}  # whom it has asked in its last search
@@ -148,7 +179,11 @@ class Place:
         if key == self.key or (held is not None and held.serial >= other.serial):
             return False
         # Who was let in since the lists were cut may have shortened them: then it is for the next cut to decide.
-        if not self.is_searching and not (self._table is None and len(known) < KNOWN_MAX) and not self._fits(other):
+        if (
+            not self.is_searching
+            and not (self._table is None and len(known) < KNOWN_MAX)
+            and not self._fits(other)
+        ):
             return False
         self.around.put(other)
         self._news[key] = other
@@ -186,7 +221,9 @@ class Place:
         if not self.is_searching:
             self.around.keep_listed()
             if self.hearsay:
-                self.hearsay = {key: named_us for key, named_us in self.hearsay.items() if key in self.known}
+                self.hearsay = {
+                    key: named_us for key, named_us in self.hearsay.items() if key in self.known
+                }
         return tables
 
     # --- searching
@@ -254,7 +291,9 @@ class Place:
         listed = [node.address for node in (*self.wide.contacts(), *self.asked.values())]
         return list(dict.fromkeys([*listed, *self._askers]))
 
-    def vouched(self, named: Collection[Certificate], was_heard_since: Callable[[Address, int], bool]) -> Nodes:
+    def vouched(
+        self, named: Collection[Certificate], was_heard_since: Callable[[Address, int], bool]
+    ) -> Nodes:
         """Of those known, whom the place names to others: not who was only named to it and has not been heard since.
 
         So hearsay goes one step, and the dead are forgotten for good when those have lost them who ever heard them.
@@ -286,7 +325,9 @@ def strangers(known: ByKey, named: Iterable[Certificate]) -> list[Certificate]:
 
 
 @twin
-def take_in(around: Around[Certificate], own: bytes, nodes: Iterable[Certificate]) -> list[Certificate]:
+def take_in(
+    around: Around[Certificate], own: bytes, nodes: Iterable[Certificate]
+) -> list[Certificate]:
     """Let all be known but the own place who are not, or only by an older certificate. Who are they?"""
     news = list[Certificate]()
     for node in nodes:
@@ -324,7 +365,9 @@ def answer(table: LevelTable[Certificate], vectors: Vectors, k: int, about: Cert
     listed = table.named(0, levels)
     lowest = table.levels[0]
     # Where the k nearest on each side are in the lowest list nobody known stands between those.
-    if levels < len(table.levels) and not (lowest.full or k <= lowest.position(about.key) < len(lowest) - k):
+    if levels < len(table.levels) and not (
+        lowest.full or k <= lowest.position(about.key) < len(lowest) - k
+    ):
         everyone = table.everyone
         at = bisect_left(everyone, about.key, key=_by_key)
         near = [everyone[(at + step) % len(everyone)] for step in range(-k, k + 1)]

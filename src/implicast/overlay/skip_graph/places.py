@@ -35,7 +35,9 @@ class Belief:
 
     def __init__(self, host: Host, trust: Trust) -> None:
         self._host, self.trust = host, trust
-        self.gone: Recent[int, int] = Recent(GONE_MAX)  # serial of a certificate -> when its holder said farewell
+        self.gone: Recent[int, int] = Recent(
+            GONE_MAX
+        )  # serial of a certificate -> when its holder said farewell
         self.gone_holders: Recent[bytes, int] = Recent(GONE_MAX)
         """Public key of who left with all places, also those that we have yet to hear of -> when it said so."""
         self.refusals: Counter[str] = Counter()
@@ -61,7 +63,9 @@ class Belief:
         gone, holders = self.gone, self.gone_holders
         found = self.trust.unknown(certificates, self._host.now_us)
         if gone or holders:
-            found += [each for each in certificates if each.serial in gone or each.public in holders]
+            found += [
+                each for each in certificates if each.serial in gone or each.public in holders
+            ]
         return found
 
     def credible(self, verb: bytes, said: Claim) -> bool:
@@ -70,7 +74,9 @@ class Belief:
 
     def credible_from_the_departed(self, verb: bytes, said: Claim) -> bool:
         """The same of one who may have left that place before: who leaves with all of them still has to be heard."""
-        return self._passes(self.trust.flaw(said.certificate, self._host.now_us) or self._claim_flaw(verb, said))
+        return self._passes(
+            self.trust.flaw(said.certificate, self._host.now_us) or self._claim_flaw(verb, said)
+        )
 
     def has_left(self, certificate: Certificate) -> bool:
         """Whether its holder said farewell."""
@@ -102,8 +108,16 @@ class Places:
 
     __slots__ = ("_claims", "_signer", "address", "belief", "held", "host", "k", "vectors")
 
-    def __init__(self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer) -> None:
-        self.address, self.host, self.k, self.vectors, self._signer = address, host, k, vectors, signer
+    def __init__(
+        self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer
+    ) -> None:
+        self.address, self.host, self.k, self.vectors, self._signer = (
+            address,
+            host,
+            k,
+            vectors,
+            signer,
+        )
         self.belief = Belief(host, trust)
         self.held: dict[bytes, Place] = {}
         self._claims: Recent[bytes, Claim] = Recent(CLAIMS_MAX)
@@ -137,7 +151,11 @@ class Places:
 
     def near(self) -> list[Certificate]:
         """Our places, and all whom they know."""
-        nodes = (node for place in self.held.values() for node in (*place.known.values(), place.certificate))
+        nodes = (
+            node
+            for place in self.held.values()
+            for node in (*place.known.values(), place.certificate)
+        )
         return list({node.key: node for node in nodes}.values())
 
     def contact_addresses(self) -> dict[Address, None]:
@@ -153,7 +171,11 @@ class Places:
     def claim(self, place: Place) -> Claim:
         """That a place of ours is there. Signed once a second at most: it says so to whomever it is said."""
         held, now_us = self._claims.get(place.key), self.host.now_us
-        if held is None or held.certificate is not place.certificate or held.sent_us < now_us - CLAIM_US:
+        if (
+            held is None
+            or held.certificate is not place.certificate
+            or held.sent_us < now_us - CLAIM_US
+        ):
             held = self._claims[place.key] = self.sign(PRESENT, place.certificate)
         return held
 
@@ -163,7 +185,9 @@ class Places:
 
 
 @twin
-def having(held: Iterable[Place], what: Callable[[Certificate], object], value: object) -> dict[bytes, Certificate]:
+def having(
+    held: Iterable[Place], what: Callable[[Certificate], object], value: object
+) -> dict[bytes, Certificate]:
     """Of all that places know, those of whom this is so, by key."""
     return {key: node for place in held for key, node in place.known.items() if what(node) == value}
 

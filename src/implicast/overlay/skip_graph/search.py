@@ -53,23 +53,53 @@ class Search(Part):
     silent."""
 
     __slots__ = (
-        "_arrived", "_doubted", "_lonely", "_look_us", "_lose", "_planned", "_sought_us", "absentees", "asker",
-        "places", "taking",
-    )  # fmt: skip
+        "_arrived",
+        "_doubted",
+        "_lonely",
+        "_look_us",
+        "_lose",
+        "_planned",
+        "_sought_us",
+        "absentees",
+        "asker",
+        "places",
+        "taking",
+    )
 
     def __init__(
-        self, asker: Asking, places: Places, absentees: Absentees, upkeep: Upkeep, lose: Callable[[Address], None],
-        arrived: Callable[[bytes], None], lonely: Callable[[], None],
-    ) -> None:  # fmt: skip
+        self,
+        asker: Asking,
+        places: Places,
+        absentees: Absentees,
+        upkeep: Upkeep,
+        lose: Callable[[Address], None],
+        arrived: Callable[[bytes], None],
+        lonely: Callable[[], None],
+    ) -> None:
         super().__init__(asker.address, asker.host)
-        self.asker, self.places, self.absentees, self._look_us = asker, places, absentees, upkeep.look_us
+        self.asker, self.places, self.absentees, self._look_us = (
+            asker,
+            places,
+            absentees,
+            upkeep.look_us,
+        )
         self._lose, self._arrived, self._lonely = lose, arrived, lonely
-        self.taking: dict[bytes, Sequence[Address]] = {}  # places where we have yet to arrive, and who introduces them
+        self.taking: dict[
+            bytes, Sequence[Address]
+        ] = {}  # places where we have yet to arrive, and who introduces them
         self._sought_us = -SEEK_US
-        self._doubted: Recent[bytes, tuple[int, bool]] = Recent(DOUBTED_MAX)  # unknown to others: since when; asked?
-        self._planned: dict[tuple[bytes, bytes], bool] = {}  # our place, known place; whether it is to know of us
+        self._doubted: Recent[bytes, tuple[int, bool]] = Recent(
+            DOUBTED_MAX
+        )  # unknown to others: since when; asked?
+        self._planned: dict[
+            tuple[bytes, bytes], bool
+        ] = {}  # our place, known place; whether it is to know of us
         asker.topic(QUESTION, Patience(PATIENCE_US, upkeep.asks), self._unanswered)
-        asker.topic(SHOWN, Patience(PATIENCE_US, 1), lambda shown, asked: absentees.look_for(asked.to, asked.message))
+        asker.topic(
+            SHOWN,
+            Patience(PATIENCE_US, 1),
+            lambda shown, asked: absentees.look_for(asked.to, asked.message),
+        )
 
     # --- taking a place
 
@@ -98,7 +128,9 @@ class Search(Part):
         """For the lists of one of its places, or of whichever it has."""
         self._request(place, whom or whoever(to), to, AskNeighbours(whom, self.places.claim(place)))
 
-    def _request(self, place: Place, whom: bytes, to: Address, message: AskNeighbours | AnnouncePlace) -> None:
+    def _request(
+        self, place: Place, whom: bytes, to: Address, message: AskNeighbours | AnnouncePlace
+    ) -> None:
         """Send something that wants an answer."""
         if self.asker.ask(QUESTION, (place.key, whom), to, message):
             place.waiting[whom] = None
@@ -114,7 +146,11 @@ class Search(Part):
 
     def go_on(self, place: Place) -> None:
         """Ask on, five at a time, until nobody is left; then tell those who were not asked; then be there."""
-        while place.is_searching and len(place.waiting) < PARALLEL and (node := place.next_to_ask()) is not None:
+        while (
+            place.is_searching
+            and len(place.waiting) < PARALLEL
+            and (node := place.next_to_ask()) is not None
+        ):
             if node.address != self.address:
                 self.ask(place, node.address, node.key)
             elif (own := self.places.held.get(node.key)) is not None:  # asked without a word
@@ -127,8 +163,12 @@ class Search(Part):
             return
         if place.is_searching:
             place.end_search()
-            if place.key in self.taking:  # who was asked has entered it; the others of the wide lists are told
-                others = [node.address for node in place.wide.contacts() if node.key not in place.asked]
+            if (
+                place.key in self.taking
+            ):  # who was asked has entered it; the others of the wide lists are told
+                others = [
+                    node.address for node in place.wide.contacts() if node.key not in place.asked
+                ]
                 self.announce(place, dict.fromkeys(others))
         if not place.waiting and self.taking.pop(place.key, None) is not None:
             self._arrived(place.key)
@@ -150,7 +190,10 @@ class Search(Part):
         news = place.learn(named)
         if news:
             self.absentees.changed()
-        addresses, since_us = {node.address for node in news} - {self.address}, self.host.now_us - LIFE_US
+        addresses, since_us = (
+            {node.address for node in news} - {self.address},
+            self.host.now_us - LIFE_US,
+        )
         silent = self.absentees.detector.silent_since(addresses, since_us + 1)
         for node in news if silent else ():
             if node.address in silent:
@@ -161,7 +204,9 @@ class Search(Part):
     def take_in(self, place: Place, named: Iterable[Certificate]) -> None:
         """Of those named, who is new and may be listed."""
         known, own = place.known, place.key
-        others = [node for node in strangers(known, named) if node.key not in known and node.key != own]
+        others = [
+            node for node in strangers(known, named) if node.key not in known and node.key != own
+        ]
         news = self.absentees.believed(place, others) if others else others
         if news or place.is_searching or own in self.taking:  # one in five
             self.learn(place, news)

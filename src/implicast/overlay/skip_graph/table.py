@@ -43,7 +43,12 @@ class Level(Generic[Node]):
     __slots__ = ("_shift", "_sorted", "fresh", "full", "keys", "nodes", "own")
 
     def __init__(
-        self, nodes: Sequence[Node], own: int, full: bool, fresh: Sequence[bool], keys: tuple[bytes, ...] | None = None
+        self,
+        nodes: Sequence[Node],
+        own: int,
+        full: bool,
+        fresh: Sequence[bool],
+        keys: tuple[bytes, ...] | None = None,
     ) -> None:
         self.nodes, self.own, self.full, self.fresh = tuple(nodes), own, full, tuple(fresh)
         self.keys = tuple([node.key for node in self.nodes]) if keys is None else keys
@@ -130,7 +135,9 @@ def is_between(first: bytes, key: bytes, last: bytes) -> bool:
 
 def _either_side(keys: Sequence[bytes], own: int, sides: tuple[int, int]) -> tuple[bytes, bytes]:
     (left, right), count = sides, len(keys)
-    return keys[own - left if left < count else own], keys[(own + right) % count if right < count else own]
+    return keys[own - left if left < count else own], keys[
+        (own + right) % count if right < count else own
+    ]
 
 
 Both = tuple[LevelTable[Node], LevelTable[Node]]
@@ -159,7 +166,10 @@ class Around(Generic[Node]):
 
     def put(self, node: Node) -> None:
         """Know somebody, or know it by a newer certificate."""
-        self.known[node.key], self._shared[node.key] = node, self._vectors.common(self._owner.vector, node.vector)
+        self.known[node.key], self._shared[node.key] = (
+            node,
+            self._vectors.common(self._owner.vector, node.vector),
+        )
         self.changes, self._tables = self.changes + 1, None
 
     def remove(self, key: bytes) -> bool:
@@ -212,10 +222,18 @@ class Around(Generic[Node]):
         if all_left + all_right <= len(ring) and ring:
             wide = self._level(ring, number, (all_left, all_right))
             first, last = all_left - mine_left, all_left + mine_right + 1
-            mine = (wide.nodes[first:last], mine_left, False, wide.fresh[first:last], wide.keys[first:last])
+            mine = (
+                wide.nodes[first:last],
+                mine_left,
+                False,
+                wide.fresh[first:last],
+                wide.keys[first:last],
+            )
             return (Level(*mine), wide), False
         wide = self._level(ring, number, (at, len(ring) - at), full=True)
-        if sum(self._shared[key] > number for key in ring) < 2 * (self._k - 1):  # the walks always meet at the top
+        if sum(self._shared[key] > number for key in ring) < 2 * (
+            self._k - 1
+        ):  # the walks always meet at the top
             return (wide, wide), True
         return (self._level(ring, number, (mine_left, mine_right)), wide), False
 
@@ -241,11 +259,17 @@ class Around(Generic[Node]):
                     break
         return found_mine or places, places
 
-    def _level(self, ring: list[bytes], number: int, reach: tuple[int, int], full: bool = False) -> Level[Node]:
+    def _level(
+        self, ring: list[bytes], number: int, reach: tuple[int, int], full: bool = False
+    ) -> Level[Node]:
         """The list that reaches so far to the left and to the right."""
         left, right = reach
         known, shared = self.known, self._shared
         before, after = ring[len(ring) - left :], ring[:right]
         nodes = (*[known[key] for key in before], self._owner, *[known[key] for key in after])
-        fresh = (*[shared[key] <= number for key in before], False, *[shared[key] <= number for key in after])
+        fresh = (
+            *[shared[key] <= number for key in before],
+            False,
+            *[shared[key] <= number for key in after],
+        )
         return Level(nodes, left, full, fresh, (*before, self._owner.key, *after))

@@ -33,7 +33,10 @@ def shelves() -> dict[str, str]:
 def researchers() -> list[Someone]:
     """Each with the tags that its reading gives, as the page would."""
     return [
-        Someone(folder_of(reader), ", ".join(tag for tag, _ in proposal(text.encode(), most_tags=TAGS).tags))
+        Someone(
+            folder_of(reader),
+            ", ".join(tag for tag, _ in proposal(text.encode(), most_tags=TAGS).tags),
+        )
         for reader, text in shelves().items()
     ]
 

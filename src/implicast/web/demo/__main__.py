@@ -25,16 +25,25 @@ LETTER_S = 20.0
 
 
 @click.command()
-@click.option("--dir", "directory", type=click.Path(path_type=Path), help="Where; a folder for temporary files else.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path),
+    help="Where; a folder for temporary files else.",
+)
 @click.option("--design", default="spice-unloaded", show_default=True)
-@click.option("--port", default=7171, show_default=True, help="Of the first page; 0: ports that are free.")
+@click.option(
+    "--port", default=7171, show_default=True, help="Of the first page; 0: ports that are free."
+)
 @click.option("--plain", is_flag=True, help="Without TLS.")
 @click.option("--browser/--no-browser", default=True, help="Open the page.")
 def main(directory: Path | None, design: str, port: int, plain: bool, browser: bool) -> None:
     """Twenty researchers on this machine, with a page each; the first one is opened."""
     where = directory or Path(tempfile.gettempdir()) / "implicast-live-demo"
     if is_running(where):
-        raise PageError(f"a demonstration is running in {where}: stop it first, or name another folder with --dir")
+        raise PageError(
+            f"a demonstration is running in {where}: stop it first, or name another folder with --dir"
+        )
     asyncio.run(_run(where, design, port, plain, browser))
 
 
@@ -63,8 +72,10 @@ async def _run(where: Path, design: str, port: int, plain: bool, browser: bool) 
 def _welcome(pages: Pages, browser: bool) -> None:
     first = folder_of(next(iter(shelves())))
     address = pages.address(first)
-    click.echo(f"\n{pages.welcome()}\n\nThe first page is Ana Duarte's. Write to `overlay & privacy`, or read what has "
-               "come. Ctrl-C stops it.")  # fmt: skip
+    click.echo(
+        f"\n{pages.welcome()}\n\nThe first page is Ana Duarte's. Write to `overlay & privacy`, or read what has "
+        "come. Ctrl-C stops it."
+    )
     if browser:
         webbrowser.open(address)
 
@@ -72,15 +83,26 @@ def _welcome(pages: Pages, browser: bool) -> None:
 async def converse(desks: dict[str, Desk]) -> None:
     """Let the twenty say what they have said."""
     for desk in desks.values():
-        await _until(lambda desk=desk: named(desk.name) in (desk.node.said.tags if desk.node.said else ()))  # type: ignore[misc]
+        await _until(
+            lambda desk=desk: named(desk.name) in (desk.node.said.tags if desk.node.said else ())
+        )  # type: ignore[misc]
     said = conversations()
     for letter in said["letter"]:
-        uid = await _say(desks[folder_of(letter["by"])], letter["target"], letter["subject"], letter["text"])
+        uid = await _say(
+            desks[folder_of(letter["by"])], letter["target"], letter["subject"], letter["text"]
+        )
         first = desks[folder_of(letter["by"])]
         for answer in letter.get("answer", ()):
             alone = answer["to"] == "author"
             target = written(named(first.name)) if alone else letter["target"]
-            await _say(desks[folder_of(answer["by"])], target, f"Re: {letter['subject']}", answer["text"], uid, alone)
+            await _say(
+                desks[folder_of(answer["by"])],
+                target,
+                f"Re: {letter['subject']}",
+                answer["text"],
+                uid,
+                alone,
+            )
     for reader, rules in said["rules"].items():
         desk = desks[folder_of(reader)]
         for rule in rules:
@@ -88,11 +110,15 @@ async def converse(desks: dict[str, Desk]) -> None:
             desk.say_rules(f"{written(stated.tag)} | {written(stated.other)}")
 
 
-async def _say(desk: Desk, target: str, subject: str, text: str, thread: str = "", alone: bool = False) -> str:
+async def _say(
+    desk: Desk, target: str, subject: str, text: str, thread: str = "", alone: bool = False
+) -> str:
     """Written, sent without a time to take it back, and waited for."""
     words = Words(target, subject, text.strip(), thread, alone)
     uid = desk.send(desk.drafts.begin(words, desk.now_us()), words, delay_s=0.0)
-    await _until(lambda: (row := desk.outgoing.get(uid)) is not None and (row["cast_id"] or row["error"]))
+    await _until(
+        lambda: (row := desk.outgoing.get(uid)) is not None and (row["cast_id"] or row["error"])
+    )
     row = desk.outgoing.get(uid)
     if row is not None and row["cast_id"]:
         await _until(lambda: desk.node.receipt(cast_id(row["cast_id"])).complete)

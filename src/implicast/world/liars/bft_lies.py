@@ -6,7 +6,15 @@ import msgspec
 
 from implicast.casting.bft.member import Bft
 from implicast.casting.bft.messages import CastHop, HopHeld, Source
-from implicast.overlay.skip_graph.messages import PRESENT, AnnouncePlace, Disown, Farewell, Leaving, Neighbours, claim
+from implicast.overlay.skip_graph.messages import (
+    PRESENT,
+    AnnouncePlace,
+    Disown,
+    Farewell,
+    Leaving,
+    Neighbours,
+    claim,
+)
 from implicast.peer.contract import Address, Message
 from implicast.peer.identity import Certificate
 from implicast.world.liars.gang import Gang, LyingHost
@@ -71,7 +79,9 @@ class Hoard:
             assert isinstance(liar.address, int), "addresses of the world are numbers"
             kept = self._held.setdefault(liar.address, {})
             now = liar.graph.certificates()
-            for old in [each for serial, each in kept.items() if serial not in {one.serial for one in now}]:
+            for old in [
+                each for serial, each in kept.items() if serial not in {one.serial for one in now}
+            ]:
                 said = AnnouncePlace(claim(liar.multicasts.signer, PRESENT, old, liar.host.now_us))
                 for _ in range(SPOKEN_TO):
                     self._say(liar, gang.somebody(liar.address), said)
@@ -103,9 +113,18 @@ def _flood(gang: Gang, liar: Bft, number: int) -> None:
         return
     near = own[number % len(own)].key
     bare = Source(
-        liar.upcoming_cast(), gang.rng.getrandbits(63), near, near + b"\0", 0, liar.host.now_us + AHEAD_US, target,
-        tuple(0 for _ in target.terms), b"flood", place.certificate, b"",
-    )  # fmt: skip
+        liar.upcoming_cast(),
+        gang.rng.getrandbits(63),
+        near,
+        near + b"\0",
+        0,
+        liar.host.now_us + AHEAD_US,
+        target,
+        tuple(0 for _ in target.terms),
+        b"flood",
+        place.certificate,
+        b"",
+    )
     source = msgspec.structs.replace(bare, signature=liar.multicasts.signer.sign(bare.body()))
     liar.host.truly_send(gang.victim, liar.multicasts.signed_hop(source, 0, place.certificate))
 
@@ -127,7 +146,9 @@ def preempt(gang: Gang, message: Message, told: set[tuple[int, bytes]]) -> None:
                 _preempt_place(offers, message.source, place)
 
 
-def _preempt_place(offers: list[tuple[Certificate, Bft]], source: Source, place: Certificate) -> None:
+def _preempt_place(
+    offers: list[tuple[Certificate, Bft]], source: Source, place: Certificate
+) -> None:
     common = offers[0][1].multicasts.gate.vectors.common
     proper = min(common(source.certificate.vector, place.vector), source.start)
     if not proper:

@@ -46,7 +46,9 @@ class Strategy:
     def begin(self) -> None:
         """The gang acts from now on."""
 
-    def lie(self, liar: "LyingHost", to: Address, message: Message, delay_us: int) -> Iterator[Letter]:
+    def lie(
+        self, liar: "LyingHost", to: Address, message: Message, delay_us: int
+    ) -> Iterator[Letter]:
         """What a liar sends in the place of this."""
         yield to, message, delay_us
 
@@ -72,7 +74,9 @@ class Gang:
     def __init__(self, liars: Liars, stage: Stage, made: Callable[["Gang", str], Strategy]) -> None:
         self.settings, self.stage, self.world = liars, stage, stage.world
         if liars.victim is not None and not 0 <= liars.victim < stage.peers:
-            raise ScenarioError(f"liars: victim={liars.victim} is no member; members are 0 to {stage.peers - 1}")
+            raise ScenarioError(
+                f"liars: victim={liars.victim} is no member; members are 0 to {stage.peers - 1}"
+            )
         rng = stream(stage.seed, "liars", stage.peers, liars.share)
         drawn = stream(stage.seed, "victim", stage.peers).randrange(stage.peers)
         self.victim = drawn if liars.victim is None else liars.victim
@@ -92,7 +96,9 @@ class Gang:
         stage = self.stage
         first = stage.peers + stage.infrastructure
         if address >= first:
-            return digest_bits(32, stage.seed, "lying newcomer", address) < self.settings.share * 2**32
+            return (
+                digest_bits(32, stage.seed, "lying newcomer", address) < self.settings.share * 2**32
+            )
         return address in self.liars or (self.settings.fixtures and address >= stage.peers)
 
     def host(self, address: int) -> Host:
@@ -146,7 +152,11 @@ class Gang:
     def for_a_cast(self, message: Message) -> bool:
         """Whether a message is sent for a cast, as the world sees it, or bears what one says."""
         cast = getattr(message, "cast", None)
-        return self.world.purpose >= 0 or (cast is not None and cast in self.world.casts) or carries(message)
+        return (
+            self.world.purpose >= 0
+            or (cast is not None and cast in self.world.casts)
+            or carries(message)
+        )
 
     def describe(self, address: int, description: Description, delay_us: int) -> None:
         """A liar says something else of itself."""

@@ -60,7 +60,9 @@ class Liars:
         _between("places", self.places, 1, 1_000)
         for name in self.strategies:
             if name not in STRATEGIES:
-                raise ParameterError(f"liars: there is no strategy {name!r}; it takes {', '.join(STRATEGIES)}")
+                raise ParameterError(
+                    f"liars: there is no strategy {name!r}; it takes {', '.join(STRATEGIES)}"
+                )
 
     @property
     def strategies(self) -> tuple[str, ...]:
@@ -73,22 +75,34 @@ class Liars:
         for part in filter(None, (part.strip() for part in text.split(","))):
             name, equals, value = part.partition("=")
             if not equals or name not in _READ:
-                raise ParameterError(f"liars: {part!r} is not understood; it takes {', '.join(_READ)} as name=value")
+                raise ParameterError(
+                    f"liars: {part!r} is not understood; it takes {', '.join(_READ)} as name=value"
+                )
             values[name] = _read(name, value)
         return cls(**values) if values else None
 
     def text(self) -> str:
         """What `parse` reads."""
         usual = Liars()
-        said = [each.name for each in fields(self) if getattr(self, each.name) != getattr(usual, each.name)]
+        said = [
+            each.name
+            for each in fields(self)
+            if getattr(self, each.name) != getattr(usual, each.name)
+        ]
         words = dict.fromkeys(("share", "strategy", *said))
         return ",".join(f"{name}={_written(getattr(self, name))}" for name in words)
 
 
 _READ: dict[str, Callable[[str], Any]] = {
-    "share": float, "strategy": str, "victim": int, "delay_s": float, "drop": float, "extras": int, "places": int,
+    "share": float,
+    "strategy": str,
+    "victim": int,
+    "delay_s": float,
+    "drop": float,
+    "extras": int,
+    "places": int,
     "fixtures": {"true": True, "false": False}.__getitem__,
-}  # fmt: skip
+}
 
 
 def _read(name: str, value: str) -> Any:

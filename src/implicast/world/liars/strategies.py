@@ -44,7 +44,9 @@ class Silent(Strategy):
 
     __slots__ = ()
 
-    def lie(self, liar: LyingHost, to: Address, message: Message, delay_us: int) -> Iterator[Letter]:
+    def lie(
+        self, liar: LyingHost, to: Address, message: Message, delay_us: int
+    ) -> Iterator[Letter]:
         if not (self.gang.for_a_cast(message) and self.gang.keeps_back()):
             yield to, message, delay_us
 
@@ -54,7 +56,9 @@ class Dropping(Strategy):
 
     __slots__ = ()
 
-    def lie(self, liar: LyingHost, to: Address, message: Message, delay_us: int) -> Iterator[Letter]:
+    def lie(
+        self, liar: LyingHost, to: Address, message: Message, delay_us: int
+    ) -> Iterator[Letter]:
         if carries(message) and self.gang.keeps_back():
             bft_lies.confirm_to_itself(self.gang, liar, to, message)
         else:
@@ -66,7 +70,9 @@ class Delaying(Strategy):
 
     __slots__ = ()
 
-    def lie(self, liar: LyingHost, to: Address, message: Message, delay_us: int) -> Iterator[Letter]:
+    def lie(
+        self, liar: LyingHost, to: Address, message: Message, delay_us: int
+    ) -> Iterator[Letter]:
         late_us = int(self.gang.settings.delay_s * 1e6) if self.gang.for_a_cast(message) else 0
         yield to, message, delay_us + late_us
 
@@ -76,7 +82,9 @@ class Selective(Strategy):
 
     __slots__ = ()
 
-    def lie(self, liar: LyingHost, to: Address, message: Message, delay_us: int) -> Iterator[Letter]:
+    def lie(
+        self, liar: LyingHost, to: Address, message: Message, delay_us: int
+    ) -> Iterator[Letter]:
         if self._unlucky(to) and carries(message) and self.gang.keeps_back():
             bft_lies.confirm_to_itself(self.gang, liar, to, message)
         else:
@@ -126,7 +134,9 @@ class Hoarding(Dropping):
             self.gang.describe_all(lambda address, claimed=claimed: claimed, delay_us)  # type: ignore[misc]
             self.gang.at(delay_us, self._hoard.speak)
 
-    def lie(self, liar: LyingHost, to: Address, message: Message, delay_us: int) -> Iterator[Letter]:
+    def lie(
+        self, liar: LyingHost, to: Address, message: Message, delay_us: int
+    ) -> Iterator[Letter]:
         if not bft_lies.gives_up(message):
             yield from super().lie(liar, to, message, delay_us)
 
@@ -140,7 +150,9 @@ class Replaying(Strategy):
         super().__init__(gang)
         self._recorded: deque[tuple[Address, Message]] = deque(maxlen=REPLAY_MEMORY)
 
-    def lie(self, liar: LyingHost, to: Address, message: Message, delay_us: int) -> Iterator[Letter]:
+    def lie(
+        self, liar: LyingHost, to: Address, message: Message, delay_us: int
+    ) -> Iterator[Letter]:
         yield to, message, delay_us
         self._recorded.append((to, message))
         rng = self.gang.rng
@@ -156,7 +168,9 @@ class Forging(Strategy):
 
     __slots__ = ()
 
-    def lie(self, liar: LyingHost, to: Address, message: Message, delay_us: int) -> Iterator[Letter]:
+    def lie(
+        self, liar: LyingHost, to: Address, message: Message, delay_us: int
+    ) -> Iterator[Letter]:
         yield to, forged(message), delay_us
 
 
@@ -168,7 +182,9 @@ class Flooding(Strategy):
     def begin(self) -> None:
         bft_lies.flood_ahead(self.gang)
 
-    def lie(self, liar: LyingHost, to: Address, message: Message, delay_us: int) -> Iterator[Letter]:
+    def lie(
+        self, liar: LyingHost, to: Address, message: Message, delay_us: int
+    ) -> Iterator[Letter]:
         yield to, message, delay_us
         for _ in range(FLOOD):
             if self.gang.afford():
@@ -184,7 +200,9 @@ class Preempting(Silent):
         super().__init__(gang)
         self._told: set[tuple[int, bytes]] = set()
 
-    def lie(self, liar: LyingHost, to: Address, message: Message, delay_us: int) -> Iterator[Letter]:
+    def lie(
+        self, liar: LyingHost, to: Address, message: Message, delay_us: int
+    ) -> Iterator[Letter]:
         bft_lies.preempt(self.gang, message, self._told)
         yield from super().lie(liar, to, message, delay_us)
 
@@ -194,7 +212,9 @@ class Misrouting(Strategy):
 
     __slots__ = ()
 
-    def lie(self, liar: LyingHost, to: Address, message: Message, delay_us: int) -> Iterator[Letter]:
+    def lie(
+        self, liar: LyingHost, to: Address, message: Message, delay_us: int
+    ) -> Iterator[Letter]:
         if not (self.gang.for_a_cast(message) and self.gang.keeps_back()):
             yield to, message, delay_us
         elif self.gang.afford():
@@ -206,21 +226,35 @@ class Eclipsing(Dropping):
 
     __slots__ = ()
 
-    def lie(self, liar: LyingHost, to: Address, message: Message, delay_us: int) -> Iterator[Letter]:
+    def lie(
+        self, liar: LyingHost, to: Address, message: Message, delay_us: int
+    ) -> Iterator[Letter]:
         yield from super().lie(liar, to, bft_lies.only_accomplices(self.gang, message), delay_us)
 
 
 def asked(gang: Gang) -> list[str]:
     """The tags that casts ask for, most wanted first."""
-    counted = Counter(tag for target in gang.stage.targets for term in target.terms for tag in term.has)
+    counted = Counter(
+        tag for target in gang.stage.targets for term in target.terms for tag in term.has
+    )
     return [tag for tag, _ in counted.most_common()]
 
 
 _CLASSES: dict[str, type[Strategy]] = {
-    "silent": Silent, "dropping": Dropping, "delaying": Delaying, "selective": Selective, "aimed": Aimed,
-    "hoarding": Hoarding, "replaying": Replaying, "forging": Forging, "flooding": Flooding,
-    "preempting": Preempting, "sybil": Sybil, "misrouting": Misrouting, "eclipsing": Eclipsing,
-}  # fmt: skip
+    "silent": Silent,
+    "dropping": Dropping,
+    "delaying": Delaying,
+    "selective": Selective,
+    "aimed": Aimed,
+    "hoarding": Hoarding,
+    "replaying": Replaying,
+    "forging": Forging,
+    "flooding": Flooding,
+    "preempting": Preempting,
+    "sybil": Sybil,
+    "misrouting": Misrouting,
+    "eclipsing": Eclipsing,
+}
 
 
 def strategy(gang: Gang, name: str) -> Strategy:

@@ -56,33 +56,64 @@ class Trust:
 
 
 def trust(
-    judge: Judge, registrations: Sequence[Registration], gang: Gang, lies: Lies, breakdowns: int, sight: Sight
+    judge: Judge,
+    registrations: Sequence[Registration],
+    gang: Gang,
+    lies: Lies,
+    breakdowns: int,
+    sight: Sight,
 ) -> Trust:
     """The honest part of a run, and the victim's part of that."""
     whole = _seen_by(judge, registrations, lies, lambda number: not lies(number)).verdict()
-    forged = int(np.count_nonzero(_heard(judge, lies, lambda number: not lies(number)) & judge.notices.altered))
+    forged = int(
+        np.count_nonzero(
+            _heard(judge, lies, lambda number: not lies(number)) & judge.notices.altered
+        )
+    )
     of_victim = _seen_by(judge, registrations, lies, gang.victim.__eq__).verdict()
     arrived = whole.expected - whole.missing
     return Trust(
-        len(gang.liars), gang.victim, whole.expected, arrived, arrived / whole.expected if whole.expected else 1.0,
-        of_victim.expected, of_victim.expected - of_victim.missing, forged + whole.invented,
-        whole.repeated, whole.uninvited, breakdowns, sight.noticed, sight.noticed_s, sight.accused,
-    )  # fmt: skip
+        len(gang.liars),
+        gang.victim,
+        whole.expected,
+        arrived,
+        arrived / whole.expected if whole.expected else 1.0,
+        of_victim.expected,
+        of_victim.expected - of_victim.missing,
+        forged + whole.invented,
+        whole.repeated,
+        whole.uninvited,
+        breakdowns,
+        sight.noticed,
+        sight.noticed_s,
+        sight.accused,
+    )
 
 
-def _seen_by(judge: Judge, registrations: Sequence[Registration], lies: Lies, hears: Callable[[int], bool]) -> Judge:
+def _seen_by(
+    judge: Judge, registrations: Sequence[Registration], lies: Lies, hears: Callable[[int], bool]
+) -> Judge:
     """The same judge, shown honest publishers and some members alone, and of what they were told what was cast."""
     casts = [_for_nobody(cast) if lies(cast.publisher) else cast for cast in judge.casts]
     told, chosen = judge.notices, _heard(judge, lies, hears) & ~judge.notices.altered
     seen = Notices(told.cast[chosen], told.peer[chosen], told.time_us[chosen], told.altered[chosen])
-    return Judge(casts, [each for each in registrations if hears(each.peer)], seen, judge.away, False, judge.forgotten)
+    return Judge(
+        casts,
+        [each for each in registrations if hears(each.peer)],
+        seen,
+        judge.away,
+        False,
+        judge.forgotten,
+    )
 
 
 def _heard(judge: Judge, lies: Lies, hears: Callable[[int], bool]) -> npt.NDArray[np.bool_]:
     """Which notices are theirs, and not of casts of liars."""
     theirs = np.asarray([cast.number for cast in judge.casts if lies(cast.publisher)], np.int64)
     told = judge.notices
-    return np.asarray([hears(each) for each in told.peer.tolist()], bool) & ~np.isin(told.cast, theirs)
+    return np.asarray([hears(each) for each in told.peer.tolist()], bool) & ~np.isin(
+        told.cast, theirs
+    )
 
 
 def _for_nobody(cast: Cast) -> Cast:

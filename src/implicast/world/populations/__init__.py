@@ -19,4 +19,8 @@ def population(design: Design) -> Population:
         return Population(design.assemble, design.objections or no_objections)
     home = HOMES[design.name]
     known: Population = import_module(f"{__name__}.{STREETS.get(home, home)}").population(design)
-    return known if design.objections is None else replace(known, objections=design.objections, watcher=None)
+    return (
+        known
+        if design.objections is None
+        else replace(known, objections=design.objections, watcher=None)
+    )

@@ -45,7 +45,9 @@ def too_small(nodes: Sequence[ChordSharp], is_known: Known) -> list[str]:
                 continue
             due = spans.sum(arc)
             if due is not None and not _holds(value, due):
-                wrong.append(f"what {node.address} knows of the arc of level {level} lacks somebody in it")
+                wrong.append(
+                    f"what {node.address} knows of the arc of level {level} lacks somebody in it"
+                )
     return wrong
 
 
@@ -57,12 +59,16 @@ class _Spans:
         values = [node.passenger.value() if is_known(node) else None for node in ring]
         portraits = all(value is None or isinstance(value, Portrait) for value in values)
         # Filters are put together as numbers: a third of the time for the whole look.
-        self.doubled: list[list[Any]] = [[_drawn(value) for value in values] if portraits else list(values)]
+        self.doubled: list[list[Any]] = [
+            [_drawn(value) for value in values] if portraits else list(values)
+        ]
         self.both = _either if portraits else _both
         count, step = len(ring), 1
         while 2 * step <= count:
             last = self.doubled[-1]
-            self.doubled.append([self.both(last[at], last[(at + step) % count]) for at in range(count)])
+            self.doubled.append(
+                [self.both(last[at], last[(at + step) % count]) for at in range(count)]
+            )
             step *= 2
 
     def sum(self, arc: Arc) -> Any:
@@ -93,7 +99,13 @@ def _drawn(value: Freight | None) -> Drawn | None:
 
 
 def _either(one: Drawn | None, other: Drawn | None) -> Drawn | None:
-    return other if one is None else one if other is None else (one[0] | other[0], hulls(one[1], other[1]))
+    return (
+        other
+        if one is None
+        else one
+        if other is None
+        else (one[0] | other[0], hulls(one[1], other[1]))
+    )
 
 
 def _both(one: Freight | None, other: Freight | None) -> Freight | None:

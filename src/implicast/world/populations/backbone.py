@@ -14,18 +14,27 @@ LOOKED_AT_MAX = 256
 """Filters that are remembered from look to look; the one not looked at for longest goes first."""
 
 
-def objections(brokers: Mapping[Address, Backbone], tags: Mapping[Address, Iterable[str]]) -> list[str]:
+def objections(
+    brokers: Mapping[Address, Backbone], tags: Mapping[Address, Iterable[str]]
+) -> list[str]:
     """What is wrong, in sentences; `tags` are those that each broker's own clients hold."""
     order = breadth_first(brokers)
     links = sum(len(broker.neighbours) for broker in brokers.values())
     if len(order) != len(brokers) or links != 2 * (len(brokers) - 1):
-        return [f"the backbone is no tree: {len(order)} of {len(brokers)} brokers reached, {links} ends of links"]
+        return [
+            f"the backbone is no tree: {len(order)} of {len(brokers)} brokers reached, {links} ends of links"
+        ]
     generations = sorted({broker.table.generation for broker in brokers.values()})
     under_way = [address for address, broker in brokers.items() if broker.next is not None]
     if len(generations) > 1 or under_way:
-        return [f"the brokers are in generations {generations}, {len(under_way)} of them between two"]
+        return [
+            f"the brokers are in generations {generations}, {len(under_way)} of them between two"
+        ]
     held = {address: tuple(tags[address]) for address in brokers}
-    own = {address: _bits(each.table.bits, each.table.hashes, held[address]) for address, each in brokers.items()}
+    own = {
+        address: _bits(each.table.bits, each.table.hashes, held[address])
+        for address, each in brokers.items()
+    }
     return _uncovered(brokers, own, order)
 
 
@@ -36,7 +45,11 @@ def breadth_first(brokers: Mapping[Address, Backbone]) -> dict[Address, Address 
     found = [first]
     for address in found:
         for neighbour in brokers[address].neighbours:
-            if neighbour in brokers and neighbour not in order and address in brokers[neighbour].neighbours:
+            if (
+                neighbour in brokers
+                and neighbour not in order
+                and address in brokers[neighbour].neighbours
+            ):
                 order[neighbour] = address
                 found.append(neighbour)
     return order
@@ -52,14 +65,18 @@ def _bits(bits: int, hashes: int, tags: tuple[str, ...]) -> int:
 
 
 def _uncovered(
-    brokers: Mapping[Address, Backbone], own: Mapping[Address, int], order: Mapping[Address, Address | None]
+    brokers: Mapping[Address, Backbone],
+    own: Mapping[Address, int],
+    order: Mapping[Address, Address | None],
 ) -> list[str]:
     """Links whose filter lacks a bit of what lies beyond."""
     beyond = beyond_links(brokers, own, order)
     return [
         f"broker {at} would not send to {neighbour} what somebody beyond it registered for"
         for (at, neighbour), bits in beyond.items()
-        if _lacks(brokers[at].table, neighbour, bits.to_bytes((brokers[at].table.bits + 7) // 8, "little"))
+        if _lacks(
+            brokers[at].table, neighbour, bits.to_bytes((brokers[at].table.bits + 7) // 8, "little")
+        )
     ]
 
 
@@ -67,17 +84,23 @@ def _lacks(table: FilterTable, neighbour: Address, beyond: bytes) -> bool:
     """Is there a bit of this filter, of the common size, that the neighbour's filter does not have?"""
     mine = table.filters[neighbour]
     wanted = places(beyond, mine.whole) * mine.bits // mine.whole
-    has = np.unpackbits(np.frombuffer(mine.to_bytes(), np.uint8), count=mine.bits, bitorder="little")
+    has = np.unpackbits(
+        np.frombuffer(mine.to_bytes(), np.uint8), count=mine.bits, bitorder="little"
+    )
     return not has[wanted].all()
 
 
 def beyond_links(
-    brokers: Mapping[Address, Backbone], own: Mapping[Address, int], order: Mapping[Address, Address | None]
+    brokers: Mapping[Address, Backbone],
+    own: Mapping[Address, int],
+    order: Mapping[Address, Address | None],
 ) -> dict[tuple[Address, Address], int]:
     """By broker and neighbour, the filter of what lies beyond: once from the leaves inwards, once from the root
     outwards."""
     beyond: dict[tuple[Address, Address], int] = {}
-    inwards = [(child, parent) for child, parent in reversed(list(order.items())) if parent is not None]
+    inwards = [
+        (child, parent) for child, parent in reversed(list(order.items())) if parent is not None
+    ]
     outwards = [(parent, child) for child, parent in order.items() if parent is not None]
     for source, target in inwards + outwards:
         bits = own[source]

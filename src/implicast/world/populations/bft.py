@@ -39,7 +39,11 @@ def assemble(plan: Plan, checks: frozenset[int] = ALL_CHECKS) -> list[Peer]:
 
 def _granted(plan: Plan, office: Office, address: int, member: Bft) -> list[Certificate]:
     """The places of what a member will say of itself; only its home if that is more than an applicant may have."""
-    said = plan.descriptions[address] if plan.parameters["placing"] == "assembled" and plan.descriptions else None
+    said = (
+        plan.descriptions[address]
+        if plan.parameters["placing"] == "assembled" and plan.descriptions
+        else None
+    )
     try:
         return office.grant(address, member.name, realms(said), member.public)
     except GrantDeclined:

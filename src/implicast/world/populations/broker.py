@@ -20,7 +20,9 @@ MANY = 256
 def assemble(plan: Plan) -> list[Peer]:
     """Clients at their nearest brokers, brokers on their tree; nothing is registered yet."""
     brokers = _brokers(plan)
-    clients: list[Peer] = [BrokerClient(plan.site(each), station_of(plan, each)) for each in range(plan.peers)]
+    clients: list[Peer] = [
+        BrokerClient(plan.site(each), station_of(plan, each)) for each in range(plan.peers)
+    ]
     return [*clients, *brokers]
 
 
@@ -29,7 +31,9 @@ def _brokers(plan: Plan) -> list[Broker]:
     if not brokers:
         raise ParameterError("broker: there are no hosts for brokers")
     if len(brokers) < MANY or len(plan.router) < plan.peers:
-        neighbours = spanning_tree(brokers, lambda a, b: plan.latency_us(a, b) + plan.latency_us(b, a))
+        neighbours = spanning_tree(
+            brokers, lambda a, b: plan.latency_us(a, b) + plan.latency_us(b, a)
+        )
     else:
         neighbours = wide_tree(brokers, plan.router, plan.latency_us)
     return [Broker(plan.site(broker, "broker"), neighbours[broker]) for broker in brokers]
@@ -81,7 +85,9 @@ def objections(population: Sequence[Peer]) -> list[str]:
     for client in (peer for peer in population if isinstance(peer, BrokerClient) and peer.settled):
         broker = brokers.get(client.station) if client.station is not None else None
         if broker is None or broker.roster.index.description(client.name) != client.description:
-            found.append(f"broker {client.station} does not know what its client {client.address} is")
+            found.append(
+                f"broker {client.station} does not know what its client {client.address} is"
+            )
     return found
 
 

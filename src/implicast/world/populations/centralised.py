@@ -54,9 +54,15 @@ def objections(population: Sequence[Peer]) -> list[str]:
                 found.append(f"the server does not know what {client.address} is")
         leases = each.roster.leases
         over_us = each.host.now_us - leases.lease_us * 5 // 4
-        gone = [entry for name, entry in each.roster.entries.items()
-                if name not in clients and (leases.heard_us(name) or 0) < over_us]  # fmt: skip
-        found += [f"the server remembers {each.contact.address}, which is gone, beyond its lease" for each in gone]
+        gone = [
+            entry
+            for name, entry in each.roster.entries.items()
+            if name not in clients and (leases.heard_us(name) or 0) < over_us
+        ]
+        found += [
+            f"the server remembers {each.contact.address}, which is gone, beyond its lease"
+            for each in gone
+        ]
     return found
 
 

@@ -36,7 +36,9 @@ Sound = dict[FingerTable, list[int]]
 """Tables without a finger before its start, with their distances at that time: another list when fingers change."""
 
 
-def chord_objections(nodes: Sequence[Chord], exact: bool = True, sound: Sound | None = None) -> list[str]:
+def chord_objections(
+    nodes: Sequence[Chord], exact: bool = True, sound: Sound | None = None
+) -> list[str]:
     """What is wrong with a Chord at rest: the ring, or the fingers.
 
     Exact fingers are the successors of their starts. After changes at one moment they need not be (until refreshed),

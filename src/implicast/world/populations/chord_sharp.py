@@ -28,18 +28,26 @@ def objections(nodes: Sequence[ChordSharp]) -> list[str]:
     if wrong:
         return wrong
     refs = [links.me for links in members([node.links for node in nodes])]
-    ahead = [refs[1 << level :] + refs[: 1 << level] for level in range((len(refs) - 1).bit_length())]
+    ahead = [
+        refs[1 << level :] + refs[: 1 << level] for level in range((len(refs) - 1).bit_length())
+    ]
     due = dict(zip(refs, zip(*ahead, strict=True) if ahead else [()], strict=True))
     for node in nodes:
         if due.get(node.links.me, (*node.table.nodes,)) != (*node.table.nodes,):
-            wrong.append(f"{node.address} has {len(node.table)} fingers that are not those 1, 2, 4, ... places ahead")
+            wrong.append(
+                f"{node.address} has {len(node.table)} fingers that are not those 1, 2, 4, ... places ahead"
+            )
     return wrong
 
 
 def stale(nodes: Sequence[ChordSharp]) -> int:
     """How many entries of all tables do not hold what the nodes in their range hold now."""
-    ring = sorted((node for node in nodes if node.links.state == "in"), key=lambda node: node.links.me.place)
-    due = settled_tables([node.links.me for node in ring], [node.passenger.value() for node in ring])
+    ring = sorted(
+        (node for node in nodes if node.links.state == "in"), key=lambda node: node.links.me.place
+    )
+    due = settled_tables(
+        [node.links.me for node in ring], [node.passenger.value() for node in ring]
+    )
     pairs = ((node.table, table) for node, table in zip(ring, due, strict=True))
     return sum(
         mine != right
@@ -64,7 +72,9 @@ def settled_tables(
         step *= 2
     tables = [Table(ref, value, stale_us) for ref, value in zip(refs, values, strict=True)]
     for index, table in enumerate(tables):
-        ahead = [((index + step) % count, (index + 2 * step) % count, held) for step, held in levels]
+        ahead = [
+            ((index + step) % count, (index + 2 * step) % count, held) for step, held in levels
+        ]
         table.settle(
             [refs[at] for at, _, _ in ahead],
             [None if held[at] is None else refs[end].key for at, end, held in ahead],

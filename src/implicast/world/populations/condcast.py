@@ -54,7 +54,10 @@ def assemble(plan: Plan) -> list[Peer]:
     common, plan = common_tags(plan, b"", "member"), replace(plan, credentials=None)
     sites = [replace(plan.site(address), credentials=common) for address in range(plan.peers)]
     described = [*plan.descriptions[: plan.peers], *[None] * (plan.peers - len(plan.descriptions))]
-    keys = [key_of(site.network, site.name, each, common) for site, each in zip(sites, described, strict=True)]
+    keys = [
+        key_of(site.network, site.name, each, common)
+        for site, each in zip(sites, described, strict=True)
+    ]
     peers = [Condcast(site, key) for site, key in zip(sites, distinct(keys), strict=True)]
     settled = plan.parameters["settle"] == "assembled"
     if settled:
@@ -73,7 +76,9 @@ def sleepers(plan: Plan) -> Sleepers | None:
         return None
     if policy_of(plan.parameters) is not FREE or any(each.values for each in plan.descriptions):
         return None
-    from implicast.world.populations.sharp_sleepers import SharpSleepers  # only where the package was compiled
+    from implicast.world.populations.sharp_sleepers import (
+        SharpSleepers,
+    )  # only where the package was compiled
 
     return SharpSleepers(plan, common_tags(plan, b"", "member"), distinct)
 
@@ -87,16 +92,22 @@ def _start_flows(ring: list[ChordSharp], peers: dict[ChordSharp, Condcast]) -> N
     chosen = peers[ring[0]].settings.flows
     flows = flows_needed(len(ring), chosen.period_us, chosen.hold_us)
     for index, node in enumerate(ring):
-        peers[node].flows.start_in_step(first=index * flows // len(ring) != (index + 1) * flows // len(ring))
+        peers[node].flows.start_in_step(
+            first=index * flows // len(ring) != (index + 1) * flows // len(ring)
+        )
 
 
 def objections(population: Sequence[Peer]) -> list[str]:
     """The ring, the fingers; and, where they grow old, aggregates that lack somebody."""
-    rings: dict[Any, Condcast] = {peer.ring: peer for peer in population if isinstance(peer, Condcast)}
+    rings: dict[Any, Condcast] = {
+        peer.ring: peer for peer in population if isinstance(peer, Condcast)
+    }
     if any(ring.settings.rounds for ring in rings):
         return sound_objections(list(rings), lambda ring: rings[ring].promises.is_due)
     return ring_objections(list(rings))
 
 
 def population(design: Design) -> Population:
-    return Population(assemble, objections, enrol_by_verb, sleepers, ASLEEP_FROM, credentials=common_tags)
+    return Population(
+        assemble, objections, enrol_by_verb, sleepers, ASLEEP_FROM, credentials=common_tags
+    )

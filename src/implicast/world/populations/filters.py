@@ -23,7 +23,9 @@ def assemble_filters(brokers: Mapping[Address, Backbone]) -> None:
     beyond = beyond_links(brokers, own, breadth_first(brokers))
     length = (bits + 7) // 8
     for address, broker in brokers.items():
-        fields = {other: beyond[address, other].to_bytes(length, "little") for other in broker.neighbours}
+        fields = {
+            other: beyond[address, other].to_bytes(length, "little") for other in broker.neighbours
+        }
         fields[address] = own[address].to_bytes(length, "little")
         broker.stand_filled(growths, capacity, fields)
 

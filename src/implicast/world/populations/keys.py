@@ -25,7 +25,9 @@ class Laboratory:
         self._secret = digest("authority", seed)
         self._authority = Authority(self.scheme, self._secret, Vectors(2))
         # Who signs in earnest checks in earnest; where signatures are stood in for, so is checking the same again.
-        self._checked = Recent[bytes, Certificate](SHARED_MAX) if self.scheme.name == "stand-in" else None
+        self._checked = (
+            Recent[bytes, Certificate](SHARED_MAX) if self.scheme.name == "stand-in" else None
+        )
 
     def member(self, name: Name) -> MemberKeys:
         """The keys of a member that was enrolled under its name."""

@@ -27,7 +27,12 @@ def landmark_order(landmarks: Sequence[int], latency_us: LatencyUs) -> list[int]
     """
     if len(landmarks) < 2:
         return list(landmarks)
-    trips = np.array([[0 if a == b else latency_us(a, b) + latency_us(b, a) + 1 for b in landmarks] for a in landmarks])
+    trips = np.array(
+        [
+            [0 if a == b else latency_us(a, b) + latency_us(b, a) + 1 for b in landmarks]
+            for a in landmarks
+        ]
+    )
     tree = _spanning_tree(trips.astype(np.float64))
     end = _reach(tree, _reach(tree, 0, -1)[1], -1)[1]
     return [landmarks[each] for each in _walk(tree, end, -1)]
@@ -64,15 +69,20 @@ def _reach(tree: Lengths, at: int, parent: int) -> tuple[float, int]:
 def _walk(tree: Lengths, at: int, parent: int) -> Iterator[int]:
     yield at
     for each in sorted(
-        _branches(tree, at, parent), key=lambda each: (tree[at, each] + _reach(tree, each, at)[0], each)
+        _branches(tree, at, parent),
+        key=lambda each: (tree[at, each] + _reach(tree, each, at)[0], each),
     ):
         yield from _walk(tree, each, at)
 
 
 def landmark_points(
-    peers: int, landmarks: int, dimensions: int, latency_us: LatencyUs, draw: Callable[[int], int],
+    peers: int,
+    landmarks: int,
+    dimensions: int,
+    latency_us: LatencyUs,
+    draw: Callable[[int], int],
     router: Sequence[int] = (),
-) -> list[int]:  # fmt: skip
+) -> list[int]:
     """A place for each peer; the landmarks are peers drawn at random. `draw` gives so many random bits.
 
     `router`: where it is known on which router each hangs, those on one are equally far from all others, and what is
@@ -90,7 +100,9 @@ def landmark_points(
         if not router or peer in are_landmarks:
             extents = _nearest_first(peer, chosen, latency_us)
         else:
-            extents = near.get(router[peer]) or near.setdefault(router[peer], _nearest_first(peer, chosen, latency_us))
+            extents = near.get(router[peer]) or near.setdefault(
+                router[peer], _nearest_first(peer, chosen, latency_us)
+            )
         while not room[extents[-1]]:
             extents.pop()
         room[extents[-1]] -= 1
@@ -100,7 +112,10 @@ def landmark_points(
 
 def _nearest_first(peer: int, chosen: Sequence[int], latency_us: LatencyUs) -> list[int]:
     """The landmarks' places, the nearest last: those without room are dropped from there."""
-    trips = sorted((latency_us(peer, there) if there != peer else 0, place) for place, there in enumerate(chosen))
+    trips = sorted(
+        (latency_us(peer, there) if there != peer else 0, place)
+        for place, there in enumerate(chosen)
+    )
     return [place for _, place in reversed(trips)]
 
 

@@ -48,7 +48,9 @@ def opening(nodes: Sequence[Linked], inside: Sequence[Linked] | None = None) -> 
     """The first place where the right pointers of the members fail to be one cycle in key order; None if closed. The
     members, where they are known already, are `inside`."""
     inside = members(nodes) if inside is None else list(inside)
-    if all(node.right == after.me for node, after in zip(inside, inside[1:] + inside[:1], strict=True)):
+    if all(
+        node.right == after.me for node, after in zip(inside, inside[1:] + inside[:1], strict=True)
+    ):
         return None  # nearly always: a fifth of the price of finding out where
     here = {node.me: node for node in nodes if node.state != OUT}
     cycle = [inside[0].me]
@@ -77,7 +79,9 @@ def ring_objections(nodes: Sequence[Links]) -> list[str]:
 def pair_objections(nodes: Sequence[Links], inside: Sequence[Links]) -> list[str]:
     """What is wrong with a closed ring of these members at rest: neighbours that do not know each other, operations
     unsettled."""
-    wrong = [f"{_name(node.me)} is still {node.state}" for node in nodes if node.state not in (IN, OUT)]
+    wrong = [
+        f"{_name(node.me)} is still {node.state}" for node in nodes if node.state not in (IN, OUT)
+    ]
     for index, node in enumerate(inside):
         right = inside[(index + 1) % len(inside)]
         if (right.left, right.lnum) != (node.me, node.rnum) or not node.conf:

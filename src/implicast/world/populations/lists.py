@@ -48,7 +48,11 @@ class Watcher:
 
     def __call__(self, population: Sequence[Peer]) -> list[str]:
         here = [member for member in population if isinstance(member, RingMember)]
-        wrong = chord_objections([member.chord for member in here], exact=False, sound=self._sound) if here else []
+        wrong = (
+            chord_objections([member.chord for member in here], exact=False, sound=self._sound)
+            if here
+            else []
+        )
         if wrong:
             return wrong
         by_links = {member.links: member for member in here}
@@ -77,7 +81,9 @@ class Watcher:
                 self._laid[member] = reached, _laid_by(member)
                 self._change(laid, self._laid[member][1], ring, keys)
 
-    def _change(self, before: dict[int, int], now: dict[int, int], ring: list[RingMember], keys: list[int]) -> None:
+    def _change(
+        self, before: dict[int, int], now: dict[int, int], ring: list[RingMember], keys: list[int]
+    ) -> None:
         """This was laid before, and that is now."""
         for mark, key in before.items():
             if mark not in now:
@@ -98,7 +104,9 @@ class Watcher:
             place = keys[at - 1], keepers, _from(losses, at, count)
             if self._in_order.get(member) != place:
                 marks = self._marks(at, keys)
-                here = [mark for keeper in keepers for mark in _not_in(keeper.share.rows.marks, marks)]
+                here = [
+                    mark for keeper in keepers for mark in _not_in(keeper.share.rows.marks, marks)
+                ]
                 if here:
                     found.update(here)
                     continue
@@ -109,10 +117,15 @@ class Watcher:
     def _marks(self, at: int, keys: list[int]) -> list[int]:
         """Of the entries that belong to a place."""
         entries = self._entries
-        low, high = bisect_left(entries, (keys[at - 1] + 1, 0)), bisect_left(entries, (keys[at] + 1, 0))
+        low, high = (
+            bisect_left(entries, (keys[at - 1] + 1, 0)),
+            bisect_left(entries, (keys[at] + 1, 0)),
+        )
         return [mark for _, mark in (entries[low:high] if at else entries[low:] + entries[:high])]
 
-    def _described(self, missing: set[int] | None, ring: list[RingMember], keys: list[int]) -> list[str]:
+    def _described(
+        self, missing: set[int] | None, ring: list[RingMember], keys: list[int]
+    ) -> list[str]:
         """Of entries with these marks (or all), those that are not kept in a newer wording either."""
         wrong: list[str] = []
         count = _places(ring)
@@ -120,7 +133,11 @@ class Watcher:
             if missing is not None and missing.isdisjoint(self._laid[member][1]):
                 continue
             for piece in member.layings.pieces.values():
-                if piece.packed and not piece.missing and (missing is None or _mark(piece, member) in missing):
+                if (
+                    piece.packed
+                    and not piece.missing
+                    and (missing is None or _mark(piece, member) in missing)
+                ):
                     at = bisect_left(keys, piece.key) % len(ring)
                     wrong += _not_kept(piece, member, _from(ring, at, count))
             if len(wrong) > OBJECTIONS_ENOUGH:
@@ -131,7 +148,9 @@ class Watcher:
 def _laid_by(member: RingMember) -> dict[int, int]:
     """Mark and key of every entry that is confirmed to a member."""
     pieces = member.layings.pieces.values()
-    return {_mark(piece, member): piece.key for piece in pieces if piece.packed and not piece.missing}
+    return {
+        _mark(piece, member): piece.key for piece in pieces if piece.packed and not piece.missing
+    }
 
 
 def _mark(piece: Piece, owner: RingMember) -> int:
@@ -168,5 +187,7 @@ def _not_kept(piece: Piece, owner: RingMember, keepers: Sequence[RingMember]) ->
     for keeper in keepers:
         entry = keeper.share.rows.get(slot, piece.number or owner.name)
         if entry is None or entry.row.stamp < _lowest_stamp(piece) or not entry.in_force:
-            wrong.append(f"{keeper.address} does not keep what {owner.address} has laid under {slot}")
+            wrong.append(
+                f"{keeper.address} does not keep what {owner.address} has laid under {slot}"
+            )
     return wrong

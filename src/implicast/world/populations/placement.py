@@ -57,7 +57,9 @@ def lots(settings: Settings, owners: Owners, tag: str, root: int, spots: Codes) 
     """How the records of a tag with these spots lie around one of its roots."""
     rising = np.arange(len(spots))
     full = len(spots) > settings.storage_limit
-    yield Lot(owners.of_one(root), (tag, root, 0), rising, full)  # at notch 0 the root itself is everybody's home
+    yield Lot(
+        owners.of_one(root), (tag, root, 0), rising, full
+    )  # at notch 0 the root itself is everybody's home
     if not full:
         return
     for notch in settings.notches()[1:]:
@@ -65,7 +67,9 @@ def lots(settings: Settings, owners: Owners, tag: str, root: int, spots: Codes) 
             return
         key, last = (tag, root, notch), notch == settings.last_notch
         up = []
-        for peer, chosen in _by_owner(owners.of(homes_of(root, notch, spots[rising], settings.dimensions)), rising):
+        for peer, chosen in _by_owner(
+            owners.of(homes_of(root, notch, spots[rising], settings.dimensions)), rising
+        ):
             full = len(chosen) > settings.storage_limit and not last
             yield Lot(peer, key, chosen, full)
             if full:
@@ -86,4 +90,7 @@ def _by_owner(peers: Codes, records: Chosen) -> list[tuple[int, Chosen]]:
     found, sorted_records = peers[order], records[order]
     starts = [0, *(np.flatnonzero(found[1:] != found[:-1]) + 1).tolist()]
     ends = [*starts[1:], len(found)]
-    return [(int(found[start]), sorted_records[start:end]) for start, end in zip(starts, ends, strict=True)]
+    return [
+        (int(found[start]), sorted_records[start:end])
+        for start, end in zip(starts, ends, strict=True)
+    ]

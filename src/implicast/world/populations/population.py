@@ -33,7 +33,9 @@ def entries(plan: Plan) -> Iterator[Enrolled]:
     network = plan.network
     for address, description in enumerate(plan.descriptions):
         life = next_life(0, stream(plan.seed, "life", address, 0, 0, 0))
-        yield Enrolled(Contact(name_of(network, address), address), version_of(life, 1), description)
+        yield Enrolled(
+            Contact(name_of(network, address), address), version_of(life, 1), description
+        )
 
 
 class Sleepers(ABC):

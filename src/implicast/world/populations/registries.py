@@ -35,7 +35,11 @@ class Owners:
         spans: list[tuple[int, int, int]] = []
         for index, each in enumerate(peers):
             ground = each.surface.ground
-            spans += [(*ground, index)] if len(ground) == 2 else [(*span, index) for span in intervals(ground)]
+            spans += (
+                [(*ground, index)]
+                if len(ground) == 2
+                else [(*span, index) for span in intervals(ground)]
+            )
         spans.sort()
         self.lows = [low for low, _, _ in spans]
         self.spans, self.peers = spans, peers
@@ -63,7 +67,9 @@ class Owners:
         while owner is not None:
             inside = container(root, notch, owner.settings.dimensions)
             registry = owner.shelf.registries.get((tag, root, notch))
-            if registry is None or not (within(inside, owner.surface.ground) and within(inside, registry.closed)):
+            if registry is None or not (
+                within(inside, owner.surface.ground) and within(inside, registry.closed)
+            ):
                 break
             notch = owner.settings.above(notch)
         return notch
@@ -103,16 +109,26 @@ def _kept(owners: Owners, told: dict[str, dict[Name, Entry]]) -> dict[tuple[str,
     for peer in owners.peers:
         for (tag, root, notch), registry in peer.shelf.registries.items():
             if registry.records and tag in told and notch == owners.landing(tag, root):
-                kept.setdefault((tag, root), []).append((peer.surface.ground, notch, registry.records))
+                kept.setdefault((tag, root), []).append(
+                    (peer.surface.ground, notch, registry.records)
+                )
     return kept
 
 
-def _met(ground: Tract, root: int, notch: int, records: dict[Name, Held], entries: dict[Name, Entry],
-         dimensions: int) -> Iterator[Name]:  # fmt: skip
+def _met(
+    ground: Tract,
+    root: int,
+    notch: int,
+    records: dict[Name, Held],
+    entries: dict[Name, Entry],
+    dimensions: int,
+) -> Iterator[Name]:
     """Consumers whose word, as they told it, lies with the owner of its home."""
     here = [each.entry for name, each in records.items() if entries.get(name) is each.entry]
     places = homes(root, notch, [each.spot for each in here], dimensions)
-    return (each.member.name for each, code in zip(here, places, strict=True) if contains(ground, code))
+    return (
+        each.member.name for each, code in zip(here, places, strict=True) if contains(ground, code)
+    )
 
 
 def replicas_of(peers: Sequence[Spice]) -> dict[str, list[int]]:
@@ -128,7 +144,9 @@ def replicas_of(peers: Sequence[Spice]) -> dict[str, list[int]]:
 def found(owners: Owners, tag: str, root: int, entry: Entry) -> bool:
     """First from where the ways of all records part, then from the root: a record may be on its way up."""
     landing = owners.landing(tag, root)
-    return _found_from(owners, tag, root, landing, entry) or (landing > 0 and _found_from(owners, tag, root, 0, entry))
+    return _found_from(owners, tag, root, landing, entry) or (
+        landing > 0 and _found_from(owners, tag, root, 0, entry)
+    )
 
 
 def _found_from(owners: Owners, tag: str, root: int, notch: int, entry: Entry) -> bool:

@@ -16,7 +16,11 @@ from implicast.world.populations.sleepers import RingSleepers
 
 
 def assemble(design: Design, plan: Plan) -> list[Peer]:
-    members = [member for address in range(plan.peers) if isinstance(member := plan.begin(design, address), RingMember)]
+    members = [
+        member
+        for address in range(plan.peers)
+        if isinstance(member := plan.begin(design, address), RingMember)
+    ]
     assemble_chord([member.chord for member in members])
     for member in members:
         member.tenure.stand()

@@ -54,7 +54,9 @@ class LateTable(Table):
 
     __slots__ = ("_sums_ahead",)
 
-    def settle_later(self, nodes: list[Ref], ends: list[int], values: Callable[[], list[Freight | None]]) -> None:
+    def settle_later(
+        self, nodes: list[Ref], ends: list[int], values: Callable[[], list[Freight | None]]
+    ) -> None:
         self.settle(nodes, list(ends), [], 0)
         self._sums_ahead = values
         del self.values
@@ -112,7 +114,9 @@ class Filters:
     def __init__(self, holders: Holders, count: int, bits: int, hashes: int) -> None:
         """`holders`: by rank on the ring."""
         self._holders, self._count, self.bits, self.hashes = holders, count, bits, hashes
-        self._positions = np.array([positions(tag, bits, hashes) for tag in holders.tags], np.int64).reshape(-1, hashes)
+        self._positions = np.array(
+            [positions(tag, bits, hashes) for tag in holders.tags], np.int64
+        ).reshape(-1, hashes)
         order = np.argsort(self._positions, axis=None, kind="stable")
         self._tags = (order // hashes).tolist()
         self._ends = np.searchsorted(self._positions.ravel()[order], np.arange(bits + 1)).tolist()
@@ -158,7 +162,9 @@ class Filters:
 class SharpSleepers(Sleepers):
     """The members of a ring of which most have only passed casts on, or nothing at all."""
 
-    def __init__(self, plan: Plan, common: tuple[str, ...], distinct: Callable[[Sequence[int]], list[int]]) -> None:
+    def __init__(
+        self, plan: Plan, common: tuple[str, ...], distinct: Callable[[Sequence[int]], list[int]]
+    ) -> None:
         """`common`: the landmarks, where peers stand by their tags; `distinct`: who steps aside for whom."""
         self._plan, self._network, self._common = plan, plan.network, common
         self._settings, self._chance = settings_of(plan.parameters, plan.resting), Random()
@@ -188,8 +194,18 @@ class SharpSleepers(Sleepers):
         """`Plan.site` of a member: what all have in common is found once, and a generator is used again."""
         plan, chance = self._plan, self._chance
         chance.seed(digest_bits(64, plan.seed, "life", address, 0, 0, 0))
-        return Site(name_of(self._network, address, 0), next_life(0, chance), address, plan.host(address),
-                    plan.parameters, self._network, plan.roles, self._common, None, plan.resting)  # fmt: skip
+        return Site(
+            name_of(self._network, address, 0),
+            next_life(0, chance),
+            address,
+            plan.host(address),
+            plan.parameters,
+            self._network,
+            plan.roles,
+            self._common,
+            None,
+            plan.resting,
+        )
 
     def _levels_for(self, query: object) -> Levels | None:
         """Remembered while targets are under way."""
@@ -232,7 +248,10 @@ class SharpSleepers(Sleepers):
     def objections(self, awake: Mapping[int, Peer]) -> list[str]:
         """Of the columns; of those who have parts, that these are still where they were put."""
         rising = np.flatnonzero(self._keys[1:] <= self._keys[:-1])
-        wrong = [f"after rank {each} keys do not rise" for each in islice(rising.tolist(), OBJECTIONS_MAX)]
+        wrong = [
+            f"after rank {each} keys do not rise"
+            for each in islice(rising.tolist(), OBJECTIONS_MAX)
+        ]
         if not np.array_equal(np.sort(self._address), np.arange(len(self._keys))):
             wrong.append("some are on the ring twice, and some are not")
         for member in self._furnished:
@@ -241,7 +260,9 @@ class SharpSleepers(Sleepers):
             if (links.state, links.me, links.left, links.right) != due:
                 wrong.append(f"{member.address} has changed its place")
             if member.ring.table.nodes != self._fingers(at):
-                wrong.append(f"{member.address} has fingers that are not those 1, 2, 4, ... places ahead")
+                wrong.append(
+                    f"{member.address} has fingers that are not those 1, 2, 4, ... places ahead"
+                )
         return wrong[:OBJECTIONS_MAX]
 
     # --- what each stores
@@ -258,7 +279,11 @@ class SharpSleepers(Sleepers):
         refs = 2 + keys + weights.of_numbers(self._address.astype(np.int64))
         known = min(settings.links.lefts, count - 1)
         aggregate = size(Portrait(bytes(settings.bits // 8)))
-        heads = 1 + 3 * int(weights.of_heads(np.array(len(self._steps)))) + int(weights.of_heads(np.array(known)))
+        heads = (
+            1
+            + 3 * int(weights.of_heads(np.array(len(self._steps))))
+            + int(weights.of_heads(np.array(known)))
+        )
         total = np.full(count, heads + len(self._steps) * aggregate, np.int64) + np.roll(refs, 1)
         for step in self._steps:
             total += np.roll(refs, -step) + np.roll(keys, -2 * step)

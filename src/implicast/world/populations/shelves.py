@@ -24,10 +24,18 @@ from implicast.world.populations.sleepers import Holders
 
 Numbers = npt.NDArray[np.int32]
 Table = npt.NDArray[Any]
-LOT = np.dtype([
-    ("peer", np.int32), ("tag", np.int32), ("root", np.int64), ("notch", np.int16), ("closed", np.bool_),
-    ("count", np.int32), ("bytes", np.int64), ("first", np.int64),
-])  # fmt: skip
+LOT = np.dtype(
+    [
+        ("peer", np.int32),
+        ("tag", np.int32),
+        ("root", np.int64),
+        ("notch", np.int16),
+        ("closed", np.bool_),
+        ("count", np.int32),
+        ("bytes", np.int64),
+        ("first", np.int64),
+    ]
+)
 """A part of a registry that one peer has: the tag by its number, how many records are here, or went up through here if
 it is closed, what those that are here take, and the number of the first of them."""
 VERSION_BYTES = 9
@@ -49,18 +57,25 @@ class Shelves:
 
     def of(self, peer: int) -> list[tuple[int, int, int, int, bool, int, int, int]]:
         """The lots of one peer."""
-        some: list[tuple[int, int, int, int, bool, int, int, int]] = (
-            self.lots[self._ends[peer] : self._ends[peer + 1]].tolist()
-        )
+        some: list[tuple[int, int, int, int, bool, int, int, int]] = self.lots[
+            self._ends[peer] : self._ends[peer + 1]
+        ].tolist()
         return some
 
 
 class Spread:
     """Spreads the records of one tag after the other."""
 
-    def __init__(self, settings: Settings, owners: Owners, names: Sequence[Name], entry_bytes: Codes) -> None:
+    def __init__(
+        self, settings: Settings, owners: Owners, names: Sequence[Name], entry_bytes: Codes
+    ) -> None:
         """`entry_bytes`: by member, what an entry of it takes but for its spot."""
-        self._settings, self._owners, self._names, self._bytes = settings, owners, names, entry_bytes
+        self._settings, self._owners, self._names, self._bytes = (
+            settings,
+            owners,
+            names,
+            entry_bytes,
+        )
         self._letters = np.frombuffer(b"".join(names), np.uint8).reshape(len(names), -1)
         self._single: list[tuple[int, ...]] = []
         """Lots that were found one by one, since the last that were found together."""
@@ -75,7 +90,9 @@ class Spread:
             members = holders.peers_of(number)
             spots = self._spots(members, tag)
             sizes = self._bytes[members] + weights.of_numbers(spots)
-            for root in roots_of(address_of(tag), min(levels.get(tag, 0), settings.deepest), settings.dimensions):
+            for root in roots_of(
+                address_of(tag), min(levels.get(tag, 0), settings.deepest), settings.dimensions
+            ):
                 self._around(number, root, members, spots, sizes)
         self._collect()
         return Shelves(len(self._names), *map(_drained, (self._lots, self._homes, self._members)))
@@ -89,7 +106,9 @@ class Spread:
         """How the records of a tag lie around one of its roots (`placement.lots`)."""
         settings, limit, owner = self._settings, self._settings.storage_limit, self._owners.of_one
         full = len(members) > limit
-        self._single.append((owner(root), tag, root, 0, full, len(members), 0 if full else int(sizes.sum()), 0))
+        self._single.append(
+            (owner(root), tag, root, 0, full, len(members), 0 if full else int(sizes.sum()), 0)
+        )
         if not full:
             self._homes.append(np.full(len(members), root, np.int64))
             self._members.append(members)
@@ -127,10 +146,16 @@ class Spread:
         self._members.append(members[staying[order]])
         self._collect()
         lots = np.zeros(len(counts), LOT)
-        lots["peer"], lots["count"], lots["closed"] = self._owners.peers[places[starts]], counts, full
+        lots["peer"], lots["count"], lots["closed"] = (
+            self._owners.peers[places[starts]],
+            counts,
+            full,
+        )
         lots["tag"], lots["root"], lots["notch"] = key
         if len(staying):
-            lots["bytes"][~full] = np.add.reduceat(sizes[staying], np.cumsum(open_counts) - open_counts)
+            lots["bytes"][~full] = np.add.reduceat(
+                sizes[staying], np.cumsum(open_counts) - open_counts
+            )
         self._lots.append(lots)
         return stays
 

@@ -25,7 +25,10 @@ def _differing(
     same = [one == other for one, other in zip(should, does, strict=False)]
     same += [True] * abs(len(should) - len(does))
     wanted, held = (
-        [[] if is_same else [node.key for node in nodes] for nodes, is_same in zip(lists, same, strict=False)]
+        [
+            [] if is_same else [node.key for node in nodes]
+            for nodes, is_same in zip(lists, same, strict=False)
+        ]
         for lists in (should, does)
     )
     return wanted, held
@@ -45,9 +48,12 @@ def compare(wanted: list[list[bytes]], held: list[list[bytes]]) -> list[str]:
 
 
 def objections(
-    owners: tuple[Node, ...], table: Callable[[int], LevelTable[Node]], k: int, vectors: Vectors,
+    owners: tuple[Node, ...],
+    table: Callable[[int], LevelTable[Node]],
+    k: int,
+    vectors: Vectors,
     name: Callable[[int], str],
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """Sentences about lists that differ from the rule over all owners; `table(index)` is asked for where one looks.
 
     An even sample first: where something is wrong, that shows it; only where nothing is, all are looked at.
@@ -61,7 +67,9 @@ def objections(
             key, held = owners[index].key, table(index)
             if assembled.right.get(key) is held:  # it was looked at before
                 continue
-            if len(found) >= OBJECTIONS_MAX:  # no more are told; but looking on must not depend on what was found
+            if (
+                len(found) >= OBJECTIONS_MAX
+            ):  # no more are told; but looking on must not depend on what was found
                 continue
             should, does = lists_of(key), held.listed()
             if should == does:  # as a rule they are the very same objects
@@ -90,7 +98,9 @@ class _Assembled(Generic[Node]):
         return self._all[key]
 
 
-def every_list(nodes: Sequence[Node], k: int, vectors: Vectors) -> dict[bytes, list[tuple[Node, ...]]]:
+def every_list(
+    nodes: Sequence[Node], k: int, vectors: Vectors
+) -> dict[bytes, list[tuple[Node, ...]]]:
     """Everyone's lists, level by level, by key: ring by ring, without a search for each."""
     lists: dict[bytes, list[tuple[Node, ...]]] = {node.key: [] for node in nodes}
     rings, number = [sorted(nodes, key=attrgetter("key"))], 0
@@ -101,12 +111,18 @@ def every_list(nodes: Sequence[Node], k: int, vectors: Vectors) -> dict[bytes, l
 
 
 def _listed_in(
-    ring: list[Node], number: int, reach: int, vectors: Vectors, lists: dict[bytes, list[tuple[Node, ...]]]
+    ring: list[Node],
+    number: int,
+    reach: int,
+    vectors: Vectors,
+    lists: dict[bytes, list[tuple[Node, ...]]],
 ) -> list[list[Node]]:
     """Note the lists that all of a ring have of it; the rings of the next level that have lists too."""
     parts: dict[int, list[int]] = {}
     for index, node in enumerate(ring):
-        parts.setdefault(vectors.digit(node.vector, number) if number < vectors.length else index, []).append(index)
+        parts.setdefault(
+            vectors.digit(node.vector, number) if number < vectors.length else index, []
+        ).append(index)
     size, whole, twice, nears = len(ring), tuple(ring), (*ring, *ring), []
     for near in parts.values():
         count = len(near)
@@ -116,7 +132,9 @@ def _listed_in(
             continue
         for place, index in enumerate(near):
             left, right = near[place - reach], near[(place + reach) % count]
-            lists[ring[index].key].append(twice[left : right + 1 if left <= right else right + 1 + size])
+            lists[ring[index].key].append(
+                twice[left : right + 1 if left <= right else right + 1 + size]
+            )
         nears.append([ring[index] for index in near])
     return nears
 

@@ -115,11 +115,15 @@ class RingSleepers(Sleepers):
         self._plan = plan
         names = [name_of(plan.network, address, 0) for address in range(plan.peers)]
         self._contacts = [Contact(name, address) for address, name in enumerate(names)]
-        self._lives = [next_life(0, stream(plan.seed, "life", each, 0, 0, 0)) for each in range(plan.peers)]
+        self._lives = [
+            next_life(0, stream(plan.seed, "life", each, 0, 0, 0)) for each in range(plan.peers)
+        ]
         keys = np.array([hashed("peer", plan.network, name) for name in names], np.int64)
         order = np.lexsort((np.arange(plan.peers), keys))
         self._keys: list[int] = keys[order].tolist()
-        self._refs = [Ref(key, address, 0) for key, address in zip(self._keys, order.tolist(), strict=True)]
+        self._refs = [
+            Ref(key, address, 0) for key, address in zip(self._keys, order.tolist(), strict=True)
+        ]
         self._rank = np.empty(plan.peers, np.int64)
         self._rank[order] = np.arange(plan.peers)
         self._holders = Holders(plan.descriptions)
@@ -149,9 +153,13 @@ class RingSleepers(Sleepers):
         order = np.argsort(self._rank)
         refs = 2 + weights.of_numbers(keys) + weights.of_numbers(order)
         known = min(member.links.settings.lefts, count - 1)
-        lefts = sum((np.roll(refs, step) for step in range(1, known + 1)), np.zeros(count, np.int64))
+        lefts = sum(
+            (np.roll(refs, step) for step in range(1, known + 1)), np.zeros(count, np.int64)
+        )
         fingers, entries = _fingers(keys, refs, table.bits)
-        weighed: Numbers = 3 + np.roll(refs, 1) + np.roll(refs, -1) + lefts + weights.of_heads(fingers) + entries
+        weighed: Numbers = (
+            3 + np.roll(refs, 1) + np.roll(refs, -1) + lefts + weights.of_heads(fingers) + entries
+        )
         return weighed
 
     def _weigh_lists(self) -> Numbers:

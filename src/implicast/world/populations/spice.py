@@ -45,7 +45,9 @@ def levels_for(
             if term.has:
                 counts[term.has[0]] = counts.get(term.has[0], 0) + 1
     seconds = max(len(targets) * interval_us, window_us, interval_us) / 1e6
-    levels = {tag: level_for(count / seconds, limit, dimensions) for tag, count in sorted(counts.items())}
+    levels = {
+        tag: level_for(count / seconds, limit, dimensions) for tag, count in sorted(counts.items())
+    }
     return {tag: level for tag, level in levels.items() if level}
 
 
@@ -64,7 +66,9 @@ def told_beforehand(plan: Plan, name: Name, role: str) -> _Levels | None:
     if not _computed or _computed[0][0] is not plan.targets:
         limit, dimensions = float(given.get("frequency_limit", 0.0)), int(given["dimensions"])
         window_us = settings_of(given).rate_us
-        _computed[:] = [(plan.targets, levels_for(plan.targets, plan.interval_us, limit, dimensions, window_us))]
+        _computed[:] = [
+            (plan.targets, levels_for(plan.targets, plan.interval_us, limit, dimensions, window_us))
+        ]
     return _computed[0][1]
 
 
@@ -84,7 +88,9 @@ def _tiles(plan: Plan, settings: Settings) -> Tiling:
     rng = stream(plan.seed, "surface")
     landmarks, dimensions = int(plan.parameters["landmarks"]), settings.dimensions
     if landmarks:
-        points = landmark_points(plan.peers, landmarks, dimensions, plan.latency_us, rng.getrandbits, plan.router)
+        points = landmark_points(
+            plan.peers, landmarks, dimensions, plan.latency_us, rng.getrandbits, plan.router
+        )
     else:
         points = uniform_points(plan.peers, rng.getrandbits)
     return tiling(points, dimensions)
@@ -93,9 +99,15 @@ def _tiles(plan: Plan, settings: Settings) -> Tiling:
 def sleepers(plan: Plan) -> Sleepers | None:
     """The same network, asleep; None where levels are measured, or records cannot be looked through in columns."""
     settings = _settings(plan)
-    if settings.live or built("casting.spice._records") is None or any(each.values for each in plan.descriptions):
+    if (
+        settings.live
+        or built("casting.spice._records") is None
+        or any(each.values for each in plan.descriptions)
+    ):
         return None
-    from implicast.world.populations.surface_sleepers import SurfaceSleepers  # only where the package was compiled
+    from implicast.world.populations.surface_sleepers import (
+        SurfaceSleepers,
+    )  # only where the package was compiled
 
     return SurfaceSleepers(plan, settings, _tiles(plan, settings))
 
@@ -118,8 +130,14 @@ def enrol(plan: Plan, population: Sequence[Peer]) -> None:
         peers[door(tag)].copies.stand(tag, entries, goal)
         for root in levels.roots_at(tag, goal):
             for lot in lots(settings, owners, tag, root, spots):
-                peers[lot.peer].containers.stand(lot.key, [entries[each] for each in lot.chosen.tolist()], lot.closed)
-            first = peers[owners.of_one(root)].shelf.registries.get((tag, root, 0)) if settings.assured else None
+                peers[lot.peer].containers.stand(
+                    lot.key, [entries[each] for each in lot.chosen.tolist()], lot.closed
+                )
+            first = (
+                peers[owners.of_one(root)].shelf.registries.get((tag, root, 0))
+                if settings.assured
+                else None
+            )
             for entry in entries if first is not None and first.closed else ():
                 _lead_up(peers, owners, tag, root, entry)
     if settings.assured:

@@ -152,7 +152,10 @@ class Standing(Generic[Node]):
 
     def lists(self, key: bytes) -> list[tuple[Node, ...]]:
         """Who is listed at each level, as in `table(key)`, for those who only compare."""
-        return [_cut(ring.nodes, *self.ends(ring, own, near)) for ring, own, near in self.table(key).where]
+        return [
+            _cut(ring.nodes, *self.ends(ring, own, near))
+            for ring, own, near in self.table(key).where
+        ]
 
     def contacts(self, key: bytes) -> list[Node]:
         """Everyone in a node's lists, as `table(key).contacts()`, without cutting and keeping the table."""
@@ -167,7 +170,9 @@ class Standing(Generic[Node]):
         found, ends = dict[bytes, Node](), self._every_class if wide else self.ends
         for ring, own, near in self._where(key):
             left, right = ends(ring, own, near)
-            found.update(zip(_cut(ring.keys, left, right), _cut(ring.nodes, left, right), strict=True))
+            found.update(
+                zip(_cut(ring.keys, left, right), _cut(ring.nodes, left, right), strict=True)
+            )
         return found
 
     def stored_bytes(self, keys: Iterable[bytes], wide: bool) -> int:
@@ -182,7 +187,9 @@ class Standing(Generic[Node]):
                 turn = len(ring.keys) if left < 0 else 0
                 lists.append(ring.spots[left + turn : right + turn])
         if self._sizes is None:
-            self._sizes = np.array([size(node) for node in sorted(self._nodes.values(), key=_by_key)])
+            self._sizes = np.array(
+                [size(node) for node in sorted(self._nodes.values(), key=_by_key)]
+            )
         is_listed = np.zeros(len(self._sizes), bool)
         is_listed[np.concatenate(lists)] = True
         is_listed[mine] = False
@@ -193,9 +200,12 @@ class Standing(Generic[Node]):
         left, right = self.ends(ring, own, near)
         fresh = ring.fresh(ring.digits[own]) if ring.parts else (True,) * len(ring.keys)
         return Level(
-            _cut(ring.nodes, left, right), (own - left) % len(ring.keys), near is None, _cut(fresh, left, right),
+            _cut(ring.nodes, left, right),
+            (own - left) % len(ring.keys),
+            near is None,
+            _cut(fresh, left, right),
             _cut(ring.keys, left, right),
-        )  # fmt: skip
+        )
 
     def _where(self, key: bytes) -> "Iterable[Where[Node]]":
         """The rings of a node; known where its table was asked for."""
@@ -206,7 +216,9 @@ class Standing(Generic[Node]):
         """The rings of a node from level 0 to its top: each with its position there, and with the next ring if the list
         of this level ends by it; none at the top, where so few are in it that the list is the whole ring."""
         if self._all is None:
-            self._all = _Ring(sorted(self._nodes.values(), key=_by_key), (), np.arange(len(self._nodes)))
+            self._all = _Ring(
+                sorted(self._nodes.values(), key=_by_key), (), np.arange(len(self._nodes))
+            )
         ring, number, vectors, few = self._all, 0, self.vectors, 2 * (self.k - 1)
         own = bisect_left(ring.keys, key)
         while number < vectors.length:
@@ -217,7 +229,11 @@ class Standing(Generic[Node]):
                 break
             yield ring, own, near
             ring, own, number = near, ring.ranks[own], number + 1
-        yield ring, own, None  # or there are no more digits: never in a network, where vectors are drawn
+        yield (
+            ring,
+            own,
+            None,
+        )  # or there are no more digits: never in a network, where vectors are drawn
 
     def ends(self, ring: _Ring[Node], own: int, near: _Ring[Node] | None) -> tuple[int, int]:
         """From where to where in a ring the list of a node goes: its ends are the (k-1)-th members of the next ring on
@@ -228,7 +244,9 @@ class Standing(Generic[Node]):
         left, right = below[middle - reach], below[(middle + reach) % len(below)]
         return left, right + 1 if left <= right else right + 1 + len(ring.keys)
 
-    def _every_class(self, ring: _Ring[Node], own: int, near: _Ring[Node] | None) -> tuple[int, int]:
+    def _every_class(
+        self, ring: _Ring[Node], own: int, near: _Ring[Node] | None
+    ) -> tuple[int, int]:
         """From where to where in a ring every digit class has k-1 members on either side of a node."""
         if not ring.wide:
             ring.widen(self.k - 1)

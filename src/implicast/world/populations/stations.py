@@ -30,16 +30,27 @@ def stations(plan: Plan) -> list[int]:
             near[router] = equals, np.array([rank(network, broker) for broker in equals], np.uint64)
         equals, ranks = near[router]
         own = np.uint64(rank(network, name_of(network, client)))
-        found.append(equals[int(np.argmin((own ^ ranks) * np.uint64(SPREAD)))] if len(equals) > 1 else equals[0])
+        found.append(
+            equals[int(np.argmin((own ^ ranks) * np.uint64(SPREAD)))]
+            if len(equals) > 1
+            else equals[0]
+        )
     return found
 
 
 def station_of(plan: Plan, client: int) -> int:
     """The nearest broker of one client."""
-    return nearest(name_of(plan.network, client), plan.roles["broker"], _round_trip_us(plan, client), plan.network)
+    return nearest(
+        name_of(plan.network, client),
+        plan.roles["broker"],
+        _round_trip_us(plan, client),
+        plan.network,
+    )
 
 
-def nearest(client: Name, brokers: Sequence[Place], round_trip_us: Callable[[Place], int], network: bytes) -> Place:
+def nearest(
+    client: Name, brokers: Sequence[Place], round_trip_us: Callable[[Place], int], network: bytes
+) -> Place:
     """The broker with the shortest round trip from this client: the one that answers a live client first."""
     equals = _equals(brokers, round_trip_us)
     return equals[0] if len(equals) == 1 else by_rank(client, equals, network)[0]
@@ -53,16 +64,24 @@ def _equals(brokers: Sequence[Place], round_trip_us: Callable[[Place], int]) -> 
     """The brokers that are equally near, and none nearer."""
     trips_us = [round_trip_us(broker) for broker in brokers]
     least_us = min(trips_us)
-    return [broker for broker, trip_us in zip(brokers, trips_us, strict=True) if trip_us == least_us]
+    return [
+        broker for broker, trip_us in zip(brokers, trips_us, strict=True) if trip_us == least_us
+    ]
 
 
-def wide_tree(brokers: Sequence[int], router: Sequence[int], latency_us: LatencyUs) -> dict[int, tuple[int, ...]]:
+def wide_tree(
+    brokers: Sequence[int], router: Sequence[int], latency_us: LatencyUs
+) -> dict[int, tuple[int, ...]]:
     """`spanning_tree` of brokers that all hang on their routers in one way."""
     trips_us, at = _trips(brokers, router, latency_us)
     count, outside = len(brokers), np.ones(len(brokers), bool)
     sums = np.array([trips_us[each][at].sum() - trips_us[each, each] for each in at])
     newest = int(np.argmin(sums))
-    least_us, depth_us, degree = np.full(count, FAR_US), np.zeros(count, np.int64), np.zeros(count, np.int64)
+    least_us, depth_us, degree = (
+        np.full(count, FAR_US),
+        np.zeros(count, np.int64),
+        np.zeros(count, np.int64),
+    )
     neighbours: list[list[int]] = [[] for _ in brokers]
     outside[newest] = False
     for _ in range(count - 1):
@@ -76,11 +95,15 @@ def wide_tree(brokers: Sequence[int], router: Sequence[int], latency_us: Latency
             neighbours[one].append(other)
             degree[one] += 1
         outside[newest] = False
-    return {broker: tuple(brokers[each] for each in sorted(beside)) for broker, beside in
-            zip(brokers, neighbours, strict=True)}  # fmt: skip
+    return {
+        broker: tuple(brokers[each] for each in sorted(beside))
+        for broker, beside in zip(brokers, neighbours, strict=True)
+    }
 
 
-def _trips(brokers: Sequence[int], router: Sequence[int], latency_us: LatencyUs) -> tuple[Numbers, Numbers]:
+def _trips(
+    brokers: Sequence[int], router: Sequence[int], latency_us: LatencyUs
+) -> tuple[Numbers, Numbers]:
     """There and back between brokers on any two routers, and on which of these routers each broker is."""
     first: dict[int, int] = {}
     for broker in brokers:
@@ -88,4 +111,6 @@ def _trips(brokers: Sequence[int], router: Sequence[int], latency_us: LatencyUs)
     some = list(first.values())
     number = {each: index for index, each in enumerate(first)}
     trips = [[latency_us(a, b) + latency_us(b, a) for b in some] for a in some]
-    return np.array(trips, np.int64), np.array([number[router[broker]] for broker in brokers], np.int64)
+    return np.array(trips, np.int64), np.array(
+        [number[router[broker]] for broker in brokers], np.int64
+    )

@@ -82,7 +82,9 @@ def _region_at(point: int, bits_at: dict[int, int]) -> int:
     return point >> (BITS - short) << (BITS - short)
 
 
-def _tiling(starts: list[int], owner_at: dict[int, int], bits_at: dict[int, int], dimensions: int) -> Tiling:
+def _tiling(
+    starts: list[int], owner_at: dict[int, int], bits_at: dict[int, int], dimensions: int
+) -> Tiling:
     order = np.array([owner_at[start] for start in starts], np.int64)
     low, bits = np.empty_like(order), np.empty_like(order)
     low[order] = starts
@@ -93,15 +95,22 @@ def _tiling(starts: list[int], owner_at: dict[int, int], bits_at: dict[int, int]
 def tiles_of(low: Codes, bits: Codes, dimensions: int) -> Tiling:
     """The tiling whose tile i is the prefix of `bits[i]` bits that begins at `low[i]`."""
     corner = places(low, dimensions)
-    halvings = np.stack([(bits - each + dimensions - 1) // dimensions for each in range(dimensions)], axis=1)
+    halvings = np.stack(
+        [(bits - each + dimensions - 1) // dimensions for each in range(dimensions)], axis=1
+    )
     edges = side(dimensions) >> np.maximum(halvings, 0)
-    return Tiling(dimensions, low, bits, np.argsort(low), np.concatenate([corner, corner + edges], axis=1))
+    return Tiling(
+        dimensions, low, bits, np.argsort(low), np.concatenate([corner, corner + edges], axis=1)
+    )
 
 
 def adjacency(tiles: Tiling) -> tuple[Codes, Codes]:
     """All pairs of neighbours, both ways round, sorted by the first and then by the second's place on the curve."""
     dimensions, count = tiles.dimensions, tiles.peers
-    corner, edges = tiles.boxes[:, :dimensions], tiles.boxes[:, dimensions:] - tiles.boxes[:, :dimensions]
+    corner, edges = (
+        tiles.boxes[:, :dimensions],
+        tiles.boxes[:, dimensions:] - tiles.boxes[:, :dimensions],
+    )
     every = np.arange(count)
     found = []
     for dimension in range(dimensions):
@@ -125,18 +134,25 @@ def settle(tiles: Tiling, surfaces: Sequence[Surface], latency_us: LatencyUs) ->
     one, other = adjacency(tiles)
     titles = [
         Title(low, bits, 0, surface.address)
-        for surface, low, bits in zip(surfaces, tiles.low.tolist(), tiles.bits.tolist(), strict=True)
+        for surface, low, bits in zip(
+            surfaces, tiles.low.tolist(), tiles.bits.tolist(), strict=True
+        )
     ]
     ends = np.searchsorted(one, np.arange(tiles.peers + 1)).tolist()
     around = [other[start:stop].tolist() for start, stop in pairwise(ends)]
     if not surfaces or surfaces[0].terms.assured:
         _settle_alive(titles, around, surfaces, latency_us)
         return
-    latencies = [max(1.0, float(latency_us(a, b))) for a, b in zip(one.tolist(), other.tolist(), strict=True)]
+    latencies = [
+        max(1.0, float(latency_us(a, b))) for a, b in zip(one.tolist(), other.tolist(), strict=True)
+    ]
     rows, paces = tiles.boxes[other], np.array(latencies, np.float64)
     for peer, surface in enumerate(surfaces):
         start, stop = ends[peer], ends[peer + 1]
-        owners, own = [surfaces[each].address for each in around[peer]], tiles.boxes[peer : peer + 1]
+        owners, own = (
+            [surfaces[each].address for each in around[peer]],
+            tiles.boxes[peer : peer + 1],
+        )
         table = SurfaceTable(tiles.dimensions, owners, (own, rows[start:stop], paces[start:stop]))
         others = [titles[each] for each in around[peer]]
         surface.rest_on(titles[peer], partial(list, others), table)
@@ -148,7 +164,9 @@ def _settle_alive(
     """Everybody knows its neighbours' heirs too, and these have copies; greetings are spread over a period."""
     for peer, surface in enumerate(surfaces):
         others = [titles[each] for each in around[peer]]
-        surface.settle_into(titles[peer], others, first_heirs(titles[peer], others, surface.terms.timers.heirs))
+        surface.settle_into(
+            titles[peer], others, first_heirs(titles[peer], others, surface.terms.timers.heirs)
+        )
     for peer, surface in enumerate(surfaces):
         for each in around[peer]:
             _acquaint(surface, surfaces[each], max(1, 2 * int(latency_us(peer, each))))
@@ -167,7 +185,11 @@ def first_heirs(title: Title, others: list[Title], count: int) -> tuple[Address,
     """The owner of the sibling, then the smallest tracts, then the smallest ids: as living peers choose."""
 
     def preference(each: Title) -> tuple[bool, int, Address]:
-        is_sibling = each.bits == title.bits and title.bits > 0 and each.low == sibling(title.low, title.bits)
+        is_sibling = (
+            each.bits == title.bits
+            and title.bits > 0
+            and each.low == sibling(title.low, title.bits)
+        )
         return not is_sibling, -each.bits, each.owner
 
     return tuple(each.owner for each in sorted(others, key=preference)[:count])

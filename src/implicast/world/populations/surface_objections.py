@@ -42,7 +42,9 @@ def doubles(surfaces: Sequence[Surface]) -> list[str]:
     found, reached, last = [], 0, -1
     for low, high, index in spans:
         if low < reached:
-            found.append(f"{surfaces[last].address} and {surfaces[index].address} both answer for {low:#x}")
+            found.append(
+                f"{surfaces[last].address} and {surfaces[index].address} both answer for {low:#x}"
+            )
         if high > reached:
             reached, last = high, index
     return found[:OBJECTIONS_MAX]
@@ -52,7 +54,11 @@ def surface_objections(surfaces: Sequence[Surface], whole: Whole | None = None) 
     """Sentences about what is wrong with a quiet surface; none when all is well."""
     titles = tuple(sorted((title for each in surfaces for title in each.pieces), key=_low))
     # The usual case has nothing that could be objected to: a third of the cost of finding out what it is.
-    found = [each for surface in compress(surfaces, map(not_, map(_is_plain, surfaces))) for each in _own(surface)]
+    found = [
+        each
+        for surface in compress(surfaces, map(not_, map(_is_plain, surfaces)))
+        for each in _own(surface)
+    ]
     found += tiling_objections(titles)
     if not found and titles:
         found += _table_objections(surfaces, titles)
@@ -63,7 +69,9 @@ def surface_objections(surfaces: Sequence[Surface], whole: Whole | None = None) 
 def _is_plain(surface: Surface) -> bool:
     plot = surface.plot
     plain = len(plot.pieces) == 1 and not plot.status
-    return plain and not (surface.terms.assured and (surface.parting.leaving or surface.succession.is_doubtful))
+    return plain and not (
+        surface.terms.assured and (surface.parting.leaving or surface.succession.is_doubtful)
+    )
 
 
 def _own(surface: Surface) -> list[str]:
@@ -83,7 +91,11 @@ def _heir_objections(surfaces: Sequence[Surface], whole: Whole | None) -> list[s
     found = []
     for each in surfaces:
         heirs, address, most = each.heirs, each.address, each.terms.timers.heirs
-        if len(heirs) < most and each.pieces and len(heirs) < (wanted := min(most, len(each.plot.neighbours()))):
+        if (
+            len(heirs) < most
+            and each.pieces
+            and len(heirs) < (wanted := min(most, len(each.plot.neighbours())))
+        ):
             found.append(f"{address} has {len(heirs)} heirs of {wanted}")
         kept = each.tenant.pack(each.tract) if heirs else ()
         for heir in heirs:
@@ -95,10 +107,17 @@ def _heir_objections(surfaces: Sequence[Surface], whole: Whole | None) -> list[s
     return found
 
 
-def _has_all(who: tuple[Address, Address], estate: Legacy, kept: tuple[Item, ...], whole: Whole | None) -> bool:
+def _has_all(
+    who: tuple[Address, Address], estate: Legacy, kept: tuple[Item, ...], whole: Whole | None
+) -> bool:
     """Does a copy have all that is kept? Not looked at again while neither changes: a third of the cost."""
     before = whole.get(who) if whole is not None else None
-    if before is not None and before[0] is estate.items and before[1] == len(estate.items) and before[2] is kept:
+    if (
+        before is not None
+        and before[0] is estate.items
+        and before[1] == len(estate.items)
+        and before[2] is kept
+    ):
         return True
     if not estate.items.keys() >= set(map(_key, kept)):
         return False

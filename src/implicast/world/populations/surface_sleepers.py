@@ -37,7 +37,11 @@ from implicast.world.populations.shelves import Shelves, Spread, entry_bytes
 from implicast.world.populations.sleepers import Holders
 from implicast.world.populations.surface import Tiling, adjacency
 from implicast.world.populations.surface_objections import OBJECTIONS_MAX
-from implicast.world.populations.tile_objections import cover_objections, shelf_objections, table_objections
+from implicast.world.populations.tile_objections import (
+    cover_objections,
+    shelf_objections,
+    table_objections,
+)
 
 
 class SurfaceSleepers(Sleepers):
@@ -48,7 +52,10 @@ class SurfaceSleepers(Sleepers):
         names = [name_of(plan.network, address, 0) for address in range(plan.peers)]
         self._contacts = [Contact(name, address) for address, name in enumerate(names)]
         lows, bits = tiles.low.tolist(), tiles.bits.tolist()
-        self._titles = [Title(low, each, 0, owner) for owner, (low, each) in enumerate(zip(lows, bits, strict=True))]
+        self._titles = [
+            Title(low, each, 0, owner)
+            for owner, (low, each) in enumerate(zip(lows, bits, strict=True))
+        ]
         one, other = adjacency(tiles)
         self._around = other.astype(np.int32)
         self._ends: list[int] = np.searchsorted(one, np.arange(tiles.peers + 1)).tolist()
@@ -76,8 +83,18 @@ class SurfaceSleepers(Sleepers):
     def _site(self, address: int) -> Site:
         """`Plan.site` of a member: what all have in common is found once."""
         plan, name = self._plan, self._contacts[address].name
-        return Site(name, self._life(address), address, plan.host(address), plan.parameters, self._network, plan.roles,
-                    self._settings.levels, None, plan.resting)  # fmt: skip
+        return Site(
+            name,
+            self._life(address),
+            address,
+            plan.host(address),
+            plan.parameters,
+            self._network,
+            plan.roles,
+            self._settings.levels,
+            None,
+            plan.resting,
+        )
 
     def _life(self, address: int) -> int:
         """The life of `Plan.site`, from a generator that is used again: to make one takes as long as to seed it."""
@@ -101,14 +118,26 @@ class SurfaceSleepers(Sleepers):
     def _drawn(self, address: int) -> Drawn:
         around = self._around[self._ends[address] : self._ends[address + 1]]
         paces = [max(1.0, float(self._plan.latency_us(address, each))) for each in around.tolist()]
-        return self._tiles.boxes[address : address + 1], self._tiles.boxes[around], np.array(paces, np.float64)
+        return (
+            self._tiles.boxes[address : address + 1],
+            self._tiles.boxes[around],
+            np.array(paces, np.float64),
+        )
 
     def _titles_around(self, address: int) -> list[Title]:
-        return [self._titles[each] for each in self._around[self._ends[address] : self._ends[address + 1]].tolist()]
+        return [
+            self._titles[each]
+            for each in self._around[self._ends[address] : self._ends[address + 1]].tolist()
+        ]
 
     def _fill(self, address: int, shelf: Shelf) -> None:
         """Registries, as `enrol` puts them in."""
-        dimensions, tags, column, entries = self._settings.dimensions, self._tags, self._column, self._told
+        dimensions, tags, column, entries = (
+            self._settings.dimensions,
+            self._tags,
+            self._column,
+            self._told,
+        )
         title = self._titles[address]
         for _, number, root, notch, closed, count, _, first in self._shelves.of(address):
             key = (tags[number], root, notch)
@@ -124,7 +153,14 @@ class SurfaceSleepers(Sleepers):
         plan, found = self._plan, []
         for address in self._shelves.members[lot.first : lot.past].tolist():
             member, description = self._contacts[address], plan.descriptions[address]
-            found.append(Entry(member, version_of(self._life(address), 1), spot_of(member.name, tag), description))
+            found.append(
+                Entry(
+                    member,
+                    version_of(self._life(address), 1),
+                    spot_of(member.name, tag),
+                    description,
+                )
+            )
         return found
 
     # --- seen from outside
@@ -133,14 +169,20 @@ class SurfaceSleepers(Sleepers):
         """Of the columns; of those who are awake, that nothing has changed their ground since."""
         tiles, levels, settings = self._tiles, self._settings.levels or {}, self._settings
         one = np.repeat(np.arange(tiles.peers, dtype=np.int32), np.diff(self._ends))
-        roots = [1 << min(levels.get(tag, 0), settings.deepest) * settings.dimensions for tag in self._tags]
+        roots = [
+            1 << min(levels.get(tag, 0), settings.deepest) * settings.dimensions
+            for tag in self._tags
+        ]
         found = chain(
             cover_objections(tiles),
             table_objections(tiles, one, self._around),
             shelf_objections(tiles, self._shelves, self._holders * np.array(roots, np.int64)),
-            (f"{address} has changed its ground" for address, peer in awake.items()
-             if isinstance(peer, Spice) and not peer.surface.rests),
-        )  # fmt: skip
+            (
+                f"{address} has changed its ground"
+                for address, peer in awake.items()
+                if isinstance(peer, Spice) and not peer.surface.rests
+            ),
+        )
         return list(islice(found, OBJECTIONS_MAX))
 
     # --- what each stores
@@ -153,7 +195,11 @@ class SurfaceSleepers(Sleepers):
     def _weigh_titles(self) -> Codes:
         """Bytes of the titles around each."""
         ends = np.array(self._ends, np.int64)
-        titles = 3 + weights.of_numbers(self._tiles.low) + weights.of_numbers(np.arange(self._tiles.peers))
+        titles = (
+            3
+            + weights.of_numbers(self._tiles.low)
+            + weights.of_numbers(np.arange(self._tiles.peers))
+        )
         sums = np.concatenate([[0], np.cumsum(titles[self._around])])
         return weights.of_heads(np.diff(ends)) + np.diff(sums[ends])
 
@@ -169,4 +215,6 @@ class SurfaceSleepers(Sleepers):
         records = weights.of_heads(np.where(lots["closed"], 0, lots["count"])) + lots["bytes"]
         each = 1 + tags[lots["tag"]] + weights.of_numbers(lots["root"]) + 1 + 1 + closed + records
         count = np.bincount(lots["peer"], minlength=self._tiles.peers)
-        return weights.of_heads(count) + np.bincount(lots["peer"], each, self._tiles.peers).astype(np.int64)
+        return weights.of_heads(count) + np.bincount(lots["peer"], each, self._tiles.peers).astype(
+            np.int64
+        )

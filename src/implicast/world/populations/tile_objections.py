@@ -21,7 +21,10 @@ def cover_objections(tiles: Tiling) -> Iterator[str]:
     lows = tiles.low[tiles.order]
     ends = lows + (np.int64(1) << (BITS - tiles.bits[tiles.order]))
     wrong = np.flatnonzero(np.append(lows, CODES) != np.insert(ends, 0, 0))
-    yield from (f"before the tile {each} along the curve codes are missing, or two own them" for each in wrong.tolist())
+    yield from (
+        f"before the tile {each} along the curve codes are missing, or two own them"
+        for each in wrong.tolist()
+    )
 
 
 def table_objections(tiles: Tiling, one: Numbers, other: Numbers) -> Iterator[str]:
@@ -30,10 +33,15 @@ def table_objections(tiles: Tiling, one: Numbers, other: Numbers) -> Iterator[st
     for first in range(0, len(one), AT_ONCE):
         some = slice(first, first + AT_ONCE)
         faces = _faces(tiles, one[some], other[some])
-        yield from (f"{each} is in a table and beside nobody there" for each in other[some][faces == 0].tolist())
+        yield from (
+            f"{each} is in a table and beside nobody there"
+            for each in other[some][faces == 0].tolist()
+        )
         shared += np.bincount(one[some], faces, tiles.peers).astype(np.int64)
     wrong = np.flatnonzero(shared != _skin(tiles))
-    yield from (f"{each} has a table that is wrong about what is beside it" for each in wrong.tolist())
+    yield from (
+        f"{each} has a table that is wrong about what is beside it" for each in wrong.tolist()
+    )
 
 
 def _faces(tiles: Tiling, one: Numbers, other: Numbers) -> Codes:
@@ -48,7 +56,9 @@ def _faces(tiles: Tiling, one: Numbers, other: Numbers) -> Codes:
         above = ((ours[:, dimensions + across] - theirs[:, across]) & mask) == 0
         below = ((theirs[:, dimensions + across] - ours[:, across]) & mask) == 0
         rest = np.delete(common, across, axis=1)
-        found += np.where((rest > 0).all(axis=1), rest.prod(axis=1) * (above.astype(np.int64) + below), 0)
+        found += np.where(
+            (rest > 0).all(axis=1), rest.prod(axis=1) * (above.astype(np.int64) + below), 0
+        )
     return found
 
 
@@ -66,7 +76,10 @@ def shelf_objections(tiles: Tiling, shelves: Shelves, wanted: Codes) -> Iterator
     """Records that are not at home, and tags with too few of them; `wanted`: by tag, how many there are to be."""
     kept = shelves.lots[~shelves.lots["closed"]]
     there = np.bincount(kept["tag"], kept["count"], len(wanted)).astype(np.int64)
-    yield from (f"of tag number {each} records are missing" for each in np.flatnonzero(there != wanted).tolist())
+    yield from (
+        f"of tag number {each} records are missing"
+        for each in np.flatnonzero(there != wanted).tolist()
+    )
     kept = kept[np.argsort(kept["first"], kind="stable")]
     highs = tiles.low + (np.int64(1) << (BITS - tiles.bits))
     for start in range(0, len(kept), AT_ONCE >> 3):

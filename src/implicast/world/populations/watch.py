@@ -67,7 +67,10 @@ class Watch:
                 continue
             seen = before.get(peer.address)
             if seen is None or seen.version != peer.version:
-                asked = {tag: [address_of(tag), *replicas.get(tag, ())] for tag in peer.registrations.told}
+                asked = {
+                    tag: [address_of(tag), *replicas.get(tag, ())]
+                    for tag in peer.registrations.told
+                }
             elif changed.isdisjoint(seen.by) and peer.registrations.told.keys().isdisjoint(hot):
                 self._seen[peer.address] = seen
                 continue
@@ -119,7 +122,11 @@ class Followed(Owners):
 
 
 def _roots(peer: Spice, ground: Tract) -> list[tuple[str, int]]:
-    return [(tag, root) for tag, root, notch in peer.shelf.registries if not notch and contains(ground, root)]
+    return [
+        (tag, root)
+        for tag, root, notch in peer.shelf.registries
+        if not notch and contains(ground, root)
+    ]
 
 
 def _add(roots: Roots, more: Sequence[tuple[str, int]]) -> None:
@@ -133,11 +140,15 @@ def _asked(peer: Spice, replicas: Roots, hot: Roots, away: Roots) -> Roots:
     for tag in peer.registrations.told:
         if tag in hot or tag in away:
             again = {*hot.get(tag, ()), *away.get(tag, ())}
-            asked[tag] = [each for each in (address_of(tag), *replicas.get(tag, ())) if each in again]
+            asked[tag] = [
+                each for each in (address_of(tag), *replicas.get(tag, ())) if each in again
+            ]
     return asked
 
 
-def _look(owners: Followed, peer: Spice, tag: str, roots: Sequence[int], seen: Seen) -> Iterator[str]:
+def _look(
+    owners: Followed, peer: Spice, tag: str, roots: Sequence[int], seen: Seen
+) -> Iterator[str]:
     entry = peer.registrations.told[tag]
     for root in roots:
         owners.met = set()

@@ -21,7 +21,9 @@ def of_numbers(values: Codes) -> Codes:
 
 def of_heads(counts: Codes) -> Codes:
     """The heads of lists of so many things."""
-    return np.array([1, 3, 5], np.int64)[np.searchsorted([SHORT_LIST, LONG_LIST], counts, side="right")]
+    return np.array([1, 3, 5], np.int64)[
+        np.searchsorted([SHORT_LIST, LONG_LIST], counts, side="right")
+    ]
 
 
 def of_bytes(lengths: Codes) -> Codes:
