@@ -173,13 +173,13 @@ class Wording:
     def __init__(self, casts: dict[CastId, int], labels: dict[int, str]) -> None:
         self._casts, self.labels = casts, labels
         self._names: dict[bytes, str] = {}
-        self._lives: set[int] = set()
+        self._incarnations: set[int] = set()
 
     def meet(self, address: int, peer: Peer) -> None:
         """Learns the name and the life of a member."""
         if isinstance(peer, Member):
             self._names[peer.name] = self.peer(address)
-            self._lives.add(peer.life)
+            self._incarnations.add(peer.incarnation)
 
     def peer(self, address: object) -> str:
         """The number of a member, or the role of a piece of infrastructure."""
@@ -235,10 +235,10 @@ class Wording:
         return self._struct(value) if isinstance(value, msgspec.Struct) else str(value)
 
     def _number(self, number: int) -> str:
-        if number in self._lives:
+        if number in self._incarnations:
             return f"L{number >> CHANCE_BITS}"
         for bits in STAMP_BITS:
-            if number >> bits in self._lives:
+            if number >> bits in self._incarnations:
                 return f"{number >> bits >> CHANCE_BITS}.{number & (1 << bits) - 1}"
         digits = f"{number:0{ID_BITS // 4}x}"
         return str(number) if -PLAIN < number < PLAIN else f"{digits[:3]}..{digits[-2:]}"
@@ -373,15 +373,17 @@ class Stage:
         if address not in self.disks:
             raise ValueError(f"{address} did not crash")
         kept = self.disks.pop(address)
-        life = kept.life if kept is not None else 0
+        incarnation = kept.incarnation if kept is not None else 0
         self.starts += 1
         if address in range(self.plan.peers, self.plan.peers + self.plan.infrastructure):
             self.do(
                 UPKEEP,
-                lambda: self._place(address, self.plan.stand(self.design, address, life, kept)),
+                lambda: self._place(
+                    address, self.plan.stand(self.design, address, incarnation, kept)
+                ),
             )
         else:
-            member = self.plan.begin(self.design, address, life, 0, kept, self.starts)
+            member = self.plan.begin(self.design, address, incarnation, 0, kept, self.starts)
             self._place(address, member)
             self.do(JOIN, lambda: member.join(via))
 

@@ -288,8 +288,8 @@ def _judge_ours(result: Result, local: Local, given: Task, receipts: list[dict[s
     made = trial.casts_made_us(local.directory, given.people)
     at_us = {}
     for each, receipt in zip(given.casts, receipts, strict=True):
-        _, life, serial = receipt["cast"].split(".")
-        at_us[each.number] = made.get((each.publisher, int(life), int(serial)), 0)
+        _, incarnation, serial = receipt["cast"].split(".")
+        at_us[each.number] = made.get((each.publisher, int(incarnation), int(serial)), 0)
     due = due_of(given.casts)
     result.due, result.delivered, result.wrong = (
         len(due),

@@ -6,7 +6,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -379,7 +379,8 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def _figures(measures: dict[str, float], names: tuple[str, ...]) -> str:
-    show: Callable[[float], str] = lambda value: (
-        f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
-    )  # noqa: E731
-    return "  ".join(f"{name} {show(measures[name])}" for name in names)
+    return "  ".join(f"{name} {_figure(measures[name])}" for name in names)
+
+
+def _figure(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"

@@ -524,7 +524,7 @@ def test_an_estimate_is_about_right_and_says_what_a_cast_would_cost() -> None:
 def test_an_authority_that_comes_back_knows_what_it_gave() -> None:
     network = Network(20, places_max=3)
     kept = network.office.kept()
-    again = Office(network.plan.site(20, "authority", kept.life, 0, kept))
+    again = Office(network.plan.site(20, "authority", kept.incarnation, 0, kept))
     network.sent(20)
 
     again.receive(1, an_application(network, 1, (tag_realm("samba"),)))

@@ -51,9 +51,11 @@ A, B, C = (("broker.example", port) for port in (10, 11, 12))
 BASE = FIRST << EPOCH_SHIFT
 
 
-def site(name: bytes, address, kept=None, life=1, **given) -> Site:
+def site(name: bytes, address, kept=None, incarnation=1, **given) -> Site:
     settled = design("broker").settle(given)
-    return Site(name, life, address, Ledger(), settled, b"", {"broker": (A, B, C)}, kept=kept)
+    return Site(
+        name, incarnation, address, Ledger(), settled, b"", {"broker": (A, B, C)}, kept=kept
+    )
 
 
 def a_broker(neighbours=(B, C), kept=None, tags=("jazz",), **given) -> tuple[Broker, Ledger]:
@@ -65,8 +67,8 @@ def a_broker(neighbours=(B, C), kept=None, tags=("jazz",), **given) -> tuple[Bro
     return broker, broker.host
 
 
-def a_client(broker=A, kept=None, life=1, **given) -> tuple[BrokerClient, Ledger]:
-    client = BrokerClient(site(ONE, ("one.example", 1), kept, life, **given), broker)
+def a_client(broker=A, kept=None, incarnation=1, **given) -> tuple[BrokerClient, Ledger]:
+    client = BrokerClient(site(ONE, ("one.example", 1), kept, incarnation, **given), broker)
     return client, client.host
 
 
@@ -180,7 +182,7 @@ def test_a_client_that_has_crashed_still_counts_where_it_took_a_cast():
     before.register(FAN)
     before.receive(B, Notify(CAST, JAZZ, b""))
     first.take()
-    client, ledger = a_client(kept=before.kept(), life=2)
+    client, ledger = a_client(kept=before.kept(), incarnation=2)
     ledger.take()
     for broker in (B, A):
         client.receive(broker, Notify(CAST, JAZZ, b""))
@@ -287,7 +289,7 @@ def test_a_client_that_begins_again_looks_for_a_broker_and_says_what_it_was():
     client.register(FAN)
     cast = client.cast(JAZZ, b"x")
 
-    again, ledger = a_client(None, client.kept(), life=2)
+    again, ledger = a_client(None, client.kept(), incarnation=2)
     again.join(())
     again.carry_on(cast, JAZZ, b"x")
     ledger.take()

@@ -53,9 +53,11 @@ FIRST = version_of(1, 1)
 SERVER, HERE = ("server.example", 7070), ("one.example", 7071)
 
 
-def site(name, address, kept=None, life=1, **given) -> Site:
+def site(name, address, kept=None, incarnation=1, **given) -> Site:
     parameters = design("centralised").settle(given)
-    return Site(name, life, address, Ledger(), parameters, b"", {"server": (SERVER,)}, kept=kept)
+    return Site(
+        name, incarnation, address, Ledger(), parameters, b"", {"server": (SERVER,)}, kept=kept
+    )
 
 
 def a_server(kept=None, **given) -> tuple[Server, Ledger]:
@@ -64,8 +66,8 @@ def a_server(kept=None, **given) -> tuple[Server, Ledger]:
     return server, server.host
 
 
-def a_client(kept=None, life=1, **given) -> tuple[Client, Ledger]:
-    client = Client(site(ONE, HERE, kept, life, **given))
+def a_client(kept=None, incarnation=1, **given) -> tuple[Client, Ledger]:
+    client = Client(site(ONE, HERE, kept, incarnation, **given))
     return client, client.host
 
 
@@ -94,7 +96,7 @@ def test_what_was_answered_is_kept():
     server.receive(2, Publish(CAST, JAZZ, b"x"))
     assert ledger.sent() == [(1, Stored(FIRST)), (1, Notify(CAST, JAZZ, b"x"))]
 
-    again = Server(site(name_of(b"", 9), SERVER, server.kept(), life=2))
+    again = Server(site(name_of(b"", 9), SERVER, server.kept(), incarnation=2))
 
     assert again.roster.index.description(ONE) == FAN
     assert again.host.sent() == [(1, Notify(CAST, JAZZ, b"x"))], "an unfinished cast goes on"
@@ -106,7 +108,7 @@ def test_a_finished_cast_is_not_told_again_after_a_crash():
     server.receive(2, Publish(CAST, JAZZ, b"x"))
     server.receive(1, got())
 
-    assert Server(site(name_of(b"", 9), SERVER, server.kept(), life=2)).host.sent() == []
+    assert Server(site(name_of(b"", 9), SERVER, server.kept(), incarnation=2)).host.sent() == []
 
 
 def test_the_publisher_hears_once_how_its_cast_ended():
@@ -383,7 +385,7 @@ def test_a_client_that_begins_again_says_what_it_was_and_carries_on():
     cast = client.cast(JAZZ, b"x")
     client.receive(SERVER, Notify(CAST, JAZZ, b"y"))
 
-    again, ledger = a_client(client.kept(), life=2)
+    again, ledger = a_client(client.kept(), incarnation=2)
     again.join(())
     again.carry_on(cast, JAZZ, b"x")
     entries = ledger.take()
@@ -419,11 +421,11 @@ def test_subscriptions_outlive_both_ends():
     client.receive(SERVER, ledger.sent()[0][1])
     assert Subscribed(number, 1) in events(own)
 
-    server = Server(site(name_of(b"", 9), SERVER, server.kept(), life=2))
+    server = Server(site(name_of(b"", 9), SERVER, server.kept(), incarnation=2))
     server.receive(2, Announce(CAST, FAN, b"x"))
     assert (HERE, Happened(CAST, FAN, b"x")) in server.host.sent()
 
-    again, own = a_client(client.kept(), life=2)
+    again, own = a_client(client.kept(), incarnation=2)
     again.join(())
     assert (SERVER, Subscribe(ONE, 2, number, 1, JAZZ)) in own.sent()
     again.receive(SERVER, Happened(CAST, FAN, b"x"))
@@ -442,11 +444,11 @@ def test_a_subscription_of_a_later_life_is_not_replaced_by_an_old_copy():
     server.receive(HERE, Subscribe(ONE, 3, 1, 4, Target((Term(has=("samba",)),))))
     assert ledger.sent() == [(HERE, SubscriptionKept(5, 1, 1))]
 
-    client, own = a_client(life=3)
+    client, own = a_client(incarnation=3)
     client.subscribe(JAZZ)
     client.receive(SERVER, SubscriptionKept(5, 1, 1))
-    assert client.life > 5
-    assert (SERVER, Subscribe(ONE, client.life, 1, 1, JAZZ)) in own.sent()
+    assert client.incarnation > 5
+    assert (SERVER, Subscribe(ONE, client.incarnation, 1, 1, JAZZ)) in own.sent()
 
 
 def test_a_server_that_has_forgotten_subscriptions_is_told_them_again():

@@ -164,7 +164,9 @@ def test_every_keeper_writes_its_docket_down(name):
     for address, said in kept.items():
         trial._world.crash(address)
         stands = trial._plan.stand if address >= 32 else trial._plan.begin
-        assert stands(trial._design, address, said.life, kept=said).kept().docket == said.docket
+        assert (
+            stands(trial._design, address, said.incarnation, kept=said).kept().docket == said.docket
+        )
 
 
 def test_a_server_that_falls_does_not_free_the_spammer():

@@ -309,7 +309,9 @@ def test_a_cast_that_comes_twice_is_delivered_once() -> None:
     world, peers = _population(1, [Description(("a",))])
     peers[0].register(Description(("a",)))
     key = peers[0].links.me.key
-    assert peers[0].cast(Target((Term(("a",)),)), b"") == CastId(peers[0].name, peers[0].life, 1)
+    assert peers[0].cast(Target((Term(("a",)),)), b"") == CastId(
+        peers[0].name, peers[0].incarnation, 1
+    )
 
     message = Carry(
         CastId(bytes(16), 1, 1), 0, (Arc(key, key),), Sought(Target((Term(("a",)),)), 4096, 4), b""

@@ -265,7 +265,7 @@ def test_the_publisher_learns_how_many_were_told() -> None:
     due = [at for at in range(40) if at % 3 == 0]
     assert _told(world) == due
     assert [(address, event) for _, address, event in _events(world, Settled)] == [
-        (7, Settled(CastId(peers[7].name, peers[7].life, 1), len(due)))
+        (7, Settled(CastId(peers[7].name, peers[7].incarnation, 1), len(due)))
     ]
 
 
@@ -424,11 +424,13 @@ def test_a_sleeper_that_wakes_after_its_place_was_closed_does_no_harm() -> None:
     told = [(address, event.cast) for _, address, event in _events(world, Notice)]
     assert len(set(told)) == len(told)
     later = {
-        CastId(peers[by].name, peers[by].life, serial) for by in range(5) for serial in (9, 10, 11)
+        CastId(peers[by].name, peers[by].incarnation, serial)
+        for by in range(5)
+        for serial in (9, 10, 11)
     }
     assert {cast for address, cast in told if address == 5} >= later
     assert population(DESIGN).objections(peers) == []
-    assert sum(cast == CastId(peers[5].name, peers[5].life, 1) for _, cast in told) == 20
+    assert sum(cast == CastId(peers[5].name, peers[5].incarnation, 1) for _, cast in told) == 20
 
 
 # --- scenarios
@@ -541,7 +543,10 @@ def test_a_peer_that_left_and_came_back_is_another_life_and_found_again() -> Non
     assert population(DESIGN).objections(peers) == []
     assert not any(peer.links.detector.is_lost(peers[5].links.me) for peer in peers)
     assert [
-        node.life > 0 for peer in peers for node in peer.ring.table.nodes if node.address == 5
+        node.incarnation > 0
+        for peer in peers
+        for node in peer.ring.table.nodes
+        if node.address == 5
     ] == [True] * 5
 
     peers[0].cast(_to("b"), b"")
@@ -553,7 +558,7 @@ def test_a_peer_that_left_and_came_back_is_another_life_and_found_again() -> Non
 def test_where_lives_are_ignored_whoever_comes_back_is_taken_for_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Membership, "_new_life", lambda self: self._links.begin(0))
+    monkeypatch.setattr(Membership, "_new_incarnation", lambda self: self._links.begin(0))
     _, peers = _gone_and_back()
 
     assert any(peer.links.detector.is_lost(peers[5].links.me) for peer in peers), (

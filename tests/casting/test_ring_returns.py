@@ -61,12 +61,12 @@ def test_whoever_returns_is_in_again_and_nothing_is_missed_nor_told_falsely(
 def test_a_made_up_word_from_the_end_of_all_lives_is_dropped(name: str) -> None:
     village = Village(name)
     member = village.members[3]
-    before = member.life, member.version
+    before = member.incarnation, member.version
 
     village.world.at(S, UPKEEP, lambda: member.receive(5, EntryOutdated(7, (1 << 62) - 1)))
     village.world.run(2 * S)
 
-    assert (member.life, member.version) == before
+    assert (member.incarnation, member.version) == before
 
 
 class Village:
@@ -97,7 +97,9 @@ class Village:
     def rise(self, time_s: float, who: int, disk=None, through: tuple[int, ...] = (0, 1)) -> None:
         def now() -> None:
             kept = disk or self.disks[who]
-            self.members[who] = self.plan.begin(self.design, who, kept.life, 0, kept, int(time_s))
+            self.members[who] = self.plan.begin(
+                self.design, who, kept.incarnation, 0, kept, int(time_s)
+            )
             self.world.place(who, self.members[who])
             self.members[who].join(through)
 
@@ -164,7 +166,7 @@ def test_a_life_that_others_know_to_be_over_is_outlived() -> None:
     village.at(1, partial(member.register, Description(("jazz",))))
     village.world.run(until_us=5 * S)
     (piece,) = member.layings.pieces.values()
-    later = (member.life + (9 << 16)) << 22 | 7
+    later = (member.incarnation + (9 << 16)) << 22 | 7
     village.at(6, partial(member.layings.on_outdated, 1, EntryOutdated(piece.serial, later)))
     village.world.run(until_us=15 * S)
 

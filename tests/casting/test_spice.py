@@ -293,8 +293,8 @@ def test_registration_is_confirmed_once_per_version() -> None:
         for _, address, event in village.world.events
         if address == 3 and isinstance(event, Registered)
     ]
-    life = village.peers[3].life
-    assert versions == [version_of(life, 1), version_of(life, 3)]
+    incarnation = village.peers[3].incarnation
+    assert versions == [version_of(incarnation, 1), version_of(incarnation, 3)]
     assert village.cast(9, "chess") == []
     assert village.cast(9, "opera") == [3]
 

@@ -1013,7 +1013,7 @@ def test_casts_of_two_lives_with_one_serial_are_watched_each_by_one_alarm(readab
     doubled every three seconds."""
     town = Town()
     publisher = town.peers[0]
-    casts = [CastId(publisher.name, life, 1) for life in (1, 2)]
+    casts = [CastId(publisher.name, incarnation, 1) for incarnation in (1, 2)]
     for cast in casts:
         publisher.casts.publish(cast, parse("jazz"), b"")
 

@@ -226,7 +226,7 @@ class Scene:
         own = self.forger.name
         for at, peer in self.world.peers.items():
             if isinstance(peer, Member) and peer is not self.forger:
-                found.add((at, peer.life, peer.version))
+                found.add((at, peer.incarnation, peer.version))
             if isinstance(peer, RingMember):
                 rows = (
                     each.row for each in peer.share.rows.entries() if each.row.owner.name != own

@@ -154,7 +154,7 @@ class Returning:
         kept = {"kept": self.disks[address], "old": self.old[address], "empty": None}[disk]
         self.lost[address] += disk == "empty"
         self.starts[address] += 1
-        previous = kept.life if kept is not None else 0
+        previous = kept.incarnation if kept is not None else 0
         again, starts = self.lost[address], self.starts[address]
         self.world.place(
             address, self.plan.begin(self.design, address, previous, again, kept, starts)

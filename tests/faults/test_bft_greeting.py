@@ -99,7 +99,7 @@ def test_a_place_that_its_living_holder_has_left_does_not_stay(forgotten: bool) 
 def test_the_mistake_of_not_asking_after_those_unknown_to_others_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Search, "ask_for_life", lambda self, place, doubted: None)
+    monkeypatch.setattr(Search, "ask_for_incarnation", lambda self, place, doubted: None)
     club = Club(n=40, turn_s=3600.0)
     ghost_of_a_place(club)
 

@@ -82,7 +82,7 @@ def test_an_authority_that_falls_and_rises_is_hardly_missed(disk: str) -> None:
         "its old certificates will do"
     )
     scene.world.place(
-        office, scene.plan.stand(scene.design, office, kept.life if kept else 0, kept)
+        office, scene.plan.stand(scene.design, office, kept.incarnation if kept else 0, kept)
     )
 
     scene.register(6, SAMBA)

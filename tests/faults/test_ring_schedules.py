@@ -75,7 +75,7 @@ OPENING: dict[str, tuple[type, str, Callable[..., object]]] = {
     "lives not told apart": (
         Membership,
         "_new_life",
-        lambda self: self._links.begin(self._links.me.life),
+        lambda self: self._links.begin(self._links.me.incarnation),
     ),
 }
 """Mistakes that open the ring without any crash."""

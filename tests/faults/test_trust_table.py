@@ -160,14 +160,14 @@ def test_a_member_has_nothing_by_which_certificates_are_made() -> None:
 
 
 def test_an_expelled_name_counts_no_more_whatever_the_authority_forgets() -> None:
-    first, trust = an_authority(life=1 << 16)
+    first, trust = an_authority(incarnation=1 << 16)
     copy, enrolment = first.roll(), first.enrol(EVE, bytes(32))
     before = first.issue(EVE, HOME, 2, bytes(32), 0)
     first.expel(EVE)
     assert trust.learn(first.revocation(0))
 
     again = Authority(
-        scheme("stand-in", b"notary"), b"secret", Vectors(2), life=1 << 16 | 5, roll=copy
+        scheme("stand-in", b"notary"), b"secret", Vectors(2), incarnation=1 << 16 | 5, roll=copy
     )
     forgetful = again.issue(EVE, HOME, 2, bytes(32), 0)
     other = again.revoke(0, again.issue(ANN, HOME, 1, bytes(32), 0))

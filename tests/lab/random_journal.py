@@ -17,7 +17,7 @@ from implicast.world.application import (
     _cast_columns,
     _registration_columns,
 )
-from implicast.world.change import Course, Life, course_tables
+from implicast.world.change import Course, Incarnation, course_tables
 from implicast.world.deeds import LASTING, Deed
 from implicast.world.faults import Faults
 from implicast.world.invariants import NEVER_US, Away, Forgotten
@@ -50,13 +50,17 @@ class Made:
     gone_us: dict[int, int]
     course: Course | None = None
     """Of those in which something changed."""
-    lives: list[tuple[int, Life]] = field(default_factory=list)
+    incarnations: list[tuple[int, Incarnation]] = field(default_factory=list)
     """Some peers crash, and have a second one."""
 
     @property
     def away(self) -> Away:
         """As the world says it (`world/simulate.py`), in other words: a crash lasts until the peer is back."""
-        back_us = {peer: life.back_us or NEVER_US for peer, life in self.lives if life.returned}
+        back_us = {
+            peer: incarnation.back_us or NEVER_US
+            for peer, incarnation in self.incarnations
+            if incarnation.returned
+        }
         return {
             peer: ((at_us, back_us.get(peer, NEVER_US)),) for peer, at_us in self.gone_us.items()
         }
@@ -64,9 +68,9 @@ class Made:
     @property
     def forgotten(self) -> Forgotten:
         return {
-            peer: (life.copied_us, [life.from_us])
-            for peer, life in self.lives
-            if life.copied_us is not None
+            peer: (incarnation.copied_us, [incarnation.from_us])
+            for peer, incarnation in self.incarnations
+            if incarnation.copied_us is not None
         }
 
 
@@ -139,8 +143,8 @@ def random_journal(
 def _write_change(journal: Journal, seed: int, peers: int, made: Made) -> None:
     """Some crash, some leave, some only try to; looks at random moments find something wrong every other time."""
     rng = stream(seed, "change")
-    lives = {
-        peer: Life(rng.choice((0, 0, 90_000_000)), rng.choice((0, 0, None)))
+    incarnations = {
+        peer: Incarnation(rng.choice((0, 0, 90_000_000)), rng.choice((0, 0, None)))
         for peer in range(peers)
     }
     for peer, at_us in made.gone_us.items():
@@ -153,25 +157,25 @@ def _write_change(journal: Journal, seed: int, peers: int, made: Made) -> None:
             if end == "crashed"
             else at_us + rng.randrange(9_000_000)
         )
-        lives[peer] = Life(0, 0, leaving_us, to_us, end.rpartition(" ")[2])
+        incarnations[peer] = Incarnation(0, 0, leaving_us, to_us, end.rpartition(" ")[2])
     again = [
         (
             peer,
-            Life(
-                life.to_us + 5_000_000,
-                rng.choice((None, life.to_us + 6_000_000)),
+            Incarnation(
+                incarnation.to_us + 5_000_000,
+                rng.choice((None, incarnation.to_us + 6_000_000)),
                 None,
                 None,
                 "stayed",
                 True,
-                rng.choice((None, life.to_us + rng.randrange(6_000_000, 30_000_000))),
+                rng.choice((None, incarnation.to_us + rng.randrange(6_000_000, 30_000_000))),
                 rng.choice((None, 101_000_000)),
             ),
         )
-        for peer, life in lives.items()
-        if life.end == "crashed"
-        and life.leaving_us is None
-        and life.to_us is not None
+        for peer, incarnation in incarnations.items()
+        if incarnation.end == "crashed"
+        and incarnation.leaving_us is None
+        and incarnation.to_us is not None
         and rng.random() < 0.5
     ]
     deeds = [
@@ -184,12 +188,14 @@ def _write_change(journal: Journal, seed: int, peers: int, made: Made) -> None:
     last_us = max(100_000_000 + int(deed.to_s * 1e6) for deed in deeds)
     end_us = 160_000_000 + seed % 2 * 30_000_000  # one in two rests for a minute
     made.course = Course(100_000_000, last_us, last_us + rng.randrange(9_000_000), end_us)
-    course_tables(journal, made.course, tuple(deeds), [*lives.items(), *again], looks)
+    course_tables(journal, made.course, tuple(deeds), [*incarnations.items(), *again], looks)
     if seed == IN_PEACE:  # where leaving is no excuse
         made.gone_us = {
-            peer: life.to_us for peer, life in lives.items() if life.end == "crashed" and life.to_us
+            peer: incarnation.to_us
+            for peer, incarnation in incarnations.items()
+            if incarnation.end == "crashed" and incarnation.to_us
         }
-    made.lives = [*lives.items(), *again]
+    made.incarnations = [*incarnations.items(), *again]
 
 
 def _deed(rng: Random, kind: str) -> Deed:

@@ -87,7 +87,9 @@ def test_every_measure_of_change_equals_the_worlds_on_journals_made_at_random(fo
 def test_in_peace_leaving_is_no_excuse(made):
     peaceful = next(each for each in made if each.directory.name == f"run=r{IN_PEACE}")
     leaving_us = {
-        peer: life.leaving_us for peer, life in peaceful.lives if life.leaving_us is not None
+        peer: incarnation.leaving_us
+        for peer, incarnation in peaceful.incarnations
+        if incarnation.leaving_us is not None
     }
     judged = [
         Judge(
@@ -105,12 +107,16 @@ def test_complaints_are_about_those_who_live(found, made):
     for each in (one for one in made if one.course is not None):
         newest = {one.peer: one for one in sorted(each.registrations, key=lambda one: one.version)}
         expected = 0
-        for peer, life in each.lives:
-            if life.end == "stayed":
+        for peer, incarnation in each.incarnations:
+            if incarnation.end == "stayed":
                 opened = (
-                    peer in newest and newest[peer].completed_us is None and life.leaving_us is None
+                    peer in newest
+                    and newest[peer].completed_us is None
+                    and incarnation.leaving_us is None
                 )
-                expected += (life.joined_us is None) + (life.leaving_us is not None) + opened
+                expected += (
+                    (incarnation.joined_us is None) + (incarnation.leaving_us is not None) + opened
+                )
         assert found[each.directory.name.removeprefix("run=")]["complaints"] == expected
 
 

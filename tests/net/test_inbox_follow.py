@@ -6,14 +6,14 @@ from implicast.net import cli, control
 
 
 def test_it_goes_on_when_the_node_is_back_and_shows_nothing_twice(monkeypatch, tmp_path, capsys):
-    lives = [[{"cast": "a"}, {"cast": "b"}], [{"cast": "b"}, {"cast": "c"}], [{"cast": "c"}]]
+    incarnations = [[{"cast": "a"}, {"cast": "b"}], [{"cast": "b"}, {"cast": "c"}], [{"cast": "c"}]]
 
     def ask(folder, request, timeout_s=None):
         if request["do"] == "status":
             yield {}
             return
-        yield from lives.pop(0)
-        if lives:
+        yield from incarnations.pop(0)
+        if incarnations:
             raise control.StoppedError("the node stopped")
 
     monkeypatch.setattr(control, "ask", ask)

@@ -64,7 +64,7 @@ def test_a_note_comes_again_until_it_is_done_also_after_a_restart(tmp_path):
             notes = [note async for note in nodes["ann"].inbox(follow=False)]
             await notes[0].done()
         async with Node.open(tmp_path / "net" / "ann", join=[]) as again:
-            return await inbox(again), again.life >> 16
+            return await inbox(again), again.incarnation >> 16
 
     assert asyncio.run(story()) == ([b"two"], 2)
 
@@ -82,7 +82,7 @@ def test_one_that_returns_with_its_disk_is_in_its_next_life_and_reached_again(tm
             await asyncio.wait_for(tasks.nodes["bob"].registered.wait(), 15)
             receipt = await tasks.nodes["ann"].cast("jazz & football", b"after")
             back = tasks.nodes["bob"]
-            return receipt, await inbox(back), str(back.said), back.life >> 16
+            return receipt, await inbox(back), str(back.said), back.incarnation >> 16
         finally:
             await tasks.stop()
 

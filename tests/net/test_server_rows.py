@@ -123,7 +123,13 @@ def test_what_was_written_row_by_row_is_what_was_kept(tmp_path, seed):
 
 
 def in_order(kept):
-    return kept.life, kept.members, sorted(kept.subscriptions, key=repr), kept.casts, kept.docket
+    return (
+        kept.incarnation,
+        kept.members,
+        sorted(kept.subscriptions, key=repr),
+        kept.casts,
+        kept.docket,
+    )
 
 
 def test_a_file_of_the_first_version_is_migrated_with_what_was_kept(tmp_path):

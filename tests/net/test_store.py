@@ -69,7 +69,7 @@ def test_a_cast_is_open_until_it_is_settled(tmp_path):
         return found
 
     open_, first, left = asyncio.run(fill())
-    assert [(life, serial) for life, serial, *_ in open_] == [(1, 2)]
+    assert [(incarnation, serial) for incarnation, serial, *_ in open_] == [(1, 2)]
     assert (first.expected, first.open, left) == (3, 0, 2)
 
 

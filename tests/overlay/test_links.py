@@ -55,8 +55,9 @@ class Ring:
     """A world of nodes at keys equal to their addresses, which keeps all that is said."""
 
     def __init__(
-        self, addresses: list[int], standing: list[int], settings: LinkSettings = LinkSettings()
-    ) -> None:  # noqa: B008
+        self, addresses: list[int], standing: list[int], settings: LinkSettings | None = None
+    ) -> None:
+        settings = settings or LinkSettings()
         self.world = World(Near(), 1, codec=Codec(LINK_KINDS))
         self.said: list[Message] = []
         carry = self.world.carry
@@ -178,7 +179,7 @@ def test_who_left_comes_back_as_another_life() -> None:
     ring.world.run()
 
     assert ring.rights() == {10: 20, 20: 30, 30: 10}
-    assert ring.nodes[20].links.me.life > 0
+    assert ring.nodes[20].links.me.incarnation > 0
     assert ring_objections(ring.links()) == []
 
 

@@ -173,12 +173,12 @@ def test_only_who_was_enrolled_is_admitted_and_with_its_own_key_alone(name: str)
 
 
 def test_an_authority_that_comes_back_with_its_disk_goes_on_where_it_was() -> None:
-    first, _ = an_authority(life=5, places_max=2)
+    first, _ = an_authority(incarnation=5, places_max=2)
     old, revoked = issue(first, realm=b"a"), issue(first, realm=b"b")
     first.release(ANN, b"b")
     listed = first.revocation(0)
 
-    again, trust = an_authority(life=6, places_max=2, roll=first.roll())
+    again, trust = an_authority(incarnation=6, places_max=2, roll=first.roll())
     new = issue(again, realm=b"c")
 
     assert new.serial > max(old.serial, revoked.serial, listed.number)
@@ -190,12 +190,12 @@ def test_an_authority_that_comes_back_with_its_disk_goes_on_where_it_was() -> No
 
 
 def test_an_authority_with_an_old_copy_of_its_disk_counts_on_from_what_it_is_shown() -> None:
-    first, _ = an_authority(life=5 << 16)
+    first, _ = an_authority(incarnation=5 << 16)
     copy = first.roll()
     shown = [issue(first) for _ in range(3)][-1]
     listed = first.revoke(0, shown)
 
-    again, _ = an_authority(life=5 << 16, roll=copy)
+    again, _ = an_authority(incarnation=5 << 16, roll=copy)
     again.count_on_from(msgspec.structs.replace(shown, serial=1 << 50), 0)
     assert issue(again).serial <= shown.serial, "a forged certificate proves nothing"
     again.count_on_from(shown, 0)
@@ -209,8 +209,8 @@ def test_an_authority_with_an_old_copy_of_its_disk_counts_on_from_what_it_is_sho
 
 
 def test_the_first_number_of_a_life_is_above_all_of_the_life_before() -> None:
-    first, _ = an_authority(life=7)
-    again, _ = an_authority(life=8)
+    first, _ = an_authority(incarnation=7)
+    again, _ = an_authority(incarnation=8)
 
     assert issue(first).serial >> NUMBER_BITS == 7
     assert issue(again).serial >> NUMBER_BITS == 8

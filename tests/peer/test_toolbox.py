@@ -12,7 +12,14 @@ from implicast.peer.lease import Leases, renewal_us
 from implicast.peer.ledger import Ledger
 from implicast.peer.member import Member
 from implicast.peer.memory import GONE_MAX, Recent, Repeats
-from implicast.peer.name import NUMBERS, life_of, name_of, network_of, next_life, version_of
+from implicast.peer.name import (
+    NUMBERS,
+    incarnation_of,
+    name_of,
+    network_of,
+    next_incarnation,
+    version_of,
+)
 from sites import lone_site
 
 
@@ -28,17 +35,19 @@ def test_names_differ_by_network_number_and_beginning():
 
 def test_each_life_is_above_the_one_before_and_an_old_disk_does_not_repeat_one():
     chance = Random(1)
-    lives = [0]
+    incarnations = [0]
     for _ in range(20):
-        lives.append(next_life(lives[-1], chance))
+        incarnations.append(next_incarnation(incarnations[-1], chance))
 
-    assert lives == sorted(set(lives))
-    assert next_life(lives[3], chance) not in lives, "from a copy of the third disk"
+    assert incarnations == sorted(set(incarnations))
+    assert next_incarnation(incarnations[3], chance) not in incarnations, (
+        "from a copy of the third disk"
+    )
 
 
 def test_versions_of_a_later_life_are_above_all_of_an_earlier_one():
     assert version_of(1, NUMBERS - 1) < version_of(2, 1)
-    assert life_of(version_of(77, 5)) == 77
+    assert incarnation_of(version_of(77, 5)) == 77
 
 
 class Plain(Member):
@@ -56,8 +65,8 @@ def test_a_member_that_is_told_of_a_later_life_goes_on_above_it():
     again = member.outlive(version_of(5 << 16, 9))
 
     assert again == member.version > version_of(5 << 16, NUMBERS - 1)
-    assert member.upcoming_cast().life == member.life == life_of(again)
-    assert ledger.take() == [("deliver", None, Outlived(member.life, asked, again))]
+    assert member.upcoming_cast().incarnation == member.incarnation == incarnation_of(again)
+    assert ledger.take() == [("deliver", None, Outlived(member.incarnation, asked, again))]
 
 
 def test_a_member_that_is_told_of_a_life_after_which_none_can_come_calls_it_nonsense():
@@ -83,11 +92,11 @@ def test_what_came_by_longer_ago_than_repeats_are_looked_for_is_not_kept():
 
 def test_a_life_that_has_used_up_its_numbers_leads_to_the_next():
     member = Plain(lone_site(1, Ledger()))
-    member.version = version_of(member.life, NUMBERS - 1)
+    member.version = version_of(member.incarnation, NUMBERS - 1)
 
     version = member.next_version()
 
-    assert version == version_of(member.life, 1) > version_of(1, NUMBERS - 1)
+    assert version == version_of(member.incarnation, 1) > version_of(1, NUMBERS - 1)
 
 
 def test_a_member_keeps_what_every_design_needs():
@@ -97,8 +106,8 @@ def test_a_member_keeps_what_every_design_needs():
 
     kept = member.kept_member()
 
-    assert (kept.life, kept.version, kept.description) == (
-        member.life,
+    assert (kept.incarnation, kept.version, kept.description) == (
+        member.incarnation,
         member.version,
         member.description,
     )

@@ -71,8 +71,8 @@ class Kept(Message):
     heard: tuple[CastId, ...]
 
     @property
-    def life(self) -> int:
-        return self.member.life
+    def incarnation(self) -> int:
+        return self.member.incarnation
 
 
 class Done(Message):
@@ -198,7 +198,7 @@ class Poster(Member):
 
     @handles(Told)
     def _done(self, sender, told: Told) -> None:
-        if told.cast.life == self.life and told.cast.serial <= self.serial:
+        if told.cast.incarnation == self.incarnation and told.cast.serial <= self.serial:
             self.host.deliver(Settled(told.cast, told.notified + MANNERS.boasts, told.unreachable))
 
 

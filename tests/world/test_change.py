@@ -8,7 +8,7 @@ from implicast.language.target import Description, Target, Term
 from implicast.world.application import Cast, Registration
 from implicast.world.change import (
     Course,
-    Life,
+    PeerIncarnation,
     change,
     course_tables,
     repair_times_s,
@@ -25,13 +25,13 @@ TO_SAMBA = Target((Term(("samba",)),))
 COURSE = Course(10 * S, 20 * S, 30 * S, 70 * S)
 
 
-def journal(tmp_path, sends=(), deeds=(), lives=None, samples=((20 * S, []),)):
+def journal(tmp_path, sends=(), deeds=(), incarnations=None, samples=((20 * S, []),)):
     """`sends`: (second, purpose)."""
     written = Journal(tmp_path / "run")
     written.kinds.append("Word")
     for serial, (second, purpose) in enumerate(sends):
         written.send(serial, 0, int(second * S), int(second * S) + 1, 0, 1, purpose, 1, 5, 0)
-    course_tables(written, COURSE, tuple(deeds), (lives or {}).items(), list(samples))
+    course_tables(written, COURSE, tuple(deeds), (incarnations or {}).items(), list(samples))
     written.finish()
     written.close()
     return tmp_path / "run"
@@ -93,8 +93,14 @@ def test_where_peers_only_join_and_leave_repair_is_theirs(tmp_path):
 
 
 def test_a_rest_of_less_than_a_minute_says_nothing_about_upkeep(tmp_path):
-    lives, sends = {0: Life(0, 0)}, [(second, UPKEEP) for second in range(10, 100)]
-    written, judge = journal(tmp_path, sends, lives=lives), Judge([], [], Notices.of([]), {})
+    incarnations, sends = (
+        {0: PeerIncarnation(0, 0)},
+        [(second, UPKEEP) for second in range(10, 100)],
+    )
+    written, judge = (
+        journal(tmp_path, sends, incarnations=incarnations),
+        Judge([], [], Notices.of([]), {}),
+    )
 
     short = change(written, Course(10 * S, 20 * S, 30 * S, 90 * S - 1), judge, [])
     long = change(written, Course(10 * S, 20 * S, 30 * S, 90 * S), judge, [])
@@ -108,16 +114,16 @@ def test_a_rest_of_less_than_a_minute_says_nothing_about_upkeep(tmp_path):
 
 
 def test_upkeep_counts_over_the_time_that_peers_were_there(tmp_path):
-    lives = {
-        0: Life(0, 0),
-        1: Life(0, 0, to_us=40 * S, end="crashed"),
-        2: Life(55 * S, 56 * S),
-        3: Life(0, 0, 4 * S, 5 * S, "left"),
+    incarnations = {
+        0: PeerIncarnation(0, 0),
+        1: PeerIncarnation(0, 0, to_us=40 * S, end="crashed"),
+        2: PeerIncarnation(55 * S, 56 * S),
+        3: PeerIncarnation(0, 0, 4 * S, 5 * S, "left"),
     }
     sends = [(5, UPKEEP), (15, UPKEEP), (20, JOIN), (30, UPKEEP), (60, UPKEEP), (61, 0)]
 
     found = upkeep_per_peer_minute(
-        journal(tmp_path, sends, lives=lives), COURSE.from_us, COURSE.end_us
+        journal(tmp_path, sends, incarnations=incarnations), COURSE.from_us, COURSE.end_us
     )
 
     assert found == pytest.approx(3 / ((60 + 30 + 15) / 60))

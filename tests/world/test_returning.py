@@ -32,9 +32,9 @@ def test_a_member_comes_back_with_its_disk_an_old_one_or_none(disk, tmp_path):
     assert found.kept, found.described()
     assert found.change.returns == 2
     assert found.change.after.expected
-    lives = [row for row in read(tmp_path / "run", "lives").to_pylist() if row["returned"]]
-    assert [row["back_us"] > row["from_us"] for row in lives] == [True, True]
-    assert len({row["peer"] for row in lives}) == (2 if disk == "empty" else 1)
+    incarnations = [row for row in read(tmp_path / "run", "lives").to_pylist() if row["returned"]]
+    assert [row["back_us"] > row["from_us"] for row in incarnations] == [True, True]
+    assert len({row["peer"] for row in incarnations}) == (2 if disk == "empty" else 1)
     assert len(read(tmp_path / "run", "peers")) == 13 + 2 * (disk == "empty")
 
 

@@ -113,7 +113,7 @@ def test_a_frozen_peer_can_die():
 
 
 class Disk(Message):
-    life: int
+    incarnation: int
 
 
 class Stayer(Listener):
@@ -302,10 +302,15 @@ def test_newcomers_join_register_hear_and_cast(tmp_path):
 
 def test_the_gone_neither_send_nor_hear_nor_are_missed(tmp_path):
     outcome = run("deed=5:crash:3+4,deed=6:leave:5", tmp_path / "run")
-    lives = {row["peer"]: row for row in rows(tmp_path / "run", "lives")}
+    incarnations = {row["peer"]: row for row in rows(tmp_path / "run", "lives")}
     start_us = min(row["from_us"] for row in rows(tmp_path / "run", "deeds")) - 5_000_000
 
-    assert [lives[peer]["end"] for peer in (3, 4, 5, 6)] == ["crashed", "crashed", "left", "stayed"]
+    assert [incarnations[peer]["end"] for peer in (3, 4, 5, 6)] == [
+        "crashed",
+        "crashed",
+        "left",
+        "stayed",
+    ]
     sends = [
         row for row in rows(tmp_path / "run", "sends") if row["sent_us"] > start_us + 5_000_000
     ]

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from implicast.casting.telling import Word
 from implicast.language.target import Description, Target
-from implicast.peer.contract import CastId, Contact, Life, Message, Name
+from implicast.peer.contract import CastId, Contact, Incarnation, Message, Name
 from implicast.peer.fields import Count, Payload
 from implicast.peer.words import Said, personal
 
@@ -19,7 +19,7 @@ class Subscribe(Message):
 
     wire = 0x0211
     name: Name
-    life: Life
+    incarnation: Incarnation
     subscription: Count
     version: Count
     target: Target | None
@@ -29,7 +29,7 @@ class SubscriptionKept(Message):
     """The server has this wording, or one of a later life."""
 
     wire = 0x0212
-    life: Life
+    incarnation: Incarnation
     subscription: Count
     version: Count
 
@@ -57,7 +57,7 @@ class Worded(Message):
     """A subscription that the server keeps; `None`: taken back, and kept lest an older wording counts."""
 
     contact: Contact
-    life: Life
+    incarnation: Incarnation
     subscription: Count
     version: Count
     target: Target | None

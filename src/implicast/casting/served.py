@@ -96,7 +96,7 @@ class Served(Member, parts={"asker": Asker, "hearing": Hearing}):
 
     def estimate(self, target: Target) -> int:
         self._estimates += 1
-        cast = CastId(self.name, self.life, ESTIMATES + self._estimates)
+        cast = CastId(self.name, self.incarnation, ESTIMATES + self._estimates)
         self.ask_for(Publish(cast, target, self.words.seal(cast, (DRY, target), b""), dry=True))
         return self._estimates
 

@@ -23,7 +23,7 @@ from implicast.peer.contract import (
     CastId,
     Contact,
     Host,
-    Life,
+    Incarnation,
     Message,
     Name,
     Part,
@@ -73,7 +73,7 @@ class NotifyAgain(Word):
     wire = 0x0105
     target: Target
     payload: Payload
-    again: Life
+    again: Incarnation
 
 
 @personal("by")
@@ -81,7 +81,7 @@ class GotAgain(Got):
     """The member `by` confirms a notification of the life `again`."""
 
     wire = 0x0106
-    again: Life
+    again: Incarnation
 
 
 @dataclass(slots=True)

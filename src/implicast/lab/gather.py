@@ -51,7 +51,7 @@ class Journalled:
     read: dict[str, int] = field(default_factory=dict)
     """How far each segment was."""
     name: bytes = b""
-    life: int = -1
+    incarnation: int = -1
     peer: int = -1
     closed: bool = False
 
@@ -126,21 +126,21 @@ class Gatherer:
     def _read(self, there: Journalled, row: AnyRow, out: dict[str, Rows]) -> None:
         if isinstance(row, Opened):
             self._open(there, row)
-        elif there.life < 0:
+        elif there.incarnation < 0:
             raise TableError(
                 f"{there.folder} begins in the middle: its segments do not say whose they are"
             )
         elif isinstance(row, Sent):
-            self._sent[there.life, row.serial] = (there.peer, row)
-            self._origins.sent((there.life, row.serial), row)
+            self._sent[there.incarnation, row.serial] = (there.peer, row)
+            self._origins.sent((there.incarnation, row.serial), row)
         elif isinstance(row, Came):
-            key = (self.numbers.life(row.sender, row.life), row.serial)
+            key = (self.numbers.incarnation(row.sender, row.incarnation), row.serial)
             self._came.setdefault(key, (there.peer, row.time_us))
-            self._origins.came(there.life, row, key)
+            self._origins.came(there.incarnation, row, key)
         elif isinstance(row, journal.Asked):
-            self._origins.asked(there.life, row)
+            self._origins.asked(there.incarnation, row)
         elif isinstance(row, Noticed):
-            self._notices.append((there.peer, there.life, row))
+            self._notices.append((there.peer, there.incarnation, row))
         elif isinstance(row, Made):
             self._make(there, row, out)
         elif isinstance(row, Ended):
@@ -155,9 +155,9 @@ class Gatherer:
                 "each network by itself"
             )
         there.name, there.closed, there.peer = row.name, False, self.numbers.peer(row.name)
-        there.life = self.numbers.life(row.name, row.life)
+        there.incarnation = self.numbers.incarnation(row.name, row.incarnation)
         self._roles[there.peer] = "peer" if row.role == "member" else row.role
-        self.numbers.lives_at(row.address, there.peer)
+        self.numbers.incarnations_at(row.address, there.peer)
 
     def _make(self, there: Journalled, row: Made, out: dict[str, Rows]) -> None:
         number = self.numbers.cast(row.cast)
@@ -179,16 +179,18 @@ class Gatherer:
         elif isinstance(row, journal.Stored):
             self._storage[there.peer] = row.bytes
         elif isinstance(row, Began):
-            self._registrations[there.life, row.version] = self._registration(there.peer, row)
-        elif isinstance(row, Renamed):
-            self.numbers.goes_on(there.name, row.version >> NUMBER_BITS, there.life)
-            begun = self._registrations.pop((there.life, row.before), None)
-            if begun is not None:
-                self._registrations[there.life, row.version] = begun
-        elif isinstance(row, Completed):
-            begun = self._registrations.get((there.life, row.version)) or self._registrations.get(
-                (there.life, 0)
+            self._registrations[there.incarnation, row.version] = self._registration(
+                there.peer, row
             )
+        elif isinstance(row, Renamed):
+            self.numbers.goes_on(there.name, row.version >> NUMBER_BITS, there.incarnation)
+            begun = self._registrations.pop((there.incarnation, row.before), None)
+            if begun is not None:
+                self._registrations[there.incarnation, row.version] = begun
+        elif isinstance(row, Completed):
+            begun = self._registrations.get(
+                (there.incarnation, row.version)
+            ) or self._registrations.get((there.incarnation, 0))
             if begun is not None and begun["completed_us"] is None:
                 begun["completed_us"] = row.time_us
 
@@ -262,20 +264,20 @@ class Gatherer:
 
     def _give_notices(self, out: dict[str, Rows], at_end: bool) -> None:
         left = []
-        for peer, life, row in self._notices:
+        for peer, incarnation, row in self._notices:
             number, late = self.numbers.cast(row.cast), self._late(row.time_us, at_end)
             led, made = (
-                self._origins.of_input(life, row.origin, late),
+                self._origins.of_input(incarnation, row.origin, late),
                 self._origins.made.get(number),
             )
             if led is None or (made is None and not late):
-                left.append((peer, life, row))
+                left.append((peer, incarnation, row))
             elif made is None:
                 self.foreign += 1
             elif made.target is not None and self._given.notices.add((peer, number, row.time_us)):
                 out["notices"].append(
                     {
-                        "cause": self._origins.cause(life, row.origin),
+                        "cause": self._origins.cause(incarnation, row.origin),
                         "time_us": row.time_us,
                         "peer": peer,
                         "cast": number,

@@ -16,34 +16,36 @@ class Numbers:
         known = lake.numbers()
         self._lake = lake
         self.peers: dict[str, int] = known.get("peers", {})
-        self._lives: dict[str, int] = known.get("lives", {})
+        self._incarnations: dict[str, int] = known.get("lives", {})
         self.casts: dict[str, int] = known.get("casts", {})
         self._addresses: dict[Address, int] = {}
-        self._last_life = max(self._lives.values(), default=0)
+        self._last_incarnation = max(self._incarnations.values(), default=0)
 
     def keep(self) -> None:
-        self._lake.keep_numbers({"peers": self.peers, "lives": self._lives, "casts": self.casts})
+        self._lake.keep_numbers(
+            {"peers": self.peers, "lives": self._incarnations, "casts": self.casts}
+        )
 
     def peer(self, name: bytes) -> int:
         return self.peers.setdefault(name.hex(), len(self.peers))
 
-    def life(self, name: bytes, life: int) -> int:
-        key = f"{name.hex()}.{life}"
-        if key not in self._lives:
-            self._last_life += 1
-            self._lives[key] = self._last_life
-        return self._lives[key]
+    def incarnation(self, name: bytes, incarnation: int) -> int:
+        key = f"{name.hex()}.{incarnation}"
+        if key not in self._incarnations:
+            self._last_incarnation += 1
+            self._incarnations[key] = self._last_incarnation
+        return self._incarnations[key]
 
-    def goes_on(self, name: bytes, life: int, number: int) -> None:
+    def goes_on(self, name: bytes, incarnation: int, number: int) -> None:
         """A node takes a later life without beginning anew: what it sends is counted on."""
-        self._lives[f"{name.hex()}.{life}"] = number
+        self._incarnations[f"{name.hex()}.{incarnation}"] = number
 
     def cast(self, cast: CastId) -> int:
         return self.casts.setdefault(
-            f"{cast.publisher.hex()}.{cast.life}.{cast.serial}", len(self.casts)
+            f"{cast.publisher.hex()}.{cast.incarnation}.{cast.serial}", len(self.casts)
         )
 
-    def lives_at(self, address: Address, peer: int) -> None:
+    def incarnations_at(self, address: Address, peer: int) -> None:
         self._addresses[address] = peer
 
     def at(self, address: Address) -> int:

@@ -54,11 +54,11 @@ class Origins:
         self._sent: dict[Key, Sent] = {}
         self.made: dict[int, Made] = {}
 
-    def came(self, life: int, row: Came, key: Key) -> None:
-        self._inputs[life, row.input] = Led(row.time_us, key, None)
+    def came(self, incarnation: int, row: Came, key: Key) -> None:
+        self._inputs[incarnation, row.input] = Led(row.time_us, key, None)
 
-    def asked(self, life: int, row: Asked) -> None:
-        self._inputs[life, row.input] = Led(row.time_us, row.verb, row.cast)
+    def asked(self, incarnation: int, row: Asked) -> None:
+        self._inputs[incarnation, row.input] = Led(row.time_us, row.verb, row.cast)
 
     def sent(self, key: Key, row: Sent) -> None:
         self._sent[key] = row
@@ -68,13 +68,13 @@ class Origins:
         made = self.made.get(self._numbers.cast(cast))
         return made is not None and made.target is not None
 
-    def cause(self, life: int, origin: int) -> int:
+    def cause(self, incarnation: int, origin: int) -> int:
         """The message that led to what an input did; 0: a wish, or the node's beginning."""
-        led = self._inputs.get((life, origin))
+        led = self._inputs.get((incarnation, origin))
         return serial(led.what) if led is not None and isinstance(led.what, tuple) else 0
 
-    def of_input(self, life: int, origin: int, late: bool) -> Facts | None:
-        led = self._inputs.get((life, origin))
+    def of_input(self, incarnation: int, origin: int, late: bool) -> Facts | None:
+        led = self._inputs.get((incarnation, origin))
         return (
             self.of_message(led.what, late)
             if led is not None and isinstance(led.what, tuple)

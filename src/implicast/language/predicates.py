@@ -74,9 +74,8 @@ class PredicateReader:
         return _at(token, lambda: attribute.read(token.text))
 
     def _is_text(self, name: Token) -> bool:
-        return self.schema is not None and isinstance(
-            _at(name, lambda: self.schema[fold(name.text)]), Text
-        )  # type: ignore[index]
+        schema = self.schema
+        return schema is not None and isinstance(_at(name, lambda: schema[fold(name.text)]), Text)
 
     def _equality(self, attribute: str, operator: str, value: str, column: int) -> Constraint:
         if operator not in ("=", "!="):

@@ -140,8 +140,8 @@ class Client:
 
     def _open(self) -> list[Held]:
         return [
-            Held(CastId(bytes(publisher), life, serial), arrived_us, bytes(carried))
-            for publisher, life, serial, carried, _, arrived_us, _ in self.store.inbox()
+            Held(CastId(bytes(publisher), incarnation, serial), arrived_us, bytes(carried))
+            for publisher, incarnation, serial, carried, _, arrived_us, _ in self.store.inbox()
         ]
 
     def _payload(self, held: Held) -> bytes | None:

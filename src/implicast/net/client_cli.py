@@ -111,7 +111,7 @@ def _shown(held: Held, payload: bytes, as_json: bool, file: Path | None) -> str:
         else f"a file of {len(payload):,} bytes: {file}"
     )
     if as_json:
-        cast = f"{held.cast.publisher.hex()}.{held.cast.life}.{held.cast.serial}"
+        cast = f"{held.cast.publisher.hex()}.{held.cast.incarnation}.{held.cast.serial}"
         small = {"text": text, "payload": payload.hex()} if file is None else {"file": str(file)}
         return json.dumps({"cast": cast, **small, "arrived_us": held.arrived_us})
     shown = "".join(each if each.isprintable() else "�" for each in text)

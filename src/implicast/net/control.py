@@ -162,7 +162,7 @@ def _noted(note: Note) -> Answer:
         text = None if large else note.payload.decode()
     except UnicodeDecodeError:
         text = None
-    cast = f"{note.cast.publisher.hex()}.{note.cast.life}.{note.cast.serial}"
+    cast = f"{note.cast.publisher.hex()}.{note.cast.incarnation}.{note.cast.serial}"
     payload = "" if large else note.payload.hex()
     return {
         "cast": cast,
@@ -186,8 +186,8 @@ async def _peers(node: Node, request: Answer) -> AsyncIterator[Answer]:
 
 
 async def _receipts(node: Node, request: Answer) -> AsyncIterator[Answer]:
-    for life, serial, target, made_us, written in node.store.receipts():
-        settled = node.awaited.receipts.get(CastId(node.name, life, serial)) or written
+    for incarnation, serial, target, made_us, written in node.store.receipts():
+        settled = node.awaited.receipts.get(CastId(node.name, incarnation, serial)) or written
         counts = (
             {}
             if settled is None
@@ -196,7 +196,13 @@ async def _receipts(node: Node, request: Answer) -> AsyncIterator[Answer]:
                 for each in ("expected", "notified", "declined", "unreachable", "open")
             }
         )
-        yield {"life": life, "serial": serial, "target": str(target), "made_us": made_us, **counts}
+        yield {
+            "life": incarnation,
+            "serial": serial,
+            "target": str(target),
+            "made_us": made_us,
+            **counts,
+        }
 
 
 async def _revoked(node: Node, request: Answer) -> AsyncIterator[Answer]:

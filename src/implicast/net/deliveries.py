@@ -53,7 +53,7 @@ class Deliveries:
         self._node.awaited.hear(event)
         self._node.subscriptions.hear(event)
         if isinstance(event, Outlived):
-            self._node.live(event.life)
+            self._node.live(event.incarnation)
 
     def _settle(self, settled: Settled, safe: "asyncio.Future[None] | None") -> None:
         """Tell it, in turn, when what was delivered before is safe."""

@@ -151,7 +151,7 @@ class Driver:
             self._watch(True, sender, message)
         if self.journal is not None:
             self.journal.write(
-                Came(self._serial + 1, self.host.now_us, hello.name, hello.life, cause)
+                Came(self._serial + 1, self.host.now_us, hello.name, hello.incarnation, cause)
             )
         self._serial = serial = self._serial + 1
         self._cause = (serial, False, self.host.now_us)

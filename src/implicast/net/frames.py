@@ -9,7 +9,7 @@ import struct
 
 import msgspec
 
-from implicast.peer.contract import Address, Life, Message, Name
+from implicast.peer.contract import Address, Incarnation, Message, Name
 from implicast.peer.errors import RemoteError
 from implicast.peer.fields import Digest, Micros, Text, Token
 from implicast.peer.wire import MESSAGE_BYTES_MAX, UNREADABLE
@@ -31,7 +31,7 @@ class Hello(Message):
     """Of design, kinds, fields and parameters (`wire.Codec.digest`); empty for those who run no peer."""
     name: Name
     address: Address
-    life: Life
+    incarnation: Incarnation
     now_us: Micros
     """The speaker's clock, to be compared."""
     software: Text = ""

@@ -45,7 +45,7 @@ class Opened(Row, tag="o"):
 
     time_us: int
     name: Name
-    life: int
+    incarnation: int
     address: Address
     role: str
     design: str
@@ -59,7 +59,7 @@ class Came(Row, tag="m"):
     input: int
     time_us: int
     sender: Name
-    life: int
+    incarnation: int
     serial: int
     """Which of all that its sender sent in that life."""
 

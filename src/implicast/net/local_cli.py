@@ -209,8 +209,8 @@ def _tried(
     made_us = trial.casts_made_us(base, members)
     named = {}
     for each, receipt in zip(drawn, receipts, strict=True):
-        _, life, serial = receipt["cast"].split(".")
-        named[each.number] = made_us.get((each.publisher, int(life), int(serial)), 0)
+        _, incarnation, serial = receipt["cast"].split(".")
+        named[each.number] = made_us.get((each.publisher, int(incarnation), int(serial)), 0)
     verdict = trial.judge(
         base, drawn, receipts, members, {number: at for number, at in named.items() if at}
     )

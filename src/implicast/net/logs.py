@@ -51,10 +51,12 @@ def log_event(event: Message) -> None:
     elif isinstance(event, Left):
         log.info("left")
     elif isinstance(event, Outlived):
-        log.warning("others know a later life of this node: it goes on in life %d", event.life)
+        log.warning(
+            "others know a later life of this node: it goes on in life %d", event.incarnation
+        )
     elif isinstance(event, Refused):
         log.warning("%s was refused: %s", event.verb, event.reason)
 
 
 def _named(cast: CastId) -> str:
-    return f"{cast.publisher.hex()[:8]}.{cast.life}.{cast.serial}"
+    return f"{cast.publisher.hex()[:8]}.{cast.incarnation}.{cast.serial}"

@@ -53,10 +53,10 @@ from implicast.net.status import status_of
 from implicast.net.store import Store
 from implicast.net.subscriptions import Subscriptions
 from implicast.net.way_in import WayIn
-from implicast.peer.contract import NAME_BYTES, Address, CastId, Life, Name, Peer
+from implicast.peer.contract import NAME_BYTES, Address, CastId, Incarnation, Name, Peer
 from implicast.peer.events import Estimated, Refused
 from implicast.peer.member import Member
-from implicast.peer.name import next_life
+from implicast.peer.name import next_incarnation
 from implicast.peer.wire import Codec
 from implicast.peer.words import BELIEVED, Words
 
@@ -142,7 +142,7 @@ class Node:
         self.keep = Keep(self.store, self.design, self.config.role)
         self.name = own_name(self)
         self.live(
-            next_life(
+            next_incarnation(
                 int.from_bytes(self.store.get("life") or b"", "big"), Random(secrets.randbits(64))
             )
         )
@@ -362,7 +362,8 @@ class Node:
 
     def receipt(self, cast: CastId) -> Receipt:
         return Receipt.of(
-            cast, self.awaited.receipts.get(cast) or self.store.receipt(cast.life, cast.serial)
+            cast,
+            self.awaited.receipts.get(cast) or self.store.receipt(cast.incarnation, cast.serial),
         )
 
     async def estimate(self, target: str, wait: float = 5.0) -> Estimated | None:
@@ -400,7 +401,7 @@ class Node:
             {
                 "name": each.name.hex(),
                 "address": text_of(each.address),
-                "life": each.life,
+                "life": each.incarnation,
                 "queued": self.carrier.queued(each.address),
             }
             for each in self.carrier.links()
@@ -423,7 +424,7 @@ class Node:
             self.digest,
             self.name,
             self.address,
-            self.life,
+            self.incarnation,
             self.clock.now_us(),
             software(),
             self.revocations.number,
@@ -442,10 +443,10 @@ class Node:
     async def until_arrived(self) -> None:
         await self._arrived.wait()
 
-    def live(self, life: Life) -> None:
+    def live(self, incarnation: Incarnation) -> None:
         """Go on in this life."""
-        self.life = life
-        self.store.put_now("life", self.life.to_bytes(8, "big"))
+        self.incarnation = incarnation
+        self.store.put_now("life", self.incarnation.to_bytes(8, "big"))
 
     async def _keep_often(self) -> None:
         while True:

@@ -100,7 +100,7 @@ class Payloads:
 
     def fetched(self, cast: CastId) -> dict[str, int] | None:
         """Of a cast of this node: how many have its large payload whole; None if it has none."""
-        carried = self._node.store.carried(cast.life, cast.serial)
+        carried = self._node.store.carried(cast.incarnation, cast.serial)
         reference = unwrapped(carried) if carried is not None else b""
         if isinstance(reference, bytes):
             return None
@@ -122,10 +122,10 @@ class Notes:
         after_us, given = 0, set[CastId]()
         waiting: dict[CastId, tuple[bytes, int]] = {}
         while True:
-            for publisher, life, serial, carried, _, arrived_us, _ in self._node.store.inbox(
+            for publisher, incarnation, serial, carried, _, arrived_us, _ in self._node.store.inbox(
                 after_us=after_us - 1
             ):
-                cast = CastId(bytes(publisher), life, serial)
+                cast = CastId(bytes(publisher), incarnation, serial)
                 if cast not in given:
                     given.add(cast)
                     waiting[cast] = (bytes(carried), arrived_us)

@@ -35,7 +35,7 @@ def opening_of(node: "Node", kept: Message | None) -> Opening:
         node.design.name,
         node.config.role,
         node.name,
-        node.life,
+        node.incarnation,
         node.address,
         node.network,
         dict(node.config.roles),
@@ -54,7 +54,7 @@ def journal_of(node: "Node") -> JournalWriter:
     opening = Opened(
         driver.host.now_us,
         node.name,
-        node.life,
+        node.incarnation,
         node.address,
         config.role,
         node.design.name,
@@ -74,7 +74,7 @@ def peer_of(node: "Node", kept: Message | None) -> Peer:
         credentials = credentials_of(node.directory, node.config.role, node.parameters)
     site = Site(
         node.name,
-        node.life,
+        node.incarnation,
         node.address,
         node.driver.host,
         node.parameters,

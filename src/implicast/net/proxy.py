@@ -233,7 +233,7 @@ class Proxy:
         rows = store.inbox(open_only=False, after_us=fetch.cursor, most=FETCH_MAX * 4)
         given: list[Held] = []
         size = 0
-        for publisher, life, serial, carried, _, arrived_us, _ in rows:
+        for publisher, incarnation, serial, carried, _, arrived_us, _ in rows:
             size += len(carried)
             if (
                 given
@@ -241,7 +241,9 @@ class Proxy:
                 and (size > FETCH_BYTES or len(given) >= FETCH_MAX // 2)
             ):
                 break
-            given.append(Held(CastId(bytes(publisher), life, serial), arrived_us, bytes(carried)))
+            given.append(
+                Held(CastId(bytes(publisher), incarnation, serial), arrived_us, bytes(carried))
+            )
         left = len(rows) - len(given[:FETCH_MAX])
         self._node.services.send(
             hello.address, Fetched(fetch.token, tuple(given[:FETCH_MAX]), left)

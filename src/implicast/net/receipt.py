@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from implicast.peer.contract import CastId, Life, Message, Version
+from implicast.peer.contract import CastId, Incarnation, Message, Version
 from implicast.peer.events import (
     Estimated,
     Joined,
@@ -56,7 +56,7 @@ class Receipt:
         return self.known and not self.open
 
     def described(self) -> dict[str, Any]:
-        named = f"{self.cast.publisher.hex()}.{self.cast.life}.{self.cast.serial}"
+        named = f"{self.cast.publisher.hex()}.{self.cast.incarnation}.{self.cast.serial}"
         counts = {
             each: getattr(self, each)
             for each in ("expected", "notified", "declined", "unreachable", "open")
@@ -74,7 +74,7 @@ class Awaited:
         self.refusals = 0
         self.version: Version = 0
         """The description that `registered` is about."""
-        self.outlived: Life = 0
+        self.outlived: Incarnation = 0
         """A life above which this node goes on; 0: none was told."""
         self.slowed_us = 0
         """Until when a keeper slows this node, because many have complained of it."""
@@ -118,7 +118,7 @@ class Awaited:
             if event.version >= self.version:
                 self.registered.set()
         elif isinstance(event, Outlived):
-            self.outlived, self.version = event.life, event.version
+            self.outlived, self.version = event.incarnation, event.version
         elif isinstance(event, Joined):
             self.joined.set()
         elif isinstance(event, Left):

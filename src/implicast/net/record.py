@@ -55,7 +55,7 @@ class Opening(msgspec.Struct, array_like=True):
     design: str
     role: str
     name: Name
-    life: int
+    incarnation: int
     address: Address
     network: bytes
     infrastructure: dict[str, tuple[Address, ...]]
@@ -207,7 +207,7 @@ def _peer(made: Design, opening: Opening, paper: _Paper, folder: Path) -> Peer:
     words = words_of(folder, parameters, paper, opening.address, opening.network)
     site = Site(
         opening.name,
-        opening.life,
+        opening.incarnation,
         opening.address,
         paper,
         parameters,

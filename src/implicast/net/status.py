@@ -17,7 +17,7 @@ def status_of(node: "Node") -> dict[str, Any]:
         "design": node.design.name,
         "role": node.config.role,
         "network": node.config.network,
-        "life": node.life,
+        "life": node.incarnation,
         "joined": node.joined.is_set() or node.config.role != "member",
         "registered": node.registered.is_set(),
         "description": str(node.said) if node.said is not None else None,

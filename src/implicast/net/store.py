@@ -22,7 +22,7 @@ from implicast.language.target import Target
 from implicast.net.bulk import CAST, NOTICE, RECEIPT, SETTLED, Write, carry_out
 from implicast.net.lock import Lock
 from implicast.net.turn import turn_of
-from implicast.peer.contract import CastId, Life
+from implicast.peer.contract import CastId, Incarnation
 from implicast.peer.errors import LocalError
 from implicast.peer.events import Settled
 from implicast.peer.memory import HEARD_BITS, HeardBlock
@@ -129,8 +129,8 @@ class Store:
         rows = self._at_once(
             "select publisher, life, serial from notices where arrived_us >= ?", since_us
         )
-        for publisher, life, serial in rows:
-            block = (bytes(publisher), life, serial >> HEARD_BITS)
+        for publisher, incarnation, serial in rows:
+            block = (bytes(publisher), incarnation, serial >> HEARD_BITS)
             blocks[block] = blocks.get(block, 0) | 1 << (serial & (1 << HEARD_BITS) - 1)
         return tuple(HeardBlock(*block, bits) for block, bits in blocks.items())
 
@@ -170,21 +170,23 @@ class Store:
         return self._last_us
 
     def notice(self, cast: CastId, target: str, payload: bytes, now_us: int) -> None:
-        self.write(NOTICE, (cast.publisher, cast.life, cast.serial, payload, target, now_us))
+        self.write(NOTICE, (cast.publisher, cast.incarnation, cast.serial, payload, target, now_us))
 
     def done(self, cast: CastId, now_us: int) -> None:
         self.write(
             "update notices set done_us = ? where publisher = ? and life = ? and serial = ?",
-            (now_us, cast.publisher, cast.life, cast.serial),
+            (now_us, cast.publisher, cast.incarnation, cast.serial),
         )
 
     def cast(
         self, cast: CastId, target: Target, payload: bytes, now_us: int, until_us: int
     ) -> None:
-        self.write(CAST, (cast.life, cast.serial, _encode(target), payload, now_us, until_us))
+        self.write(
+            CAST, (cast.incarnation, cast.serial, _encode(target), payload, now_us, until_us)
+        )
 
     def settled(self, settled: Settled, now_us: int) -> None:
-        key = (settled.cast.life, settled.cast.serial)
+        key = (settled.cast.incarnation, settled.cast.serial)
         self.write(RECEIPT, (*key, _encode(settled), now_us))
         if not settled.open:
             self.write(SETTLED, (now_us, *key))
@@ -288,17 +290,17 @@ class Store:
             most,
         ).fetchall()
 
-    def unsettled(self) -> Iterator[tuple[Life, int, Target, bytes, int]]:
+    def unsettled(self) -> Iterator[tuple[Incarnation, int, Target, bytes, int]]:
         """Casts that are not settled yet: life, serial, target, payload, until when."""
         rows = self._at_once(
             "select life, serial, target, payload, until_us from outbox where settled_us is null order by life, serial"
         ).fetchall()
-        for life, serial, target, payload, until_us in rows:
-            yield life, serial, _target.decode(target), payload, until_us
+        for incarnation, serial, target, payload, until_us in rows:
+            yield incarnation, serial, _target.decode(target), payload, until_us
 
     def has(self, cast: CastId) -> bool:
         """Is this cast in the inbox, or about to be?"""
-        key = (cast.publisher, cast.life, cast.serial)
+        key = (cast.publisher, cast.incarnation, cast.serial)
         if any(statement is NOTICE and values[:3] == key for statement, values in self._writes):
             return True
         found = self._at_once(
@@ -306,16 +308,16 @@ class Store:
         )
         return found.fetchone() is not None
 
-    def carried(self, life: Life, serial: int) -> bytes | None:
+    def carried(self, incarnation: Incarnation, serial: int) -> bytes | None:
         """What a cast of this node carries as its payload."""
         row = self._at_once(
-            "select payload from outbox where life = ? and serial = ?", life, serial
+            "select payload from outbox where life = ? and serial = ?", incarnation, serial
         ).fetchone()
         return None if row is None else bytes(row[0])
 
-    def receipt(self, life: Life, serial: int) -> Settled | None:
+    def receipt(self, incarnation: Incarnation, serial: int) -> Settled | None:
         row = self._at_once(
-            "select settled from receipts where life = ? and serial = ?", life, serial
+            "select settled from receipts where life = ? and serial = ?", incarnation, serial
         ).fetchone()
         return None if row is None else _settled.decode(row[0])
 
@@ -328,13 +330,13 @@ class Store:
         ).fetchall()
         return [
             (
-                life,
+                incarnation,
                 serial,
                 _target.decode(target),
                 made_us,
                 None if settled is None else _settled.decode(settled),
             )
-            for life, serial, target, made_us, settled in rows
+            for incarnation, serial, target, made_us, settled in rows
         ]
 
     def counts(self) -> dict[str, int]:

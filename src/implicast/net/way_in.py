@@ -75,7 +75,7 @@ class WayIn:
         await self._node.joined.wait()
         self._node.member()
         now_us = self._node.driver.tick()
-        for life, serial, target, payload, until_us in list(self._node.store.unsettled()):
-            cast = CastId(self._node.name, life, serial)
-            if life != self._node.life and now_us < until_us:
+        for incarnation, serial, target, payload, until_us in list(self._node.store.unsettled()):
+            cast = CastId(self._node.name, incarnation, serial)
+            if incarnation != self._node.incarnation and now_us < until_us:
                 self._node.driver.ask("carry_on", cast, target, payload)

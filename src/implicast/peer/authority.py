@@ -14,7 +14,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from implicast.peer.contract import NUMBER_BITS, Address, Life, Message, Name
+from implicast.peer.contract import NUMBER_BITS, Address, Incarnation, Message, Name
 from implicast.peer.errors import LocalError
 from implicast.peer.fields import ITEMS_MAX, Token
 from implicast.peer.identity import TAIL_BYTES, Certificate, Enrolment, Revocation
@@ -80,14 +80,18 @@ class Authority:
         vectors: Vectors,
         places_max: int = PLACES_MAX,
         validity_us: int = VALIDITY_US,
-        life: Life = 0,
+        incarnation: Incarnation = 0,
         roll: Roll | None = None,
     ) -> None:
         self._signer: Signer = scheme.signer(_draw(secret, b"key", size=32))
         self._scheme, self._secret, self._vectors = scheme, secret, vectors
-        self._places_max, self._validity_us, self._life = places_max, validity_us, life
+        self._places_max, self._validity_us, self._incarnation = (
+            places_max,
+            validity_us,
+            incarnation,
+        )
         roll = roll or Roll(0, (), ())
-        self._number = life << NUMBER_BITS
+        self._number = incarnation << NUMBER_BITS
         self._count_above(roll.number)
         self._places: dict[Name, dict[bytes, tuple[Certificate, ...]]] = {
             each.name: dict(each.places) for each in roll.holders
@@ -311,7 +315,7 @@ class Authority:
         """Far above: more may have been signed in the life that was forgotten than a member has seen. The chance in our
         own life tells apart two that begin from the same old copy."""
         bits = NUMBER_BITS + CHANCE_BITS
-        chance = (self._life & (1 << CHANCE_BITS) - 1) << NUMBER_BITS
+        chance = (self._incarnation & (1 << CHANCE_BITS) - 1) << NUMBER_BITS
         if number > self._number:
             self._number = ((number >> bits) + 1 << bits) | chance
 

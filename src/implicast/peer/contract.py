@@ -39,7 +39,7 @@ def in_order(address: Address) -> tuple[bool, Address]:
 
 
 LIFE_BITS, NUMBER_BITS = 40, 20
-Life = Annotated[int, Meta(ge=0, le=(1 << LIFE_BITS) - 1)]
+Incarnation = Annotated[int, Meta(ge=0, le=(1 << LIFE_BITS) - 1)]
 """One stretch of a peer's time, from a start to a crash; each is above those before it (`name.py`)."""
 Version = Annotated[int, Meta(ge=0, le=(1 << LIFE_BITS + NUMBER_BITS) - 1)]
 """Which of its descriptions a member speaks of: its life, then the number within that life; 0 comes before all."""
@@ -82,7 +82,7 @@ class CastId(Message, order=True):
     """Names one cast for ever: who published it, in which of its lives, and which of that life's casts it was."""
 
     publisher: Name
-    life: Life
+    incarnation: Incarnation
     serial: Serial
 
 

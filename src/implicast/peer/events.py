@@ -3,7 +3,7 @@
 The world turns these into rows of the journal; a live node hands them to its user.
 """
 
-from implicast.peer.contract import CastId, Life, Message, Name, Version
+from implicast.peer.contract import CastId, Incarnation, Message, Name, Version
 from implicast.peer.fields import Count, Micros, Text, Token
 
 
@@ -27,12 +27,12 @@ class Withdrawn(Message):
 
 
 class Outlived(Message):
-    """The system knows a later life of this peer than its disk did: it goes on in `life`, above that.
+    """The system knows a later life of this peer than its disk did: it goes on in `incarnation`, above that.
 
     What was asked for under the version `before` goes on under `version`. The node writes the life down.
     """
 
-    life: Life
+    incarnation: Incarnation
     before: Version
     version: Version
 

@@ -7,7 +7,7 @@ from implicast.peer.contract import (
     Address,
     CastId,
     Contact,
-    Life,
+    Incarnation,
     Message,
     Peer,
     Serial,
@@ -16,7 +16,7 @@ from implicast.peer.contract import (
 from implicast.peer.errors import RemoteError
 from implicast.peer.events import Outlived, Refused
 from implicast.peer.memory import HeardBlock
-from implicast.peer.name import NUMBERS, has_next, life_of, next_life, version_of
+from implicast.peer.name import NUMBERS, has_next, incarnation_of, next_incarnation, version_of
 from implicast.peer.policy import policy_of
 from implicast.peer.site import Site
 from implicast.peer.words import Envelopes, opener
@@ -25,7 +25,7 @@ from implicast.peer.words import Envelopes, opener
 class KeptMember(Message):
     """What outlives a crash of a member, whatever the design."""
 
-    life: Life
+    incarnation: Incarnation
     version: Version
     serial: Serial
     description: Description | None
@@ -39,8 +39,8 @@ class Keepsake(Message):
     member: KeptMember
 
     @property
-    def life(self) -> Life:
-        return self.member.life
+    def incarnation(self) -> Incarnation:
+        return self.member.incarnation
 
 
 class Member(Peer, parts={"envelopes": Envelopes}):
@@ -56,7 +56,7 @@ class Member(Peer, parts={"envelopes": Envelopes}):
         "contact",
         "description",
         "envelopes",
-        "life",
+        "incarnation",
         "name",
         "policy",
         "serial",
@@ -66,7 +66,7 @@ class Member(Peer, parts={"envelopes": Envelopes}):
 
     def __init__(self, site: Site) -> None:
         super().__init__(site.address, site.host)
-        self.name, self.life = site.name, site.life
+        self.name, self.incarnation = site.name, site.incarnation
         self.contact = Contact(site.name, site.address)
         self.assured, self.words, self.policy = site.assured, site.words, policy_of(site.parameters)
         self.envelopes = opener(self, site.words)
@@ -124,11 +124,11 @@ class Member(Peer, parts={"envelopes": Envelopes}):
         """How the next description will be numbered."""
         if self.version and (self.version + 1) & (NUMBERS - 1):
             return self.version + 1
-        return version_of(self.life if not self.version else self.life + 1, 1)
+        return version_of(self.incarnation if not self.version else self.incarnation + 1, 1)
 
     def next_version(self) -> Version:
         self.version = self.upcoming_version()
-        self.life = max(self.life, life_of(self.version))
+        self.incarnation = max(self.incarnation, incarnation_of(self.version))
         return self.version
 
     def become(self, description: Description | None) -> None:
@@ -150,7 +150,7 @@ class Member(Peer, parts={"envelopes": Envelopes}):
 
     def upcoming_cast(self) -> CastId:
         """How the next cast will be called."""
-        return self._resumed or CastId(self.name, self.life, self.serial + 1)
+        return self._resumed or CastId(self.name, self.incarnation, self.serial + 1)
 
     def carry_on(self, cast: CastId, target: Target, payload: bytes) -> None:
         """Carry on with a cast of an earlier life, under its old name: those who have it drop it as a repeat."""
@@ -162,14 +162,14 @@ class Member(Peer, parts={"envelopes": Envelopes}):
 
         Returns the version under which the present description has to be said again.
         """
-        before, later = self.version, max(self.life, life_of(told))
+        before, later = self.version, max(self.incarnation, incarnation_of(told))
         if not has_next(later):
             raise RemoteError(f"no member has lived for as long as life {later} says")
-        self.life = next_life(later, self.host.rng)
-        self.version = version_of(self.life, 1)
+        self.incarnation = next_incarnation(later, self.host.rng)
+        self.version = version_of(self.incarnation, 1)
         self.serial = 0
-        self.host.deliver(Outlived(self.life, before, self.version))
+        self.host.deliver(Outlived(self.incarnation, before, self.version))
         return self.version
 
     def kept_member(self, heard: tuple[HeardBlock, ...] = ()) -> KeptMember:
-        return KeptMember(self.life, self.version, self.serial, self.description, heard)
+        return KeptMember(self.incarnation, self.version, self.serial, self.description, heard)

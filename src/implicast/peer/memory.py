@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import lru_cache
 from typing import Generic, TypeVar
 
-from implicast.peer.contract import CastId, Life, Message, Name, Serial
+from implicast.peer.contract import CastId, Incarnation, Message, Name, Serial
 
 Key = TypeVar("Key", bound=Hashable)
 Kept = TypeVar("Kept")
@@ -14,7 +14,7 @@ HORIZON_US = 900_000_000
 BLOCKS_MAX = 65_536
 """Blocks of one generation."""
 
-Block = tuple[Name, Life, Serial]
+Block = tuple[Name, Incarnation, Serial]
 HEARD_BITS = 6
 """Casts are remembered in blocks of 2^6 serials."""
 PLACES_MAX = 1_024
@@ -25,7 +25,7 @@ class HeardBlock(Message):
     """Which of one publisher's casts were heard: bit i stands for serial `block * 64 + i`."""
 
     publisher: Name
-    life: Life
+    incarnation: Incarnation
     block: Serial
     bits: int
 
@@ -160,7 +160,7 @@ class Seen:
     def __init__(self, heard: Iterable[HeardBlock] = (), bound: int = BLOCKS_MAX) -> None:
         self._bound = bound
         self._young: dict[Block, int] = {
-            (each.publisher, each.life, each.block): each.bits for each in heard
+            (each.publisher, each.incarnation, each.block): each.bits for each in heard
         }
         self._old: dict[Block, int] = {}
         self._turned_us = 0
@@ -210,4 +210,6 @@ class Seen:
 def place_of(cast: CastId) -> tuple[Block, int]:
     """The block of a cast, and its bit there."""
     serial = cast.serial
-    return (cast.publisher, cast.life, serial >> HEARD_BITS), 1 << (serial & (1 << HEARD_BITS) - 1)
+    return (cast.publisher, cast.incarnation, serial >> HEARD_BITS), 1 << (
+        serial & (1 << HEARD_BITS) - 1
+    )

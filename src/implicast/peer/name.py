@@ -11,7 +11,7 @@ tell its new life from the one it has forgotten. No clock is asked.
 from hashlib import blake2b
 from random import Random
 
-from implicast.peer.contract import LIFE_BITS, NAME_BYTES, NUMBER_BITS, Life, Name, Version
+from implicast.peer.contract import LIFE_BITS, NAME_BYTES, NUMBER_BITS, Incarnation, Name, Version
 
 CHANCE_BITS = 16
 """Random bits in a life: an old copy of a disk leads to a life lived before once in 65,536 times."""
@@ -35,22 +35,22 @@ def network_of(seed: int) -> bytes:
     return blake2b(b"%d" % seed, person=b"network", digest_size=NAME_BYTES).digest()
 
 
-def has_next(life: Life) -> bool:
+def has_next(incarnation: Incarnation) -> bool:
     """Whether a life can follow this one: sixteen million can follow each other."""
-    return (life >> CHANCE_BITS) + 1 < 1 << LIFE_BITS - CHANCE_BITS
+    return (incarnation >> CHANCE_BITS) + 1 < 1 << LIFE_BITS - CHANCE_BITS
 
 
-def next_life(previous: Life, chance: Random) -> Life:
+def next_incarnation(previous: Incarnation, chance: Random) -> Incarnation:
     """The life after this one; 0 is before the first."""
     assert has_next(previous), "no peer starts sixteen million times"
     starts = (previous >> CHANCE_BITS) + 1
     return starts << CHANCE_BITS | chance.getrandbits(CHANCE_BITS)
 
 
-def version_of(life: Life, number: int) -> Version:
+def version_of(incarnation: Incarnation, number: int) -> Version:
     """The version of a description: life first, so that a later life is above all versions of an earlier one."""
-    return life << NUMBER_BITS | number
+    return incarnation << NUMBER_BITS | number
 
 
-def life_of(version: Version) -> Life:
+def incarnation_of(version: Version) -> Incarnation:
     return version >> NUMBER_BITS

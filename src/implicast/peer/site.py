@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from implicast.language.parameters import Parameters
-from implicast.peer.contract import Address, Host, Life, Name
+from implicast.peer.contract import Address, Host, Incarnation, Name
 from implicast.peer.words import BELIEVED, Words
 
 
@@ -17,7 +17,7 @@ class Site:
     """Where one node stands, and with what it begins."""
 
     name: Name
-    life: Life
+    incarnation: Incarnation
     address: Address
     host: Host
     parameters: Parameters

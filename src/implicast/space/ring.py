@@ -68,11 +68,8 @@ class Arc(msgspec.Struct, frozen=True, array_like=True, order=True):
     def cut(self, points: Iterable[Key]) -> tuple["Arc", ...]:
         """The pieces, in clockwise order, when cut at each of the points that lies strictly inside."""
         inside = {point for point in points if point in self and point != self.start}
-        bounds = [
-            self.start,
-            *sorted(inside, key=lambda point: (point < self.start, point)),
-            self.end,
-        ]  # type: ignore[operator]
+        clockwise = sorted(inside, key=lambda at: (at < self.start, at))  # type: ignore[operator]
+        bounds = [self.start, *clockwise, self.end]
         return tuple(Arc(start, end) for start, end in pairwise(bounds))
 
     def minus(self, other: "Arc") -> tuple["Arc", ...]:

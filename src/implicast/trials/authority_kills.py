@@ -22,7 +22,7 @@ from implicast.casting.designs import design
 from implicast.peer.authority import Authority
 from implicast.peer.contract import Address, Host, Message, Peer, handles
 from implicast.peer.identity import Certificate, Enrolment, Revocation, Trust
-from implicast.peer.name import name_of, next_life, version_of
+from implicast.peer.name import name_of, next_incarnation, version_of
 from implicast.peer.signatures import Scheme, scheme
 from implicast.peer.site import Site
 from implicast.space.digest import digest, stream
@@ -163,15 +163,15 @@ class Kills:
 
     def _begin(self, kept: KeptOffice | None) -> Office:
         self.starts += 1
-        life = next_life(
-            0 if kept is None else kept.life, stream(self.starts, "lives of the authority")
+        incarnation = next_incarnation(
+            0 if kept is None else kept.incarnation, stream(self.starts, "lives of the authority")
         )
         host = Watched(self.world.host(OFFICE), self)
         roles: dict[str, tuple[Address, ...]] = {"authority": (OFFICE,)}
         office = Office(
             Site(
                 name_of(b"", OFFICE),
-                life,
+                incarnation,
                 OFFICE,
                 host,
                 self.parameters,

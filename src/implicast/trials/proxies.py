@@ -250,7 +250,7 @@ class Trial:
     def _return(self, address: int, number: int, kept: Any) -> None:
         self._starts += 1
         self._proxies[number].up = True
-        member = self._plan.begin(self._design, address, kept.life, 0, kept, self._starts)
+        member = self._plan.begin(self._design, address, kept.incarnation, 0, kept, self._starts)
         self._world.place(address, member)
         member.join(tuple(self._chance.sample(range(2 * self.settings.clients, self._peers), 3)))
 

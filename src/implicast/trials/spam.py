@@ -157,7 +157,9 @@ class Trial:
                     encoded(self._world.peers[address].kept()), type=self._design.kept[role]
                 )
                 self._world.crash(address)
-                self._world.place(address, self._plan.stand(self._design, address, kept.life, kept))
+                self._world.place(
+                    address, self._plan.stand(self._design, address, kept.incarnation, kept)
+                )
 
     def _honest(self, minute: int, number: int) -> None:
         seed = self.settings.seed

@@ -108,18 +108,18 @@ class Stabilise(Part):
         self.above.departed()
 
     def _begin(self) -> None:
-        self.me = Ref(self.key, self.address, max(self.host.now_us, self.me.life + 1))
+        self.me = Ref(self.key, self.address, max(self.host.now_us, self.me.incarnation + 1))
         self.left, self.rights = None, ()
         self.left_silent = self.right_silent = 0
 
     def _seek(self) -> None:
         introducer = self.introducers[self.host.rng.randrange(len(self.introducers))]
         self.host.send(introducer, FindSuccessor(self.me, self.settings.find_hops))
-        self.host.after(self.settings.seek_us, SeekSuccessor(self.me.life))
+        self.host.after(self.settings.seek_us, SeekSuccessor(self.me.incarnation))
 
     @handles(SeekSuccessor)
     def on_seek(self, alarm: SeekSuccessor) -> None:
-        if alarm.life == self.me.life and self.state == OUT and self.introducers:
+        if alarm.incarnation == self.me.incarnation and self.state == OUT and self.introducers:
             self._seek()
 
     @handles(FindSuccessor)
@@ -153,11 +153,11 @@ class Stabilise(Part):
 
     def _next_round(self) -> None:
         wait_us = int(self.settings.period_us * (0.5 + self.host.rng.random()))
-        self.host.after(wait_us, StabiliseRound(self.me.life))
+        self.host.after(wait_us, StabiliseRound(self.me.incarnation))
 
     @handles(StabiliseRound)
     def on_round(self, alarm: StabiliseRound) -> None:
-        if alarm.life != self.me.life or self.state != IN:
+        if alarm.incarnation != self.me.incarnation or self.state != IN:
             return
         self._check_left()
         if self.rights and self.right_silent >= self.settings.silent_rounds:

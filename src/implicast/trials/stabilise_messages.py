@@ -81,13 +81,13 @@ class StabiliseRound(Message):
     """Rings once per period."""
 
     upkeep: ClassVar[bool] = True
-    life: int
+    incarnation: int
 
 
 class SeekSuccessor(Message):
     """Rings when a newcomer may have to ask for its place again."""
 
-    life: int
+    incarnation: int
 
 
 STABILISE_KINDS: tuple[type, ...] = (

@@ -340,7 +340,7 @@ class Desk:
     def _has_gone(self, cast: str) -> bool:
         """Did the node take a cast of this name before it fell?"""
         named = cast_id(cast)
-        return self.node.store.carried(named.life, named.serial) is not None
+        return self.node.store.carried(named.incarnation, named.serial) is not None
 
     def receipt(self, cast: str) -> Receipt:
         return self.node.receipt(cast_id(cast))

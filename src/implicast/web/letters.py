@@ -33,12 +33,12 @@ class Folder:
 
 
 def cast_text(cast: CastId) -> str:
-    return f"{cast.publisher.hex()}.{cast.life}.{cast.serial}"
+    return f"{cast.publisher.hex()}.{cast.incarnation}.{cast.serial}"
 
 
 def cast_id(text: str) -> CastId:
-    publisher, life, serial = text.split(".")
-    return CastId(bytes.fromhex(publisher), int(life), int(serial))
+    publisher, incarnation, serial = text.split(".")
+    return CastId(bytes.fromhex(publisher), int(incarnation), int(serial))
 
 
 def normal(target: str) -> str:

@@ -67,11 +67,14 @@ class Thesaurus:
             known = db.execute(
                 "select life, serial from rule_lists where publisher = ?", (publisher,)
             ).fetchone()
-            if known is not None and (known["life"], known["serial"]) >= (cast.life, cast.serial):
+            if known is not None and (known["life"], known["serial"]) >= (
+                cast.incarnation,
+                cast.serial,
+            ):
                 return False
             db.execute(
                 "insert or replace into rule_lists values (?, ?, ?)",
-                (publisher, cast.life, cast.serial),
+                (publisher, cast.incarnation, cast.serial),
             )
             db.execute("delete from rules where publisher = ?", (publisher,))
             db.executemany(

@@ -235,7 +235,7 @@ cdef class World:
         self._halves = count
 
     def crash(self, address):
-        """The peer stops in the middle of life: its mail vanishes, its alarms ring no more."""
+        """The peer stops while it runs: its mail vanishes, its alarms ring no more."""
         self.peers.pop(address, None)
         self._unseat()
         host = self.hosts.pop(address, None)

@@ -119,7 +119,7 @@ cdef class Lane:
         cdef uint64_t me, start, end, low, high
         cdef int64_t at, to
         cdef int level, count = 0, each
-        if carry.token or carry.life:
+        if carry.token or carry.incarnation:
             return False
         query, arcs = carry.query, <tuple>carry.arcs
         if query is not self._query and not self._look_for(query):

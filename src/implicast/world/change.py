@@ -1,7 +1,7 @@
 """What change did to a run: who was reached during and after it, how long repair took, what upkeep and storms cost.
 
 Computed from the journal, which then has four more tables: `course` (when things changed), `deeds` (what happened),
-`lives` (who was there, from when to when) and `health` (how many invariants were found broken at each look from
+`incarnations` (who was there, from when to when) and `health` (how many invariants were found broken at each look from
 outside). The laboratory computes the same from the same tables (`lab/measures/change.py`), with other code.
 
 - during, after: the contract over the casts made while things changed and within the design's repair time, and later.
@@ -51,7 +51,7 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class PeerIncarnation:
     """When a peer was there, and how that ended: stayed, left or crashed."""
 
     from_us: int
@@ -119,7 +119,7 @@ def course_tables(
     journal: Journal,
     course: Course,
     script: tuple[Deed, ...],
-    lives: Iterable[tuple[int, Life]],
+    incarnations: Iterable[tuple[int, PeerIncarnation]],
     samples: list[tuple[int, list[str]]],
 ) -> None:
     """Write the four tables."""
@@ -138,7 +138,9 @@ def course_tables(
             for deed in script
         ],
     )
-    journal.table("lives", [{"peer": peer, **asdict(life)} for peer, life in lives])
+    journal.table(
+        "lives", [{"peer": peer, **asdict(incarnation)} for peer, incarnation in incarnations]
+    )
     journal.table(
         "health",
         [
@@ -177,9 +179,9 @@ def change(journal: Path, course: Course, judge: Judge, complaints: list[str]) -
 
 def returns(journal: Path) -> dict[str, Any]:
     """How many came back, and how long it took at most until they were registered again."""
-    lives = read(journal, "lives", ["from_us", "returned", "back_us"])
-    came, back_us = numbers(lives["returned"]), numbers(lives["back_us"], -1)
-    waited_us = (back_us - numbers(lives["from_us"]))[came & (back_us >= 0)]
+    incarnations = read(journal, "lives", ["from_us", "returned", "back_us"])
+    came, back_us = numbers(incarnations["returned"]), numbers(incarnations["back_us"], -1)
+    waited_us = (back_us - numbers(incarnations["from_us"]))[came & (back_us >= 0)]
     return {"returns": int(came.sum()), "return_s_max": int(waited_us.max(initial=0)) / _S}
 
 
@@ -204,9 +206,9 @@ def upkeep_at_rest(journal: Path, course: Course) -> float:
 
 def upkeep_per_peer_minute(journal: Path, begin_us: int, end_us: int) -> float:
     """Upkeep messages between two moments, over the minutes that peers were there meanwhile."""
-    lives = read(journal, "lives")
-    from_us = np.maximum(numbers(lives["from_us"]), begin_us)
-    to_us = np.minimum(numbers(lives["to_us"], end_us), end_us)
+    incarnations = read(journal, "lives")
+    from_us = np.maximum(numbers(incarnations["from_us"]), begin_us)
+    to_us = np.minimum(numbers(incarnations["to_us"], end_us), end_us)
     minutes = float(np.maximum(0, to_us - from_us).sum()) / _MINUTE_US
     sent = 0
     for batch in batches(journal, "sends", ["sent_us", "phase"]):

@@ -7,9 +7,9 @@ from typing import Any
 from implicast.casting.designs import Design
 from implicast.language.parameters import Parameters
 from implicast.language.target import Description, Target
-from implicast.peer.contract import Host, Life, Name, Peer
+from implicast.peer.contract import Host, Incarnation, Name, Peer
 from implicast.peer.member import Member
-from implicast.peer.name import name_of, network_of, next_life
+from implicast.peer.name import name_of, network_of, next_incarnation
 from implicast.peer.site import Site
 from implicast.peer.words import SignedWords
 from implicast.space.digest import stream
@@ -54,7 +54,7 @@ class Plan:
         self,
         address: int,
         role: str = "member",
-        previous: Life = 0,
+        previous: Incarnation = 0,
         again: int = 0,
         kept: Any = None,
         starts: int = 0,
@@ -71,11 +71,13 @@ class Plan:
         name = (
             words.name if isinstance(words, SignedWords) else name_of(self.network, address, again)
         )
-        life = next_life(previous, stream(self.seed, "life", address, again, previous, starts))
+        incarnation = next_incarnation(
+            previous, stream(self.seed, "life", address, again, previous, starts)
+        )
         credentials = self.credentials(self, name, role) if self.credentials is not None else None
         return Site(
             name,
-            life,
+            incarnation,
             address,
             host,
             self.parameters,
@@ -91,7 +93,7 @@ class Plan:
         self,
         design: Design,
         address: int,
-        previous: Life = 0,
+        previous: Incarnation = 0,
         again: int = 0,
         kept: Any = None,
         starts: int = 0,
@@ -99,7 +101,9 @@ class Plan:
         """A simulated member that has yet to join, anew or again with what it had kept."""
         return design.member(self.site(address, "member", previous, again, kept, starts))
 
-    def stand(self, design: Design, address: int, previous: Life = 0, kept: Any = None) -> Peer:
+    def stand(
+        self, design: Design, address: int, previous: Incarnation = 0, kept: Any = None
+    ) -> Peer:
         """A simulated piece of infrastructure, anew or again with what it had kept."""
         role = next(role for role, addresses in self.roles.items() if address in addresses)
         assert design.fixture is not None, f"{design.name} has no infrastructure"

@@ -17,14 +17,14 @@ from implicast.casting.designs import Design
 from implicast.language.target import Description
 from implicast.peer.member import Member
 from implicast.world.application import Application
-from implicast.world.change import Life
+from implicast.world.change import PeerIncarnation
 from implicast.world.deeds import Deed
 from implicast.world.frozen import awake
 from implicast.world.plan import Plan
 from implicast.world.world import World
 
 
-class Lives:
+class PeerIncarnations:
     """When each member was there, how that ended, and when those that came back were registered again."""
 
     def __init__(self, application: Application, peers: int) -> None:
@@ -34,14 +34,14 @@ class Lives:
         """When members that were not there from the beginning asked to join: newcomers, and those that came back."""
         self._back_us: dict[int, int | None] = {}
         self._copied_us: dict[int, int | None] = {}
-        self._past: list[tuple[int, Life]] = []
+        self._past: list[tuple[int, PeerIncarnation]] = []
 
     def begin(
         self, number: int, now_us: int, returned: bool = False, copied_us: int | None = None
     ) -> None:
         """A life of this member begins; one that was before it is over. `copied_us`: with a disk as it was then."""
         if number in self.born_us:
-            self._past.append((number, self._life(number)))
+            self._past.append((number, self._incarnation(number)))
             for table in (
                 self.application.crashed,
                 self.application.joined,
@@ -60,12 +60,13 @@ class Lives:
         """Members that have asked to join and have not been let in yet."""
         return self.came_us.keys() - self.application.joined.keys()
 
-    def all(self) -> list[tuple[int, Life]]:
+    def all(self) -> list[tuple[int, PeerIncarnation]]:
         return sorted(
-            [*self._past, *((number, self._life(number)) for number in self.born_us)], key=_began
+            [*self._past, *((number, self._incarnation(number)) for number in self.born_us)],
+            key=_began,
         )
 
-    def _life(self, number: int) -> Life:
+    def _incarnation(self, number: int) -> PeerIncarnation:
         application, joined_us = self.application, 0
         ends = (
             (application.left.get(number), "left"),
@@ -73,7 +74,7 @@ class Lives:
         )
         to_us, end = next((each for each in ends if each[0] is not None), (None, "stayed"))
         leaving = application.leaving.get(number)
-        return Life(
+        return PeerIncarnation(
             self.born_us[number],
             application.joined.get(number) if number in self.came_us else joined_us,
             None if leaving is None else leaving.begun_us,
@@ -85,7 +86,7 @@ class Lives:
         )
 
 
-def _began(one: tuple[int, Life]) -> tuple[int, int]:
+def _began(one: tuple[int, PeerIncarnation]) -> tuple[int, int]:
     return one[1].from_us, one[0]
 
 
@@ -99,16 +100,16 @@ class Returns:
         application: Application,
         design: Design,
         plan: Plan,
-        lives: Lives,
+        incarnations: PeerIncarnations,
         hosts: int,
         knock: Callable[[int], object],
     ) -> None:
-        self.world, self.application, self.design, self.plan, self.lives = (
+        self.world, self.application, self.design, self.plan, self.incarnations = (
             world,
             application,
             design,
             plan,
-            lives,
+            incarnations,
         )
         self.knock = knock
         """Let whoever is at an address join."""
@@ -130,7 +131,7 @@ class Returns:
 
     def registered(self, number: int) -> None:
         """A disk is copied when its owner is first registered."""
-        self.lives.registered(number, self.world.now_us)
+        self.incarnations.registered(number, self.world.now_us)
         address = self.places.get(number, number)
         if address in self._named and address not in self._old:
             self._old[address] = self.world.now_us, awake(self.world.peers[address]).kept()
@@ -169,7 +170,7 @@ class Returns:
         number = self.application.number(address)
         if kept is not None:
             self.outboxes[number] = self.world.now_us if copied_us is None else copied_us
-        self.lives.begin(number, self.world.now_us, True, copied_us)
+        self.incarnations.begin(number, self.world.now_us, True, copied_us)
         self.world.place(address, self._member(address, kept))
         last = said.description if said is not None else None
         self.descriptions[number] = last if kept is None else kept.member.description
@@ -184,5 +185,5 @@ class Returns:
 
     def _member(self, address: int, kept: Any) -> Member:
         self._starts += 1
-        previous, again = 0 if kept is None else kept.life, self._again.get(address, 0)
+        previous, again = 0 if kept is None else kept.incarnation, self._again.get(address, 0)
         return self.plan.begin(self.design, address, previous, again, kept, self._starts)

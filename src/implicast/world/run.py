@@ -252,7 +252,7 @@ class Run:
                 self.journal,
                 self.course,
                 self.upheaval.script,
-                self.upheaval.lives.all(),
+                self.upheaval.incarnations.all(),
                 self.upheaval.samples,
             )
         self.journal.finish()

@@ -15,7 +15,7 @@ from implicast.language.parameters import Parameters
 from implicast.peer.errors import ImplicastError
 from implicast.world import journal as journals
 from implicast.world.arrays import numbers
-from implicast.world.change import ANNOUNCED, Change, Life, change
+from implicast.world.change import ANNOUNCED, Change, PeerIncarnation, change
 from implicast.world.invariants import NEVER_US, Away, Forgotten, Judge, Notices, Verdict
 from implicast.world.liars.sight import sight
 from implicast.world.liars.trust import Trust, trust
@@ -121,8 +121,8 @@ def _simulate(
     objections, notes = _objections(run), _notes(run)
     run.let_go()
     counted, measures = messages(directory), tally(directory)
-    told, lives = notices(directory), () if upheaval is None else upheaval.lives.all()
-    away, forgotten = _away(lives, _in_peace(run)), _forgotten(lives)
+    told, incarnations = notices(directory), () if upheaval is None else upheaval.incarnations.all()
+    away, forgotten = _away(incarnations, _in_peace(run)), _forgotten(incarnations)
     judge = Judge(
         application.casts, application.registrations, told, away, upheaval is None, forgotten
     )
@@ -173,28 +173,30 @@ def _in_peace(run: Run) -> bool:
     return not run.scenario.faults.text() and all(deed.kind in ANNOUNCED for deed in script)
 
 
-def _away(lives: Iterable[tuple[int, Life]], peace: bool) -> Away:
+def _away(incarnations: Iterable[tuple[int, PeerIncarnation]], peace: bool) -> Away:
     """Who was away, from when to when; leavers from when on their casts are excused.
 
     In peace a leaver has all the time it needs to see to its own casts. Who comes back is away until it is registered.
     """
     away: dict[int, list[tuple[int, int]]] = {}
-    for number, life in lives:
-        if life.returned and number in away:
+    for number, incarnation in incarnations:
+        if incarnation.returned and number in away:
             from_us, _ = away[number].pop()
-            away[number].append((from_us, NEVER_US if life.back_us is None else life.back_us))
-        crashed_us = life.to_us if life.end == "crashed" else None
-        gone_us = crashed_us if peace or life.leaving_us is None else life.leaving_us
+            away[number].append(
+                (from_us, NEVER_US if incarnation.back_us is None else incarnation.back_us)
+            )
+        crashed_us = incarnation.to_us if incarnation.end == "crashed" else None
+        gone_us = crashed_us if peace or incarnation.leaving_us is None else incarnation.leaving_us
         if gone_us is not None:
             away.setdefault(number, []).append((gone_us, NEVER_US))
     return away
 
 
-def _forgotten(lives: Iterable[tuple[int, Life]]) -> Forgotten:
+def _forgotten(incarnations: Iterable[tuple[int, PeerIncarnation]]) -> Forgotten:
     found: dict[int, tuple[int, list[int]]] = {}
-    for number, life in lives:
-        if life.copied_us is not None:
-            found.setdefault(number, (life.copied_us, []))[1].append(life.from_us)
+    for number, incarnation in incarnations:
+        if incarnation.copied_us is not None:
+            found.setdefault(number, (incarnation.copied_us, []))[1].append(incarnation.from_us)
     return found
 
 

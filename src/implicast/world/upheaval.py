@@ -28,7 +28,7 @@ from implicast.world.frozen import awake, freeze, thaw
 from implicast.world.journal import JOIN, UPKEEP
 from implicast.world.plan import Plan
 from implicast.world.populations import population
-from implicast.world.returns import Lives, Returns
+from implicast.world.returns import PeerIncarnations, Returns
 from implicast.world.trouble import Trouble
 from implicast.world.world import World
 
@@ -66,10 +66,10 @@ class Upheaval:
             trouble,
         )
         self.design, self.plan, self.greetings = design, plan, greetings
-        self.lives = Lives(application, plan.peers)
+        self.incarnations = PeerIncarnations(application, plan.peers)
         hosts = max([plan.peers + plan.infrastructure - 1, *greetings]) + 1
         self.returns = Returns(
-            script, world, application, design, plan, self.lives, hosts, self._introduce
+            script, world, application, design, plan, self.incarnations, hosts, self._introduce
         )
         self._objections = population(design).watch()
         self.samples: list[tuple[int, list[str]]] = []
@@ -155,7 +155,7 @@ class Upheaval:
 
     def _staying(self) -> list[int]:
         """Addresses of whoever has joined and does not leave."""
-        out = self.application.leaving.keys() | self.lives.joining()
+        out = self.application.leaving.keys() | self.incarnations.joining()
         renamed = self.world.numbers
         if renamed:
             return [each for each in sorted(self.world.peers) if renamed.get(each, each) not in out]
@@ -179,7 +179,9 @@ class Upheaval:
             if not self.world.peers.keys() & set(known)
         }
         found = [
-            f"{who} never joined" for who in self.lives.joining() if who in here and who not in lost
+            f"{who} never joined"
+            for who in self.incarnations.joining()
+            if who in here and who not in lost
         ]
         found += [
             f"{who} never left"
@@ -215,7 +217,7 @@ class Upheaval:
     def _join(self, deed: Deed) -> None:
         for address in deed.who:
             self.world.place(address, self.plan.begin(self.design, address))
-            self.lives.begin(address, self.world.now_us)
+            self.incarnations.begin(address, self.world.now_us)
             known = self._introduce(address)
             if not self.plan.infrastructure:  # else it needs no member to let it in
                 self._strangers[address] = known
@@ -233,11 +235,11 @@ class Upheaval:
     def _welcome(self, address: int) -> None:
         """A newcomer registers when it has joined; one that lost its place and joined again has done so before."""
         number = self.application.number(address)
-        life = (number, self.lives.born_us.get(number, 0))
+        incarnation = (number, self.incarnations.born_us.get(number, 0))
         returned = self.returns.descriptions
         said = returned[number] if number in returned else self.greetings.get(number)
-        if number in self.lives.came_us and life not in self._greeted:
-            self._greeted.add(life)
+        if number in self.incarnations.came_us and incarnation not in self._greeted:
+            self._greeted.add(incarnation)
             if said is not None:
                 self.application.register(self.world.now_us, address, said)
             elif self.application.withdrawing(number):
@@ -294,7 +296,9 @@ class Upheaval:
                 self.world.place(address, self._revived(address, self._disks.pop(address)))
 
     def _revived(self, address: int, kept: Any) -> Peer:
-        return self.plan.stand(self.design, address, kept.life if kept is not None else 0, kept)
+        return self.plan.stand(
+            self.design, address, kept.incarnation if kept is not None else 0, kept
+        )
 
     def _go_away(self, deed: Deed) -> None:
         for address in deed.who:

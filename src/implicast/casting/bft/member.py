@@ -99,7 +99,7 @@ class Bft(
             trust.learn(self._kept.revocation)
         self.lists = RevocationLists(*at, self.graph, trust, office, gate.refuse)
         self.settler = Settler(
-            self.asker, self.graph, self.lists, keys, office, site.life, site.words, kept
+            self.asker, self.graph, self.lists, keys, office, site.incarnation, site.words, kept
         )
         self.multicasts = Multicasts(
             self.asker,

@@ -24,7 +24,7 @@ from implicast.casting.bft.messages import (
 from implicast.casting.bft.settings import AuthorityKeys
 from implicast.casting.bft.settler import JOINING, PRESENT_US
 from implicast.peer.authority import Authority, GrantDeclined, Roll
-from implicast.peer.contract import Address, Life, Message, Name, Peer, Version, handles
+from implicast.peer.contract import Address, Incarnation, Message, Name, Peer, Version, handles
 from implicast.peer.identity import Certificate, Revocation
 from implicast.peer.memory import Recent
 from implicast.peer.site import Site
@@ -54,7 +54,7 @@ STAMPS_MAX = 1 << 20
 class KeptOffice(Message):
     """What outlives a crash of the authority."""
 
-    life: Life
+    incarnation: Incarnation
     roll: Roll
     present: tuple[tuple[Address, Name], ...]
     """Who holds a home place, and where."""
@@ -67,8 +67,8 @@ class Office(Peer):
         "_assured",
         "_awaited",
         "_holders",
+        "_incarnation",
         "_lease_us",
-        "_life",
         "_published",
         "_published_us",
         "_publishing",
@@ -85,14 +85,14 @@ class Office(Peer):
         keys, parameters = site.credentials, site.parameters
         assert isinstance(keys, AuthorityKeys), "the authority has its own secret"
         kept = site.kept if isinstance(site.kept, KeptOffice) else None
-        self._scheme, self._life, self._words = keys.scheme, site.life, site.words
+        self._scheme, self._incarnation, self._words = keys.scheme, site.incarnation, site.words
         self.authority = Authority(
             keys.scheme,
             keys.secret,
             Vectors(int(parameters["alpha"])),
             int(parameters["places_max"]),
             int(float(parameters["validity_s"]) * 1e6),
-            site.life,
+            site.incarnation,
             kept.roll if kept is not None else None,
         )
         self._lease_us, self._assured = LEASE_US if site.assured else FOR_EVER_US, site.assured
@@ -117,7 +117,7 @@ class Office(Peer):
 
     def kept(self) -> KeptOffice:
         present = tuple((address, name) for address, (name, _) in self._holders.items())
-        return KeptOffice(self._life, self.authority.roll(), present)
+        return KeptOffice(self._incarnation, self.authority.roll(), present)
 
     def holdings(self) -> Any:
         return [self.authority.held(name) for name, _ in self._holders.values()]

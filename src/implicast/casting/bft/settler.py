@@ -21,7 +21,7 @@ from implicast.casting.bft.settings import MemberKeys
 from implicast.language.target import Description
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.peer.asking import Asker, Patience, Question
-from implicast.peer.contract import Address, Life, Part, Version, handles
+from implicast.peer.contract import Address, Incarnation, Part, Version, handles
 from implicast.peer.events import Joined, Left, Refused, Registered, Withdrawn
 from implicast.peer.identity import Certificate
 from implicast.peer.name import version_of
@@ -73,7 +73,7 @@ class Settler(Part):
         lists: RevocationLists,
         keys: MemberKeys,
         office: Address,
-        life: Life,
+        incarnation: Incarnation,
         words: Words,
         kept: Sequence[Certificate] = (),
     ) -> None:
@@ -95,7 +95,7 @@ class Settler(Part):
         self._errands: set[Version] = (
             set()
         )  # what the authority has not answered, and what waits for its answer
-        self._clearings, self._stamp = CLEARING, version_of(life, 0)
+        self._clearings, self._stamp = CLEARING, version_of(incarnation, 0)
         self._arriving: dict[Version, set[bytes]] = {}  # errand -> keys of places not yet arrived
         self._described: dict[
             Version, bool

@@ -22,7 +22,7 @@ from implicast.overlay.backbone.backbone import Backbone
 from implicast.overlay.backbone.messages import View
 from implicast.overlay.backbone.views import FIRST, Views
 from implicast.peer.asking import Asker
-from implicast.peer.contract import Address, Life, Message, Name, Peer, Version, handles
+from implicast.peer.contract import Address, Incarnation, Message, Name, Peer, Version, handles
 from implicast.peer.fields import Token
 from implicast.peer.liveness import DetectorSettings
 from implicast.peer.site import Site
@@ -39,7 +39,7 @@ GONE_LEAST = 64
 class KeptBroker(Message):
     """What outlives a crash of a broker: no view that it has heard of has a higher number; what was complained of."""
 
-    life: Life
+    incarnation: Incarnation
     highest: Token
     docket: KeptDocket = ()
 
@@ -63,7 +63,7 @@ class Broker(Peer, parts=PARTS):
         "backbone",
         "covering",
         "envelopes",
-        "life",
+        "incarnation",
         "roster",
         "routes",
         "views",
@@ -79,7 +79,7 @@ class Broker(Peer, parts=PARTS):
             site.infrastructure["broker"],
         )
         super().__init__(address, host)
-        self.life = site.life
+        self.incarnation = site.incarnation
         self.envelopes = opener(self, site.words)
         lease_us = int(float(given["check_s"]) * 1e6) * LEASES
         self.roster = Roster(site, lease_us, self._stored, self._forgotten)
@@ -110,7 +110,7 @@ class Broker(Peer, parts=PARTS):
             self.backbone.stand(View(FIRST, min(brokers), neighbours, room))
 
     def kept(self) -> KeptBroker:
-        return KeptBroker(self.life, self.views.highest, self.routes.docket.kept())
+        return KeptBroker(self.incarnation, self.views.highest, self.routes.docket.kept())
 
     def holdings(self) -> Any:
         return (self.roster.holdings(), self.backbone.holdings())

@@ -12,7 +12,7 @@ from implicast.casting.service import Known
 from implicast.casting.telling import Got
 from implicast.language.target import Description, Target
 from implicast.peer.asking import Patience
-from implicast.peer.contract import Address, CastId, Life, Message, handles
+from implicast.peer.contract import Address, CastId, Incarnation, Message, handles
 from implicast.peer.events import Joined
 from implicast.peer.lease import renewal_us
 from implicast.peer.member import Keepsake
@@ -91,7 +91,7 @@ class Client(Served, Subscriber):
 
     def _say(self, number: int, version: int, target: Target | None) -> None:
         assert self.station is not None, "there is one server, always the same"
-        said = Subscribe(self.name, self.life, number, version, target)
+        said = Subscribe(self.name, self.incarnation, number, version, target)
         self.asker.ask(SUBSCRIBE, number, self.station, self.words.say(said), said)
 
     def _say_subscriptions(self) -> None:
@@ -106,22 +106,22 @@ class Client(Served, Subscriber):
             return
         said = question.about
         assert isinstance(said, Subscribe), "nothing else is asked on this topic"
-        if kept.life > self.life and not self.words.signed:
-            self._live_beyond(kept.life)
-        elif (kept.life, kept.version) == (said.life, said.version):
+        if kept.incarnation > self.incarnation and not self.words.signed:
+            self._live_beyond(kept.incarnation)
+        elif (kept.incarnation, kept.version) == (said.incarnation, said.version):
             self.asker.answered(SUBSCRIBE, kept.subscription)
             number, gone = said.subscription, said.target is None
             self.host.deliver(Unsubscribed(number) if gone else Subscribed(number, said.version))
 
-    def _live_beyond(self, life: Life) -> None:
+    def _live_beyond(self, incarnation: Incarnation) -> None:
         """The server has a wording of a life that this member may have forgotten."""
-        if life > self.life:
-            self.outlive(version_of(life, 0))
+        if incarnation > self.incarnation:
+            self.outlive(version_of(incarnation, 0))
             self._say_subscriptions()
 
     def shown(self, message: Message) -> None:
         if isinstance(message, Subscribe):
-            self._live_beyond(message.life)
+            self._live_beyond(message.incarnation)
         else:
             super().shown(message)
 

@@ -27,7 +27,16 @@ from implicast.language.standing import StandingTargets
 from implicast.language.target import Description
 from implicast.peer.asking import Asker
 from implicast.peer.changes import Changed, Changes
-from implicast.peer.contract import Address, Contact, Life, Message, Name, Part, Peer, handles
+from implicast.peer.contract import (
+    Address,
+    Contact,
+    Incarnation,
+    Message,
+    Name,
+    Part,
+    Peer,
+    handles,
+)
 from implicast.peer.site import Site
 from implicast.peer.words import Envelopes, opener
 
@@ -48,7 +57,7 @@ class InHand(Message):
 class KeptServer(Message):
     """All that a server answers from."""
 
-    life: Life
+    incarnation: Incarnation
     members: tuple[Enrolled, ...]
     subscriptions: tuple[Worded, ...]
     casts: tuple[InHand, ...]
@@ -92,16 +101,18 @@ class SubscriptionServer(Part):
         known = own.get(said.subscription)
         if known is None and (len(own) >= SUBSCRIPTIONS_MAX or len(self.worded) >= SUBSCRIBERS_MAX):
             return
-        if known is None or (said.life, said.version) >= (known.life, known.version):
+        if known is None or (said.incarnation, said.version) >= (known.incarnation, known.version):
             contact = Contact(said.name, sender)
             evidence = self._words.evidence(said)
             known = Worded(
-                contact, said.life, said.subscription, said.version, said.target, evidence
+                contact, said.incarnation, said.subscription, said.version, said.target, evidence
             )
             self._keep(known)
-        elif known.said is not None and known.life > said.life:
+        elif known.said is not None and known.incarnation > said.incarnation:
             self.host.send(sender, known.said)
-        self.host.send(sender, SubscriptionKept(known.life, said.subscription, known.version))
+        self.host.send(
+            sender, SubscriptionKept(known.incarnation, said.subscription, known.version)
+        )
 
     def forget(self, name: Name) -> None:
         """The member's lease is over."""
@@ -133,12 +144,15 @@ PARTS = {
 class Server(Peer, parts=PARTS):
     """One machine for all."""
 
-    __slots__ = ("asker", "envelopes", "life", "roster", "routes", "subscriptions")
+    __slots__ = ("asker", "envelopes", "incarnation", "roster", "routes", "subscriptions")
     role = "server"
 
     def __init__(self, site: Site) -> None:
         super().__init__(site.address, site.host)
-        self.life, kept = site.life, site.kept or KeptServer(site.life, (), (), ())
+        self.incarnation, kept = (
+            site.incarnation,
+            site.kept or KeptServer(site.incarnation, (), (), ()),
+        )
         self.envelopes = opener(self, site.words)
         self.roster = Roster(
             site,
@@ -163,7 +177,7 @@ class Server(Peer, parts=PARTS):
             each for own in self.subscriptions.worded.values() for each in own.values()
         )
         casts = tuple(_taken(*each) for each in self.routes.taken.values())
-        return KeptServer(self.life, members, subscriptions, casts, docket)
+        return KeptServer(self.incarnation, members, subscriptions, casts, docket)
 
     def changes(self) -> Changes:
         """One row for each member, for each member's subscriptions, and for each cast in hand."""
@@ -174,7 +188,7 @@ class Server(Peer, parts=PARTS):
             "subscriptions": worded.changed.rows(worded.worded, lambda own: tuple(own.values())),
             "casts": routes.changed.rows(routes.taken, lambda taken: (_taken(*taken),)),
         }
-        return Changes(KeptServer(self.life, (), (), (), routes.docket.kept()), rows, whole)
+        return Changes(KeptServer(self.incarnation, (), (), (), routes.docket.kept()), rows, whole)
 
     def holdings(self) -> Any:
         return [*self.roster.holdings(), *self.subscriptions.holdings()]

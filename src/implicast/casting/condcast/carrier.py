@@ -161,7 +161,7 @@ class Carrier(Part, parts={"asker": Asker}):
         self.tasks = _NO_TASKS
         self.errands: dict[int, Errand] = _NONE
         self._stuck: dict[int, Task] = _NONE
-        self._token = (member.life & LIFE_MASK) << LIFE_SHIFT
+        self._token = (member.incarnation & LIFE_MASK) << LIFE_SHIFT
         """Names errands; each life begins elsewhere, so that none is answered with what an earlier one asked."""
         self._asker: Asker | None = None
         if self._settings.assured:
@@ -191,7 +191,7 @@ class Carrier(Part, parts={"asker": Asker}):
     def on_carry(self, sender: Address, carry: Carry) -> None:
         if not self._is_sound(carry):
             return
-        state, is_meant = self.ring.links.state, carry.life == self.ring.links.me.life
+        state, is_meant = self.ring.links.state, carry.incarnation == self.ring.links.me.incarnation
         if not carry.token:
             if is_meant:
                 self._pass_on(carry)
@@ -232,7 +232,7 @@ class Carrier(Part, parts={"asker": Asker}):
         if here:
             self._member.tell(cast, query, payload)
         for node, pieces in onward:
-            self.host.send(node.address, Carry(cast, 0, pieces, query, payload, node.life))
+            self.host.send(node.address, Carry(cast, 0, pieces, query, payload, node.incarnation))
 
     def _spread(self, arcs: tuple[Arc, ...], task: Task) -> None:
         """Split and send; pieces of which this peer is no part, when they were in vain, again, until it is over."""
@@ -263,7 +263,7 @@ class Carrier(Part, parts={"asker": Asker}):
 
     def _send(self, task: Task, query: Query, ref: Ref, arcs: tuple[Arc, ...]) -> None:
         self._token += 1
-        carry = Carry(task.cast, self._token, arcs, query, task.payload, ref.life)
+        carry = Carry(task.cast, self._token, arcs, query, task.payload, ref.incarnation)
         if self.asker.ask(CARRY, self._token, ref.address, carry):
             self.errands[self._token] = task.open[self._token] = Errand(task, ref, arcs)
         else:

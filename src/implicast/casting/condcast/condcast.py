@@ -78,7 +78,9 @@ class Condcast(
 
     def make_parts(self, key: int, neighbours: tuple[Ref, ...] = ()) -> None:
         self.own: Freight | None = self._portrait(self.description) if self.description else None
-        self.links = Links(self.address, self.host, key, self.settings.links, self.life, neighbours)
+        self.links = Links(
+            self.address, self.host, key, self.settings.links, self.incarnation, neighbours
+        )
         self.ring = ChordSharp(self.address, self.host, self.links, self.settings.sharp, self)
         self.carrier = Carrier(self)
         self.promises = Promises(self)

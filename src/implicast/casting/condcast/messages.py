@@ -19,7 +19,7 @@ Arcs = Annotated[tuple[Arc, ...], Meta(max_length=4_096)]
 
 class Carry(Message):
     """Carry this cast to whoever matches in these arcs; if it bears a token, say under it when that is done. It is
-    meant for one `life`: the peer's next one may stand elsewhere, and would pass it round in a circle."""
+    meant for one `incarnation`: the peer's next one may stand elsewhere, and would pass it round in a circle."""
 
     wire = 0x0801
     cast: CastId
@@ -27,7 +27,7 @@ class Carry(Message):
     arcs: Arcs
     query: Query
     payload: Payload
-    life: RingLife = 0
+    incarnation: RingLife = 0
 
 
 class ArcsCovered(Message):
@@ -66,13 +66,13 @@ class Update(Message):
 
 
 class Risen(Message):
-    """Where tables rest: the node at this key has a new value; to everybody in these arcs. `life` as in `Carry`."""
+    """Where tables rest: the node at this key has a new value; to everybody in these arcs. `incarnation` as in `Carry`."""
 
     wire = 0x0806
     arcs: Arcs
     key: RingKey
     value: Freight
-    life: RingLife = 0
+    incarnation: RingLife = 0
 
 
 class StuckAgain(Message):

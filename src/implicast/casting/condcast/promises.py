@@ -144,7 +144,11 @@ class Promises(Part):
             self._member,
             all(type(arc.start) is type(arc.end) is int for arc in risen.arcs),
         )
-        if on_ring and risen.life == member.links.me.life and not member.settings.sharp.rounds:
+        if (
+            on_ring
+            and risen.incarnation == member.links.me.incarnation
+            and not member.settings.sharp.rounds
+        ):
             self._tell(risen)
 
     def _tell(self, risen: Risen) -> None:
@@ -152,4 +156,4 @@ class Promises(Part):
         table = self._member.ring.table
         table.widen(risen.key, risen.value)
         for node, pieces in split(table, risen.arcs, Everything().match)[1]:
-            self.host.send(node.address, Risen(pieces, risen.key, risen.value, node.life))
+            self.host.send(node.address, Risen(pieces, risen.key, risen.value, node.incarnation))

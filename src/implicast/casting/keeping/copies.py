@@ -42,7 +42,7 @@ hardly get on. A node that was alone on its side of a partition returns most of 
 class SyncRound(StandingAlarm):
     """Rings when copies are to be compared."""
 
-    life: int
+    incarnation: int
 
 
 class SyncSoon(StandingAlarm):
@@ -78,7 +78,9 @@ class Comparisons(Shareholder):
     def begin(self, least: float = 0.5) -> None:
         """Compare regularly from now on; `least`: the first time after so much of a period at least."""
         if self._share.settings.sync_us:
-            self._ring.later(self._share.settings.sync_us, SyncRound(self._ring.me.life), least)
+            self._ring.later(
+                self._share.settings.sync_us, SyncRound(self._ring.me.incarnation), least
+            )
 
     def soon(self) -> None:
         """Compare in a moment, and twice more."""
@@ -97,7 +99,7 @@ class Comparisons(Shareholder):
 
     @handles(SyncRound)
     def on_sync_round(self, alarm: SyncRound) -> None:
-        if alarm.life == self._ring.me.life and self._ring.state == IN:
+        if alarm.incarnation == self._ring.me.incarnation and self._ring.state == IN:
             self.begin()
             self._compare()
 

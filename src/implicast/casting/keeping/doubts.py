@@ -111,9 +111,9 @@ class Doubts(Shareholder):
 
     @handles(Here)
     def on_here(self, sender: Address, here: Here) -> None:
-        self.lives(here.name)
+        self.incarnations(here.name)
 
-    def lives(self, who: Name) -> None:
+    def incarnations(self, who: Name) -> None:
         """A word from it. Where one who was forgotten speaks, others may be back too."""
         self._asker.drop(DOUBTING, who)
         self._share.absent.pop(who, None)

@@ -115,7 +115,7 @@ class Keeper(Shareholder):
         rows = tuple([Row(key, (lay.shelf, lay.attribute, value), *what) for key, value in own])
         if not self._share.deeds.are_sound(rows):
             return False
-        self._doubts.lives(lay.owner.name)
+        self._doubts.incarnations(lay.owner.name)
         if self._keeps(rows, lay.serial):
             copies = self._share.settings.copies or int(
                 self._share.is_going
@@ -128,7 +128,7 @@ class Keeper(Shareholder):
         ring, share = self._ring, self._share
         if not share.deeds.are_sound(copy.rows):
             return
-        self._doubts.lives(copy.rows[0].owner.name)
+        self._doubts.incarnations(copy.rows[0].owner.name)
         are_placed = all(share.key_of(*row.slot[1:]) == row.key for row in copy.rows)
         # With more between, who was at this address before is meant: the keeper does not know yet that it has died.
         between = (

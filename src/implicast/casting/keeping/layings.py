@@ -35,7 +35,7 @@ from implicast.casting.keeping.share import Share, Shareholder, in_parts
 from implicast.language.target import Scalar
 from implicast.overlay.links.state import IN
 from implicast.peer.asking import Patience, Question, UpkeepAsker
-from implicast.peer.contract import Address, Life, Message, StandingAlarm, handles
+from implicast.peer.contract import Address, Incarnation, Message, StandingAlarm, handles
 from implicast.peer.name import has_next
 from implicast.space.ring import up_to
 
@@ -86,11 +86,11 @@ class Layings(Shareholder):
         share: Share,
         keeper: Keeper,
         asker: UpkeepAsker,
-        life: Life,
+        incarnation: Incarnation,
         done: Callable[[Any], None],
-        outlived: Callable[[Life], None],
+        outlived: Callable[[Incarnation], None],
     ) -> None:
-        """`done(group)`: all pieces of a group are laid. `outlived(life)`: a keeper knows words of this later life."""
+        """`done(group)`: all pieces of a group are laid. `outlived(incarnation)`: a keeper knows words of this later life."""
         super().__init__(share)
         self._contact, self._keeper, self._asker = share.contact, keeper, asker
         self._done, self._outlived = done, outlived
@@ -102,7 +102,7 @@ class Layings(Shareholder):
         """All who hold a piece, and some who did; looked up, never gone through. Worked out anew above the other."""
         self._holders_most = PAST_MAX
         self._armed = False
-        self.begin(life)
+        self.begin(incarnation)
         self._renew_us, self._turn = share.settings.lease_us // RENEWALS, 0
         if self._renew_us:
             asker.topic(
@@ -110,9 +110,9 @@ class Layings(Shareholder):
             )
             self._ring.later(self._renew_us, RenewRound())
 
-    def begin(self, life: Life) -> None:
+    def begin(self, incarnation: Incarnation) -> None:
         """Words said from now on are of this life, and above all before."""
-        self._stamp = life << STAMP_BITS
+        self._stamp = incarnation << STAMP_BITS
 
     def stamp(self, words: int = 1) -> int:
         """Newer than all before, and so many words."""

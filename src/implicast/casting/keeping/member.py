@@ -27,7 +27,7 @@ from implicast.language.target import Description, Scalar, Target
 from implicast.overlay.chord import Chord
 from implicast.overlay.links import Links, LinkSettings, Ref
 from implicast.peer.asking import Asker, UpkeepAsker
-from implicast.peer.contract import Address, CastId, Contact, Life, Message, Name, handles
+from implicast.peer.contract import Address, CastId, Contact, Incarnation, Message, Name, handles
 from implicast.peer.events import Estimated, Joined, Refused, Registered, Settled, Withdrawn
 from implicast.peer.lease import UNENDING_US
 from implicast.peer.liveness import Detector
@@ -60,8 +60,8 @@ class KeptRing(Message):
     neighbours: tuple[Ref, ...] = ()
 
     @property
-    def life(self) -> Life:
-        return self.member.life
+    def incarnation(self) -> Incarnation:
+        return self.member.incarnation
 
 
 class RingMember(
@@ -158,7 +158,7 @@ class RingMember(
         self.doubts = Doubts(share, self.upkeep_asker, lambda: self.layings.lay_all_again())
         self.keeper = Keeper(share, self.doubts, self.receive)
         self.layings = Layings(
-            share, self.keeper, self.upkeep_asker, self.life, self.laid, self._outlived
+            share, self.keeper, self.upkeep_asker, self.incarnation, self.laid, self._outlived
         )
         self.questions = Questions(share, self.keeper, self._found)
         self.teller = Teller(address, host, self.asker, self.assured, self._settled, self.words)
@@ -267,11 +267,11 @@ class RingMember(
             done = Registered if self.description is not None else Withdrawn
             self.host.deliver(done(self.version))
 
-    def _outlived(self, life: Life) -> None:
+    def _outlived(self, incarnation: Incarnation) -> None:
         """Keepers know a later life of this peer than its disk did: say all again, above that."""
         has_spoken = bool(self.version)
-        version = self.outlive(version_of(life, 0))
-        self.layings.begin(self.life)
+        version = self.outlive(version_of(incarnation, 0))
+        self.layings.begin(self.incarnation)
         if has_spoken:
             self._restate(version)
         self.layings.lay_all_again()

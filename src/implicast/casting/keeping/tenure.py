@@ -28,7 +28,7 @@ TURNS = 256
 class ClaimLate(Message):
     """Rings when a claim or a bequest should have been answered."""
 
-    life: int
+    incarnation: int
     turn: int
 
 
@@ -100,11 +100,14 @@ class Tenure(Shareholder, Above):
 
     def _try_again_later(self) -> None:
         self._tries, self._turn, self._parts = self._tries + 1, (self._turn + 1) % TURNS, 0
-        self._ring.later(CLAIM_US, ClaimLate(self._ring.me.life, self._turn))
+        self._ring.later(CLAIM_US, ClaimLate(self._ring.me.incarnation, self._turn))
 
     @handles(ClaimLate)
     def on_claim_late(self, alarm: ClaimLate) -> None:
-        if (alarm.life, alarm.turn) != (self._ring.me.life, self._turn) or self._ring.state != IN:
+        if (alarm.incarnation, alarm.turn) != (
+            self._ring.me.incarnation,
+            self._turn,
+        ) or self._ring.state != IN:
             return
         if not self._share.is_ready:
             self._claim()

@@ -21,7 +21,7 @@ from implicast.casting.telling import Got, GotAgain, Hearing, Notify, NotifyAgai
 from implicast.language.target import Target
 from implicast.overlay.ice.estate import Way
 from implicast.peer.asking import Patience, Question
-from implicast.peer.contract import Address, CastId, Contact, Life, Message, Name, handles
+from implicast.peer.contract import Address, CastId, Contact, Incarnation, Message, Name, handles
 from implicast.peer.events import Estimated, Refused, Settled
 from implicast.peer.member import Member
 from implicast.peer.memory import HORIZON_US, HeardBlock, Recent, place_of
@@ -51,7 +51,7 @@ TAGS_MAX = 64
 """Tags of one term that are tried when the rarest is looked for."""
 
 
-ToldOf = tuple[CastId, Name, Life | None]
+ToldOf = tuple[CastId, Name, Incarnation | None]
 """Who is told of what; and for which life of the publisher, if that carries it on."""
 
 
@@ -72,7 +72,7 @@ class Ears(Hearing):
 
     def __init__(self, member: Member, heard: tuple[HeardBlock, ...] = ()) -> None:
         super().__init__(member, heard)
-        self._told: Recent[tuple[CastId, Life | None], Address] | None = None
+        self._told: Recent[tuple[CastId, Incarnation | None], Address] | None = None
         """Who told casts; and of those that were carried on, who did so first in which life of their publishers."""
         self._is_plain = (
             _BUILT is not None
@@ -102,7 +102,9 @@ class Ears(Hearing):
         got = Got(cast, by, outcome) if again is None else GotAgain(cast, by, outcome, again)
         self.host.send(sender, self.member.words.say(got))
 
-    def heard(self, sender: Address, cast: CastId, again: Life | None, outcome: Outcome) -> Outcome:
+    def heard(
+        self, sender: Address, cast: CastId, again: Incarnation | None, outcome: Outcome
+    ) -> Outcome:
         """What became of it for this teller; in every life in which its publisher carries it on, it counts once."""
         if outcome not in (Outcome.TAKEN, Outcome.REPEAT):
             return outcome
@@ -114,7 +116,7 @@ class Ears(Hearing):
         """Who told of this cast; None: that is not known any more."""
         return None if self._told is None else self._told.get((cast, None))
 
-    def _tellers(self) -> Recent[tuple[CastId, Life | None], Address]:
+    def _tellers(self) -> Recent[tuple[CastId, Incarnation | None], Address]:
         if self._told is None:
             self._told = Recent(TOLD_MAX)
         return self._told
@@ -148,9 +150,9 @@ class Casts(SpicePart):
             self.host.deliver(Refused("cast", f"{PUBLISHING_MAX} casts have not ended"))
             return
         first = CastTo(Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, (), asks)
-        if cast.life != self.spice.life and self.settings.assured:
+        if cast.incarnation != self.spice.incarnation and self.settings.assured:
             first = CastAgain(
-                Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, again=self.spice.life
+                Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, again=self.spice.incarnation
             )
         if self.settings.assured or asks:
             self.host.after(PATIENCE_US, CastWatch(cast))
@@ -214,7 +216,7 @@ class Casts(SpicePart):
 
     def _count_anew(self, walk: CastTo) -> None:
         """Some were told by peers whose answers may never have come: nobody hears it again, but all say so."""
-        again = getattr(walk, "again", self.spice.life) + 1
+        again = getattr(walk, "again", self.spice.incarnation) + 1
         self._set_out(
             CastAgain(Way(EMPTY), walk.cast, walk.target, 0, "", 0, 0, 0, walk.payload, again=again)
         )

@@ -11,7 +11,7 @@ from msgspec import Meta
 from implicast.casting.complaints import Slowing
 from implicast.language.target import Description, Target
 from implicast.overlay.ice.estate import Code, Item, Way
-from implicast.peer.contract import Address, CastId, Contact, Life, Message, Name, Version
+from implicast.peer.contract import Address, CastId, Contact, Incarnation, Message, Name, Version
 from implicast.peer.fields import Count, Payload, Token
 from implicast.space.morton import BITS
 
@@ -130,7 +130,7 @@ class CastAgain(CastTo):
 
     wire = 0x0A1A
 
-    again: Life = 0
+    again: Incarnation = 0
     """The publisher's life; more by one for each time that it has counted anew."""
 
 

@@ -179,7 +179,7 @@ class Spice(Member, parts=PARTS):
     def estimate(self, target: Target) -> int:
         """Walk as a cast would, and only count."""
         token = self.stores.token()
-        asked = CastId(self.name, self.life, token)
+        asked = CastId(self.name, self.incarnation, token)
         self.casts.publish(
             asked, target, self.words.seal(asked, (messages.ASKED, target), b""), asks=True
         )

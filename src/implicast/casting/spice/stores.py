@@ -92,7 +92,7 @@ class Stores(SpicePart):
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         self.tokens = RISING + (
-            (spice.life & LIFE_MASK) << LIFE_SHIFT if self.settings.assured else 0
+            (spice.incarnation & LIFE_MASK) << LIFE_SHIFT if self.settings.assured else 0
         )
         """Those of different lives differ: what answers an earlier life is not taken for an answer to this one."""
         self.climbs: dict[tuple[Key, Name], Climb] = {}

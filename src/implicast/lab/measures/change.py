@@ -1,7 +1,7 @@
 """The facet of change: who was reached during and after it, how long repair took, what upkeep and storms cost.
 
 `world/change.py` defines and computes the same for one run in memory; this is for many, from the journals' tables, with
-other code, and tests hold the two equal. The tables `course`, `deeds`, `lives` and `health` are there only for runs in
+other code, and tests hold the two equal. The tables `course`, `deeds`, `incarnations` and `health` are there only for runs in
 which something changed.
 """
 
@@ -98,7 +98,7 @@ def repairs(deeds: DataFrame, health: DataFrame, course: DataFrame) -> DataFrame
     return course.select("run", allowed).join(found, "run", "left").fillna(0.0, times)
 
 
-def traffic(sends: DataFrame, lives: DataFrame, course: DataFrame) -> DataFrame:
+def traffic(sends: DataFrame, incarnations: DataFrame, course: DataFrame) -> DataFrame:
     """(run, upkeep_per_peer_minute, upkeep_at_rest, storm): from the first deed, or from all quiet, to the end.
 
     At rest: null where rest was too short to tell.
@@ -125,7 +125,7 @@ def traffic(sends: DataFrame, lives: DataFrame, course: DataFrame) -> DataFrame:
     )
     everyone = (
         course.select("run", (F.col("end_us") - F.col("calm_us")).alias("rest_us"))
-        .join(_minutes(lives, course), "run", "left")
+        .join(_minutes(incarnations, course), "run", "left")
         .join(summed, "run", "left")
     )
     return everyone.select(
@@ -138,10 +138,10 @@ def traffic(sends: DataFrame, lives: DataFrame, course: DataFrame) -> DataFrame:
     )
 
 
-def _minutes(lives: DataFrame, course: DataFrame) -> DataFrame:
+def _minutes(incarnations: DataFrame, course: DataFrame) -> DataFrame:
     """(run, minutes, minutes_at_rest): how long peers were there, together."""
     named = course.select("run", F.col("from_us").alias("begin_us"), "calm_us", "end_us")
-    timed = lives.join(F.broadcast(named), "run")
+    timed = incarnations.join(F.broadcast(named), "run")
 
     def there(since: str) -> Column:
         ended_us = F.least(F.coalesce("to_us", "end_us"), "end_us")
@@ -152,21 +152,21 @@ def _minutes(lives: DataFrame, course: DataFrame) -> DataFrame:
     )
 
 
-def returns(lives: DataFrame) -> DataFrame:
+def returns(incarnations: DataFrame) -> DataFrame:
     """(run, returns, return_s_max): members that came back, and the longest time until one was registered."""
-    came = lives.where("returned").groupBy("run")
+    came = incarnations.where("returned").groupBy("run")
     waited_s = F.max(F.col("back_us") - F.col("from_us")) / _S
     return came.agg(
         F.count("*").alias("returns"), F.coalesce(waited_s, F.lit(0.0)).alias("return_s_max")
     )
 
 
-def complaints(lives: DataFrame, registrations: DataFrame) -> DataFrame:
+def complaints(incarnations: DataFrame, registrations: DataFrame) -> DataFrame:
     """(run, complaints): of peers that live, how many never joined, never left, or never were registered completely."""
     newest = registrations.groupBy("run", "peer").agg(
         F.max_by(F.struct("completed_us", "withdrawn"), "version").alias("newest")
     )
-    here = lives.where("end = 'stayed'").join(newest, ["run", "peer"], "left")
+    here = incarnations.where("end = 'stayed'").join(newest, ["run", "peer"], "left")
     leaving = F.col("leaving_us").isNotNull()
     open_ = F.col("newest").isNotNull() & F.col("newest.completed_us").isNull() & ~leaving
     wrong = [F.col("joined_us").isNull(), leaving, open_]

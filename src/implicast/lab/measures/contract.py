@@ -123,7 +123,7 @@ def _with_departures(
     return timed, asked.select("run", "cast", "time_us", end_us, "target", excused.alias("excused"))
 
 
-def departures(lives: DataFrame, deeds: DataFrame, undisturbed: Sequence[str]) -> DataFrame:
+def departures(incarnations: DataFrame, deeds: DataFrame, undisturbed: Sequence[str]) -> DataFrame:
     """(run, peer, away, forgot): who crashed, and when; who left or tried to, and when it began to withdraw; until
     when. And who came back with an old copy of its disk: from when the copy was made, to the return.
 
@@ -136,7 +136,7 @@ def departures(lives: DataFrame, deeds: DataFrame, undisturbed: Sequence[str]) -
         .distinct()
         .withColumn("alarmed", F.lit(True))
     )
-    told = lives.join(F.broadcast(alarmed), "run", "left")
+    told = incarnations.join(F.broadcast(alarmed), "run", "left")
     peace = F.col("run").isin(*undisturbed) & F.col("alarmed").isNull()
     crashed_us = F.when(F.col("end") == "crashed", F.col("to_us"))
     gone_us = F.when(peace, crashed_us).otherwise(F.coalesce("leaving_us", crashed_us))

@@ -52,7 +52,7 @@ class Fingers(Part):
     def start_refreshing(self) -> None:
         """Look one level up afresh in a while."""
         if self._refresh_us:
-            self._ring.later(self._refresh_us, RefreshRound(self._ring.me.life))
+            self._ring.later(self._refresh_us, RefreshRound(self._ring.me.incarnation))
 
     def end(self) -> None:
         """This node has left."""
@@ -82,7 +82,7 @@ class Fingers(Part):
         self._ask_in_turn(level)
 
     def _ask_in_turn(self, level: int) -> None:
-        self.host.after(RETRY_US, FingerLate(self._ring.me.life, level))
+        self.host.after(RETRY_US, FingerLate(self._ring.me.incarnation, level))
         if not self._ask_for(level):
             self._awaited = -1
 
@@ -114,8 +114,8 @@ class Fingers(Part):
 
     @handles(FingerLate)
     def on_finger_late(self, alarm: FingerLate) -> None:
-        if (alarm.life, alarm.level) == (
-            self._ring.me.life,
+        if (alarm.incarnation, alarm.level) == (
+            self._ring.me.incarnation,
             self._awaited,
         ) and self._ring.state == IN:
             self._ask_in_turn(alarm.level)
@@ -155,7 +155,7 @@ class Fingers(Part):
 
     @handles(RefreshRound)
     def on_refresh_round(self, alarm: RefreshRound) -> None:
-        if alarm.life != self._ring.me.life or self._ring.state != IN:
+        if alarm.incarnation != self._ring.me.incarnation or self._ring.state != IN:
             return
         first, bits = self._table.first_level(), self._table.bits
         if first < bits:

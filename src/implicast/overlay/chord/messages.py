@@ -51,14 +51,14 @@ class Heard(Message):
 class FingerLate(Message):
     """Rings when the look-up of a finger should have been answered."""
 
-    life: int
+    incarnation: int
     level: int
 
 
 class RefreshRound(StandingAlarm):
     """Rings when one level is to be looked up afresh."""
 
-    life: int
+    incarnation: int
 
 
 CHORD_KINDS: tuple[type[Message], ...] = (SeekFinger, FingerIs, TakeFinger, Heard)

@@ -57,7 +57,7 @@ class RoundAlarm(Message):
     """Rings for the sake of a round; if another has begun meanwhile it is stale."""
 
     upkeep: ClassVar[bool] = True
-    life: int
+    incarnation: int
     round: int
 
 
@@ -133,7 +133,7 @@ class Rounds(Part):
             delay_us = settings.period_us // 4 + int(
                 self.host.rng.random() * settings.period_us / 20
             )
-            self.host.after(delay_us, RoundDue(self.ring.links.me.life, self.number))
+            self.host.after(delay_us, RoundDue(self.ring.links.me.incarnation, self.number))
 
     def stop(self) -> list[Address]:
         """Off the ring, or anew on it. Returns those who name this node as a finger."""
@@ -144,7 +144,7 @@ class Rounds(Part):
         """Whether an alarm is of this life and this round, and the node is on the ring."""
         links = self.ring.links
         return (
-            alarm.life == links.me.life
+            alarm.incarnation == links.me.incarnation
             and alarm.round == self.number
             and links.state not in (OUT, INS)
         )
@@ -165,7 +165,7 @@ class Rounds(Part):
         ring, settings = self.ring, self.ring.settings
         self.number, self._catch_ups, self._watching = number, 0, False
         self._ready = self._news = 0
-        self.host.after(settings.period_us, RoundDue(ring.links.me.life, number))
+        self.host.after(settings.period_us, RoundDue(ring.links.me.incarnation, number))
         self._watch(settings.catch_up_us)
         ring.table.follow(ring.links.right)
         for level in range(len(ring.table)):
@@ -179,7 +179,7 @@ class Rounds(Part):
         """Look for what is missing then."""
         if not self._watching:
             self._watching = True
-            self.host.after(after_us, CatchUp(self.ring.links.me.life, self.number))
+            self.host.after(after_us, CatchUp(self.ring.links.me.incarnation, self.number))
 
     def stand_by(self, level: int) -> None:
         """See to it that the node at a level will tell. Nobody waits for a lost one, but it is asked."""
@@ -353,7 +353,7 @@ class Rounds(Part):
         if self._told_round == self.number or level <= self._ready:
             self._news |= 1 << level
             self.host.after(
-                self.ring.settings.again_us, TellAgain(self.ring.links.me.life, self.number)
+                self.ring.settings.again_us, TellAgain(self.ring.links.me.incarnation, self.number)
             )
         self._ready = min(self._ready, max(0, level - 1))
 

@@ -149,7 +149,7 @@ class Circle(SurfacePart):
         )
         news.take_trip(trip_us)
 
-    def is_new_life(self, peer: Address, born_us: int) -> bool:
+    def is_new_incarnation(self, peer: Address, born_us: int) -> bool:
         """Is the peer that we knew at this address dead, since another life has begun there?"""
         news = self.news.get(peer)
         return news is not None and 0 <= news.born_us < born_us

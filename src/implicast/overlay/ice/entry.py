@@ -153,7 +153,7 @@ class Admission(SurfacePart):
     def asked(self, enter: Enter, code: int) -> None:
         """A newcomer asks for a place that is ours."""
         surface, plot, newcomer = self.surface, self.surface.plot, enter.newcomer
-        if surface.circle.is_new_life(newcomer, enter.born_us):
+        if surface.circle.is_new_incarnation(newcomer, enter.born_us):
             self._unproved.put(newcomer, (enter, code))
             surface.greetings.ask_more(newcomer)
             return

@@ -334,7 +334,7 @@ class Surface(Part, parts=PARTS):
 
     def met(self, peer: Address, born_us: int) -> None:
         """A life that began then is at a peer's address. If we knew one before it, that is dead: heirs take over."""
-        if not self.circle.is_new_life(peer, born_us):
+        if not self.circle.is_new_incarnation(peer, born_us):
             return
         estate = self.estates.held.pop(peer, None)
         self.circle.begin_anew(peer, born_us)

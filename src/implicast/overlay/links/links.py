@@ -38,7 +38,7 @@ from implicast.overlay.links.seeking import MergeRound, Seeking
 from implicast.overlay.links.settings import LinkSettings
 from implicast.overlay.links.state import DEL, IN, INS, OUT, Answered, Grace
 from implicast.overlay.links.walks import LinkRound, Looks
-from implicast.peer.contract import Address, Host, Life, Message, Part, decisions, handles
+from implicast.peer.contract import Address, Host, Incarnation, Message, Part, decisions, handles
 from implicast.peer.memory import Recent
 
 NEIGHBOURS_KEPT = 8
@@ -86,10 +86,10 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
         host: Host,
         key: int,
         settings: LinkSettings,
-        life: Life | None = None,
+        incarnation: Incarnation | None = None,
         neighbours: tuple[Ref, ...] = (),
     ) -> None:
-        """`life`: the peer's; without one, the clock tells lives apart. `neighbours`: those of an earlier life."""
+        """`incarnation`: the peer's; without one, the clock tells lives apart. `neighbours`: those of an earlier life."""
         super().__init__(address, host)
         self.key, self.settings, self.state = key, settings, OUT
         self.above = Above()
@@ -100,14 +100,14 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
         self.walks, self.seeking, self.membership = (
             Looks(self),
             Seeking(self),
-            Membership(self, life, neighbours),
+            Membership(self, incarnation, neighbours),
         )
         self.begin(0)
 
-    def begin(self, life: int) -> None:
+    def begin(self, incarnation: int) -> None:
         """A life begins: nothing of an earlier one is known."""
         self.state = OUT
-        self.me = Ref(self.key, self.address, life)
+        self.me = Ref(self.key, self.address, incarnation)
         self.left = self.right = self.me
         self.lnum: Number = FIRST
         self.rnum: Number | None = FIRST
@@ -168,7 +168,7 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
             (self.settings.merge_us, MergeRound),
         ):
             if period_us:
-                self.later(period_us, kind(self.me.life), least)
+                self.later(period_us, kind(self.me.incarnation), least)
 
     def later(self, wait_us: int, alarm: Message, least: float = 0.5) -> int:
         """Ring after about so long: after so much of it at least, and at most as much and once the whole."""
@@ -205,9 +205,9 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
     def on_grace_over(self, alarm: GraceOver) -> None:
         self.graces.pop(alarm.ref, None)
 
-    def _is_over(self, life: Ref) -> bool:
+    def _is_over(self, incarnation: Ref) -> bool:
         """Whether something is meant for a life that is not, or no more, on the ring."""
-        return life != self.me or self.state == OUT
+        return incarnation != self.me or self.state == OUT
 
     def _list_for(self, owner: Ref) -> tuple[Ref, ...]:
         """This node and those on its left, as `owner` may list them."""

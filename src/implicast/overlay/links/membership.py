@@ -16,7 +16,7 @@ from implicast.overlay.links.messages import (
 )
 from implicast.overlay.links.refs import Number, Ref, after, lies_between
 from implicast.overlay.links.state import DEL, IN, INS, OUT, Operation
-from implicast.peer.contract import Address, Life, Message, Part, handles
+from implicast.peer.contract import Address, Incarnation, Message, Part, handles
 
 if TYPE_CHECKING:
     from implicast.overlay.links.links import Links
@@ -38,14 +38,14 @@ class RetrySetR(Message):
 class SeekAgain(Message):
     """Rings when a newcomer may have to ask for its place again."""
 
-    life: int
+    incarnation: int
     turn: int
 
 
 class PauseOver(Message):
     """Rings when a pause after a refusal is over: look left again, or try again to leave."""
 
-    life: int
+    incarnation: int
     leaving: bool
 
 
@@ -53,8 +53,8 @@ class Membership(Part):
     """One request at a time is under way."""
 
     __slots__ = (
+        "_incarnation",
         "_leave_by_us",
-        "_life",
         "_links",
         "_op",
         "_wish_to_leave",
@@ -64,9 +64,11 @@ class Membership(Part):
         "via",
     )
 
-    def __init__(self, links: "Links", life: Life | None, neighbours: tuple[Ref, ...]) -> None:
+    def __init__(
+        self, links: "Links", incarnation: Incarnation | None, neighbours: tuple[Ref, ...]
+    ) -> None:
         super().__init__(links.address, links.host)
-        self._links, self._life, self.neighbours = links, life, neighbours
+        self._links, self._incarnation, self.neighbours = links, incarnation, neighbours
         self.introducers: tuple[Address, ...] = ()
         """Through whom a newcomer seeks its place; none: it does not want to join."""
         self.via: tuple[Address, ...] = ()  # through whom it came in
@@ -84,7 +86,7 @@ class Membership(Part):
         """Also through those who were neighbours in an earlier life: the introducers may all have gone."""
         assert self._links.state == OUT, f"{self.address} is {self._links.state} and cannot join"
         if not introducers:
-            self._new_life()
+            self._new_incarnation()
             self._enter()
             return
         before = [
@@ -93,7 +95,7 @@ class Membership(Part):
             if ref.address not in (self.address, *introducers)
         ]
         self.seek_through((*introducers, *before))
-        self._new_life()
+        self._new_incarnation()
         self._links.seeking.restart()
         self._seek()
 
@@ -101,10 +103,10 @@ class Membership(Part):
         """These may know the way."""
         self.introducers = introducers[:INTRODUCERS_MAX]
 
-    def _new_life(self) -> None:
+    def _new_incarnation(self) -> None:
         """A life of the peer has room for many on the ring: it may leave and join again, or give up and join anew."""
-        first = self.host.now_us if self._life is None else self._life << ENTRIES_BITS
-        self._links.begin(max(first, self._links.me.life + 1))
+        first = self.host.now_us if self._incarnation is None else self._incarnation << ENTRIES_BITS
+        self._links.begin(max(first, self._links.me.incarnation + 1))
 
     def _seek(self) -> None:
         """Through the next of them; after an attempt in vain through two at a time: a way may lead over dead nodes."""
@@ -112,7 +114,7 @@ class Membership(Part):
         first = links.detector is None or not links.seeking.turn
         for _ in range(1 if first else min(2, len(self.introducers))):
             links.seeking.ask(self.introducers[links.seeking.turn % len(self.introducers)])
-        links.later(links.settings.seek_us, SeekAgain(links.me.life, links.seeking.turn))
+        links.later(links.settings.seek_us, SeekAgain(links.me.incarnation, links.seeking.turn))
 
     @handles(SeekAgain)
     def on_seek_again(self, alarm: SeekAgain) -> None:
@@ -120,7 +122,7 @@ class Membership(Part):
         if (
             links.state == OUT
             and self.introducers
-            and (alarm.life, alarm.turn) == (links.me.life, links.seeking.turn)
+            and (alarm.incarnation, alarm.turn) == (links.me.incarnation, links.seeking.turn)
         ):
             self._seek()
 
@@ -147,7 +149,7 @@ class Membership(Part):
         for ref in self.neighbours:
             if ref.address != self.address:
                 self.host.send(ref.address, Gone(ref, former, 0))
-        links.later(BURIED_US, SeekAgain(links.me.life, links.seeking.turn))
+        links.later(BURIED_US, SeekAgain(links.me.incarnation, links.seeking.turn))
 
     def insert(self, left: Ref, right: Ref, num: Number) -> None:
         """Ask `left` to put this node before `right`."""
@@ -171,13 +173,13 @@ class Membership(Part):
         self._links.watch()
         self._links.above.entered()
 
-    def _abandon_life(self) -> None:
+    def _abandon_incarnation(self) -> None:
         """Nobody can say whether the insertion took place. This life counts as crashed; another one joins, also
         through the node that was to be its right neighbour, for the introducers may have died too."""
         links, wish = self._links, self._wish_to_leave
         if links.right.address not in (self.address, *self.introducers):
             self.introducers = (*self.introducers[: INTRODUCERS_MAX - 1], links.right.address)
-        self._new_life()
+        self._new_incarnation()
         (self._depart if wish else self._seek)()
 
     # --- leaving
@@ -205,11 +207,13 @@ class Membership(Part):
 
     def pause(self, leaving: bool = False) -> None:
         """Try again in a while."""
-        self._links.later(self._links.settings.again_us, PauseOver(self._links.me.life, leaving))
+        self._links.later(
+            self._links.settings.again_us, PauseOver(self._links.me.incarnation, leaving)
+        )
 
     @handles(PauseOver)
     def on_pause_over(self, alarm: PauseOver) -> None:
-        if alarm.life == self._links.me.life:
+        if alarm.incarnation == self._links.me.incarnation:
             (self._try_to_leave if alarm.leaving else self._links.walks.check)()
 
     def _depart(self) -> None:
@@ -294,7 +298,9 @@ class Membership(Part):
             ):
                 self.insert(nak.by, nak.right, nak.num)
             else:
-                links.later(links.settings.again_us, SeekAgain(links.me.life, links.seeking.turn))
+                links.later(
+                    links.settings.again_us, SeekAgain(links.me.incarnation, links.seeking.turn)
+                )
             return
         links.become(IN)
         if request.kind == DELETE and nak.reason != BUSY:
@@ -304,7 +310,7 @@ class Membership(Part):
     def _target_dead(self, kind: int) -> None:
         links, self.pend = self._links, None
         if links.state == INS:
-            self._abandon_life()
+            self._abandon_incarnation()
             return
         links.become(IN)
         links.walks.check()

@@ -38,7 +38,7 @@ class Ref(msgspec.Struct, frozen=True, array_like=True, gc=False, cache_hash=Tru
 
     key: RingKey
     address: Address
-    life: RingLife = 0
+    incarnation: RingLife = 0
 
     @property
     def place(self) -> Place:

@@ -30,7 +30,7 @@ _NONE_PASSED: Repeats[Find] = Repeats(0)
 class MergeRound(StandingAlarm):
     """Rings when a node should look at its place from outside."""
 
-    life: int
+    incarnation: int
 
 
 class Seeking(Part):
@@ -64,7 +64,7 @@ class Seeking(Part):
     @handles(MergeRound)
     def on_merge_round(self, alarm: MergeRound) -> None:
         links = self._links
-        if alarm.life == links.me.life and links.state == IN:
+        if alarm.incarnation == links.me.incarnation and links.state == IN:
             links.later(links.settings.merge_us, alarm)
             for contact in self._contacts():
                 self.reunite(contact)

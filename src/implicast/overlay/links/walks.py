@@ -34,7 +34,7 @@ class RetryCheck(Message):
 class LinkRound(StandingAlarm):
     """Rings once per check period."""
 
-    life: int
+    incarnation: int
 
 
 class Looks(Part):
@@ -210,8 +210,8 @@ class Looks(Part):
         ):
             return False
         silent_us = links.detector.silent_for_us(links.left)
-        lives = silent_us is not None and silent_us < 2 * links.settings.check_us
-        return lives and lies_between(stat.by, links.left, links.me)
+        incarnations = silent_us is not None and silent_us < 2 * links.settings.check_us
+        return incarnations and lies_between(stat.by, links.left, links.me)
 
     def _arrived(self, stat: Stat, num: Number) -> None:
         """At the node whose right is this one."""
@@ -239,6 +239,6 @@ class Looks(Part):
     @handles(LinkRound)
     def on_check_round(self, alarm: LinkRound) -> None:
         links = self._links
-        if alarm.life == links.me.life and links.state != OUT:
+        if alarm.incarnation == links.me.incarnation and links.state != OUT:
             self.check()
             links.later(links.settings.check_us, alarm)

@@ -143,7 +143,7 @@ class Comparison(Part):
             self._search.take_in(place, (other,))
         elif not lacking and not unknown:
             place.accord.found_same(place.wide, span.level, other.key, self.address)
-        self._search.ask_for_life(place, lacking)
+        self._search.ask_for_incarnation(place, lacking)
         named = place.vouched(lacking, self._absentees.was_heard_since)
         if (
             lacking and not named and not unknown
@@ -167,7 +167,7 @@ class Comparison(Part):
                 place.accord.answered_same(difference.level, difference.place)
             else:
                 unknown = [place.known[key] for key in difference.unknown if key in place.known]
-                self._search.ask_for_life(place, unknown)
+                self._search.ask_for_incarnation(place, unknown)
                 self._search.take_in(place, difference.lacking)
                 named = place.vouched(unknown, self._absentees.was_heard_since)
                 if named:

@@ -276,7 +276,7 @@ class Search(Part):
         """Send it, and look for the receiver if it does not answer."""
         self.asker.ask(SHOWN, (address, type(message).wire), address, message)
 
-    def ask_for_life(self, place: Place, doubted: Iterable[Certificate]) -> None:
+    def ask_for_incarnation(self, place: Place, doubted: Iterable[Certificate]) -> None:
         """Somebody does not know those whom we list."""
         for node in doubted:
             if self._doubts(node):

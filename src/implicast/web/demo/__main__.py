@@ -6,6 +6,7 @@ import tempfile
 import time
 import webbrowser
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -80,12 +81,14 @@ def _welcome(pages: Pages, browser: bool) -> None:
         webbrowser.open(address)
 
 
+def _has_own_tag(desk: Desk) -> bool:
+    return named(desk.name) in (desk.node.said.tags if desk.node.said else ())
+
+
 async def converse(desks: dict[str, Desk]) -> None:
     """Let the twenty say what they have said."""
     for desk in desks.values():
-        await _until(
-            lambda desk=desk: named(desk.name) in (desk.node.said.tags if desk.node.said else ())
-        )  # type: ignore[misc]
+        await _until(partial(_has_own_tag, desk))
     said = conversations()
     for letter in said["letter"]:
         uid = await _say(

@@ -103,4 +103,4 @@ def list_objections(nodes: Sequence[Links]) -> list[str]:
 
 
 def _name(ref: Ref) -> str:
-    return f"{ref.address} (key {ref.key}, life {ref.life})"
+    return f"{ref.address} (key {ref.key}, life {ref.incarnation})"

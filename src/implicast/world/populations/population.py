@@ -8,7 +8,7 @@ from typing import Any
 from implicast.casting.roster import Enrolled
 from implicast.peer.contract import Contact, Name, Peer
 from implicast.peer.member import Member
-from implicast.peer.name import name_of, next_life, version_of
+from implicast.peer.name import name_of, next_incarnation, version_of
 from implicast.peer.wire import size
 from implicast.space.digest import stream
 from implicast.world.plan import Plan
@@ -32,9 +32,9 @@ def entries(plan: Plan) -> Iterator[Enrolled]:
     """What stations know of members that are not made yet, by address: what each would say (`Served.entry`)."""
     network = plan.network
     for address, description in enumerate(plan.descriptions):
-        life = next_life(0, stream(plan.seed, "life", address, 0, 0, 0))
+        incarnation = next_incarnation(0, stream(plan.seed, "life", address, 0, 0, 0))
         yield Enrolled(
-            Contact(name_of(network, address), address), version_of(life, 1), description
+            Contact(name_of(network, address), address), version_of(incarnation, 1), description
         )
 
 

@@ -28,7 +28,7 @@ from implicast.overlay.links.refs import Ref
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, CastId, Peer, handles
 from implicast.peer.memory import Recent
-from implicast.peer.name import name_of, next_life
+from implicast.peer.name import name_of, next_incarnation
 from implicast.peer.site import Site
 from implicast.peer.wire import size
 from implicast.space.digest import digest_bits
@@ -196,7 +196,7 @@ class SharpSleepers(Sleepers):
         chance.seed(digest_bits(64, plan.seed, "life", address, 0, 0, 0))
         return Site(
             name_of(self._network, address, 0),
-            next_life(0, chance),
+            next_incarnation(0, chance),
             address,
             plan.host(address),
             plan.parameters,

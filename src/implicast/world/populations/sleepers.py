@@ -18,7 +18,7 @@ from implicast.casting.keeping.messages import STAMP_BITS, Row
 from implicast.language.target import Description
 from implicast.overlay.links.refs import Ref
 from implicast.peer.contract import Contact
-from implicast.peer.name import name_of, next_life
+from implicast.peer.name import name_of, next_incarnation
 from implicast.peer.site import Site
 from implicast.peer.wire import size
 from implicast.space.digest import stream
@@ -115,8 +115,9 @@ class RingSleepers(Sleepers):
         self._plan = plan
         names = [name_of(plan.network, address, 0) for address in range(plan.peers)]
         self._contacts = [Contact(name, address) for address, name in enumerate(names)]
-        self._lives = [
-            next_life(0, stream(plan.seed, "life", each, 0, 0, 0)) for each in range(plan.peers)
+        self._incarnations = [
+            next_incarnation(0, stream(plan.seed, "life", each, 0, 0, 0))
+            for each in range(plan.peers)
         ]
         keys = np.array([hashed("peer", plan.network, name) for name in names], np.int64)
         order = np.lexsort((np.arange(plan.peers), keys))
@@ -166,7 +167,7 @@ class RingSleepers(Sleepers):
         """Bytes of the lists that each keeps, by rank on the ring."""
         count, tags = len(self._keys), self._holders.tags
         packed = np.fromiter(map(len, self._packed), np.int64, count)
-        stamps = weights.of_numbers(np.array(self._lives, np.int64) << STAMP_BITS)
+        stamps = weights.of_numbers(np.array(self._incarnations, np.int64) << STAMP_BITS)
         by_peer = 2 + weights.of_contacts(np.arange(count)) + stamps + weights.of_bytes(packed)
         slots = np.array([size((TAGS, "", tag)) + size(hashed(tag)) for tag in tags], np.int64)
         lists = self._holders.sums(by_peer) + self._holders.counts() * slots
@@ -193,5 +194,5 @@ class RingSleepers(Sleepers):
         """The list of a tag."""
         key, slot = hashed(tag), (TAGS, "", tag)
         for address, rank in zip(*self._holders.of(tag), strict=True):
-            stamp = (self._lives[address] << STAMP_BITS) + 1 + rank
+            stamp = (self._incarnations[address] << STAMP_BITS) + 1 + rank
             yield Row(key, slot, self._contacts[address], 0, stamp, self._packed[address])

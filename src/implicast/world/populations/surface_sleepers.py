@@ -22,7 +22,7 @@ from implicast.overlay.ice.messages import Title
 from implicast.overlay.ice.surface import Surface
 from implicast.overlay.ice.table import Drawn, SurfaceTable
 from implicast.peer.contract import Address, Contact, Peer
-from implicast.peer.name import name_of, next_life, version_of
+from implicast.peer.name import name_of, next_incarnation, version_of
 from implicast.peer.site import Site
 from implicast.peer.wire import size
 from implicast.space.digest import digest_bits
@@ -85,7 +85,7 @@ class SurfaceSleepers(Sleepers):
         plan, name = self._plan, self._contacts[address].name
         return Site(
             name,
-            self._life(address),
+            self._incarnation(address),
             address,
             plan.host(address),
             plan.parameters,
@@ -96,10 +96,10 @@ class SurfaceSleepers(Sleepers):
             plan.resting,
         )
 
-    def _life(self, address: int) -> int:
+    def _incarnation(self, address: int) -> int:
         """The life of `Plan.site`, from a generator that is used again: to make one takes as long as to seed it."""
         self._chance.seed(digest_bits(64, self._plan.seed, "life", address, 0, 0, 0))
-        return next_life(0, self._chance)
+        return next_incarnation(0, self._chance)
 
     # --- what is made when it is needed
 
@@ -156,7 +156,7 @@ class SurfaceSleepers(Sleepers):
             found.append(
                 Entry(
                     member,
-                    version_of(self._life(address), 1),
+                    version_of(self._incarnation(address), 1),
                     spot_of(member.name, tag),
                     description,
                 )
