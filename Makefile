@@ -20,18 +20,19 @@ demo: setup ## compare all designs on embedded Spark and write a report
 	@$(BIN)/python -m implicast.lab.demo out/demo
 
 live: setup ## a network of 50 processes on this machine for each design, judged; a table
-	@$(BIN)/python -m implicast.net.showcase
+	@$(BIN)/python -m implicast.net.demo
 
 live-demo: setup ## twenty invented researchers on this machine, and the page of one of them
 	@$(BIN)/python -m implicast.web.demo
 
-test: setup check ## lint, types and all tests but the long ones
+test: setup check ## format, lint, types and all tests but the long ones
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
 
 test-long: setup ## the long proofs
 	@$(BIN)/python -m pytest -m long
 
-check: setup ## lint and types
+check: setup ## format, lint and types
+	@$(BIN)/ruff format --check --quiet src tests bench examples tools setup.py
 	@$(BIN)/ruff check src tests bench examples
 	@$(BIN)/mypy
 
@@ -49,4 +50,4 @@ install-service: setup ## the systemd unit of nodes: for the machine as root, el
 	@sh tools/install-service.sh $(BIN)
 
 clean: ## remove the environment and everything made
-	rm -rf $(VENV) out build src/implicast/world/_core.c src/implicast/world/_arenas.c src/implicast/world/_lanes.c src/implicast/space/_kernels.c src/implicast/casting/spice/_records.c src/implicast/overlay/skip_graph/_around.c src/implicast/peer/_asking.c src/implicast/*/_*.so src/implicast/casting/spice/_*.so src/implicast/overlay/skip_graph/_*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info spark-warehouse
+	rm -rf $(VENV) out build src/implicast/world/_core.c src/implicast/world/_arenas.c src/implicast/world/_lanes.c src/implicast/space/_kernels.c src/implicast/casting/spice/_records.c src/implicast/overlay/skip_graph/_around.c src/implicast/peer/_requests.c src/implicast/*/_*.so src/implicast/casting/spice/_*.so src/implicast/overlay/skip_graph/_*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info spark-warehouse

@@ -14,7 +14,7 @@ else:
         "space._kernels",
         "casting.spice._records",
         "overlay.skip_graph._around",
-        "peer._asking",
+        "peer._requests",
     )
     exact = [
         "-ffp-contract=off"

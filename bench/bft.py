@@ -1,4 +1,6 @@
-"""What trusting no one costs: signatures per hop, assembling, and multicasts, bare and by real peers."""
+"""What trusting no one costs: signatures per hop, assembling, and multicasts, bare and by real
+peers.
+"""
 
 import sys
 from time import process_time

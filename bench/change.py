@@ -1,11 +1,12 @@
-"""What a message costs where things change, for every design that survives change, beside the same design in a kind
-world: processor time per message of the phase of casts, all in one go, so that ratios count and not the machine. Of
-each the best of three runs: machines are noisy, and a first run fills what later ones remember.
+"""What a message costs where things change, for every design that survives change, beside the same
+design in a kind world: processor time per message of the phase of casts, all in one go, so that
+ratios count and not the machine. Of each the best of three runs: machines are noisy, and a first
+run fills what later ones remember.
 
     python bench/change.py [DESIGN ...]
 
-`watch` is the part of it that looking at the invariants from outside takes; `rest` is what setting up, registering,
-judging and measuring a run adds for each message of it.
+`watch` is the part of it that looking at the invariants from outside takes; `rest` is what setting
+up, registering, judging and measuring a run adds for each message of it.
 """
 
 import sys
@@ -19,14 +20,16 @@ from implicast.world.faults import Faults
 from implicast.world.run import Run
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
-from implicast.world.upheaval import Upheaval
+from implicast.world.fault_injector import FaultInjector
 
 PEERS, CASTS, RUNS = 96, 300, 3
 LIMIT_US = 15.0
 
 
 class Clock:
-    """Processor time spent in some methods of those who know the world while it is open, and messages carried."""
+    """Processor time spent in some methods of those who know the world while it is open, and
+    messages carried.
+    """
 
     def __init__(self, *methods: tuple[type, str]) -> None:
         self.spent_s = [0.0] * len(methods)
@@ -55,7 +58,9 @@ class Clock:
 
 
 def kind_world(design: Design) -> Scenario:
-    """Nothing lost and nobody gone; the design with its defaults, but signatures as in the other world."""
+    """Nothing lost and nobody gone; the design with its defaults, but signatures as in the other
+    world.
+    """
     parameters = {name: value for name, value in design.trial.items() if name != "alive"}
     return Scenario(design.name, peers=PEERS, casts=CASTS, workload="groups", parameters=parameters)
 
@@ -74,8 +79,10 @@ def cost(scenario: Scenario) -> tuple[int, float, float, float]:
 
 
 def cost_once(scenario: Scenario) -> tuple[int, float, float, float]:
-    """Messages of the run; microseconds for each while casting, those of the watch among them, and all the rest."""
-    with Clock((Run, "cast"), (Upheaval, "look")) as clock:
+    """Messages of the run; microseconds for each while casting, those of the watch among them, and
+    all the rest.
+    """
+    with Clock((Run, "cast"), (FaultInjector, "look")) as clock:
         begun = time.process_time()
         outcome = simulate(scenario)
         whole_s = time.process_time() - begun

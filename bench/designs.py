@@ -1,13 +1,15 @@
-"""What each design costs: CPU seconds, microseconds a message and memory, by phase; beside another version of the code.
+"""What each design costs: CPU seconds, microseconds a message and memory, by phase; beside another
+version of the code.
 
     python bench/designs.py                                   all designs, 1024 peers x 256 casts
     python bench/designs.py --peers 4096 --casts 1024 dht     some of them, larger
     python bench/designs.py --against ../old/src              the same runs by other code, in turns, in one run
     python bench/designs.py --change --peers 256 --casts 128  where peers come and go, and messages are lost
 
-Each run is a process of its own. Without receipts, as the papers measure: `assurance=none`, SPICE told the casts to
-come; bft with stand-in signatures. With `--change` with receipts and live replication, as people run it: an eighth of
-the peers comes and as many go, half of them by a crash, and one message in a hundred is lost.
+Each run is a process of its own. Without receipts, as the papers measure: `assurance=none`, SPICE
+told the casts to come; bft with stand-in signatures. With `--change` with receipts and live
+replication, as people run it: an eighth of the peers comes and as many go, half of them by a crash,
+and one message in a hundred is lost.
 """
 
 import argparse

@@ -1,11 +1,13 @@
-"""Groups by bitmaps, as the laboratory resolves them, against a join on the rarest tag of each term.
+"""Groups by bitmaps, as the laboratory resolves them, against a join on the rarest tag of each
+term.
 
     python bench/groups_join.py [PEERS CASTS [WAY]]
 
-WAY is bitmaps or join, both when none is named. Another version is measured by PYTHONPATH=OTHER/src.
+WAY is bitmaps or join, both when none is named. Another version is measured by
+PYTHONPATH=OTHER/src.
 
-The join takes the rarest tag of each cast, joins on it, and checks the rest on every candidate pair; it is what one
-would write first. Both are exact; the sizes are compared.
+The join takes the rarest tag of each cast, joins on it, and checks the rest on every candidate
+pair; it is what one would write first. Both are exact; the sizes are compared.
 """
 
 import sys

@@ -1,4 +1,5 @@
-"""One row of the journal: packed into a buffer (ours) against ten column lists turned into arrays."""
+"""One row of the journal: packed into a buffer (ours) against ten column lists turned into arrays.
+"""
 
 import struct
 import time

@@ -1,11 +1,13 @@
-"""Processor time of the laboratory's measures of a large journal, beside DuckDB's for the same from the same Parquet.
+"""Processor time of the laboratory's measures of a large journal, beside DuckDB's for the same from
+the same Parquet.
 
     python bench/lab_duckdb.py [MESSAGES]        15,000,000 by default; as many notifications
 
-DuckDB's side is one query for each table, written for it: loads of peers, loads of links, hops, latency, costs. Gini
-coefficients and curves follow from histograms and cost next to nothing on either side; the contract, which SQL has no
-bitmaps for, is timed apart. Neither side's start is counted: not the import of DuckDB, nor that
-of Java's process, of Python's workers and of our modules into them, which is told apart.
+DuckDB's side is one query for each table, written for it: loads of peers, loads of links, hops,
+latency, costs. Gini coefficients and curves follow from histograms and cost next to nothing on
+either side; the contract, which SQL has no bitmaps for, is timed apart. Neither side's start is
+counted: not the import of DuckDB, nor that of Java's process, of Python's workers and of our
+modules into them, which is told apart.
 """
 
 import itertools
@@ -78,7 +80,7 @@ def by_us(at: Path) -> dict[str, float]:
     """
     from implicast.lab.journals import Journals, Source
     from implicast.lab.measures.all import measured
-    from implicast.lab.places import Place
+    from implicast.lab.storage import Place
     from implicast.lab.session import session
 
     begun = [("start", processor_s())]

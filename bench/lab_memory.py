@@ -1,8 +1,10 @@
-"""Processor time and memory of `lab measure` on one large journal: Spark, its driver and its workers together.
+"""Processor time and memory of `lab measure` on one large journal: Spark, its driver and its
+workers together.
 
     python bench/lab_memory.py [ROWS]        100,000,000 by default: half of them messages, half notifications
 
-Memory is the sum over all processes of what each has in memory at the same moment, shared pages counted for each.
+Memory is the sum over all processes of what each has in memory at the same moment, shared pages
+counted for each.
 """
 
 import sys

@@ -1,8 +1,10 @@
-"""What a simulated message costs: Chord-like look-ups in our world and in SimPy, in one process, the same journal on.
+"""What a simulated message costs: Chord-like look-ups in our world and in SimPy, in one process,
+the same journal on.
 
-Each arm carries the same messages (same peers, keys, fingers and latencies; the hop counts are compared). SimPy is used
-twice: as its manual shows it (each peer a process with an inbox, each message in flight a process with a timeout, as in
-its "event latency" example), and in the leanest way it allows (a timeout with a callback, no processes at all).
+Each arm carries the same messages (same peers, keys, fingers and latencies; the hop counts are
+compared). SimPy is used twice: as its manual shows it (each peer a process with an inbox, each
+message in flight a process with a timeout, as in its "event latency" example), and in the leanest
+way it allows (a timeout with a callback, no processes at all).
 """
 
 import tempfile
@@ -43,7 +45,8 @@ class Ring:
         return (bisect_right(self.ids, key) - 1) % PEERS
 
     def next_hop(self, at: int, key: int) -> int | None:
-        """The finger that comes closest to the key without passing it; None when the key is here."""
+        """The finger that comes closest to the key without passing it; None when the key is here.
+        """
         own = self.ids[at]
         left = (key - own) % (1 << BITS)
         for finger in reversed(self.fingers[at]):

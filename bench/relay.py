@@ -1,10 +1,11 @@
 """How many messages a second: the same relay in our world and elsewhere, in one run.
 
-A thousand messages are under way among a thousand peers; whoever gets one passes it on to the next on a list, after a
-latency that is on the list too, until all have been carried. Arms: our world on both cores, with its journal and
-without; a bare loop over `heapq`; SimPy in the leanest way it allows and as its manual shows; a loop in the manner of
-PeerSim in Java (a heap of events, one method that processes them), and a loop in C, which is the limit. What is not
-installed is left out. Only ours keeps a journal.
+A thousand messages are under way among a thousand peers; whoever gets one passes it on to the next
+on a list, after a latency that is on the list too, until all have been carried. Arms: our world on
+both cores, with its journal and without; a bare loop over `heapq`; SimPy in the leanest way it
+allows and as its manual shows; a loop in the manner of PeerSim in Java (a heap of events, one
+method that processes them), and a loop in C, which is the limit. What is not installed is left out.
+Only ours keeps a journal.
 """
 
 import shutil
@@ -30,7 +31,9 @@ class Relay(Message):
 
 
 class Lists:
-    """To whom each peer passes a message on, and how long it takes: the same for all arms, which go round them."""
+    """To whom each peer passes a message on, and how long it takes: the same for all arms, which go
+    round them.
+    """
 
     def __init__(self) -> None:
         rng = Random(7)

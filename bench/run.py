@@ -1,4 +1,6 @@
-"""All benchmarks, one after the other. Ratios within one run are what counts: machines are shared and noisy."""
+"""All benchmarks, one after the other. Ratios within one run are what counts: machines are shared
+and noisy.
+"""
 
 import importlib
 import sys

@@ -1,10 +1,11 @@
-"""What one hop of a condcast costs: the short cut for tidy tables against the procedure as written."""
+"""What one hop of a condcast costs: the short cut for tidy tables against the procedure as written.
+"""
 
 from time import process_time
 
 from implicast.casting.condcast.place import KEY_BITS
 from implicast.casting.condcast.split import Match, split, split_by_definition
-from implicast.language.portrait import Sought, portrait
+from implicast.language.aggregate import TargetQuery, aggregate_of
 from implicast.overlay.chord_sharp import Table
 from implicast.overlay.links import Ref
 from implicast.space.digest import digest_bits
@@ -13,7 +14,7 @@ from implicast.workload.workload import workload
 from implicast.world.populations.chord_sharp import settled_tables
 
 BITS, HASHES = 4096, 4
-Hop = tuple[Table, tuple[Arc, ...], Sought]
+Hop = tuple[Table, tuple[Arc, ...], TargetQuery]
 
 
 def main(peers: int = 4096, casts: int = 60) -> None:
@@ -33,11 +34,11 @@ def _hops(peers: int, casts: int) -> list[Hop]:
     places = (Ref(digest_bits(KEY_BITS, 1, address), address) for address in range(peers))
     refs = sorted(places, key=lambda ref: ref.place)
     described = drawn.described()
-    tables = settled_tables(refs, [portrait(described[ref.address], BITS, HASHES) for ref in refs])
+    tables = settled_tables(refs, [aggregate_of(described[ref.address], BITS, HASHES) for ref in refs])
     at = {table.me.address: table for table in tables}
     hops: list[Hop] = []
     for number, target in enumerate(drawn.targeted()):
-        waiting = [(at[number], (Arc(0, 0),), Sought(target, BITS, HASHES))]
+        waiting = [(at[number], (Arc(0, 0),), TargetQuery(target, BITS, HASHES))]
         while waiting:
             hops.append(hop := waiting.pop())
             waiting += [

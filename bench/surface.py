@@ -1,4 +1,5 @@
-"""What the surface costs: next hops and branches, compiled, beside the readable definitions in plain Python.
+"""What the surface costs: next hops and branches, compiled, beside the readable definitions in
+plain Python.
 
 python bench/surface.py
 """
@@ -11,17 +12,17 @@ from implicast.space.digest import stream
 from implicast.space.morton import BITS, box
 from implicast.space.surface import Surface
 from implicast.space.tract import Tract, subtract
-from implicast.trials.ice import Ground, random_tract, uniform_ground
+from implicast.trials.ice import StaticSurface, random_tract, uniform_surface
 
 CALLS = 20_000
 
 
-def plain_next_hop(ground: Ground, peer: int, code: int) -> int:
+def plain_next_hop(surface: StaticSurface, peer: int, code: int) -> int:
     """Listing 6 as one would write it."""
-    surface, tiles = Surface(ground.tiles.dimensions), ground.tiles
+    surface, tiles = Surface(surface.tiles.dimensions), surface.tiles
     boxes = [
         box(int(tiles.low[each]), int(tiles.bits[each]), 3)
-        for each in (peer, *ground.neighbours[peer])
+        for each in (peer, *surface.neighbours[peer])
     ]
     target = box(code, BITS, 3)
     here, *there = (surface.rank(each, target) for each in boxes)
@@ -41,27 +42,27 @@ def timed_us(label: str, calls: int, action: object) -> None:
 
 
 def main() -> None:
-    ground, rng = uniform_ground(4096, 3, 1), stream(1, "bench")
+    surface, rng = uniform_surface(4096, 3, 1), stream(1, "bench")
     codes = [rng.getrandbits(BITS) for _ in range(CALLS)]
     tracts: list[Tract] = [
-        subtract(random_tract(ground, 200, rng), ground.tract(0)) for _ in range(20)
+        subtract(random_tract(surface, 200, rng), surface.tract(0)) for _ in range(20)
     ]
-    ground.tables[0].next_hop(codes[0])
-    ground.tables[0].branches(tracts[0], cosine_of(pi / 3), True)
+    surface.tables[0].next_hop(codes[0])
+    surface.tables[0].branches(tracts[0], cosine_of(pi / 3), True)
 
     timed_us(
         "next hop, compiled",
         CALLS,
-        lambda index: ground.tables[index % 4096].next_hop(codes[index]),
+        lambda index: surface.tables[index % 4096].next_hop(codes[index]),
     )
-    timed_us("next hop, plain", 500, lambda index: plain_next_hop(ground, index, codes[index]))
+    timed_us("next hop, plain", 500, lambda index: plain_next_hop(surface, index, codes[index]))
     timed_us(
         "branches of 200 owners, compiled",
         400,
-        lambda index: ground.tables[0].branches(tracts[index % 20], 0.5, True),
+        lambda index: surface.tables[0].branches(tracts[index % 20], 0.5, True),
     )
     here, plane = (
-        centre(box(*(int(each[0]) for each in (ground.tiles.low, ground.tiles.bits)), 3)),
+        centre(box(*(int(each[0]) for each in (surface.tiles.low, surface.tiles.bits)), 3)),
         Surface(3),
     )
     timed_us(

@@ -1,4 +1,6 @@
-"""What it costs to make a message: msgspec struct (ours) against dataclasses, named tuple and plain tuple."""
+"""What it costs to make a message: msgspec struct (ours) against dataclasses, named tuple and plain
+tuple.
+"""
 
 from collections import namedtuple
 from dataclasses import dataclass

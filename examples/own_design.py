@@ -1,4 +1,5 @@
-"""A design of one's own in fifty lines: every cast is flooded to everybody, who decide for themselves.
+"""A design of one's own in fifty lines: every cast is flooded to everybody, who decide for
+themselves.
 
 It keeps the contract and shows what that costs: RTH is the population divided by the group.
 

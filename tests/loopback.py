@@ -3,15 +3,15 @@
 import contextlib
 from collections.abc import AsyncIterator
 
-from implicast.net.local import Local, Tasks
+from implicast.net.local import InProcessNodes, LocalNetwork
 from implicast.net.node import Node
 
 
 @contextlib.asynccontextmanager
-async def running(local: Local) -> AsyncIterator[dict[str, Node]]:
+async def running(local: LocalNetwork) -> AsyncIterator[dict[str, Node]]:
     """Its nodes by name, joined and registered."""
-    local.lay_out()
-    tasks = Tasks(local)
+    local.create_folders()
+    tasks = InProcessNodes(local)
     try:
         await tasks.start_all()
         yield tasks.nodes

@@ -51,9 +51,9 @@ from implicast.peer.name import CHANCE_BITS
 from implicast.peer.wire import Codec
 from implicast.space.ring import ID_BITS
 from implicast.world.journal import JOIN, LEAVE, REGISTER, UPKEEP, WITHDRAW
+from implicast.world.link_faults import LinkFaults
 from implicast.world.plan import Plan
 from implicast.world.populations import population
-from implicast.world.trouble import Trouble
 from implicast.world.world import World
 
 SEPARATOR = "----"
@@ -310,9 +310,9 @@ class Stage:
     """The network of one scene: a world, its peers, and the verbs of the scene."""
 
     def __init__(self, found: Design, peers: int, seed: int, given: dict[str, str]) -> None:
-        self.design, self.trouble = found, Trouble(None)
+        self.design, self.link_faults = found, LinkFaults(None)
         parameters, carrier = found.settle(given), Even()
-        self.world = WatchedWorld(carrier, seed, None, self.trouble, Codec(found.kinds))
+        self.world = WatchedWorld(carrier, seed, None, self.link_faults, Codec(found.kinds))
         infrastructure = found.infrastructure(peers, parameters)
         plan = Plan(
             peers,
@@ -350,7 +350,7 @@ class Stage:
         """Places a peer that has yet to join, and lets it join."""
         if address in self.world.peers:
             raise ValueError(f"there is a peer at {address}")
-        member = self.plan.begin(self.design, address)
+        member = self.plan.new_member(self.design, address)
         self._place(address, member)
         self.do(JOIN, lambda: member.join(via))
 
@@ -365,7 +365,7 @@ class Stage:
         """Stops a peer; its disk stays."""
         if address not in self.world.peers:
             raise ValueError(f"there is no peer at {address}")
-        self.disks[address] = self.world.peers[address].kept()
+        self.disks[address] = self.world.peers[address].durable_state()
         self.world.crash(address)
 
     def bring_back(self, address: int, via: tuple[int, ...]) -> None:
@@ -379,11 +379,11 @@ class Stage:
             self.do(
                 UPKEEP,
                 lambda: self._place(
-                    address, self.plan.stand(self.design, address, incarnation, kept)
+                    address, self.plan.new_fixture(self.design, address, incarnation, kept)
                 ),
             )
         else:
-            member = self.plan.begin(self.design, address, incarnation, 0, kept, self.starts)
+            member = self.plan.new_member(self.design, address, incarnation, 0, kept, self.starts)
             self._place(address, member)
             self.do(JOIN, lambda: member.join(via))
 
@@ -402,7 +402,7 @@ class Stage:
 
     def loss(self, sender: int, to: int) -> str:
         """Why a message that is sent now does not arrive; empty if it does."""
-        if not self.trouble.meet(self.world.now_us, sender, to):
+        if not self.link_faults.meet(self.world.now_us, sender, to):
             return " (lost)"
         return "" if to in self.world.peers else " (dead)"
 
@@ -502,7 +502,7 @@ class Player:
         found = design(name)
         quick = {key: str(value) for key, value in found.quick.items()} if "quick" in words else {}
         self._stage = stage = Stage(found, peers, seed, {**quick, **given})
-        stage.world.watcher, stage.world.heard = self._sent, self._heard
+        stage.world.watcher, stage.world.on_event = self._sent, self._heard
         stage.assemble()
 
     def _register(self, rest: str) -> None:
@@ -553,13 +553,13 @@ class Player:
             present = map(self.stage.wording.peer, self.stage.present())
             raise ValueError(f"it names each of {', '.join(present)} once")
         self._side = frozenset(self._addresses(one))
-        self.stage.trouble.split(self._side)
+        self.stage.link_faults.split(self._side)
         self._write(f"partition {rest}")
 
     def _heal(self, rest: str) -> None:
         if self._side is None or rest:
             raise ValueError("it takes nothing, after `partition`")
-        self.stage.trouble.heal(self._side)
+        self.stage.link_faults.heal(self._side)
         self._side = None
         self._write("heal")
 

@@ -79,20 +79,20 @@ def test_simulate_prints_a_summary_for_people(tmp_path):
         (("simulate", "centralised", "--faults", "loss=2"), "loss"),
         (("simulate", "centralised", "--faults", "bad luck"), "not understood"),
         (("simulate", "centralised", "--churn", "parties=3"), "not understood"),
-        (("simulate", "centralised", "--churn", "deed=5:crash:4096"), "is no peer"),
+        (("simulate", "centralised", "--churn", "event=5:crash:4096"), "is no peer"),
         (
-            ("simulate", "condcast", "--peers", "8", "--churn", "deed=5..6:restart:8"),
+            ("simulate", "condcast", "--peers", "8", "--churn", "event=5..6:restart:8"),
             "only servers and brokers",
         ),
         (
-            ("simulate", "centralised", "--peers", "8", "--churn", "deed=5:crash:9999"),
+            ("simulate", "centralised", "--peers", "8", "--churn", "event=5:crash:9999"),
             "there is no 9999",
         ),
         (
             ("simulate", "dht", "--peers", "8", "--churn", "restarts=3"),
             "restarts=3: dht has no servers or brokers",
         ),
-        (("simulate", "dht", "--peers", "8", "--churn", "deed=5:fail:3"), "dht has none"),
+        (("simulate", "dht", "--peers", "8", "--churn", "event=5:fail:3"), "dht has none"),
         (
             ("simulate", "dht", "--peers", "8", "--churn", "fails=2"),
             "fails=2: dht has no servers or brokers",
@@ -134,7 +134,7 @@ def test_a_crash_in_a_design_names_design_seed_and_replay(monkeypatch):
     def broken(self, sender, notify):
         raise AssertionError("a bug")
 
-    monkeypatch.setitem(centralised.Client._messages, centralised.Notify, broken)
+    monkeypatch.setitem(centralised.CentralisedClient._messages, centralised.Notify, broken)
     ran = call("simulate", "centralised", "--peers", "64", "--casts", "64", "--seed", "5")
 
     assert ran.exit_code == 1
@@ -169,17 +169,17 @@ def test_a_design_that_broke_down_in_change_gets_the_hint_too(monkeypatch):
     def broken(self, sender, notify):
         raise AssertionError("a bug")
 
-    monkeypatch.setitem(centralised.Client._messages, centralised.Notify, broken)
+    monkeypatch.setitem(centralised.CentralisedClient._messages, centralised.Notify, broken)
 
     ran = changed("centralised", "crashes=2", "--set", "assurance=none")
     assert "hint: centralised survives change only with --set assurance=receipts" in ran.stderr
 
 
 def test_after_change_says_how_many_and_says_when_there_was_nothing_to_judge():
-    few = changed("centralised", "deed=5:crash:3", "--casts", "20")
-    many = changed("centralised", "deed=5:crash:3", "--casts", "120")
+    few = changed("centralised", "event=5:crash:3", "--casts", "20")
+    many = changed("centralised", "event=5:crash:3", "--casts", "120")
 
-    assert "late  /  nobody was to be reached" in few.output
+    assert "late  /  no member was expected" in few.output
     assert "note: no cast came after all was quiet, 35 s after the first" in few.output
     assert re.search(r"late  /  1\.0000, 0 of [1-9]\d* missing", many.output), many.output
 
@@ -191,6 +191,28 @@ def test_less_change_than_was_asked_for_is_said():
         "note: churn: 12 of 100 leaves: 0.25 of the first number of peers, and at least two"
         in ran.output
     )
+
+
+@pytest.mark.parametrize("name", ["event", "deed"])
+def test_scripted_events_are_typed_as_event_and_the_old_name_still_works_with_a_warning(name):
+    script = f"{name}=5:crash:3,{name}=6..9:freeze:4"
+    ran = call("simulate", "dht", "--peers", "12", "--casts", "12", "--churn", script)
+
+    assert ran.exit_code == 0, ran.output
+    warned = [line for line in ran.stderr.splitlines() if "`deed=`" in line]
+    assert len(warned) == (name == "deed")
+    assert all("`event=`" in line and "through version 0.2" in line for line in warned)
+
+
+def test_a_replay_command_names_events_by_their_new_name(monkeypatch):
+    def broken(self, sender, notify):
+        raise AssertionError("a bug")
+
+    monkeypatch.setitem(centralised.CentralisedClient._messages, centralised.Notify, broken)
+    ran = changed("centralised", "deed=5:crash:3")
+
+    (replay,) = (line for line in ran.stderr.splitlines() if line.startswith("replay:"))
+    assert "--churn event=5:crash:3" in replay
 
 
 def test_a_picture_of_the_surface_is_drawn(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from golden_journals import GoldenRun, differences, recorded, runs
 from implicast.casting.designs import designs
-from implicast.casting.telling import Teller
+from implicast.casting.notifier import Notifier
 
 PROGRAM = Path(__file__).parent / "golden_journals.py"
 
@@ -39,9 +39,9 @@ def test_every_design_has_golden_journals():
 
 def test_a_changed_message_order_is_seen(monkeypatch):
     """The server notifies the same members in reverse order: only the order of messages changes."""
-    tell = Teller.tell
+    tell = Notifier.notify_members
     monkeypatch.setattr(
-        Teller, "tell", lambda self, word, members, *rest: tell(self, word, members[::-1], *rest)
+        Notifier, "notify_members", lambda self, word, members, *rest: tell(self, word, members[::-1], *rest)
     )
 
     lines = differences(GoldenRun("centralised", "none", "quiet", 1))

@@ -39,13 +39,13 @@ SHARED_CASTING = {
     "complaints",
     "designs",
     "inbox",
-    "keeping",
-    "roster",
-    "routes",
-    "served",
-    "service",
+    "replicated_lists",
+    "client_registry",
+    "forwarding",
+    "front_end_client",
+    "front_end_messages",
     "standing",
-    "telling",
+    "notifier",
 }
 
 

@@ -3,8 +3,9 @@
     python tools/bounds.py            write the page
     python tools/bounds.py --check    say whether it is what the code says
 
-A bound is a module constant `..._MAX`, a field `..._max` with a default, or a field of a class whose docstring begins
-with "Bounds". The docstring below it says what is bounded and what happens beyond.
+A bound is a module constant `..._MAX`, a field `..._max` with a default, or a field of a class
+whose docstring begins with "Bounds". The docstring below it says what is bounded and what happens
+beyond.
 """
 
 import ast

@@ -1,4 +1,5 @@
-"""Writes docs/reference/mistakes.md from the registries of mistakes in tests/faults: mistakes_*.py, ice_mistakes.py.
+"""Writes docs/reference/mistakes.md from the registries of mistakes in tests/faults: mistakes_*.py,
+ice_mistakes.py.
 
 python tools/mistakes.py
 """

@@ -1,8 +1,10 @@
-"""Makes one site of `docs/` and of the pages at the root of the repository: `make docs` writes it to `out/site`.
+"""Makes one site of `docs/` and of the pages at the root of the repository: `make docs` writes it
+to `out/site`.
 
-README becomes the first page, each folder of `docs/` a section with its pages under their own titles. Links between
-pages stay links; links to what is no page, such as a source, lead nowhere on a site and become plain words. Sphinx
-checks all others, and any warning ends the build. The search works from a folder, without a server.
+README becomes the first page, each folder of `docs/` a section with its pages under their own
+titles. Links between pages stay links; links to what is no page, such as a source, lead nowhere on
+a site and become plain words. Sphinx checks all others, and any warning ends the build. The search
+works from a folder, without a server.
 """
 
 import re
@@ -41,7 +43,9 @@ STYLE = """
 .toc-tree li > a { display: block; min-height: 1.6rem; padding-block: .25rem; line-height: 1.4; }
 .highlight .nn { text-decoration: none !important; }
 """
-"""Links beside a page are far enough apart for a finger; in code nothing looks like a link that is none."""
+"""Links beside a page are far enough apart for a finger; in code nothing looks like a link that is
+none.
+"""
 
 
 def staged(folder: Path) -> list[str]:
@@ -116,7 +120,9 @@ MENDED = {
     '<th class="head"><p></p></th>': "<td></td>",
     '<div id="search-results">': '<h1>Search</h1>\n<div id="search-results">',
 }
-"""What keeps those who listen to a page or have no mouse from reading what the theme makes, and what helps them."""
+"""What keeps those who listen to a page or have no mouse from reading what the theme makes, and
+what helps them.
+"""
 
 
 def _mend(out: Path) -> None:

@@ -1,4 +1,6 @@
-"""The arms of the comparison: a rival with members in processes, Serf with its agents, and our own networks."""
+"""The arms of the comparison: a rival with members in processes, Serf with its agents, and our own
+networks.
+"""
 
 import json
 import subprocess
@@ -11,12 +13,12 @@ from typing import Any
 
 from counting import ByAddress, all_bytes, by_process
 from members import Member
-from task import Drawn, Result, Task, due_of, tags
+from task import PlannedCast, Result, Task, due_of, tags
 
 from implicast import __version__
 from implicast.language.parse import parse
-from implicast.net import control, trial
-from implicast.net.local import Local, Processes
+from implicast.net import control, live_check
+from implicast.net.local import LocalNetwork, NodeProcesses
 
 PACE_S = 0.05
 """Between two casts."""
@@ -27,7 +29,9 @@ Heard = dict[tuple[int, str], float]
 
 
 def idle_bytes_per_s() -> float:
-    """What is said when nothing is cast, once it has come to rest: systems still greet each other after a start."""
+    """What is said when nothing is cast, once it has come to rest: systems still greet each other
+    after a start.
+    """
     last = float("inf")
     for _ in range(8):
         before = all_bytes()
@@ -88,7 +92,7 @@ def rival(arm: Any, home: Path, given: Task) -> Result:
             server.wait()
 
 
-def _cast(members: dict[str, Member], casts: list[Drawn]) -> None:
+def _cast(members: dict[str, Member], casts: list[PlannedCast]) -> None:
     for each in casts:
         members[each.publisher].cast(each)
         time.sleep(PACE_S)
@@ -105,7 +109,7 @@ def _heard(members: dict[str, Member], result: Result | None = None) -> Heard:
     return found
 
 
-def _judge(result: Result, casts: list[Drawn], members: dict[str, Member]) -> None:
+def _judge(result: Result, casts: list[PlannedCast], members: dict[str, Member]) -> None:
     heard, due = _heard(members, result), due_of(casts)
     result.due, result.delivered, result.wrong = (
         len(due),
@@ -116,7 +120,9 @@ def _judge(result: Result, casts: list[Drawn], members: dict[str, Member]) -> No
 
 
 def serf(home: Path, given: Task) -> Result:
-    """Agents with a tag for each of theirs; a cast is a query for each alternative, with a filter on tags."""
+    """Agents with a tag for each of theirs; a cast is a query for each alternative, with a filter
+    on tags.
+    """
     binary = str(home / "root/usr/bin/serf")
     version = subprocess.run(
         [binary, "version"], capture_output=True, text=True, check=True
@@ -180,7 +186,7 @@ def serf(home: Path, given: Task) -> Result:
 
 
 def _query_all(
-    binary: str, where: dict[str, str], casts: list[Drawn], result: Result | None
+    binary: str, where: dict[str, str], casts: list[PlannedCast], result: Result | None
 ) -> Heard:
     found: Heard = {}
     with ThreadPoolExecutor(8) as pool:
@@ -192,7 +198,7 @@ def _query_all(
     return found
 
 
-def _query(binary: str, rpc: str, drawn: Drawn) -> dict[str, float]:
+def _query(binary: str, rpc: str, drawn: PlannedCast) -> dict[str, float]:
     heard: dict[str, float] = {}
     for term in parse(drawn.target).terms:
         words = [binary, "query", "-rpc-addr", f"{rpc}:7373", "-timeout", "2s"]
@@ -220,9 +226,9 @@ def ours(design: str, plain: bool, home: Path, given: Task) -> Result:
         f"{how}, an inbox on disk, committed before it is confirmed; receipts",
     )
     with tempfile.TemporaryDirectory(prefix="implicast-compare-") as directory:
-        local = Local(Path(directory) / "net", design, given.people, {}, plain, limits=False)
-        local.lay_out()
-        processes = Processes(local)
+        local = LocalNetwork(Path(directory) / "net", design, given.people, {}, plain, limits=False)
+        local.create_folders()
+        processes = NodeProcesses(local)
         try:
             processes.start_all()
             time.sleep(SETTLE_S)
@@ -250,13 +256,13 @@ def ours(design: str, plain: bool, home: Path, given: Task) -> Result:
             processes.stop()
 
 
-def _warm(local: Local, given: Task) -> None:
+def _warm(local: LocalNetwork, given: Task) -> None:
     """Connections are there, as those of the rivals are: some casts that are not counted."""
     for each in Random(1).sample(given.casts, 20):
         _one(local, each, 1_000_000)
 
 
-def _paced(local: Local, casts: list[Drawn], above: int = 0) -> list[dict[str, Any]]:
+def _paced(local: LocalNetwork, casts: list[PlannedCast], above: int = 0) -> list[dict[str, Any]]:
     with ThreadPoolExecutor(32) as pool:
         waiting = []
         for each in casts:
@@ -265,13 +271,13 @@ def _paced(local: Local, casts: list[Drawn], above: int = 0) -> list[dict[str, A
         return [each.result() for each in waiting]
 
 
-def _one(local: Local, drawn: Drawn, above: int) -> dict[str, Any]:
+def _one(local: LocalNetwork, drawn: PlannedCast, above: int) -> dict[str, Any]:
     text = json.dumps({"trial": drawn.number + above}) + "." * 64
     request = {"do": "cast", "target": drawn.target, "payload": text.encode().hex(), "wait": 10.0}
     return next(control.ask(local.directory / drawn.publisher, request, 60))
 
 
-def _inboxes(local: Local, names: list[str]) -> dict[tuple[int, str], int]:
+def _inboxes(local: LocalNetwork, names: list[str]) -> dict[tuple[int, str], int]:
     found = {}
     for name in names:
         for note in control.ask(local.directory / name, {"do": "inbox", "keep": True}):
@@ -279,13 +285,13 @@ def _inboxes(local: Local, names: list[str]) -> dict[tuple[int, str], int]:
     return found
 
 
-def _judge_ours(result: Result, local: Local, given: Task, receipts: list[dict[str, Any]]) -> None:
+def _judge_ours(result: Result, local: LocalNetwork, given: Task, receipts: list[dict[str, Any]]) -> None:
     heard = {
         key: at
         for key, at in _inboxes(local, [each.name for each in given.people]).items()
         if key[0] < 10_000
     }
-    made = trial.casts_made_us(local.directory, given.people)
+    made = live_check.casts_made_us(local.directory, given.people)
     at_us = {}
     for each, receipt in zip(given.casts, receipts, strict=True):
         _, incarnation, serial = receipt["cast"].split(".")

@@ -9,8 +9,9 @@ from pathlib import Path
 
 
 def all_bytes() -> int:
-    """Everything that was received on loopback so far, headers included. In a namespace of one's own nobody else
-    is counted."""
+    """Everything that was received on loopback so far, headers included. In a namespace of one's
+    own nobody else is counted.
+    """
     for line in Path("/proc/net/dev").read_text().splitlines():
         name, _, fields = line.partition(":")
         if name.strip() == "lo":
@@ -19,7 +20,9 @@ def all_bytes() -> int:
 
 
 def by_process() -> Counter[int]:
-    """Bytes that each process has sent and received over its open TCP connections (payload, as the kernel counts)."""
+    """Bytes that each process has sent and received over its open TCP connections (payload, as the
+    kernel counts).
+    """
     found: Counter[int] = Counter()
     lines = subprocess.run(
         ["ss", "-tinpHO"], capture_output=True, text=True, check=True
@@ -33,7 +36,9 @@ def by_process() -> Counter[int]:
 
 
 class ByAddress(threading.Thread):
-    """Counts bytes by address of sender and receiver, for systems that speak UDP: the kernel has no counts for it."""
+    """Counts bytes by address of sender and receiver, for systems that speak UDP: the kernel has no
+    counts for it.
+    """
 
     OUTGOING = 4
 

@@ -1,13 +1,16 @@
-"""What a live network costs on this machine, in CPU seconds: the figures of `docs/reference/live.md`.
+"""What a live network costs on this machine, in CPU seconds: the figures of
+`docs/reference/live.md`.
 
     python bench/live/figures.py [pace] [throughput] [latency] [ready] [memory] [process]
 
-All nodes are tasks of this process, on loopback; a delivery is a notice in the inbox of a member, confirmed to the
-publisher in its receipt, and the CPU time is that of all nodes and of those who cast. "Without inbox" means that
-nothing is written. "Signed" is as people run it: each notice is checked by its receiver, each confirmation is signed
-and checked, about 250 us of Ed25519 for a delivery; without it the figures say what carrying costs. `pace` says how
-quick the machine is at the moment: on a busy one a CPU second is worth less. Where the system allows it, the process
-runs before all others (`"scheduler": "fifo"`): else the tail of latencies is the time for which others had the core.
+All nodes are tasks of this process, on loopback; a delivery is a notice in the inbox of a member,
+confirmed to the publisher in its receipt, and the CPU time is that of all nodes and of those who
+cast. "Without inbox" means that nothing is written. "Signed" is as people run it: each notice is
+checked by its receiver, each confirmation is signed and checked, about 250 us of Ed25519 for a
+delivery; without it the figures say what carrying costs. `pace` says how quick the machine is at
+the moment: on a busy one a CPU second is worth less. Where the system allows it, the process runs
+before all others (`"scheduler": "fifo"`): else the tail of latencies is the time for which others
+had the core.
 """
 
 import asyncio
@@ -24,22 +27,24 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 
-from implicast.casting.designs import HOMES
-from implicast.net.carrier import Carrier
-from implicast.net.local import Local, Someone, Tasks, everybody, settle
+from implicast.casting.designs import DESIGN_MODULES
+from implicast.net.connection_pool import ConnectionPool
+from implicast.net.local import LocalNetwork, MemberSpec, InProcessNodes, sample_members, freeze_heap
 from implicast.net.store import Store
 
 NODES = 50
 WINDOW = 256
 """Casts under way at a time, in all: five of each node."""
 WARM_ROUNDS, QUIET_ROUNDS = 20, 3
-"""Rounds of casts, at most, until every connection that is needed is there: so many in which nobody dials. One is not
-enough where copies move: after one 180 connections were still made while the figure was taken."""
+"""Rounds of casts, at most, until every connection that is needed is there: so many in which nobody
+dials. One is not enough where copies move: after one 180 connections were still made while the
+figure was taken.
+"""
 
 
 def people(groups):
     """Descriptions such that a cast to tag gK reaches one of `groups` equal groups."""
-    return [Someone(f"n{number:02d}", f"all, g{number % groups}") for number in range(NODES)]
+    return [MemberSpec(f"n{number:02d}", f"all, g{number % groups}") for number in range(NODES)]
 
 
 class Network:
@@ -47,16 +52,16 @@ class Network:
 
     def __init__(self, design, plain, members, **parameters):
         self._folder = tempfile.TemporaryDirectory(prefix="implicast-bench-")
-        self.local = Local(
+        self.local = LocalNetwork(
             Path(self._folder.name) / "net", design, members, parameters, plain, limits=False
         )
-        self.local.lay_out()
-        self.tasks = Tasks(self.local)
+        self.local.create_folders()
+        self.tasks = InProcessNodes(self.local)
 
     async def __aenter__(self):
         self.ready_s = await self.tasks.start_all()
         self.members = [self.tasks.nodes[each.name] for each in self.local.members]
-        settle()  # as `implicast local --in-process` does
+        freeze_heap()  # as `implicast local --in-process` does
         return self
 
     async def __aexit__(self, *_):
@@ -158,7 +163,8 @@ def throughput(say):
 
 
 def pace(say):
-    """How long plain work takes at the moment: packing a small message, and checking a signature."""
+    """How long plain work takes at the moment: packing a small message, and checking a signature.
+    """
     from implicast.peer.contract import CastId
     from implicast.peer.signatures import Ed25519
     from implicast.peer.wire import pack
@@ -185,7 +191,7 @@ def _took_us(what, times):
 
 
 async def _latency(design, casts):
-    async with Network(design, False, everybody(NODES)) as network:
+    async with Network(design, False, sample_members(NODES)) as network:
         targets = ("gpu & eu", "training", "eu & !gpu", "gpu")
         for number in range(2 * NODES):  # warm: connections are there
             await network.members[number % NODES].cast(targets[number % 4], b"x", wait=10.0)
@@ -218,7 +224,7 @@ def latency(say):
 
 def ready(say):
     """Each in a process of its own: up, joined, registered, as tasks of one process."""
-    for design in HOMES:
+    for design in DESIGN_MODULES:
         words = [
             sys.executable,
             "-m",
@@ -267,10 +273,10 @@ async def _connections(count):
         authority.close()
         counters = Counters()
         says = lambda: Hello(PROTOCOL, b"n", b"d", b"x" * 16, ("127.0.0.1", 1), 1, 1)  # noqa: E731
-        server = Carrier(says, lambda *told: None, counters, *tls)
+        server = ConnectionPool(says, lambda *told: None, counters, *tls)
         port = await server.listen("127.0.0.1", 0)
         dialled = [
-            Carrier(says, lambda *told: None, counters, *tls) for _ in range(count)
+            ConnectionPool(says, lambda *told: None, counters, *tls) for _ in range(count)
         ]  # a buffer each, as a node
         gc.collect()
         before_kb = memory_kb()
@@ -297,8 +303,8 @@ def memory(say):
 def process(say):
     """One node as a process of its own: until it answers, and what it has then."""
     with tempfile.TemporaryDirectory() as folder:
-        local = Local(Path(folder) / "net", "spice-unloaded", everybody(1))
-        local.lay_out()
+        local = LocalNetwork(Path(folder) / "net", "spice-unloaded", sample_members(1))
+        local.create_folders()
         code = (
             "import asyncio, resource, sys, time; from pathlib import Path; from implicast.net.node import Node\n"
             "async def main():\n"
@@ -341,7 +347,8 @@ PARTS = {
 
 
 def before_others():
-    """Run before all other processes, as on a machine without any; says whether that was granted."""
+    """Run before all other processes, as on a machine without any; says whether that was granted.
+    """
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     except (OSError, AttributeError):

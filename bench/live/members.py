@@ -1,7 +1,9 @@
-"""Members of a rival system, a process each: connect, subscribe to their tags, cast when told, drop what is not theirs.
+"""Members of a rival system, a process each: connect, subscribe to their tags, cast when told, drop
+what is not theirs.
 
-A rival knows topics; whom an expression describes it does not. So a cast is published to topics that cover the
-expression, carries the expression, and each receiver decides; copies that reach others are counted.
+A rival knows topics; whom an expression describes it does not. So a cast is published to topics
+that cover the expression, carries the expression, and each receiver decides; copies that reach
+others are counted.
 """
 
 import asyncio
@@ -13,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from task import PAYLOAD, Drawn, Someone, selects, tags, topics
+from task import PAYLOAD, PlannedCast, MemberSpec, selects, tags, topics
 
 Publish = Callable[[str, bytes], Awaitable[None]]
 Take = Callable[[bytes], None]
@@ -24,7 +26,7 @@ Join = Callable[[int, tuple[str, ...], Take], Awaitable[Publish]]
 class Member:
     """The parent's end of one member."""
 
-    def __init__(self, number: int, someone: Someone, join: Join) -> None:
+    def __init__(self, number: int, someone: MemberSpec, join: Join) -> None:
         self.someone = someone
         context = multiprocessing.get_context("fork")
         self._pipe, theirs = context.Pipe()
@@ -38,7 +40,7 @@ class Member:
             raise TimeoutError(f"{self.someone.name} did not connect")
         assert self._pipe.recv() == "ready"
 
-    def cast(self, drawn: Drawn) -> None:
+    def cast(self, drawn: PlannedCast) -> None:
         self._pipe.send((drawn.number, drawn.target))
 
     def report(self) -> dict[str, Any]:
@@ -52,12 +54,12 @@ class Member:
         self.process.join()
 
 
-def _run(number: int, someone: Someone, join: Join, pipe: Connection) -> None:
+def _run(number: int, someone: MemberSpec, join: Join, pipe: Connection) -> None:
     asyncio.run(_live(number, someone, join, pipe))
     os._exit(0)
 
 
-async def _live(number: int, someone: Someone, join: Join, pipe: Connection) -> None:
+async def _live(number: int, someone: MemberSpec, join: Join, pipe: Connection) -> None:
     loop = asyncio.get_running_loop()
     heard: dict[int, float] = {}
     counts = {"reached": 0, "twice": 0}

@@ -1,4 +1,6 @@
-"""How members join each rival, and how its server is started. Imports happen inside: what is missing is skipped."""
+"""How members join each rival, and how its server is started. Imports happen inside: what is
+missing is skipped.
+"""
 
 import asyncio
 import os

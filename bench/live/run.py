@@ -1,9 +1,11 @@
-"""Implicast beside NATS, Mosquitto, Redis, Zenoh and Serf: the same people, the same casts, one machine, one run.
+"""Implicast beside NATS, Mosquitto, Redis, Zenoh and Serf: the same people, the same casts, one
+machine, one run.
 
     python bench/live/run.py [--peers 50] [--casts 100] [--seed 1] [--home out/rivals] [--arm NAME ...] [--json FILE]
 
-Everything runs in a network namespace of its own (`unshare -n`), so that every byte on its loopback belongs to the arm
-that is being measured. What is not installed is skipped with a message; `bench/live/install.sh DIR` fetches it.
+Everything runs in a network namespace of its own (`unshare -n`), so that every byte on its loopback
+belongs to the arm that is being measured. What is not installed is skipped with a message;
+`bench/live/install.sh DIR` fetches it.
 """
 
 import argparse

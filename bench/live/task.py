@@ -6,8 +6,8 @@ from random import Random
 from typing import Any
 
 from implicast.language.parse import description, parse
-from implicast.net.local import Someone, everybody
-from implicast.net.trial import Drawn, draw
+from implicast.net.local import MemberSpec, sample_members
+from implicast.net.live_check import PlannedCast, draw
 
 PAYLOAD = 64
 """Bytes that each cast carries besides what an arm needs to find its receivers."""
@@ -17,9 +17,9 @@ PAYLOAD = 64
 class Task:
     """One comparison."""
 
-    people: list[Someone]
-    casts: list[Drawn]
-    after: list[Drawn]
+    people: list[MemberSpec]
+    casts: list[PlannedCast]
+    after: list[PlannedCast]
     """Casts that are made when some have been killed, none of them by those."""
     killed: list[str]
 
@@ -47,7 +47,7 @@ class Result:
 
 
 def task(peers: int, casts: int, seed: int) -> Task:
-    people = everybody(peers)
+    people = sample_members(peers)
     drawn = draw(people, casts, seed)
     killed = sorted(Random(seed).sample([each.name for each in people], peers // 10))
     alive = [each for each in draw(people, 2 * casts, seed + 1) if each.publisher not in killed][
@@ -57,22 +57,23 @@ def task(peers: int, casts: int, seed: int) -> Task:
 
 
 def topics(target: str) -> list[str]:
-    """Tags to which a cast must be published so that all whom it describes are subscribed to one: a tag that all
-    alternatives have where there is one, else one for each alternative."""
+    """Tags to which a cast must be published so that all whom it describes are subscribed to one: a
+    tag that all alternatives have where there is one, else one for each alternative.
+    """
     terms = parse(target).terms
     common = set(terms[0].has).intersection(*(term.has for term in terms))
     return [min(common)] if common else sorted({min(term.has) for term in terms})
 
 
-def tags(someone: Someone) -> tuple[str, ...]:
+def tags(someone: MemberSpec) -> tuple[str, ...]:
     return tuple(description(someone.text).tags)
 
 
-def selects(target: str, someone: Someone) -> bool:
+def selects(target: str, someone: MemberSpec) -> bool:
     return parse(target).selects(description(someone.text))
 
 
-def due_of(casts: Iterable[Drawn], but: Iterable[str] = ()) -> set[tuple[int, str]]:
+def due_of(casts: Iterable[PlannedCast], but: Iterable[str] = ()) -> set[tuple[int, str]]:
     return {(each.number, name) for each in casts for name in each.due - set(but)}
 
 

@@ -6,9 +6,10 @@
     ann, bob = net.peer("samba, football"), net.peer("jazz, football")
     net.cast("(samba | jazz) & football", b"hi", by=ann).reached
 
-Peers register what they are; a publisher casts to an expression; whoever it describes receives the message, once. A
-`Network` runs peers of a design in one process; `simulate` measures whole populations; the laboratory
-(`implicast.lab`) compares designs on Spark. Start reading at `peer/contract.py`.
+Peers register what they are; a publisher casts to an expression; every member it describes receives the
+message, once. A `Network` runs peers of a design in one process; `simulate` measures whole
+populations; the laboratory (`implicast.lab`) compares designs on Spark. Start reading at
+`peer/contract.py`.
 """
 
 from importlib import import_module
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from implicast.front.network import Network
     from implicast.language.parse import parse
     from implicast.world.scenario import Scenario
-    from implicast.world.simulate import Outcome, simulate
+    from implicast.world.simulate import SimulationOutcome as Outcome
+    from implicast.world.simulate import simulate
 
 __version__: str
 __all__ = ["Network", "Outcome", "Scenario", "parse", "simulate"]
@@ -30,7 +32,12 @@ _HOMES = {
     "parse": "implicast.language.parse",
     "simulate": "implicast.world.simulate",
 }
-"""Loaded when they are first asked for: who only parses an expression does not wait for the simulator."""
+"""Loaded when they are first asked for: who only parses an expression does not wait for the
+simulator.
+"""
+
+_CLASS_NAMES = {"Outcome": "SimulationOutcome"}
+"""Exported names whose class has a longer name inside the package."""
 
 
 def __getattr__(name: str) -> Any:
@@ -38,7 +45,7 @@ def __getattr__(name: str) -> Any:
         return import_module("importlib.metadata").version("implicast")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOMES[name]), _CLASS_NAMES.get(name, name))
 
 
 def __dir__() -> list[str]:

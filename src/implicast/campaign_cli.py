@@ -1,6 +1,8 @@
-"""The command `implicast campaign`: random scenarios of change for a design; failures made small, with a replay.
+"""The command `implicast campaign`: random scenarios of change for a design; failures made small,
+with a replay.
 
-Scenarios follow from design, seed and number alone, so several processes may share them: the results are the same.
+Scenarios follow from design, seed and number alone, so several processes may share them: the
+results are the same.
 """
 
 import json
@@ -16,9 +18,9 @@ from typing import Any
 import click
 
 from implicast.casting.designs import Design, design, designs
-from implicast.trials.campaign import MIXED, Bent, Finding, Mapper, campaign, shrink
+from implicast.trials.campaign import MIXED, CampaignOptions, Finding, Mapper, campaign, shrink
 from implicast.world.liars.liars import Liars
-from implicast.world.liars.trust import Trust
+from implicast.world.liars.trust import TrustResult
 
 
 @click.command("campaign")
@@ -83,17 +85,17 @@ def campaign_command(
     liars: str,
     whole: bool,
     as_json: bool,
-    **bent: Any,
+    **options: Any,
 ) -> None:
     """Try random scenarios of change on DESIGN (or on `all`) and judge each from outside."""
-    meant = [each for each in designs().values() if _meant(each, bent["language"])]
+    meant = [each for each in designs().values() if _meant(each, options["language"])]
     chosen = meant if name == "all" else [design(name)]
     lying, failures = Liars.parse(liars), 0
     with mapper(jobs) as mapped:
         for each in chosen:
             tally = Tally(each.name, scenarios)
             failed = campaign(
-                each, scenarios, seed, first, tally.see, mapped, Bent(**bent, liars=lying)
+                each, scenarios, seed, first, tally.see, mapped, CampaignOptions(**options, liars=lying)
             )
             small = (
                 failed if whole else [shrink(one, partial(_infrastructure, each)) for one in failed]
@@ -113,7 +115,9 @@ def _meant(each: Design, language: str) -> bool:
 
 @contextmanager
 def mapper(jobs: int) -> Iterator[Mapper]:
-    """How a function is put to many values: one after the other, or by so many processes, in order in both."""
+    """How a function is put to many values: one after the other, or by so many processes, in order
+    in both.
+    """
     if jobs == 1:
         yield map
         return
@@ -127,7 +131,8 @@ def _infrastructure(design: Design, peers: int) -> int:
 
 
 class Tally:
-    """What a campaign has seen so far; on a terminal with a line that says how long it will take."""
+    """What a campaign has seen so far; on a terminal with a line that says how long it will take.
+    """
 
     def __init__(self, name: str, scenarios: int) -> None:
         self.name, self.scenarios = name, scenarios
@@ -161,7 +166,7 @@ class Tally:
         if self.show:
             click.echo(f"\r{self.progress()}\x1b[K", nl=False, err=True)
 
-    def _trust(self, trust: Trust) -> None:
+    def _trust(self, trust: TrustResult) -> None:
         self.trust = self.trust or Counter()
         for name in (
             "expected",

@@ -1,11 +1,13 @@
 """The command `implicast`.
 
-Errors are for people: one sentence on standard error that says what was wrong, where, and what would be right. Exit
-code 2 for a wrong call, 1 for a failure, 130 when interrupted; a traceback only with `--debug`.
+Errors are for people: one sentence on standard error that says what was wrong, where, and what
+would be right. Exit code 2 for a wrong call, 1 for a failure, 130 when interrupted; a traceback
+only with `--debug`.
 """
 
 import gc
 import sys
+import warnings
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -13,7 +15,7 @@ from typing import Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from implicast.language.errors import ImplicastError, LocalError
+from implicast.language.errors import ImplicastError, LocalError, OldNameWarning
 
 
 class Later(NamedTuple):
@@ -71,7 +73,7 @@ GROUPS: dict[str, dict[str, Later]] = {
         "authority": Later(
             "implicast.net.authority_cli:authority_command", "Who belongs to a network."
         ),
-        "cast": Later(f"{_NET}:cast_command", "Send a message to whoever a target describes."),
+        "cast": Later(f"{_NET}:cast_command", "Send a message to every member a target describes."),
         "inbox": Later(f"{_NET}:inbox_command", "What has arrived at a node."),
         "subscribe": Later(
             f"{_SUBSCRIBE}:subscribe_command", "Hear of what is published, in designs for that."
@@ -81,7 +83,7 @@ GROUPS: dict[str, dict[str, Later]] = {
             f"{_SUBSCRIBE}:subscriptions_command", "What a node has subscribed to."
         ),
         "publish": Later(
-            f"{_SUBSCRIBE}:publish_command", "Tell whoever subscribed to things of a description."
+            f"{_SUBSCRIBE}:publish_command", "Notify the subscribers of things of a description."
         ),
         "describe": Later(f"{_NET}:describe_command", "Say what a node is."),
         "receipts": Later(f"{_NET}:receipts_command", "What became of a node's casts."),
@@ -123,7 +125,8 @@ LATER = {name: each for group in GROUPS.values() for name, each in group.items()
 
 
 class Front(click.Group):
-    """The group of all commands; turns errors of ours and of the operating system into sentences."""
+    """The group of all commands; turns errors of ours and of the operating system into sentences.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(LATER)
@@ -167,7 +170,9 @@ class Front(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         debug = ctx.params.get("debug") or "--debug" in sys.argv
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                return super().invoke(ctx)
         except ImplicastError as error:
             if debug:
                 raise
@@ -193,6 +198,19 @@ class Front(click.Group):
                 f"implicast: this needs {error.name}, which is not installed{advice}", err=True
             )
             ctx.exit(1)
+
+
+_show_other_warning = warnings.showwarning
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], *place: Any, **named: Any
+) -> None:
+    """An old name in an input is one sentence for the user; other warnings are Python's affair."""
+    if issubclass(category, OldNameWarning):
+        click.echo(f"implicast: warning: {message}", err=True)
+    else:
+        _show_other_warning(message, category, *place, **named)
 
 
 @click.group(

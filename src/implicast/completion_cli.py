@@ -1,4 +1,6 @@
-"""The command `completion`: the script by which a shell completes commands, options and names of nodes."""
+"""The command `completion`: the script by which a shell completes commands, options and names of
+nodes.
+"""
 
 import click
 from click.shell_completion import get_completion_class

@@ -1,4 +1,6 @@
-"""One scenario file in the world and on loopback: `implicast parity FILE`, and what `local --scenario` does."""
+"""One scenario file in the world and on loopback: `implicast parity FILE`, and what `local
+--scenario` does.
+"""
 
 import json
 from dataclasses import replace
@@ -6,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from implicast.casting.designs import HOMES
+from implicast.casting.designs import DESIGN_MODULES
 from implicast.lab import parity
 from implicast.world.scenario_file import read_scenario
 
@@ -33,7 +35,7 @@ def parity_command(
     \b
     implicast parity examples/parity.toml --design all
     """
-    chosen = list(HOMES) if "all" in designs else list(designs) or [read_scenario(path).design]
+    chosen = list(DESIGN_MODULES) if "all" in designs else list(designs) or [read_scenario(path).design]
     rows, failed = [], False
     for name in chosen:
         scenario = read_scenario(path, design=name)

@@ -21,14 +21,14 @@ from implicast.world.change import Change
 from implicast.world.churn import Churn
 from implicast.world.core import core
 from implicast.world.faults import Faults
-from implicast.world.invariants import Verdict
+from implicast.world.invariants import ContractReport
 from implicast.world.journal import PHASES
 from implicast.world.liars.liars import Liars
-from implicast.world.liars.trust import Trust
+from implicast.world.liars.trust import TrustResult
 from implicast.world.requirement import broken, read
 from implicast.world.scenario import MESSAGES, Scenario
 from implicast.world.scenario_file import read_scenario
-from implicast.world.simulate import RARELY, Outcome, Progress, silent, simulate
+from implicast.world.simulate import RARELY, Progress, SimulationOutcome, silent, simulate
 from implicast.world.tally import NAMES
 
 
@@ -181,7 +181,7 @@ def simulate_command(
     failed = broken(wanted, _all_figures(outcome)) if wanted else []
     for sentence in failed:
         click.echo(f"implicast: {sentence}", err=True)
-    if failed or (not outcome.kept and scenario.promised()):
+    if failed or (not outcome.contract_held and scenario.promised()):
         raise SystemExit(1)
 
 
@@ -203,7 +203,7 @@ def _scenario(name: str | None, path: Path | None, given: dict[str, Any]) -> Sce
     return Scenario(design=name, **{**given, **texts})
 
 
-def _all_figures(outcome: Outcome) -> dict[str, float]:
+def _all_figures(outcome: SimulationOutcome) -> dict[str, float]:
     """Whatever may be required of a run, by name."""
     counted = {f"messages.{phase}": float(count) for phase, count in outcome.messages.items()}
     honest = outcome.trust.described() if outcome.trust is not None else {}
@@ -212,7 +212,7 @@ def _all_figures(outcome: Outcome) -> dict[str, float]:
 
 KNOWN = (
     *NAMES,
-    *(each.name for each in fields(Verdict)),
+    *(each.name for each in fields(ContractReport)),
     *(f"messages.{phase}" for phase in PHASES),
 )
 """The same before the run; among liars there are more."""
@@ -287,14 +287,14 @@ def _design_text(each: Design) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _outcome_text(outcome: Outcome, cost: dict[str, Any], journal: Path | None) -> str:
+def _outcome_text(outcome: SimulationOutcome, cost: dict[str, Any], journal: Path | None) -> str:
     scenario, contract, measures = outcome.scenario, outcome.contract, outcome.measures
     broken = "as liars left it" if outcome.trust is not None else "not promised, and not kept"
     verdict = (
         "kept"
         if contract.clean
         else "BROKEN"
-        if scenario.promised() and not outcome.kept
+        if scenario.promised() and not outcome.contract_held
         else broken
     )
     lines = [
@@ -313,13 +313,13 @@ def _outcome_text(outcome: Outcome, cost: dict[str, Any], journal: Path | None) 
     lines += _trust_lines(outcome.trust) if outcome.trust is not None else []
     lines += [f"  objection: {objection}" for objection in outcome.objections]
     lines += [f"  note: {note}" for note in outcome.notes]
-    lines += [f"  hint: {scenario.advice()}"] * (not outcome.kept and bool(scenario.advice()))
+    lines += [f"  hint: {scenario.advice()}"] * (not outcome.contract_held and bool(scenario.advice()))
     kept = f"; journal in {journal}" if journal else ""
     lines.append(f"  {cost['seconds']} s, {cost['peak_mb']} MB, {cost['core']} core{kept}")
     return "\n".join(lines)
 
 
-def _assurance(outcome: Outcome) -> str:
+def _assurance(outcome: SimulationOutcome) -> str:
     """Every table says whether steps were confirmed."""
     warm = f", after {outcome.scenario.warm_up} to warm up" if outcome.scenario.warm_up else ""
     told = outcome.parameters.get("assurance")
@@ -345,7 +345,7 @@ def _change_lines(change: Change) -> list[str]:
     ]
 
 
-def _trust_lines(trust: Trust) -> list[str]:
+def _trust_lines(trust: TrustResult) -> list[str]:
     return [
         f"  {'arrived at the honest, among liars':42} {trust.arrival:.4f}, {trust.arrived} of {trust.expected:,}; "
         f"{trust.liars} lie",
@@ -357,10 +357,10 @@ def _trust_lines(trust: Trust) -> list[str]:
     ]
 
 
-def _reached(verdict: Verdict) -> str:
-    """Of nobody nothing can be said: a share of 1 would sound like proof."""
+def _reached(verdict: ContractReport) -> str:
+    """With no expected member there is no share: 1 would look like a proof."""
     if not verdict.expected:
-        return "nobody was to be reached"
+        return "no member was expected"
     return f"{verdict.delivery_ratio:.4f}, {verdict.missing} of {verdict.expected:,} missing"
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from implicast.casting.bft import roles
-from implicast.casting.bft.gate import ALL_CHECKS
+from implicast.casting.bft.authority_peer import AuthorityPeer
 from implicast.casting.bft.keys import tag_realm
 from implicast.casting.bft.member import Bft
 from implicast.casting.bft.messages import CastHop, Source
-from implicast.casting.bft.office import Office
+from implicast.casting.bft.validator import ALL_CHECKS
 from implicast.casting.designs import design
 from implicast.language.target import Description, Target, Term
 from implicast.peer.contract import CastId, Message
@@ -68,7 +68,7 @@ class Network:
         population = assemble(plan, checks)
         self.members = [peer for peer in population if isinstance(peer, Bft)]
         office = population[-1]
-        assert isinstance(office, Office)
+        assert isinstance(office, AuthorityPeer)
         self.office = office
         if start == "assembled":
             for member, description in zip(self.members, said, strict=True):
@@ -137,9 +137,9 @@ class Network:
 
     def hand(self, address: int, message: Message) -> tuple[dict[str, int], list[Any]]:
         """Give one message to one member: what it counted, and what it did."""
-        before = Counter(self.members[address].multicasts.gate.refusals)
+        before = Counter(self.members[address].multicasts.validator.refusals)
         self.members[address].receive(-1, message)
-        return dict(self.members[address].multicasts.gate.refusals - before), self.ledgers[
+        return dict(self.members[address].multicasts.validator.refusals - before), self.ledgers[
             address
         ].take()
 
@@ -157,7 +157,7 @@ class Network:
         return self.members[address].multicasts.signed_hop(source, level, self.place(address, tag))
 
     def common(self, one: int, other: int) -> int:
-        return self.members[0].multicasts.gate.vectors.common(
+        return self.members[0].multicasts.validator.vectors.common(
             self.place(one).vector, self.place(other).vector
         )
 

@@ -21,7 +21,7 @@ def test_a_design_has_assurance_and_no_second_form(name):
 @pytest.mark.parametrize("name", list(designs()))
 def test_settings_that_designs_themselves_name_are_taken(name):
     one = designs()[name]
-    for settings in ({}, one.quick, *one.patience):
+    for settings in ({}, one.quick, *one.upkeep_points):
         assert one.settle({**one.trial, **settings})["assurance"] == "receipts"
 
 

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from bft_network import EVERYONE, NOW_US, Network, tagged
 
+from implicast.casting.bft.authority_peer import AuthorityPeer
 from implicast.casting.bft.keys import HOME, tag_realm
 from implicast.casting.bft.member import Bft
-from implicast.casting.bft.messages import Apply, CastHop, Denied, Granted, Source, Vacate
-from implicast.casting.bft.multicast import Arc
-from implicast.casting.bft.multicasts import NOBODY
-from implicast.casting.bft.office import Office
-from implicast.casting.bft.settler import GRACE_US, JOINING
+from implicast.casting.bft.messages import Apply, CastHop, Denied, Granted, ReleaseDue, Source
+from implicast.casting.bft.multicast import KeyRange
+from implicast.casting.bft.multicasts import NO_TARGET
+from implicast.casting.bft.placement import JOIN, RELEASE_DELAY_US
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.overlay.skip_graph.place import Place
 from implicast.peer.authority import Authority
@@ -25,18 +25,18 @@ from implicast.peer.name import name_of, network_of
 from implicast.peer.wire import size
 from implicast.space.digest import stream
 from implicast.trials.bft import Overlay, Spot, spread
-from implicast.world.populations.standing import Standing
+from implicast.world.populations.assembled_graph import AssembledGraph
 from implicast.world.scenario import Scenario
-from implicast.world.simulate import Outcome, simulate
+from implicast.world.simulate import SimulationOutcome, simulate
 
 
-def run(**options: object) -> Outcome:
+def run(**options: object) -> SimulationOutcome:
     return simulate(
         Scenario("bft", **{"peers": 64, "casts": 24, "seed": 5, "strict": True, **options})
     )  # type: ignore[arg-type]
 
 
-def publish_revoked(office: Office, *certificates: Certificate) -> None:
+def publish_revoked(office: AuthorityPeer, *certificates: Certificate) -> None:
     """Tell every peer present which certificates count no more."""
     office.authority.revoke(office.host.now_us, *certificates)
     office._publish(office._holders)
@@ -172,14 +172,16 @@ def test_real_peers_send_what_the_bare_trial_sends(k: int) -> None:
     overlay.spots = [
         Spot(network.place(each).key, network.place(each).vector, each) for each in range(80)
     ]
-    overlay.graph = Standing(k, overlay.graph.vectors, overlay.spots)
+    overlay.graph = AssembledGraph(k, overlay.graph.vectors, overlay.spots)
     liars = frozenset(range(3, 80, 7))
     for silent in (frozenset[int](), liars):
         sent = network.cast(0, EVERYONE)
-        arc = sent[0][1].source.arc
+        key_range = sent[0][1].source.key_range
 
         notified = network.carry(list(sent), silent)
-        outcome = spread(overlay, overlay.spots[0], arc, [each in silent for each in range(80)])
+        outcome = spread(
+            overlay, overlay.spots[0], key_range, [each in silent for each in range(80)]
+        )
 
         assert network.carried == outcome.messages
         assert set(notified) | {0} == {
@@ -194,7 +196,7 @@ def test_a_new_description_takes_its_places_before_the_old_ones_are_left() -> No
     member.register(Description(("samba",)))
 
     version = member.version
-    assert ("after", GRACE_US, Vacate(version)) in ledger.entries
+    assert ("after", RELEASE_DELAY_US, ReleaseDue(version)) in ledger.entries
     assert Registered(version) in network.settle(1)
     held = [place.key for place in member.graph.certificates()]
     assert any(key.startswith(tag_realm("jazz")) for key in held), (
@@ -202,7 +204,7 @@ def test_a_new_description_takes_its_places_before_the_old_ones_are_left() -> No
     )
     assert any(key.startswith(tag_realm("samba")) for key in held)
 
-    member.wake(Vacate(version))
+    member.wake(ReleaseDue(version))
 
     assert [key[:-8] for key in sorted(member.graph.places.held)] == [HOME, tag_realm("samba")]
 
@@ -212,7 +214,7 @@ def test_a_withdrawn_peer_keeps_its_home_and_hears_nothing() -> None:
     member = network.members[4]
     member.withdraw()
     assert ("deliver", None, Withdrawn(member.version)) in network.ledgers[4].take()
-    member.wake(Vacate(member.version))
+    member.wake(ReleaseDue(member.version))
     network.take()
 
     notified = network.carry(list(network.cast(1, tagged("jazz"))))
@@ -241,11 +243,11 @@ def test_a_range_of_keys_reaches_every_peer_with_a_place_in_it_and_nobody_else()
             publisher for verb, _, what in noted if verb == "deliver" and isinstance(what, Notice)
         )
         notified += network.carry([(to, what) for verb, to, what in noted if verb == "send"])  # type: ignore[misc]
-        arc = Arc(low, high)
+        key_range = KeyRange(low, high)
         reached = [
             address
             for address, member in enumerate(network.members)
-            if any(arc.holds(each.key) for each in member.graph.certificates())
+            if any(key_range.holds(each.key) for each in member.graph.certificates())
         ]
         assert notified == Counter(reached), (low, high)
 
@@ -269,7 +271,7 @@ def test_what_a_member_at_rest_holds_is_known_without_making_it(n: int, assuranc
         assert member.stored_bytes() == size(member.holdings())
 
     member = network.members[-1]
-    member.graph.places.held[member.graph.certificates()[0].key].enter(network.place(0))
+    member.graph.places.held[member.graph.certificates()[0].key].insert(network.place(0))
     assert member.stored_bytes() is None, "not all of its places are at rest any more"
 
 
@@ -320,7 +322,7 @@ def test_the_office_declines_beyond_the_limit_and_a_place_given_up_makes_room() 
     network.office.receive(1, an_application(network, 1, realms))
     ((_, denied),) = network.sent(20)
     assert isinstance(denied, Denied)
-    assert "all an applicant may" in denied.reason
+    assert "the limit for an applicant" in denied.reason
 
     network.office.receive(
         1, an_application(network, 1, (tag_realm("samba"),), (tag_realm("jazz"), realms[0]))
@@ -409,13 +411,13 @@ def test_a_strangers_certificate_is_not_accepted() -> None:
     """Whoever builds an authority of its own from anything that members know has another key."""
     network = Network(20)
     keys = network.members[3]._keys
-    gate = network.members[0].multicasts.gate
-    own = Authority(keys.scheme, keys.authority, gate.vectors)
+    validator = network.members[0].multicasts.validator
+    own = Authority(keys.scheme, keys.authority, validator.vectors)
     certificate = own.issue(
         network.members[3].name, tag_realm("jazz"), 3, keys.signer.public, NOW_US
     )
 
-    assert gate.trust.flaw(certificate, NOW_US) == "forged_certificate"
+    assert validator.trust.flaw(certificate, NOW_US) == "forged_certificate"
     secret = network.office.authority._secret
     for member in network.members:
         assert secret not in [getattr(member._keys, each) for each in member._keys.__slots__]
@@ -439,7 +441,7 @@ def test_who_leaves_before_its_places_are_granted_gives_them_up() -> None:
     member = network.members[3]
     member.join(())
     (application,) = [each for _, each in network.sent(3) if isinstance(each, Apply)]
-    assert (application.errand, application.wanted) == (JOINING, (HOME,))
+    assert (application.request, application.wanted) == (JOIN, (HOME,))
     member.leave()
     network.take()
 
@@ -474,17 +476,21 @@ def test_a_late_step_of_the_first_attempt_does_not_make_a_member_count_twice_in_
 
     def attempt(at_us: int) -> Source:
         network.ledgers[1].now_us = at_us
-        return network.members[1].multicasts.source(cast, NOBODY, (), b"hello", Arc(HOME, HOME))
+        return network.members[1].multicasts.source(
+            cast, NO_TARGET, (), b"hello", KeyRange(HOME, HOME)
+        )
 
     def step_to(member: Bft, place: Place, source: Source) -> CastHop | None:
         """One that this place of a member takes, and no other."""
-        gate, places = member.multicasts.gate, member.graph.places.held.values()
+        validator, places = member.multicasts.validator, member.graph.places.held.values()
         for forwarder, node in (
             (each, node) for each in network.members for node in each.graph.certificates()
         ):
-            level = gate.vectors.common(node.vector, place.certificate.vector)
+            level = validator.vectors.common(node.vector, place.certificate.vector)
             hop = forwarder.multicasts.signed_hop(source, level, node)
-            if [each for each in places if gate.place_flaw(hop, each.table) is None] == [place]:
+            if [each for each in places if validator.place_flaw(hop, each.table) is None] == [
+                place
+            ]:
                 return hop
         return None
 
@@ -499,9 +505,11 @@ def test_a_late_step_of_the_first_attempt_does_not_make_a_member_count_twice_in_
         assert hop is not None
         member.receive(-1, hop)
 
-    met = [member.multicasts.seen.get(source.name) for source in attempts]
+    entries = [member.multicasts.seen.get(source.name) for source in attempts]
     assert [
-        sum(duty.tally.taken for duty in each.duties.values()) for each in met if each is not None
+        sum(coverage.tally.taken for coverage in each.coverages.values())
+        for each in entries
+        if each is not None
     ] == [1, 1]
 
 
@@ -523,8 +531,8 @@ def test_an_estimate_is_about_right_and_says_what_a_cast_would_cost() -> None:
 
 def test_an_authority_that_comes_back_knows_what_it_gave() -> None:
     network = Network(20, places_max=3)
-    kept = network.office.kept()
-    again = Office(network.plan.site(20, "authority", kept.incarnation, 0, kept))
+    kept = network.office.durable_state()
+    again = AuthorityPeer(network.plan.site(20, "authority", kept.incarnation, 0, kept))
     network.sent(20)
 
     again.receive(1, an_application(network, 1, (tag_realm("samba"),)))
@@ -544,13 +552,13 @@ def test_an_authority_that_comes_back_knows_what_it_gave() -> None:
 
 def test_an_authority_with_an_old_copy_is_shown_what_it_has_forgotten() -> None:
     network = Network(20)
-    copy = network.office.kept()
+    copy = network.office.durable_state()
     publish_revoked(network.office, network.place(7))
     published = next(each for _, each in network.sent(20) if isinstance(each, Revocation))
     member = network.members[3]
     member.receive(20, published)
     network.take()
-    again = Office(network.plan.site(20, "authority", 0, 0, copy, starts=1))
+    again = AuthorityPeer(network.plan.site(20, "authority", 0, 0, copy, starts=1))
     publish_revoked(again, network.place(9))
     older = next(each for _, each in network.sent(20) if isinstance(each, Revocation))
     assert older.number != published.number

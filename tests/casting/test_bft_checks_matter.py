@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from bft_network import EVERYONE, Network, tagged
 
-from implicast.casting.bft.gate import ALL_CHECKS
 from implicast.casting.bft.messages import CastHop, Source
+from implicast.casting.bft.validator import ALL_CHECKS
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.table import Level, LevelTable
 from implicast.peer.events import Notice
@@ -24,7 +24,7 @@ def preempting_hops(
     network: Network, source: Source, liars: frozenset[int], any_level: bool
 ) -> list[tuple[int, CastHop]]:
     """Every honest place gets the genuine message at the lowest level that its certified liars can claim."""
-    common = network.members[0].multicasts.gate.vectors.common
+    common = network.members[0].multicasts.validator.vectors.common
     hops = []
     for victim in range(N):
         if victim in liars or victim == source.certificate.address:
@@ -114,7 +114,7 @@ def test_check_1_keeps_forged_payloads_out(check_1: bool) -> None:
 def test_check_3_keeps_random_next_hops_from_spreading(check_3: bool) -> None:
     network = Network(N, ALL_CHECKS if check_3 else ALL_CHECKS - {3}, k=2)
     source = network.cast(0, tagged("opera"))[0][1].source
-    common = network.members[0].multicasts.gate.vectors.common
+    common = network.members[0].multicasts.validator.vectors.common
     drawn_in = 0
     for victim in range(1, N, 2):
         if network.members[victim].multicasts.concerned(source) and check_3:
@@ -203,7 +203,7 @@ def test_check_4_keeps_a_source_from_starting_where_nobody_has_k_senders(
     check_4: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lying source names a level at which its victim is nearly alone: whoever it serves has it as only sender."""
-    from test_bft_gate import a_level_beyond
+    from test_bft_validator import a_level_beyond
 
     network = Network(30, ALL_CHECKS if check_4 else ALL_CHECKS - {4})
     victim, hop = a_level_beyond(network)

@@ -122,7 +122,8 @@ def test_mutated_messages_raise_nothing_and_deliver_nothing_false(
     mutator = fuzz(count, signatures, seed=1)
 
     refused = sum(
-        (Counter(member.multicasts.gate.refusals) for member in mutator.network.members), Counter()
+        (Counter(member.multicasts.validator.refusals) for member in mutator.network.members),
+        Counter(),
     )
     assert {"forged_source", "forged_hop", "forged_certificate"} <= set(refused), refused
     assert mutator.outcomes["unreadable"] > 0
@@ -137,9 +138,9 @@ def test_the_harness_would_notice_a_false_delivery() -> None:
     network = Network(40, frozenset({2, 3, 4, 5, 6}))
     mutator = Mutator(network, seed=3)
 
-    def go_on() -> None:
+    def advance_search() -> None:
         for _ in range(5_000):
             mutator.throw(mutator.spoilt_fields())
 
     with pytest.raises(AssertionError, match="delivered"):
-        go_on()
+        advance_search()

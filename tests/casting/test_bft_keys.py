@@ -3,7 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from implicast.casting.bft.keys import HOME, handles_of, realms, said_in, tag_realm, value_realm
+from implicast.casting.bft.keys import (
+    HOME,
+    description_of,
+    handles_of,
+    realms,
+    tag_realm,
+    value_realm,
+)
 from implicast.language.target import Description, Predicate, Term, Value
 
 tags = st.text(max_size=6)
@@ -15,11 +22,11 @@ numbers = st.integers(-(2**70), 2**70)
 def test_a_tags_arc_holds_the_places_of_that_tag_and_of_no_other(
     asked: str, held: str, tail: bytes
 ) -> None:
-    (arc,) = handles_of(Term(has=(asked,)))
+    (key_range,) = handles_of(Term(has=(asked,)))
 
-    assert arc.holds(tag_realm(held) + tail) == (asked == held)
-    assert not arc.holds(HOME + tail)
-    assert not arc.holds(value_realm(Value(asked, 1)) + tail)
+    assert key_range.holds(tag_realm(held) + tail) == (asked == held)
+    assert not key_range.holds(HOME + tail)
+    assert not key_range.holds(value_realm(Value(asked, 1)) + tail)
 
 
 @given(tags, numbers, numbers, numbers, tails)
@@ -27,27 +34,27 @@ def test_a_ranges_arc_holds_exactly_the_values_within(
     name: str, a: int, b: int, value: int, tail: bytes
 ) -> None:
     predicate = Predicate(name, min(a, b), max(a, b))
-    (arc,) = handles_of(Term(where=(predicate,)))
+    (key_range,) = handles_of(Term(where=(predicate,)))
 
-    assert arc.holds(value_realm(Value(name, value)) + tail) == predicate.admits(value)
-    assert not arc.holds(value_realm(Value(name + "x", value)) + tail)
+    assert key_range.holds(value_realm(Value(name, value)) + tail) == predicate.admits(value)
+    assert not key_range.holds(value_realm(Value(name + "x", value)) + tail)
 
 
 @given(tags, st.none() | numbers, numbers, tails)
 def test_an_open_end_reaches_every_number_and_no_string(
     name: str, low: int | None, value: int, tail: bytes
 ) -> None:
-    (arc,) = handles_of(Term(where=(Predicate(name, low, None),)))
+    (key_range,) = handles_of(Term(where=(Predicate(name, low, None),)))
 
-    assert arc.holds(value_realm(Value(name, value)) + tail) == (low is None or low <= value)
-    assert not arc.holds(value_realm(Value(name, "text")) + tail)
+    assert key_range.holds(value_realm(Value(name, value)) + tail) == (low is None or low <= value)
+    assert not key_range.holds(value_realm(Value(name, "text")) + tail)
 
 
 @given(tags, tags, tags, tails)
 def test_a_string_value_is_its_own_realm(name: str, asked: str, held: str, tail: bytes) -> None:
-    (arc,) = handles_of(Term(where=(Predicate(name, asked, asked),)))
+    (key_range,) = handles_of(Term(where=(Predicate(name, asked, asked),)))
 
-    assert arc.holds(value_realm(Value(name, held)) + tail) == (asked == held)
+    assert key_range.holds(value_realm(Value(name, held)) + tail) == (asked == held)
 
 
 def test_a_peer_has_a_home_and_a_place_per_tag_and_value() -> None:
@@ -68,10 +75,10 @@ def test_a_term_has_a_handle_per_tag_and_range_and_one_without_either_is_for_eve
 def test_realms_say_what_was_said(names: list[str], values: list[tuple[str, str | int]]) -> None:
     described = Description(tuple(names), tuple(Value(*each) for each in values))
 
-    assert said_in(realms(described)) == described
+    assert description_of(realms(described)) == described
 
 
 def test_what_is_no_text_is_held_against_protected_prefixes_all_the_same() -> None:
-    said = said_in([b"tstaff:\xff\x00"])
+    said = description_of([b"tstaff:\xff\x00"])
 
     assert said.tags[0].startswith("staff:")

@@ -1,7 +1,7 @@
 """Places in the realm of what is protected: the office gives them to those alone whom the authority allowed it.
 
-Red where the office asks for no rights (`SignedWords.may`); the last one where a member asks for all it had
-(`Settler._entitled`).
+Red where the office asks for no rights (`KeyedSigning.may`); the last one where a member asks for all it had
+(`PlacementAgent._entitled`).
 """
 
 import msgspec
@@ -9,10 +9,10 @@ import pytest
 from bft_network import NOW_US, Network
 
 from implicast.casting.bft.keys import HOME, realms, tag_realm, value_realm
-from implicast.casting.bft.messages import Apply, Denied, Granted, Present
+from implicast.casting.bft.messages import Apply, Denied, Granted, LeaseRenewalDue
 from implicast.language.target import Description, Value
 from implicast.peer.events import Refused
-from implicast.peer.words import Right
+from implicast.peer.trust_policy import Right
 
 DOCTOR = Description(("jazz",), (Value("role", "doctor"),))
 NURSE = Description(("jazz", "staff:nurse"))
@@ -27,7 +27,7 @@ def a_network(**parameters: object) -> Network:
 
 
 def rights(network: Network, member: int, said: Description) -> tuple[Right, ...]:
-    return network.members[member].settler._words.rights_to(said)
+    return network.members[member].placement._signing.rights_to(said)
 
 
 def applied(
@@ -110,12 +110,12 @@ def test_a_place_whose_right_has_ended_is_not_renewed_and_the_others_are() -> No
     """Denied as a whole, the member would lose its home when its certificates expire."""
     network = a_network(validity_s=60.0)
     ann = network.members[ANN]
-    words = ann.settler._words
+    signing = ann.placement._signing
     assert set(realms(DOCTOR)) == {each.realm for each in ann.graph.certificates()}
 
-    words.entitle(words._charter, words._member, ())
+    signing.entitle(signing._trust_policy, signing._member, ())
     network.ledgers[ANN].now_us = NOW_US + 50_000_000
-    ann.wake(Present())
+    ann.wake(LeaseRenewalDue())
 
     ((_, application),) = network.sent(ANN)
     assert HOME in application.wanted

@@ -1,6 +1,6 @@
 """The table of what was met: bounded, and without a way back for what it forgot."""
 
-from implicast.casting.bft.gate import SKEW_US, SeenTable
+from implicast.casting.bft.validator import SKEW_US, SeenTable
 
 WINDOW_US = 60_000_000
 

@@ -5,8 +5,8 @@ from collections import deque
 from bft_network import tagged
 
 from implicast.casting.bft import DESIGNS
+from implicast.casting.bft.authority_peer import AuthorityPeer
 from implicast.casting.bft.member import Bft
-from implicast.casting.bft.office import Office
 from implicast.language.target import Description
 from implicast.peer.contract import Address, Message, Peer
 from implicast.peer.events import Joined, Notice, Registered, Settled
@@ -28,7 +28,7 @@ class Street:
         self.ledgers: dict[Address, Ledger] = {}
         self.peers: dict[Address, Peer] = {}
         self.told: dict[Address, list[Message]] = {}
-        self.peers[OFFICE] = Office(self.site(OFFICE, self.keys.authority()))
+        self.peers[OFFICE] = AuthorityPeer(self.site(OFFICE, self.keys.authority()))
 
     def site(self, address: Address, credentials: object, number: int = 0) -> Site:
         ledger = self.ledgers[address] = Ledger(seed=number, now_us=10**15)

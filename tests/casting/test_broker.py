@@ -7,32 +7,32 @@ import pytest
 from implicast.casting.broker import Broker, BrokerClient, brokers_wanted
 from implicast.casting.broker.client import ProbeAgain
 from implicast.casting.designs import design
-from implicast.casting.inbox import Outcome
-from implicast.casting.routes import ROUTES_MAX, Hold, Pass
-from implicast.casting.served import REQUESTS_MAX
-from implicast.casting.service import (
-    Carried,
-    Check,
-    CheckRound,
-    Known,
+from implicast.casting.forwarding import FORWARDING_MAX, ForwardToBroker, ProgressAnswerDue
+from implicast.casting.front_end_client import OPEN_CASTS_MAX
+from implicast.casting.front_end_messages import (
+    BrokerProbe,
+    BrokerProbeAck,
+    CastProgress,
+    KeepAlive,
+    KeepAliveAck,
+    KeepAliveDue,
     LeaseSweep,
-    Outdated,
-    Probe,
     Publish,
     Register,
-    Serving,
-    Stored,
+    RegisterAck,
+    RegisterOutdated,
 )
-from implicast.casting.telling import Got, Notify, Told
+from implicast.casting.inbox import Outcome
+from implicast.casting.notifier import Notify, NotifyAck, NotifyTally
 from implicast.language.target import Description, Predicate, Target, Term, Value
-from implicast.overlay.backbone.messages import EPOCH_SHIFT, Routed, Speak, Tell, View
-from implicast.overlay.backbone.views import FIRST
-from implicast.peer.asking import Late
+from implicast.overlay.backbone.messages import EPOCH_SHIFT, CoverageAck, FlushDue, TagUpdate, View
+from implicast.overlay.backbone.views import FIRST_EPOCH
 from implicast.peer.contract import CastId
 from implicast.peer.errors import ParameterError
 from implicast.peer.events import Estimated, Joined, Left, Notice, Refused, Registered, Withdrawn
 from implicast.peer.ledger import Ledger
 from implicast.peer.name import name_of, version_of
+from implicast.peer.requests import RequestTimeout
 from implicast.peer.site import Site
 from implicast.world.network import build
 from implicast.world.plan import Plan
@@ -48,13 +48,20 @@ ONE, TWO = name_of(b"", 1), name_of(b"", 2)
 CAST = CastId(name_of(b"", 4), 1, 1)
 V1 = version_of(1, 1)
 A, B, C = (("broker.example", port) for port in (10, 11, 12))
-BASE = FIRST << EPOCH_SHIFT
+BASE = FIRST_EPOCH << EPOCH_SHIFT
 
 
 def site(name: bytes, address, kept=None, incarnation=1, **given) -> Site:
     settled = design("broker").settle(given)
     return Site(
-        name, incarnation, address, Ledger(), settled, b"", {"broker": (A, B, C)}, kept=kept
+        name,
+        incarnation,
+        address,
+        Ledger(),
+        settled,
+        b"",
+        {"broker": (A, B, C)},
+        durable_state=kept,
     )
 
 
@@ -80,12 +87,14 @@ def registered(name=ONE, version=V1, description=FAN) -> Register:
     return Register(name, version, description)
 
 
-def passed(cast=CAST, epoch=FIRST) -> Pass:
-    return Pass(cast, epoch, JAZZ, b"x")
+def passed(cast=CAST, epoch=FIRST_EPOCH) -> ForwardToBroker:
+    return ForwardToBroker(cast, epoch, JAZZ, b"x")
 
 
-def carried(epoch=FIRST, notified=0, unreachable=0, declined=0, open=0, cast=CAST) -> Carried:
-    return Carried(cast, epoch, notified, unreachable, declined, open)
+def carried(
+    epoch=FIRST_EPOCH, notified=0, unreachable=0, declined=0, open=0, cast=CAST
+) -> CastProgress:
+    return CastProgress(cast, epoch, notified, unreachable, declined, open)
 
 
 PUBLISH = Publish(CAST, JAZZ, b"x")
@@ -97,12 +106,12 @@ PUBLISH = Publish(CAST, JAZZ, b"x")
 def test_the_first_broker_to_answer_is_the_nearest():
     client, ledger = a_client(broker=None)
     client.join(())
-    assert {to for to, message in ledger.sent() if message == Probe()} == {A, B, C}
-    client.receive(("liar.example", 1), Serving())
-    client.receive(B, Serving())
-    client.receive(A, Serving())
+    assert {to for to, message in ledger.sent() if message == BrokerProbe()} == {A, B, C}
+    client.receive(("liar.example", 1), BrokerProbeAck())
+    client.receive(B, BrokerProbeAck())
+    client.receive(A, BrokerProbeAck())
 
-    assert client.station == B
+    assert client.front_end == B
     assert ledger.take() == [("deliver", None, Joined())]
 
 
@@ -111,8 +120,8 @@ def test_a_client_that_hears_of_no_broker_asks_again():
     client.join(())
     ledger.take()
     client.wake(ProbeAgain())
-    assert len([message for _, message in ledger.sent() if message == Probe()]) == 3
-    client.receive(B, Serving())
+    assert len([message for _, message in ledger.sent() if message == BrokerProbe()]) == 3
+    client.receive(B, BrokerProbeAck())
     ledger.take()
     client.wake(ProbeAgain())
     assert ledger.take() == []
@@ -124,7 +133,7 @@ def test_what_is_asked_before_a_broker_is_known_is_sent_when_it_is(assurance):
     client.register(FAN)
     cast = client.cast(JAZZ, b"hello")
     assert ledger.sent() == []
-    client.receive(B, Serving())
+    client.receive(B, BrokerProbeAck())
 
     assert ledger.sent() == [(B, registered()), (B, Publish(cast, JAZZ, b"hello"))]
 
@@ -135,7 +144,7 @@ def test_silence_makes_a_client_ask_again_but_only_for_what_still_counts():
     client.withdraw()
     ledger.take()
     ledger.now_us += 10**8
-    client.wake(Late())
+    client.wake(RequestTimeout())
 
     assert ledger.sent() == [(A, registered(version=V1 + 1, description=None))]
 
@@ -143,9 +152,9 @@ def test_silence_makes_a_client_ask_again_but_only_for_what_still_counts():
 def test_a_client_that_leaves_has_left_when_it_is_forgotten():
     client, ledger = a_client()
     client.register(FAN)
-    client.receive(A, Stored(V1))
+    client.receive(A, RegisterAck(V1))
     client.leave()
-    client.receive(A, Stored(V1 + 1))
+    client.receive(A, RegisterAck(V1 + 1))
 
     assert events(ledger) == [Registered(V1), Withdrawn(V1 + 1), Left()]
 
@@ -182,7 +191,7 @@ def test_a_client_that_has_crashed_still_counts_where_it_took_a_cast():
     before.register(FAN)
     before.receive(B, Notify(CAST, JAZZ, b""))
     first.take()
-    client, ledger = a_client(kept=before.kept(), incarnation=2)
+    client, ledger = a_client(kept=before.durable_state(), incarnation=2)
     ledger.take()
     for broker in (B, A):
         client.receive(broker, Notify(CAST, JAZZ, b""))
@@ -192,41 +201,41 @@ def test_a_client_that_has_crashed_still_counts_where_it_took_a_cast():
 
 
 def test_one_who_took_a_cast_elsewhere_has_not_declined_it():
-    told = Told(2)
-    told.count(Outcome.TAKEN)
-    told.count(Outcome.ELSEWHERE)
+    tally = NotifyTally(2)
+    tally.count(Outcome.TAKEN)
+    tally.count(Outcome.ELSEWHERE)
 
-    assert (told.open, told.notified, told.declined, told.unreachable) == (0, 1, 0, 0)
+    assert (tally.open, tally.notified, tally.declined, tally.unreachable) == (0, 1, 0, 0)
 
 
 def silence(client: BrokerClient, ledger: Ledger) -> None:
     """Let the client remind its broker in vain until it gives up."""
-    for _ in range(int(client._tries) + 1):
+    for _ in range(int(client.tries) + 1):
         ledger.now_us += 20 * S
-        client.wake(CheckRound())
+        client.wake(KeepAliveDue())
 
 
 def test_a_client_whose_broker_is_silent_asks_all_and_tells_the_first_that_answers():
     client, ledger = a_client()
     client.register(FAN)
-    client.receive(A, Stored(V1))
+    client.receive(A, RegisterAck(V1))
     cast = client.cast(JAZZ, b"x")
     ledger.take()
     silence(client, ledger)
 
-    assert {to for to, message in ledger.sent() if message == Probe()} == {A, B, C}
-    client.receive(C, Serving())
-    client.receive(B, Serving())
+    assert {to for to, message in ledger.sent() if message == BrokerProbe()} == {A, B, C}
+    client.receive(C, BrokerProbeAck())
+    client.receive(B, BrokerProbeAck())
     assert ledger.sent() == [(C, registered()), (C, Publish(cast, JAZZ, b"x"))]
 
 
 def test_a_client_joins_once_however_often_it_changes_its_broker():
     client, ledger = a_client(broker=None)
     client.join(())
-    client.receive(B, Serving())
+    client.receive(B, BrokerProbeAck())
     client.register(FAN)
     silence(client, ledger)
-    client.receive(C, Serving())
+    client.receive(C, BrokerProbeAck())
 
     assert events(ledger) == [Joined()]
 
@@ -234,26 +243,26 @@ def test_a_client_joins_once_however_often_it_changes_its_broker():
 def test_a_broker_that_lost_its_memory_is_told_again():
     client, ledger = a_client()
     client.register(FAN)
-    client.receive(A, Stored(V1))
+    client.receive(A, RegisterAck(V1))
     ledger.take()
-    client.receive(A, Known(0))
+    client.receive(A, KeepAliveAck(0))
     assert ledger.sent() == [(A, registered())]
-    client.receive(A, Stored(V1))
-    client.receive(A, Known(V1))
+    client.receive(A, RegisterAck(V1))
+    client.receive(A, KeepAliveAck(V1))
     assert ledger.take() == []
 
 
 def test_casts_that_no_broker_takes_are_kept_up_to_a_bound_and_then_refused():
     client, ledger = a_client(broker=None)
-    for _ in range(REQUESTS_MAX + 3):
+    for _ in range(OPEN_CASTS_MAX + 3):
         client.cast(JAZZ, b"x")
 
-    assert len(client.requests) == REQUESTS_MAX
+    assert len(client.open_casts) == OPEN_CASTS_MAX
     assert sum(isinstance(event, Refused) for event in events(ledger)) == 3
-    client.receive(B, Serving())
+    client.receive(B, BrokerProbeAck())
     assert (
         len([message for _, message in ledger.sent() if isinstance(message, Publish)])
-        == REQUESTS_MAX
+        == OPEN_CASTS_MAX
     )
 
 
@@ -261,11 +270,11 @@ def test_an_answer_of_a_former_broker_completes_nothing():
     client, ledger = a_client()
     client.register(FAN)
     silence(client, ledger)
-    client.receive(B, Serving())
+    client.receive(B, BrokerProbeAck())
     ledger.take()
-    client.receive(A, Stored(V1))
+    client.receive(A, RegisterAck(V1))
     assert ledger.take() == []
-    client.receive(B, Stored(V1))
+    client.receive(B, RegisterAck(V1))
 
     assert ledger.take() == [("deliver", None, Registered(V1))]
 
@@ -273,13 +282,13 @@ def test_an_answer_of_a_former_broker_completes_nothing():
 def test_a_leaver_whose_broker_died_leaves_through_another():
     client, ledger = a_client()
     client.register(FAN)
-    client.receive(A, Stored(V1))
+    client.receive(A, RegisterAck(V1))
     client.leave()
     silence(client, ledger)
     ledger.take()
-    client.receive(B, Serving())
+    client.receive(B, BrokerProbeAck())
     assert (B, registered(version=V1 + 1, description=None)) in ledger.sent()
-    client.receive(B, Stored(V1 + 1))
+    client.receive(B, RegisterAck(V1 + 1))
 
     assert events(ledger)[-1] == Left()
 
@@ -289,11 +298,11 @@ def test_a_client_that_begins_again_looks_for_a_broker_and_says_what_it_was():
     client.register(FAN)
     cast = client.cast(JAZZ, b"x")
 
-    again, ledger = a_client(None, client.kept(), incarnation=2)
+    again, ledger = a_client(None, client.durable_state(), incarnation=2)
     again.join(())
     again.carry_on(cast, JAZZ, b"x")
     ledger.take()
-    again.receive(C, Serving())
+    again.receive(C, BrokerProbeAck())
     assert ledger.sent() == [
         (C, registered(version=version_of(2, 1))),
         (C, Publish(cast, JAZZ, b"x")),
@@ -306,13 +315,13 @@ def test_a_client_that_begins_again_looks_for_a_broker_and_says_what_it_was():
 def test_a_description_is_stored_when_the_backbone_routes_by_it():
     broker, ledger = a_broker((B,), tags=())
     broker.receive(1, registered())
-    assert ledger.sent() == [(B, Tell(BASE + 1, BASE, ("jazz",)))]
+    assert ledger.sent() == [(B, TagUpdate(BASE + 1, BASE, ("jazz",)))]
     broker.receive(1, registered())
     assert ledger.sent() == [], "a repeat is answered when the first is"
-    broker.receive(B, Routed(BASE + 1))
-    assert ledger.sent() == [(1, Stored(V1))]
+    broker.receive(B, CoverageAck(BASE + 1))
+    assert ledger.sent() == [(1, RegisterAck(V1))]
     broker.receive(1, registered())
-    assert ledger.sent() == [(1, Stored(V1))]
+    assert ledger.sent() == [(1, RegisterAck(V1))]
 
 
 def test_an_older_version_that_comes_late_is_said_to_be_outdated():
@@ -320,49 +329,49 @@ def test_an_older_version_that_comes_late_is_said_to_be_outdated():
     broker.receive(1, registered(version=V1 + 1, description=None))
     broker.receive(1, registered())
 
-    assert ledger.sent() == [(1, Stored(V1 + 1)), (1, Outdated(V1 + 1))]
-    assert ONE not in broker.roster.index
+    assert ledger.sent() == [(1, RegisterAck(V1 + 1)), (1, RegisterOutdated(V1 + 1))]
+    assert ONE not in broker.clients.index
 
 
 def test_a_replaced_description_is_never_said_to_be_complete():
     broker, ledger = a_broker((B,), tags=())
     broker.receive(1, registered())
     broker.receive(1, registered(version=V1 + 1, description=Description(("football",))))
-    broker.receive(B, Routed(BASE + 1))
-    broker.wake(Speak())
-    broker.receive(B, Routed(BASE + 2))
+    broker.receive(B, CoverageAck(BASE + 1))
+    broker.wake(FlushDue())
+    broker.receive(B, CoverageAck(BASE + 2))
 
-    assert [message for to, message in ledger.sent() if to == 1] == [Stored(V1 + 1)]
+    assert [message for to, message in ledger.sent() if to == 1] == [RegisterAck(V1 + 1)]
 
 
 def test_a_client_that_vanished_is_forgotten_after_its_lease():
     broker, ledger = a_broker(())
-    lease_us = broker.roster.leases.lease_us
+    lease_us = broker.clients.leases.lease_us
     for address, name in ((1, ONE), (2, TWO)):
         broker.receive(address, registered(name))
     ledger.now_us = lease_us
-    broker.receive(2, Check(TWO, V1))
+    broker.receive(2, KeepAlive(TWO, V1))
     ledger.now_us = lease_us + 1
     broker.wake(LeaseSweep())
 
-    assert set(broker.roster.index) == {TWO}
-    assert (2, Known(V1)) in ledger.sent()
+    assert set(broker.clients.index) == {TWO}
+    assert (2, KeepAliveAck(V1)) in ledger.sent()
 
 
 def test_a_broker_without_a_view_answers_no_client_and_confirms_nothing():
     broker = Broker(site(name_of(b"", 12), C))
     ledger = broker.host
     ledger.take()
-    for message in (Probe(), registered(), PUBLISH):
+    for message in (BrokerProbe(), registered(), PUBLISH):
         broker.receive(1, message)
     broker.receive(B, passed())
     assert ledger.sent() == []
-    broker.receive(A, View(3 * FIRST, A, (B,), 64))
+    broker.receive(A, View(3 * FIRST_EPOCH, A, (B,), 64))
     assert {to for to, message in ledger.sent()} == {A, B}, (
         "B must know of the client before the client hears of it"
     )
-    broker.receive(1, Probe())
-    assert ledger.sent() == [(1, Serving())]
+    broker.receive(1, BrokerProbe())
+    assert ledger.sent() == [(1, BrokerProbeAck())]
 
 
 # --- casts, without receipts
@@ -406,17 +415,17 @@ def test_a_publisher_is_told_when_all_members_of_all_brokers_have_confirmed():
     broker.receive(B, carried(notified=2))
     broker.receive(C, carried(declined=1, unreachable=1))
     assert ledger.sent() == []
-    broker.receive(1, Got(CAST, ONE, Outcome.TAKEN))
+    broker.receive(1, NotifyAck(CAST, ONE, Outcome.TAKEN))
 
     assert ledger.sent() == [(9, carried(0, notified=3, declined=1, unreachable=1))]
-    assert len(broker.routes._routes) == 0
+    assert len(broker.forwarding.entries) == 0
 
 
 def test_after_a_second_what_is_known_is_told_if_all_brokers_have_the_cast():
     broker, ledger = a_broker()
     broker.receive(9, PUBLISH)
     ledger.take()
-    broker.wake(Hold(CAST, FIRST))
+    broker.wake(ProgressAnswerDue(CAST, FIRST_EPOCH))
     assert ledger.sent() == [], "whether the others have it is not known"
     broker.receive(B, carried(notified=1))
     broker.receive(C, carried(open=2))
@@ -432,11 +441,11 @@ def test_a_neighbour_is_asked_until_nothing_is_open():
     broker.receive(B, carried(open=1))
     ledger.take()
     ledger.now_us += 3 * S
-    broker.wake(Late())
+    broker.wake(RequestTimeout())
     assert (B, passed()) in ledger.sent()
     broker.receive(B, carried(notified=1))
     ledger.now_us += 99 * S
-    broker.wake(Late())
+    broker.wake(RequestTimeout())
 
     assert (B, passed()) not in ledger.sent()
 
@@ -476,24 +485,24 @@ def test_a_client_that_asks_a_second_broker_reaches_the_side_the_cast_came_from(
 def test_what_was_carried_in_an_older_view_does_not_count():
     broker, ledger = a_broker()
     broker.receive(9, PUBLISH)
-    broker._follow(View(3 * FIRST, A, (B, C), 64))
+    broker.on_view(View(3 * FIRST_EPOCH, A, (B, C), 64))
     ledger.take()
     for neighbour in (B, C):
         broker.receive(neighbour, carried())
-    assert not [message for _, message in ledger.sent() if isinstance(message, Carried)]
+    assert not [message for _, message in ledger.sent() if isinstance(message, CastProgress)]
     broker.receive(9, PUBLISH)
 
-    assert {to for to, message in ledger.sent() if isinstance(message, Pass)} == {B, C}
+    assert {to for to, message in ledger.sent() if isinstance(message, ForwardToBroker)} == {B, C}
 
 
 def test_own_members_are_told_once_whatever_the_view():
     broker, ledger = a_broker(())
     broker.receive(1, registered())
     broker.receive(9, PUBLISH)
-    broker._follow(View(3 * FIRST, A, (), 64))
+    broker.on_view(View(3 * FIRST_EPOCH, A, (), 64))
     ledger.take()
     broker.receive(9, PUBLISH)
-    broker.receive(1, Got(CAST, ONE, Outcome.TAKEN))
+    broker.receive(1, NotifyAck(CAST, ONE, Outcome.TAKEN))
 
     assert ledger.sent() == [(9, carried(0, notified=1))]
 
@@ -501,53 +510,55 @@ def test_own_members_are_told_once_whatever_the_view():
 def test_a_pass_of_an_older_view_waits_until_its_broker_has_the_present_one():
     """Two neighbours of a broker that is behind would answer for the same members."""
     broker, ledger = a_broker()
-    broker._follow(View(3 * FIRST, A, (B, C), 64))
+    broker.on_view(View(3 * FIRST_EPOCH, A, (B, C), 64))
     ledger.take()
     broker.receive(B, passed())
     assert ledger.sent() == []
 
-    broker.receive(B, passed(epoch=3 * FIRST))
-    assert {to for to, message in ledger.sent() if isinstance(message, Pass)} == {C}
-    broker.receive(C, carried(3 * FIRST))
-    assert (B, carried(3 * FIRST)) in ledger.sent()
+    broker.receive(B, passed(epoch=3 * FIRST_EPOCH))
+    assert {to for to, message in ledger.sent() if isinstance(message, ForwardToBroker)} == {C}
+    broker.receive(C, carried(3 * FIRST_EPOCH))
+    assert (B, carried(3 * FIRST_EPOCH)) in ledger.sent()
 
 
 def test_a_pass_of_a_view_to_come_waits_for_it():
     broker, ledger = a_broker()
-    broker.receive(B, passed(epoch=5 * FIRST))
+    broker.receive(B, passed(epoch=5 * FIRST_EPOCH))
 
     assert ledger.sent() == []
 
 
 def test_a_broker_with_its_hands_full_takes_no_more():
     broker, ledger = a_broker()
-    casts = [CastId(name_of(b"many", number), 1, 1) for number in range(ROUTES_MAX + 50)]
+    casts = [CastId(name_of(b"many", number), 1, 1) for number in range(FORWARDING_MAX + 50)]
     for cast in casts:
         broker.receive(B, passed(cast))
-    assert len(broker.routes._routes) == ROUTES_MAX
+    assert len(broker.forwarding.entries) == FORWARDING_MAX
     ledger.take()
-    for cast in casts[:ROUTES_MAX]:
+    for cast in casts[:FORWARDING_MAX]:
         broker.receive(C, carried(cast=cast))
 
-    assert len(broker.routes._routes) == 0
-    assert len(broker.asker) == 0
+    assert len(broker.forwarding.entries) == 0
+    assert len(broker.requests) == 0
     assert {to for to, _ in ledger.sent()} == {B}
 
 
 def test_one_publisher_fills_half_of_a_brokers_hands_and_gets_it_back():
     broker, ledger = a_broker()
     for _ in range(2):
-        for serial in range(ROUTES_MAX + 50):
+        for serial in range(FORWARDING_MAX + 50):
             broker.receive(B, passed(CastId(ONE, 1, serial)))
-        assert len(broker.routes._routes) == ROUTES_MAX // 2
+        assert len(broker.forwarding.entries) == FORWARDING_MAX // 2
         broker.receive(B, passed(CastId(TWO, 1, 1)))
-        assert len(broker.routes._routes) == ROUTES_MAX // 2 + 1, "there is room for another"
+        assert len(broker.forwarding.entries) == FORWARDING_MAX // 2 + 1, (
+            "there is room for another"
+        )
         ledger.take()
-        for serial in range(ROUTES_MAX):
+        for serial in range(FORWARDING_MAX):
             broker.receive(C, carried(cast=CastId(ONE, 1, serial)))
         broker.receive(C, carried(cast=CastId(TWO, 1, 1)))
 
-        assert len(broker.routes._routes) == len(broker.asker) == 0
+        assert len(broker.forwarding.entries) == len(broker.requests) == 0
         assert {to for to, _ in ledger.sent()} == {B}
 
 
@@ -556,9 +567,9 @@ def test_a_neighbour_that_never_answers_is_left_to_the_next_view():
     broker.receive(9, PUBLISH)
     for _ in range(60):
         ledger.now_us += 6 * S
-        broker.wake(Late())
+        broker.wake(RequestTimeout())
 
-    assert len(broker.routes._routes) == 0
+    assert len(broker.forwarding.entries) == 0
 
 
 def test_brokers_count_together_whom_a_target_selects():
@@ -573,7 +584,7 @@ def test_brokers_count_together_whom_a_target_selects():
         sent = ledger.sent()
         assert [(to, message.dry) for to, message in sent] == [(B, True), (C, True)]
         for neighbour in (B, C):
-            broker.receive(neighbour, Carried(asked.cast, FIRST, 4, 0, 0, 0))
+            broker.receive(neighbour, CastProgress(asked.cast, FIRST_EPOCH, 4, 0, 0, 0))
         ((_, answer),) = ledger.sent()
         client.receive(A, answer)
 
@@ -615,14 +626,14 @@ def test_joining_finds_the_same_brokers_as_assembling(kind):
     )
     plan = replace(plan, roles=found.roles(plan.peers, plan.infrastructure))
     assembled = population(found).assemble(plan)
-    newcomers = [plan.begin(found, address) for address in range(60)]
+    newcomers = [plan.new_member(found, address) for address in range(60)]
     for address, peer in enumerate(newcomers + assembled[60:]):
         world.place(address, peer)
     for address, peer in enumerate(newcomers):
         world.at(address, 0, lambda peer=peer: peer.join(()))
     world.run()
 
-    assert [peer.station for peer in newcomers] == [peer.station for peer in assembled[:60]]
+    assert [peer.front_end for peer in newcomers] == [peer.front_end for peer in assembled[:60]]
 
 
 # --- whole runs

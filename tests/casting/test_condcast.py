@@ -7,14 +7,14 @@ import pytest
 
 from implicast.casting.condcast import DESIGNS
 from implicast.casting.condcast.condcast import Condcast
-from implicast.casting.condcast.messages import KINDS, Carry, Update
+from implicast.casting.condcast.messages import KINDS, ForwardCast, Update
 from implicast.casting.condcast.place import rank
+from implicast.language.aggregate import TargetQuery
 from implicast.language.parameters import Parameters
-from implicast.language.portrait import Sought
 from implicast.language.queries import Above, Within
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.language.values import Interval, Threshold
-from implicast.overlay.chord_sharp import Freight
+from implicast.overlay.chord_sharp import FingerValue
 from implicast.peer.contract import CastId
 from implicast.peer.events import Notice, Registered, Withdrawn
 from implicast.peer.wire import Codec
@@ -26,7 +26,7 @@ from implicast.world.plan import Plan
 from implicast.world.populations import chord_sharp as sharp_rings
 from implicast.world.populations import population
 from implicast.world.scenario import Scenario
-from implicast.world.simulate import Outcome, simulate
+from implicast.world.simulate import SimulationOutcome, simulate
 from implicast.world.world import World
 
 DESIGN = DESIGNS[0]
@@ -39,14 +39,14 @@ class Flat:
         return 20_000
 
 
-def _kept(outcome: Outcome) -> Outcome:
+def _kept(outcome: SimulationOutcome) -> SimulationOutcome:
     assert outcome.contract.clean, f"{outcome.contract}\nreplay: {outcome.scenario.command()}"
     assert outcome.contract.expected > 0
     assert outcome.objections == []
     return outcome
 
 
-def _run(**options: object) -> Outcome:
+def _run(**options: object) -> SimulationOutcome:
     given = {"assurance": "none", **options.pop("parameters", {})}  # type: ignore[dict-item]
     return simulate(
         Scenario(
@@ -192,9 +192,9 @@ def test_values_of_any_kind_are_cast_to_over_a_range_of_keys() -> None:
     rng = stream(2, "values")
     world, peers = _population(80)
     numbers = [rng.randrange(100) for _ in peers]
-    values: list[Freight] = [Interval(number, number) for number in numbers]
+    values: list[FingerValue] = [Interval(number, number) for number in numbers]
     for peer, value in zip(peers, values, strict=True):
-        peer.stand(value)
+        peer.restore_value(value)
     sharp_rings.assemble([peer.ring for peer in peers])
     arc = Arc(1 << 59, 1 << 62)
     world.at(0, 0, lambda: peers[0].condcast(arc, Within(10, 20), b""))
@@ -313,8 +313,8 @@ def test_a_cast_that_comes_twice_is_delivered_once() -> None:
         peers[0].name, peers[0].incarnation, 1
     )
 
-    message = Carry(
-        CastId(bytes(16), 1, 1), 0, (Arc(key, key),), Sought(Target((Term(("a",)),)), 4096, 4), b""
+    message = ForwardCast(
+        CastId(bytes(16), 1, 1), 0, (Arc(key, key),), TargetQuery(Target((Term(("a",)),)), 4096, 4), b""
     )
     peers[0].receive(9, message)
     peers[0].receive(9, message)

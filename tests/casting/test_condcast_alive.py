@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from implicast.casting.condcast import DESIGNS, carrier
-from implicast.casting.condcast.carrier import Carrier
+from implicast.casting.condcast import DESIGNS, tasks
 from implicast.casting.condcast.condcast import Condcast
-from implicast.casting.condcast.messages import ArcsCovered, Carry
-from implicast.casting.condcast.promises import Promises
-from implicast.language.portrait import Sought, portrait
+from implicast.casting.condcast.forwarder import CastForwarder
+from implicast.casting.condcast.messages import ArcsCovered, ForwardCast
+from implicast.casting.condcast.visibility import VisibilityDelay
+from implicast.language.aggregate import TargetQuery, aggregate_of
 from implicast.language.target import Description, Target, Term, Value
 from implicast.overlay.chord_sharp import Table
-from implicast.overlay.chord_sharp.messages import LevelIs
+from implicast.overlay.chord_sharp.messages import LevelUpdate
 from implicast.overlay.links.membership import Membership
 from implicast.peer.contract import CastId, Message
 from implicast.peer.events import Joined, Left, Notice, Registered, Settled
@@ -36,7 +36,7 @@ from implicast.world.plan import Plan
 from implicast.world.populations import population
 from implicast.world.populations.links import ring_objections
 from implicast.world.scenario import Scenario
-from implicast.world.simulate import Outcome, simulate
+from implicast.world.simulate import SimulationOutcome, simulate
 from implicast.world.world import World
 
 DESIGN = DESIGNS[0]
@@ -150,7 +150,7 @@ def _reached_from_the_deaf() -> bool:
     deaf = ring[(ring.index(30) - 12) % 31]  # so that the newcomer is in one of its upper levels
     right = peers[deaf].links.right.address
     world.lets = lambda sender, to, message: (
-        not (isinstance(message, LevelIs) and to == deaf and sender != right)
+        not (isinstance(message, LevelUpdate) and to == deaf and sender != right)
     )  # type: ignore[assignment]
     _at(world, 3, lambda: late.join((0, 5)), JOIN)
     _at(world, 4, lambda: late.register(B), REGISTER)
@@ -176,13 +176,13 @@ JOINS = Scenario(
 def test_while_peers_only_come_and_change_nothing_is_missed_at_any_time() -> None:
     outcome = simulate(JOINS)
 
-    assert outcome.kept
+    assert outcome.contract_held
     assert outcome.contract.clean
     assert outcome.contract.expected > 200
 
 
 def test_a_promise_that_does_not_wait_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Promises, "_age_us", lambda self: 0)
+    monkeypatch.setattr(VisibilityDelay, "age_us", lambda self: 0)
 
     assert simulate(JOINS).contract.missing > 0
 
@@ -192,7 +192,7 @@ def test_a_peer_that_was_passed_over_begins_to_wait_anew() -> None:
     late = peers[8]
     _at(world, 3, lambda: late.join((0,)), JOIN)
     _at(world, 4, lambda: late.register(B), REGISTER)
-    _at(world, 20, late.overlooked)
+    _at(world, 20, late.on_bypassed)
     _run(world, 50)
     assert len(_events(world, Registered)) == 8
     _run(world, 56)
@@ -281,7 +281,7 @@ def _dead_in_the_middle() -> tuple[Net, list[Condcast], int, int]:
 
 def test_a_crash_in_the_middle_of_the_tree_loses_nobody_else() -> None:
     world, _, publisher, middle = _dead_in_the_middle()
-    world.lets = lambda sender, to, message: not (isinstance(message, Carry) and sender == middle)  # type: ignore[assignment]
+    world.lets = lambda sender, to, message: not (isinstance(message, ForwardCast) and sender == middle)  # type: ignore[assignment]
     _run(world, 46)
 
     assert [at for at in range(32) if at not in _told(world)] in ([], [middle])
@@ -292,16 +292,16 @@ def test_a_crash_in_the_middle_of_the_tree_loses_nobody_else() -> None:
 
 
 def test_covered_said_too_early_loses_all_behind_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    spread = Carrier._spread
+    spread = CastForwarder.spread
 
-    def hasty(self: Carrier, arcs: tuple[Arc, ...], task: carrier.Task) -> None:
-        if task.asker is not None:
-            self.host.send(task.asker[0], ArcsCovered(task.cast, task.asker[1], 0, 0))
+    def hasty(self: CastForwarder, arcs: tuple[Arc, ...], task: tasks.Task) -> None:
+        if task.requester is not None:
+            self.host.send(task.requester[0], ArcsCovered(task.cast, task.requester[1], 0, 0))
         spread(self, arcs, task)
 
-    monkeypatch.setattr(Carrier, "_spread", hasty)
+    monkeypatch.setattr(CastForwarder, "spread", hasty)
     world, _, _, middle = _dead_in_the_middle()
-    world.lets = lambda sender, to, message: not (isinstance(message, Carry) and sender == middle)  # type: ignore[assignment]
+    world.lets = lambda sender, to, message: not (isinstance(message, ForwardCast) and sender == middle)  # type: ignore[assignment]
     _run(world, 46)
 
     assert len(_told(world)) < 20
@@ -325,7 +325,7 @@ def test_a_leaver_hands_its_share_of_a_cast_back() -> None:
     world, peers = _population([A] * 32)
     middle = peers[4].ring.table.nodes[-1].address
     assert isinstance(middle, int)
-    world.lets = lambda sender, to, message: not (isinstance(message, Carry) and sender == middle)  # type: ignore[assignment]
+    world.lets = lambda sender, to, message: not (isinstance(message, ForwardCast) and sender == middle)  # type: ignore[assignment]
     _at(world, 1, lambda: peers[4].cast(_to("a"), b""))
     _at(world, 1.1, peers[middle].leave, LEAVE)
     _run(world, 10)
@@ -338,27 +338,27 @@ def test_a_leaver_hands_its_share_of_a_cast_back() -> None:
 def test_a_cast_is_given_up_when_patience_is_over_and_the_publisher_is_told() -> None:
     world, peers = _population([A] * 6)
     alone = 3
-    world.lets = lambda sender, to, message: not (isinstance(message, Carry) and to == alone)  # type: ignore[assignment]
+    world.lets = lambda sender, to, message: not (isinstance(message, ForwardCast) and to == alone)  # type: ignore[assignment]
     _at(world, 1, lambda: peers[0].cast(_to("a"), b""))
     _run(world, 60)
 
     assert _told(world) == [at for at in range(6) if at != alone]
     [(time_us, _, settled)] = _events(world, Settled)
     assert settled.unreachable > 0
-    assert time_us >= carrier.PATIENCE_US
+    assert time_us >= tasks.FORWARD_MAX_US
 
 
 def test_a_repeated_request_is_carried_once_and_answered_again() -> None:
     world, peers = _population([A] * 16)
     key = peers[0].links.me.key
-    carry = Carry(CastId(bytes(16), 1, 1), 5, (Arc(key, key),), Sought(_to("a"), 4096, 4), b"")
+    carry = ForwardCast(CastId(bytes(16), 1, 1), 5, (Arc(key, key),), TargetQuery(_to("a"), 4096, 4), b"")
     for _ in range(3):
         peers[0].receive(9, carry)
-    sent = world.kinds["Carry"]
+    sent = world.kinds["ForwardCast"]
     _run(world, 1)
 
-    assert world.kinds["StillCarrying"] == 2
-    assert world.kinds["Carry"] >= sent
+    assert world.kinds["ForwardProgress"] == 2
+    assert world.kinds["ForwardCast"] >= sent
     assert _told(world) == list(range(16))
     peers[0].receive(9, carry)
     assert _told(world) == list(range(16))
@@ -374,42 +374,42 @@ def _after_thirty_casts() -> list[Condcast]:
 
 
 def test_what_a_peer_remembers_of_casts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert min(len(peer.carrier.tasks) for peer in _after_thirty_casts()) > 10, (
+    assert min(len(peer.forwarder.tasks) for peer in _after_thirty_casts()) > 10, (
         "there is more to remember"
     )
 
-    monkeypatch.setattr(carrier, "TASKS_MAX", 10)
+    monkeypatch.setattr(tasks, "TASKS_MAX", 10)
     peers = _after_thirty_casts()
 
-    assert all(5 <= len(peer.carrier.tasks) <= 10 for peer in peers), (
+    assert all(5 <= len(peer.forwarder.tasks) <= 10 for peer in peers), (
         "half for one that asks alone, all for many"
     )
-    assert all(not peer.carrier.errands and not peer.carrier._stuck for peer in peers)
+    assert all(not peer.forwarder.subtasks and not peer.forwarder.stuck_tasks for peer in peers)
     assert all(
         task.query is None and task.payload == b""
         for peer in peers
-        for task in peer.carrier.tasks.values()
+        for task in peer.forwarder.tasks.values()
     )
 
 
 def test_of_one_that_gives_many_tasks_the_newest_are_remembered_and_others_keep_theirs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(carrier, "TASKS_MAX", 10)
-    tasks = carrier.Tasks()
+    monkeypatch.setattr(tasks, "TASKS_MAX", 10)
+    remembered = tasks.Tasks()
 
-    def give(giver: int, token: int) -> tuple[int, CastId, int]:
-        given = giver, CastId(bytes(16), 1, token), token
-        tasks.remember(given, carrier.Task(given[1], None, b"", (giver, token), 0))
-        return given
+    def give(requester: int, token: int) -> tuple[int, CastId, int]:
+        key = requester, CastId(bytes(16), 1, token), token
+        remembered.remember(key, tasks.Task(key[1], None, b"", (requester, token), 0))
+        return key
 
     other = give(1, 1)
     many = [give(2, token) for token in range(30)]
-    assert list(tasks) == [other, *many[-5:]], "as much as is left free"
+    assert list(remembered) == [other, *many[-5:]], "as much as is left free"
 
-    crowd = [give(giver, 1) for giver in range(3, 30)]
-    assert len(tasks) == 10
-    assert crowd[-1] in tasks, "there is room for everybody who has nothing yet"
+    crowd = [give(requester, 1) for requester in range(3, 30)]
+    assert len(remembered) == 10
+    assert crowd[-1] in remembered, "there is room for everybody who has nothing yet"
 
 
 def test_a_sleeper_that_wakes_after_its_place_was_closed_does_no_harm() -> None:
@@ -500,7 +500,7 @@ def test_casts_to_attributes_survive_too(tmp_path: Path, place: str) -> None:
     )
 
 
-def _cast_messages(outcome: Outcome, casts: int) -> float:
+def _cast_messages(outcome: SimulationOutcome, casts: int) -> float:
     return outcome.messages["cast"] / casts
 
 
@@ -518,8 +518,8 @@ def test_pruning_still_pays_while_things_change() -> None:
     pruned = simulate(scenario)
     flood = simulate(replace(scenario, parameters={"bits": 8}))
 
-    assert pruned.kept
-    assert flood.kept
+    assert pruned.contract_held
+    assert flood.contract_held
     assert _cast_messages(flood, 50) > 1.8 * 127
     assert _cast_messages(pruned, 50) < 0.5 * _cast_messages(flood, 50)
 
@@ -558,7 +558,7 @@ def test_a_peer_that_left_and_came_back_is_another_life_and_found_again() -> Non
 def test_where_lives_are_ignored_whoever_comes_back_is_taken_for_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Membership, "_new_incarnation", lambda self: self._links.begin(0))
+    monkeypatch.setattr(Membership, "start_new_incarnation", lambda self: self.links.start_incarnation(0))
     _, peers = _gone_and_back()
 
     assert any(peer.links.detector.is_lost(peers[5].links.me) for peer in peers), (
@@ -577,9 +577,9 @@ def test_a_filter_or_span_that_lacks_somebody_is_objected_to(numbers: bool) -> N
 
     table = peers[3].ring.table
     level = 2
-    table.values[level] = portrait(described[int(str(table.nodes[level].address))], 4096, 4)
+    table.values[level] = aggregate_of(described[int(str(table.nodes[level].address))], 4096, 4)
     [said] = population(DESIGN).objections(peers)
-    assert said == "what 3 knows of the arc of level 2 lacks somebody in it"
+    assert said == "the aggregate of level 2 at 3 lacks the value of a node"
 
 
 @pytest.mark.parametrize(
@@ -589,14 +589,14 @@ def test_a_filter_or_span_that_lacks_somebody_is_objected_to(numbers: bool) -> N
 def test_whoever_comes_back_at_its_address_is_in_and_registered_soon(
     settings: dict[str, float], within_s: float, disk: str
 ) -> None:
-    churn = Churn.parse(f"deed=4..9:return:3:{disk}")
+    churn = Churn.parse(f"event=4..9:return:3:{disk}")
     outcome = simulate(
         Scenario(
             "condcast", 24, 100, 3, dict(settings), workload="groups", churn=churn, interval_ms=800
         )
     )
 
-    assert outcome.kept, outcome.contract
+    assert outcome.contract_held, outcome.contract
     assert outcome.contract.repeated == outcome.contract.misreported == 0
     assert outcome.change is not None
     assert outcome.change.described()["return_s_max"] <= within_s
@@ -607,11 +607,11 @@ def test_who_comes_back_tells_its_former_neighbours_that_it_is_gone_and_waits_fo
 ):
     world, peers = _population([A] * 16)
     _run(world, 2)
-    kept = peers[5].kept()
+    kept = peers[5].durable_state()
     world.crash(5)
     parameters = DESIGN.settle({})
     back = Condcast(
-        Site(peers[5].name, 9 << 16, 5, world.host(5), parameters, network_of(1), kept=kept)
+        Site(peers[5].name, 9 << 16, 5, world.host(5), parameters, network_of(1), durable_state=kept)
     )
     world.place(5, back)
     _at(world, 2.1, lambda: back.join((0, 1)))
@@ -645,10 +645,10 @@ def test_a_cast_does_not_go_in_a_circle_over_a_peer_that_came_back_elsewhere(
         "its old place is still linked"
     )
 
-    before = world.kinds.get("Carry", 0)
+    before = world.kinds.get("ForwardCast", 0)
 
     def is_calm(sender: int, to: int, message: Message) -> bool:
-        assert world.kinds.get("Carry", 0) - before < 3 * 16, "it goes round and round"
+        assert world.kinds.get("ForwardCast", 0) - before < 3 * 16, "it goes round and round"
         return True
 
     world.lets = is_calm  # type: ignore[assignment]
@@ -656,7 +656,7 @@ def test_a_cast_does_not_go_in_a_circle_over_a_peer_that_came_back_elsewhere(
         _at(world, 2.7, lambda: peers[0].cast(_to("a"), b""))
     else:
         key = peers[0].links.me.key
-        once = Carry(CastId(bytes(16), 1, 1), 0, (Arc(key, key),), Sought(_to("a"), 4096, 4), b"")
+        once = ForwardCast(CastId(bytes(16), 1, 1), 0, (Arc(key, key),), TargetQuery(_to("a"), 4096, 4), b"")
         _at(world, 2.7, lambda: peers[0].receive(9, once))
     _run(world, 20)
 
@@ -670,11 +670,11 @@ def test_a_question_of_a_strange_make_is_dropped() -> None:
     key = peers[0].links.me.key
     cast = CastId(bytes(16), 1, 1)
     for arc, query in (
-        (Arc("a", "b"), Sought(_to("a"), 4096, 4)),
-        (Arc(key, key), Sought(_to("a"), 4096, 1 << 62)),
-        (Arc(key, key), Sought(_to("a"), 1 << 62, 4)),
+        (Arc("a", "b"), TargetQuery(_to("a"), 4096, 4)),
+        (Arc(key, key), TargetQuery(_to("a"), 4096, 1 << 62)),
+        (Arc(key, key), TargetQuery(_to("a"), 1 << 62, 4)),
     ):
-        peers[0].receive(9, Carry(cast, 5, (arc,), query, b""))
+        peers[0].receive(9, ForwardCast(cast, 5, (arc,), query, b""))
 
     assert world.kinds == {}
     assert _told(world) == []

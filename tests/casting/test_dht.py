@@ -7,9 +7,9 @@ import pytest
 
 from implicast.casting.designs import design
 from implicast.casting.dht.member import filtered, intersected, tags_of
-from implicast.casting.keeping.deeds import deed_of
-from implicast.casting.keeping.messages import IN_FORCE, Found
 from implicast.casting.pubsub.member import profile_of
+from implicast.casting.replicated_lists.entry_proofs import entry_proof_of
+from implicast.casting.replicated_lists.messages import IN_FORCE, Found
 from implicast.language.parse import parse
 from implicast.language.target import Description, Term
 from implicast.peer.contract import Contact
@@ -21,7 +21,7 @@ from implicast.world.network import build
 from implicast.world.plan import Plan
 from implicast.world.populations import population
 from implicast.world.scenario import Scenario
-from implicast.world.simulate import Outcome, simulate
+from implicast.world.simulate import SimulationOutcome, simulate
 from implicast.world.world import World
 
 BOTH = ["dht-naive", "dht"]
@@ -31,7 +31,7 @@ NONE = {"assurance": "none"}
 WHO = [Contact(bytes([number]) * 16, number) for number in range(5)]
 
 
-def run(name: str, **options: object) -> Outcome:
+def run(name: str, **options: object) -> SimulationOutcome:
     given = {"peers": 128, "casts": 64, "seed": 2, "parameters": NONE, **options}
     return simulate(Scenario(name, **given))  # type: ignore[arg-type]
 
@@ -74,7 +74,7 @@ def test_what_a_stranger_packed_is_unreadable_and_breaks_nobody_who_reads_it() -
     for nonsense in (b"\xc1", b"\x92\x01\x92\x91\xa1\xff\x90", b"\x92\x01\x93\x90\x90" + deep):
         assert profile_of(nonsense) is None
     for nonsense in (b"\xc1", b"\x95\xa1\xff", b"\x96\x00\x00\x00\xc4\x00\xc4\x00" + deep):
-        assert deed_of(IN_FORCE + nonsense) is None
+        assert entry_proof_of(IN_FORCE + nonsense) is None
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -164,7 +164,7 @@ def test_whole_registrations_take_more_room_and_fewer_messages_than_references()
 def test_predicates_are_refused_with_a_reason() -> None:
     ledger, dht = Ledger(), design("dht")
     plan = Plan(1, 0, dht.settle(NONE), 1, lambda address: ledger, lambda a, b: 0)
-    plan.begin(dht, 0).cast(parse("price = @3"), b"")
+    plan.new_member(dht, 0).cast(parse("price = @3"), b"")
 
     ((_, _, refused),) = ledger.take()
     assert isinstance(refused, Refused)

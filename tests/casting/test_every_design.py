@@ -7,18 +7,18 @@ import pytest
 
 from implicast.casting.designs import designs
 from implicast.world.scenario import Scenario
-from implicast.world.simulate import Outcome, simulate
+from implicast.world.simulate import SimulationOutcome, simulate
 
 TAGS = [name for name, design in designs().items() if "tags" in design.languages]
 
 
-def run(name: str, **options) -> Outcome:
+def run(name: str, **options) -> SimulationOutcome:
     return simulate(
         Scenario(name, strict=True, **{"peers": 96, "casts": 48, "seed": 11, **options})
     )
 
 
-def assert_kept(outcome: Outcome) -> None:
+def assert_kept(outcome: SimulationOutcome) -> None:
     assert outcome.contract.clean, f"{outcome.contract}\nreplay: {outcome.scenario.command()}"
     assert outcome.contract.expected > 0, "a run in which nobody is expected proves nothing"
     assert outcome.objections == []

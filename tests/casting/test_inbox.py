@@ -6,7 +6,7 @@ from implicast.casting.inbox import Inbox, Outcome
 from implicast.language.parse import description, parse
 from implicast.peer.contract import CastId
 from implicast.peer.ledger import Ledger
-from implicast.peer.member import KeptMember, Member
+from implicast.peer.member import DurableMember, Member
 from implicast.peer.memory import HORIZON_US, Seen
 from implicast.peer.name import name_of
 from implicast.peer.wire import pack
@@ -67,11 +67,11 @@ def test_what_was_heard_outlives_a_crash_as_a_value():
     for cast in casts:
         seen.first(cast)
 
-    again = Seen(seen.heard())
+    again = Seen(seen.blocks())
 
     assert all(map(again.met, casts))
     assert again.first(CastId(ANN, 1, 2))
-    assert len(pack(KeptMember(1, 1, 1, None, seen.heard()))) < 200
+    assert len(pack(DurableMember(1, 1, 1, None, seen.blocks()))) < 200
 
 
 class Plain(Member):
@@ -92,7 +92,7 @@ def test_a_member_says_what_became_of_a_notification():
     member.description = description("jazz")
     assert inbox.take(cast, jazz, b"x") == Outcome.TAKEN
     assert inbox.take(cast, jazz, b"x") == Outcome.REPEAT
-    inbox.seen = Seen(inbox.seen.heard(), bound=1)
+    inbox.seen = Seen(inbox.seen.blocks(), bound=1)
     assert inbox.take(CastId(ANN, 1, 1), jazz, b"x") == Outcome.FULL
     member.description = None
     assert inbox.take(cast, jazz, b"x") == Outcome.REPEAT, "it was taken before the member changed"

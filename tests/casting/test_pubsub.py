@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from implicast.casting.designs import design
-from implicast.casting.keeping.messages import Row
 from implicast.casting.pubsub import PubSub
-from implicast.casting.pubsub.arrangement import Arrangement
+from implicast.casting.pubsub.value_mapping import ValueMapping
+from implicast.casting.replicated_lists.messages import ListEntry
 from implicast.language.attributes import Schema
 from implicast.language.parse import describe, parse
 from implicast.language.target import Description, Predicate, Target, Term, Value
@@ -93,7 +93,7 @@ class Ring:
         for peer in the_population(self.design).assemble(self.plan):
             self._place(peer)
         for address in range(len(self.members), peers):
-            self._place(self.plan.begin(self.design, address))
+            self._place(self.plan.new_member(self.design, address))
 
     def _place(self, peer: object) -> None:
         assert isinstance(peer, PubSub)
@@ -108,11 +108,11 @@ class Ring:
         """Until nothing is under way any more; with receipts upkeep never rests, and a while must do."""
         self.world.run(self.world.now_us + for_s * 1_000_000 if self.assured else None)
 
-    def rows(self, own: bool = True) -> list[tuple[PubSub, Row]]:
+    def entries(self, own: bool = True) -> list[tuple[PubSub, ListEntry]]:
         """All entries in force, each with the member that answers for it; or, not `own`, with all who keep it."""
         here = [member for member in self.members if member.links.state == "in"]
-        found = [(member, row) for member in here for row in member.share.held() if row.packed]
-        return [(member, row) for member, row in found if not own or member.chord.owns(row.key)]
+        found = [(member, entry) for member in here for entry in member.holder_state.all_entries() if entry.packed]
+        return [(member, entry) for member, entry in found if not own or member.chord.owns(entry.key)]
 
     def heard(self, kind: type) -> list[tuple[int, object]]:
         found = [
@@ -132,7 +132,7 @@ def test_the_papers_example_from_subscribing_to_being_told(name: str, assurance:
     wanted = parse("price < 8.70 & price > 8.30 & exchange = NYSE", SCHEMA)
     ring.do(lambda: ring.members[4].subscribe(wanted))
     assert ring.heard(Subscribed) == [(4, Subscribed(1, 1))]
-    lists = [row.slot for _, row in ring.rows()]
+    lists = [entry.slot for _, entry in ring.entries()]
     assert len(lists) == len(set(lists)) == 40, "39 prices and one exchange"
 
     for price, told in (("8.30", []), ("8.31", [4]), ("8.69", [4]), ("8.70", [])):
@@ -147,13 +147,13 @@ def test_an_update_moves_only_the_difference(name: str, assurance: str) -> None:
     ring = Ring(name, 24, assurance=assurance)
     member = ring.members[0]
     ring.do(lambda: member.subscribe(parse("price in 2.00..2.99", SCHEMA)))
-    before = {(row.slot[2], row.number): row.stamp for _, row in ring.rows()}
+    before = {(entry.slot[2], entry.number): entry.stamp for _, entry in ring.entries()}
     (sub_id,) = {number for _, number in before}
 
     ring.do(lambda: member.update(1, parse("price in 2.10..3.04", SCHEMA)))
 
     assert [event for _, event in ring.heard(Subscribed)] == [Subscribed(1, 1), Subscribed(1, 2)]
-    after = {(row.slot[2], row.number): row.stamp for _, row in ring.rows()}
+    after = {(entry.slot[2], entry.number): entry.stamp for _, entry in ring.entries()}
     assert sorted(after) == [(step, sub_id) for step in range(210, 305)]
     assert len(before.keys() - after.keys()) == 10, "ten values go"
     assert sum(before.get(each) != stamp for each, stamp in after.items()) == 5, (
@@ -170,12 +170,12 @@ def test_unsubscribing_leaves_nothing_behind(name: str, assurance: str) -> None:
             parse("price in 1.00..1.50 & size > 40 | exchange = LSE", SCHEMA)
         )
     )
-    assert ring.rows()
+    assert ring.entries()
 
     ring.do(lambda: ring.members[3].unsubscribe(1))
 
     assert ring.heard(Unsubscribed) == [(3, Unsubscribed(1))]
-    assert not ring.rows(own=False)
+    assert not ring.entries(own=False)
 
 
 @pytest.mark.parametrize("assurance", ["none", "receipts"])
@@ -195,7 +195,7 @@ def test_not_equal_is_the_two_ranges_around_and_tells_once(name: str, assurance:
 
 def test_a_subscription_that_admits_too_many_values_is_refused_with_a_reason() -> None:
     ring = Ring("chord-pubsub", 4)
-    ring.members[0].arrangement = Arrangement(SCHEMA, ordered=False, walk="auto", values_max=100)
+    ring.members[0].mapping = ValueMapping(SCHEMA, ordered=False, walk="auto", values_max=100)
 
     ring.do(lambda: ring.members[0].subscribe(parse("price < 5.00", SCHEMA)))
 
@@ -220,7 +220,7 @@ def test_wide_ranges_are_stored_by_cells_and_compared_exactly(assurance: str) ->
     for number, target in enumerate(wanted):
         ring.do(lambda number=number, target=target: ring.members[number].subscribe(target))
     assert len(ring.heard(Subscribed)) == 3
-    assert max(len(member.share.rows.marks) for member in ring.members) < 3_000
+    assert max(len(member.holder_state.entries.digests) for member in ring.members) < 3_000
 
     edges = ["100", "100.01", "1000.06", "1000.07", "1999.98", "1999.99", "2000", "0"]
     for price in [*edges, *(f"{chance.randrange(200_000) / 100:.2f}" for _ in range(8))]:
@@ -242,7 +242,7 @@ def test_a_wide_subscription_is_moved_and_ended() -> None:
         )
         assert ring.notified() == told, price
     ring.do(lambda: ring.members[4].unsubscribe(1))
-    assert ring.rows() == []
+    assert ring.entries() == []
 
 
 def test_casts_over_wide_ranges_reach_the_peers_whose_values_they_select() -> None:
@@ -308,7 +308,7 @@ def test_lists_follow_their_keys_through_joins_and_leaves(name: str) -> None:
     }
     for peer, target in targets.items():
         ring.do(lambda peer=peer, target=target: ring.members[peer].subscribe(target))
-    before = sorted((row.slot, row.number, row.stamp) for _, row in ring.rows())
+    before = sorted((entry.slot, entry.number, entry.stamp) for _, entry in ring.entries())
 
     for address in range(14, 30):
         ring.world.at(
@@ -323,7 +323,7 @@ def test_lists_follow_their_keys_through_joins_and_leaves(name: str) -> None:
     assert sorted(address for address, _ in ring.heard(Joined)) == list(range(14, 30))
     assert sorted(address for address, _ in ring.heard(Left)) == [0, 2, 4, 6, 8]
     assert the_population(ring.design).objections(ring.members) == []
-    after = [(row.slot, row.number, row.stamp) for _, row in ring.rows()]
+    after = [(entry.slot, entry.number, entry.stamp) for _, entry in ring.entries()]
     assert sorted(after) == before, "everything where it belongs, nothing lost, nothing twice"
     for price in ("0.70", "1.20", "4.40"):
         event = describe(values={"price": price, "size": 30}, schema=SCHEMA)
@@ -353,21 +353,21 @@ def test_lists_survive_hurried_changes_in_a_lossy_network(seed: int) -> None:
 
     assert the_population(ring.design).objections(ring.members) == []
     assert sum(member.links.state == "in" for member in ring.members) == 15
-    assert {row.slot[2] for _, row in ring.rows()} == set(range(100, 900)), f"seed {seed}"
+    assert {entry.slot[2] for _, entry in ring.entries()} == set(range(100, 900)), f"seed {seed}"
 
 
 @pytest.mark.parametrize("name", RINGS)
 def test_what_was_replaced_while_its_keeper_was_asked_for_it_does_not_come_back(name: str) -> None:
     """The question about the old entry ended without an answer after the new one was laid."""
     ring = Ring(name, 12, assurance="receipts")
-    layings = ring.members[1].layings
+    own_entries = ring.members[1].own_entries
     ring.do(lambda: ring.members[1].register(describe("jazz", "chess")))
-    before = [(piece, (piece.low, piece.high)) for piece in layings.pieces.values()]
+    before = [(own_entry, (own_entry.low, own_entry.high)) for own_entry in own_entries.by_serial.values()]
     ring.do(lambda: ring.members[1].register(describe("jazz", "football")))
-    ring.do(lambda: layings.lay_again(before))
+    ring.do(lambda: own_entries.put_again(before))
 
     kept = {
-        row.slot[2]: row for _, row in ring.rows() if row.slot[2] in ("jazz", "chess", "football")
+        entry.slot[2]: entry for _, entry in ring.entries() if entry.slot[2] in ("jazz", "chess", "football")
     }
     assert set(kept) == {"jazz", "football"}
     assert b"football" in kept["jazz"].packed
@@ -389,7 +389,7 @@ def test_what_is_wanted_again_is_not_taken_out_by_what_was_said_before(name: str
             )
     ring.rest(120)
 
-    assert {row.slot[2] for _, row in ring.rows()} == set(range(100, 120))
+    assert {entry.slot[2] for _, entry in ring.entries()} == set(range(100, 120))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -401,7 +401,7 @@ def test_all_but_one_may_leave_at_once_and_nothing_is_lost(seed: int) -> None:
     ring.rest()
 
     assert len(ring.heard(Left)) == 7
-    assert {row.slot[2] for _, row in ring.rows()} == set(range(100, 400))
+    assert {entry.slot[2] for _, entry in ring.entries()} == set(range(100, 400))
     assert the_population(ring.design).objections(ring.members) == []
 
 

@@ -5,9 +5,9 @@ from functools import partial
 import pytest
 
 from implicast.casting.designs import design
-from implicast.casting.keeping.messages import EntryOutdated
+from implicast.casting.replicated_lists.messages import EntryOutdated
 from implicast.language.target import Description, Predicate, Target, Term, Value
-from implicast.peer.events import Notice, Outlived, Registered
+from implicast.peer.events import IncarnationAdvanced, Notice, Registered
 from implicast.peer.subscriber import Subscribed
 from implicast.world.churn import Churn
 from implicast.world.faults import Faults
@@ -16,7 +16,7 @@ from implicast.world.network import build
 from implicast.world.plan import Plan
 from implicast.world.populations import population
 from implicast.world.scenario import Scenario
-from implicast.world.simulate import Outcome, simulate
+from implicast.world.simulate import SimulationOutcome, simulate
 from implicast.world.world import World
 
 RINGS = ["dht-naive", "dht", "chord-pubsub", "opchord-pubsub"]
@@ -24,8 +24,8 @@ DISKS = ["kept", "old", "empty"]
 S = 1_000_000
 
 
-def returns(name: str, disk: str, quick: bool) -> Outcome:
-    churn = f"deed=5..10:return:3:{disk},deed=30..32:return:7:{disk},deed=50..60:return:7+9:{disk}"
+def returns(name: str, disk: str, quick: bool) -> SimulationOutcome:
+    churn = f"event=5..10:return:3:{disk},event=30..32:return:7:{disk},event=50..60:return:7+9:{disk}"
     return simulate(
         Scenario(
             name,
@@ -51,7 +51,7 @@ def test_whoever_returns_is_in_again_and_nothing_is_missed_nor_told_falsely(
     contract, change = outcome.contract, outcome.change
 
     assert change is not None
-    assert change.kept, change.complaints
+    assert change.contract_held, change.complaints
     assert contract.missing == contract.uninvited == contract.misreported == 0, contract
     assert contract.repeated == 0 or disk == "old", contract
     assert change.described()["return_s_max"] <= (15 if quick else 40)
@@ -89,7 +89,7 @@ class Village:
 
     def fall(self, time_s: float, who: int) -> None:
         def now() -> None:
-            self.disks[who] = self.members[who].kept()
+            self.disks[who] = self.members[who].durable_state()
             self.world.crash(who)
 
         self.world.at(int(time_s * S), UPKEEP, now)
@@ -97,7 +97,7 @@ class Village:
     def rise(self, time_s: float, who: int, disk=None, through: tuple[int, ...] = (0, 1)) -> None:
         def now() -> None:
             kept = disk or self.disks[who]
-            self.members[who] = self.plan.begin(
+            self.members[who] = self.plan.new_member(
                 self.design, who, kept.incarnation, 0, kept, int(time_s)
             )
             self.world.place(who, self.members[who])
@@ -141,8 +141,8 @@ def test_a_subscription_outlives_a_crash_and_can_be_taken_back_afterwards(name: 
 
     assert [who for _, who in village.heard(Subscribed)] == [5]
     assert [(int(time_s), who) for time_s, who in village.heard(Notice)] == [(40, 5)]
-    rows = [row for member in village.members for row in member.share.held() if row.packed]
-    assert rows == [], "nothing stays behind"
+    entries = [entry for member in village.members for entry in member.holder_state.all_entries() if entry.packed]
+    assert entries == [], "nothing stays behind"
 
 
 def test_what_was_said_before_the_crash_and_is_no_longer_so_is_taken_out() -> None:
@@ -153,7 +153,7 @@ def test_what_was_said_before_the_crash_and_is_no_longer_so_is_taken_out() -> No
     village.at(40, lambda: village.members[5].register(Description(("samba",))))
     village.world.run(until_us=60 * S)
 
-    held = {row.slot[2] for member in village.members for row in member.share.held() if row.packed}
+    held = {entry.slot[2] for member in village.members for entry in member.holder_state.all_entries() if entry.packed}
     assert held == {"samba"}
     assert len(village.heard(Registered)) == 2
 
@@ -165,12 +165,12 @@ def test_a_life_that_others_know_to_be_over_is_outlived() -> None:
     member = village.members[5]
     village.at(1, partial(member.register, Description(("jazz",))))
     village.world.run(until_us=5 * S)
-    (piece,) = member.layings.pieces.values()
+    (own_entry,) = member.own_entries.by_serial.values()
     later = (member.incarnation + (9 << 16)) << 22 | 7
-    village.at(6, partial(member.layings.on_outdated, 1, EntryOutdated(piece.serial, later)))
+    village.at(6, partial(member.own_entries.on_outdated, 1, EntryOutdated(own_entry.serial, later)))
     village.world.run(until_us=15 * S)
 
-    assert [who for _, who in village.heard(Outlived)] == [5]
+    assert [who for _, who in village.heard(IncarnationAdvanced)] == [5]
     assert len(village.heard(Registered)) == 2, "said again under its new life"
-    stamps = {row.stamp for each in village.members for row in each.share.held() if row.packed}
+    stamps = {entry.stamp for each in village.members for entry in each.holder_state.all_entries() if entry.packed}
     assert min(stamps) > later

@@ -6,13 +6,13 @@ from implicast.casting.designs import designs
 from implicast.world.churn import Churn
 from implicast.world.faults import Faults
 from implicast.world.scenario import Scenario
-from implicast.world.simulate import Outcome, simulate
+from implicast.world.simulate import SimulationOutcome, simulate
 
 KNOBS = {"tags": 30, "tags_per_peer": 4}
 SIGNED = {"signed": True, "signatures": "stand-in"}
 
 
-def run(name: str, **more) -> Outcome:
+def run(name: str, **more) -> SimulationOutcome:
     given = {"peers": 24, "casts": 12, "workload_parameters": KNOBS, "parameters": SIGNED, **more}
     return simulate(Scenario(design=name, **given))
 
@@ -23,7 +23,7 @@ def test_signed_casts_reach_those_who_have_signed_what_they_are(name):
 
     assert outcome.contract.expected >= 20
     assert outcome.contract.notified == outcome.contract.expected
-    assert outcome.kept, outcome.described()
+    assert outcome.contract_held, outcome.described()
     assert not outcome.objections
 
 
@@ -34,4 +34,4 @@ def test_members_that_begin_again_go_on_above_their_own_signed_words(name):
     churn = Churn(joins=2, crashes=1, returns=3, disk="any", over_s=20.0)
     outcome = run(name, peers=16, churn=churn, faults=Faults(loss=0.02))
 
-    assert outcome.kept, outcome.described()
+    assert outcome.contract_held, outcome.described()

@@ -150,7 +150,7 @@ def test_a_short_run_is_not_a_busy_one() -> None:
     assert levels_for(targets, 1_000_000, 0.0125, 3, window_us=640_000_000) == {"tango": 1}
 
 
-def test_a_consumer_that_two_terms_select_is_told_once() -> None:
+def test_a_consumer_that_two_terms_select_is_notified_once() -> None:
     village = Village()
     village.register(3, "jazz", "samba")
     village.register(4, "samba")
@@ -166,13 +166,13 @@ def test_a_registry_over_the_limit_spreads_and_every_member_is_still_found() -> 
     shares = [
         len(reg.records)
         for peer in village.peers
-        for key, reg in peer.shelf.registries.items()
+        for key, reg in peer.registries.by_key.items()
         if key[0] == "jazz"
     ]
     closed = [
         key
         for peer in village.peers
-        for key, reg in peer.shelf.registries.items()
+        for key, reg in peer.registries.by_key.items()
         if key[0] == "jazz" and reg.closed
     ]
 
@@ -187,23 +187,25 @@ def test_later_records_go_past_what_is_known_to_be_closed(monkeypatch: pytest.Mo
     village = Village(64, storage_limit=2, frequency_limit=0.0)
     for peer in range(50):
         village.register(peer, "jazz")
-    registries = [(peer, *each) for peer in village.peers for each in peer.shelf.registries.items()]
+    registries = [
+        (peer, *each) for peer in village.peers for each in peer.registries.by_key.items()
+    ]
     whole = {(key, peer.address): container(key[1], key[2], 3) for peer, key, _ in registries}
     shut = {
         (key[2], peer.address)
         for peer, key, each in registries
         if key[0] == "jazz"
         and each.closed
-        and not within(whole[key, peer.address], peer.surface.ground)
+        and not within(whole[key, peer.address], peer.surface.committed)
     }
     taken = set()
-    take = Stores.take
+    store_entries = Stores.store_entries
 
     def noting(self: Stores, tag: str, root: int, notch: int, *rest: object) -> None:
         taken.add((notch, self.address))
-        take(self, tag, root, notch, *rest)  # type: ignore[arg-type]
+        store_entries(self, tag, root, notch, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Stores, "take", noting)
+    monkeypatch.setattr(Stores, "store_entries", noting)
     for number in range(50, 60):
         village.register(number, "jazz")
 
@@ -221,7 +223,7 @@ def test_every_replica_answers_alone() -> None:
     roots = [
         key
         for peer in village.peers
-        for key in peer.shelf.registries
+        for key in peer.registries.by_key
         if key[0] == "jazz" and key[2] == 0
     ]
 
@@ -250,7 +252,7 @@ def test_a_root_that_is_cast_to_too_often_has_its_level_raised() -> None:
     ]
 
     assert ready == roots
-    assert len([peer for peer in village.peers if peer.shelf.copies.get("chess")]) == 1
+    assert len([peer for peer in village.peers if peer.registries.local_roots.get("chess")]) == 1
     for publisher in (0, 21, 42, 63):
         assert village.cast(publisher, "jazz") == [*range(20), 30]
 

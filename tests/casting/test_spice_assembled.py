@@ -10,17 +10,21 @@ LIMIT = 6
 
 def registered(monkeypatch, how):
     """When everybody is registered, by peer: who confirmed what went up, and what all roots are known to have."""
-    ways, copies = {}, {}
+    ways, pushes = {}, {}
 
     def look(run, progress):
         ways.update(
-            {each.address: dict(each.stores.above) for each in run.population if each.stores.above}
-        )
-        copies.update(
             {
-                each.address: dict(each.copies._copied)
+                each.address: dict(each.stores.holders_above)
                 for each in run.population
-                if each.copies._copied
+                if each.stores.holders_above
+            }
+        )
+        pushes.update(
+            {
+                each.address: dict(each.pushes.copied)
+                for each in run.population
+                if each.pushes.copied
             }
         )
 
@@ -36,14 +40,14 @@ def registered(monkeypatch, how):
             parameters=parameters,
         )
     )
-    return ways, copies
+    return ways, pushes
 
 
 def test_renewals_know_their_way_up_and_what_all_roots_have_as_after_registering_by_messages(
     monkeypatch,
 ):
-    ways, copies = registered(monkeypatch, "assembled")
+    ways, pushes = registered(monkeypatch, "assembled")
 
     assert ways
-    assert copies
-    assert (ways, copies) == registered(monkeypatch, "messages")
+    assert pushes
+    assert (ways, pushes) == registered(monkeypatch, "messages")

@@ -5,40 +5,40 @@ from msgspec.msgpack import encode
 
 from implicast.casting.designs import design
 from implicast.casting.spice import stores
-from implicast.casting.spice.casts import CastWatch
-from implicast.casting.spice.copies import Copies
+from implicast.casting.spice.casts import CheckCast
 from implicast.casting.spice.homes import address_of, home, roots_of, spot_of
 from implicast.casting.spice.items import (
     HEADER,
     RECORD,
-    Header,
+    ReplicationHeader,
     RootState,
     header_item,
     record_item,
 )
 from implicast.casting.spice.messages import (
-    AskVeto,
-    CastTo,
-    CopyFrom,
+    CallAck,
+    CastRequest,
+    CopyRequest,
     Entry,
-    Offer,
-    RateAt,
-    RateIs,
-    ReadyAt,
-    StoreAt,
-    StoredAt,
-    Taken,
+    ItemOffer,
+    LoadHint,
+    LoadReport,
+    ReplicaActivation,
+    StoreAck,
+    StoreRequest,
+    VetoRequest,
 )
+from implicast.casting.spice.replica_push import ReplicaPushes
 from implicast.casting.spice.replicas import Replicas
-from implicast.casting.spice.settings import CAST_US, Settings
+from implicast.casting.spice.settings import CAST_US, SpiceSettings
 from implicast.casting.spice.spice import Spice
-from implicast.casting.spice.stores import RISING, Stores
-from implicast.casting.spice.trips import Work
+from implicast.casting.spice.stores import ASCENDING, Stores
+from implicast.casting.spice.traversal_state import TraversalTask
 from implicast.language.parse import parse
 from implicast.language.target import Description
-from implicast.overlay.ice.estate import Item, Way
-from implicast.overlay.ice.messages import Backup
-from implicast.overlay.ice.settings import Terms
+from implicast.overlay.ice.item_store import Item, Way
+from implicast.overlay.ice.messages import BackupDelta
+from implicast.overlay.ice.settings import SurfaceSettings
 from implicast.peer.contract import CastId
 from implicast.peer.name import name_of
 from implicast.space.morton import BITS
@@ -68,13 +68,13 @@ class Town:
             self.world.place(address, peer)
         self.application = Application(self.world)
         self.notices = []
-        self.world.heard = self._hear
+        self.world.on_event = self._hear
 
     def _hear(self, address, event):
         if type(event).__name__ == "Notice":
             self.notices.append((address, event.cast))
         else:
-            self.application.hear(address, event)
+            self.application.on_event(address, event)
 
     def run(self, seconds):
         self.world.run(self.world.now_us + int(seconds * _S))
@@ -111,7 +111,7 @@ def held(peer, tag, consumer):
     """Where a peer keeps a consumer's record of a tag: (root, notch) and the version."""
     return {
         key[1:]: each.records[consumer.name].entry.version
-        for key, each in peer.shelf.registries.items()
+        for key, each in peer.registries.by_key.items()
         if key[0] == tag and consumer.name in each.records
     }
 
@@ -121,10 +121,10 @@ def entry_of(consumer, tag, version=1):
     return Entry(consumer.contact, version, spot_of(consumer.name, tag), Description((tag,)))
 
 
-def test_a_registration_is_complete_when_every_heir_has_a_copy():
+def test_a_registration_is_complete_when_every_backup_has_a_copy():
     town = Town()
     owner = town.owner(address_of("jazz"))
-    heirs = owner.surface.heirs
+    heirs = owner.surface.backups
     consumer = next(each for each in range(12) if each != owner.address and each not in heirs)
     for heir in heirs:
         freeze(town.world, heir)
@@ -137,8 +137,8 @@ def test_a_registration_is_complete_when_every_heir_has_a_copy():
         thaw(town.world, heir)
     town.run(5)
     assert town.complete(consumer)
-    for heir in owner.surface.heirs:
-        keys = town.peers[heir].surface.estates.held[owner.address].items
+    for heir in owner.surface.backups:
+        keys = town.peers[heir].surface.backup_copies.held[owner.address].items
         assert {each.key for each in owner.pack(owner.surface.tract)} <= keys.keys()
 
 
@@ -146,12 +146,12 @@ def test_a_withdrawn_record_does_not_come_back_with_an_older_one():
     town = Town()
     town.register(4, "jazz")
     town.run(2)
-    old = town.peers[4].registrations.told["jazz"]
+    old = town.peers[4].registrations.announced["jazz"]
     town.application._withdraw(4)
     town.run(2)
     owner, address = town.owner(address_of("jazz")), address_of("jazz")
     town.peers[7].surface.send(
-        StoreAt(Way((address, address + 1)), "jazz", address, 0, (old,), 7, 99)
+        StoreRequest(Way((address, address + 1)), "jazz", address, 0, (old,), 7, 99)
     )
     town.run(2)
 
@@ -193,8 +193,8 @@ def test_renewing_costs_two_messages_a_tag():
         peer.host.send = lambda to, message, address=address: town.world.carry(address, to, message)
     town.run(120)
 
-    assert 3 <= kinds.count("StoreAt") <= 5
-    assert kinds.count("StoredAt") == kinds.count("StoreAt")
+    assert 3 <= kinds.count("StoreRequest") <= 5
+    assert kinds.count("StoreAck") == kinds.count("StoreRequest")
 
 
 def test_a_changed_description_is_found_under_the_new_tags_only():
@@ -216,8 +216,8 @@ def test_a_publisher_is_told_how_its_cast_ended():
         town.register(address, "jazz")
     town.run(2)
     settled = []
-    hear = town.world.heard
-    town.world.heard = lambda address, event: (
+    hear = town.world.on_event
+    town.world.on_event = lambda address, event: (
         settled.append(event) if type(event).__name__ == "Settled" else hear(address, event)
     )
     cast = town.cast(1, "jazz")
@@ -251,8 +251,8 @@ def test_a_member_that_fits_no_more_declines():
         town.register(address, "jazz")
     town.run(2)
     settled = []
-    hear = town.world.heard
-    town.world.heard = lambda address, event: (
+    hear = town.world.on_event
+    town.world.on_event = lambda address, event: (
         settled.append(event) if type(event).__name__ == "Settled" else hear(address, event)
     )
     town.peers[4].description = Description(("chess",))
@@ -268,7 +268,7 @@ def test_what_a_cast_would_reach_can_be_asked_before():
     town = Town(storage_limit=3, frequency_limit=0.0)
     spread(town)
     estimated = []
-    town.world.heard = lambda address, event: estimated.append((address, event))
+    town.world.on_event = lambda address, event: estimated.append((address, event))
     token = town.peers[9].estimate(parse("jazz"))
     town.run(3)
 
@@ -278,23 +278,23 @@ def test_what_a_cast_would_reach_can_be_asked_before():
     assert estimated[0][1].messages >= 16
 
 
-def test_a_member_that_lived_before_takes_a_later_life():
+def test_a_member_with_a_forgotten_incarnation_takes_a_later_one():
     """A holder knows a version above ours, from a life that our disk does not remember."""
     town = Town()
     town.register(4, "jazz")
     town.run(2)
     member = town.peers[4]
-    later = member.version + (5 << 40)
-    store = entry_of(member, "jazz", later)
+    timer_wheel = member.version + (5 << 40)
+    store = entry_of(member, "jazz", timer_wheel)
     address = address_of("jazz")
     town.peers[7].surface.send(
-        StoreAt(Way((address, address + 1)), "jazz", address, 0, (store,), 7, 99)
+        StoreRequest(Way((address, address + 1)), "jazz", address, 0, (store,), 7, 99)
     )
     town.run(2)
     town.register(4, "jazz", "chess")
     town.run(4)
 
-    assert member.version > later
+    assert member.version > timer_wheel
     cast = town.cast(1, "jazz & chess")
     town.run(3)
     assert town.told(cast) == [4]
@@ -309,7 +309,7 @@ def spread(town, tag="jazz", count=8):
         town.register(address, tag)
     town.run(12)
     root = town.owner(address_of(tag))
-    assert root.shelf.registries[tag, address_of(tag), 0].closed
+    assert root.registries.by_key[tag, address_of(tag), 0].closed
     return root
 
 
@@ -320,7 +320,7 @@ def test_a_full_registry_spreads_and_everybody_is_still_found():
     holders = {
         peer.address
         for peer in town.peers
-        for (tag, _, _), each in peer.shelf.registries.items()
+        for (tag, _, _), each in peer.registries.by_key.items()
         if each.records
     }
     assert len(holders) > 2
@@ -343,8 +343,8 @@ def test_what_is_remembered_of_a_stock_is_what_it_holds_whatever_happened_to_it(
         for peer in town.peers:
             tract = peer.surface.tract
             assert peer.pack(tract) is peer.pack(tract)
-            assert peer.pack(tract) == (*peer.shelf.pack(tract), *peer.levels.pack(tract))
-    assert any(each.closed for peer in town.peers for each in peer.shelf.registries.values())
+            assert peer.pack(tract) == (*peer.registries.pack(tract), *peer.levels.pack(tract))
+    assert any(each.closed for peer in town.peers for each in peer.registries.by_key.values())
 
 
 def test_a_shrunken_registry_is_drawn_together_by_the_next_cast():
@@ -356,7 +356,7 @@ def test_a_shrunken_registry_is_drawn_together_by_the_next_cast():
     town.cast(9, "jazz")
     town.run(5)
 
-    assert not root.shelf.registries["jazz", address_of("jazz"), 0].closed
+    assert not root.registries.by_key["jazz", address_of("jazz"), 0].closed
     assert held(root, "jazz", town.peers[7])
     assert not list(record_objections(town.peers))
     cast = town.cast(9, "jazz")
@@ -378,8 +378,8 @@ def close_all(peer, tag):
     """Close every notch but the last at a root."""
     address, settings = address_of(tag), peer.settings
     for notch in settings.notches()[:-1]:
-        part = intersect(container(address, notch, settings.dimensions), peer.surface.ground)
-        peer.shelf.registry((tag, address, notch)).shut(part)
+        part = intersect(container(address, notch, settings.dimensions), peer.surface.committed)
+        peer.registries.registry((tag, address, notch)).set_closed(part)
 
 
 def test_confirmations_come_down_the_way_the_record_went_up(monkeypatch):
@@ -399,13 +399,13 @@ def test_confirmations_come_down_the_way_the_record_went_up(monkeypatch):
     )
     with monkeypatch.context() as patch:
         patch.setattr(Stores, "send_store", lambda self, *store: None)
-        root.stores.take("jazz", address, 0, [entry], (5, 7, 0))
+        root.stores.store_entries("jazz", address, 0, [entry], (5, 7, 0))
         town.run(0.05)
-    key, _ = next(iter(root.stores.climbs))
-    token = root.stores.climbs[key, consumer.name].token
-    for each in [each for each in root.shelf.registries if each[0] == "jazz"]:
-        root.shelf.registries[each].shut(())
-    root.on_stored(3, StoredAt("jazz", address, key[2], token, ((consumer.name, 1, key[2]),)))
+    key, _ = next(iter(root.stores.ascents))
+    token = root.stores.ascents[key, consumer.name].token
+    for each in [each for each in root.registries.by_key if each[0] == "jazz"]:
+        root.registries.by_key[each].set_closed(())
+    root.on_stored(3, StoreAck("jazz", address, key[2], token, ((consumer.name, 1, key[2]),)))
 
     assert not confirmed, "kept above a registry that is open now: no cast would find it"
     assert held(root, "jazz", consumer) == {(address, 0): 1}
@@ -413,24 +413,24 @@ def test_confirmations_come_down_the_way_the_record_went_up(monkeypatch):
     assert confirmed == [((5, 7, 0), [(consumer.name, 1, 0)])]
 
 
-def test_what_comes_down_is_shown_to_walks_above():
+def test_what_comes_down_is_shown_to_traversals_above():
     """A cast has passed the root and is above it, not covered, when a record that it selects comes down."""
     town = Town(storage_limit=1000, frequency_limit=0.0)
     root, address = town.owner(address_of("jazz")), address_of("jazz")
     close_all(root, "jazz")
     consumer, publisher = far_consumer(town, root, "jazz"), town.peers[7]
     cast = publisher.upcoming_cast()
-    walk = CastTo(
+    traversal = CastRequest(
         Way((address, address + 1), 5), cast, parse("jazz"), 0, "jazz", 0, address, 0, b""
     )
-    root.receive(publisher.address, walk)
+    root.receive(publisher.address, traversal)
     root.containers.gather(("jazz", address, 0))
     entry = entry_of(consumer, "jazz")
-    root.stores.take("jazz", address, 0, [entry], (5, 7, 0))
+    root.stores.store_entries("jazz", address, 0, [entry], (5, 7, 0))
 
-    assert root.asker.topics("notify") == [(cast, consumer.name, None)]
-    root.stores.take("jazz", address, 0, [entry], (5, 7, 0))
-    assert len(root.asker) == 1, "once for each record and walk"
+    assert root.requests.pending_keys("notify") == [(cast, consumer.name, None)]
+    root.stores.store_entries("jazz", address, 0, [entry], (5, 7, 0))
+    assert len(root.requests) == 1, "once for each record and walk"
 
 
 def a_record_on_its_way_up():
@@ -440,12 +440,12 @@ def a_record_on_its_way_up():
     close_all(root, "jazz")
     consumer = far_consumer(town, root, "jazz")
     key = ("jazz", address, 0)
-    root.shelf.keep(key, entry_of(consumer, "jazz"))
-    root.containers.rise(key)
+    root.registries.keep(key, entry_of(consumer, "jazz"))
+    root.containers.start_ascent(key)
 
     def stored(notch):
         root.on_stored(
-            root.address, StoredAt("jazz", address, 0, RISING, ((consumer.name, 1, notch),))
+            root.address, StoreAck("jazz", address, 0, ASCENDING, ((consumer.name, 1, notch),))
         )
 
     return root, key, consumer.name, stored
@@ -455,9 +455,9 @@ def test_a_move_that_came_back_is_not_deleted():
     root, key, consumer, stored = a_record_on_its_way_up()
     stored(0)
 
-    assert consumer in root.shelf.registries[key].records
+    assert consumer in root.registries.by_key[key].records
     stored(20)
-    assert key not in root.shelf.registries or consumer not in root.shelf.registries[key].records
+    assert key not in root.registries.by_key or consumer not in root.registries.by_key[key].records
 
 
 def test_a_late_confirmation_does_not_delete_what_was_drawn_down_again():
@@ -465,21 +465,21 @@ def test_a_late_confirmation_does_not_delete_what_was_drawn_down_again():
     root.containers.gather(key)
     stored(20)
 
-    assert consumer in root.shelf.registries[key].records
+    assert consumer in root.registries.by_key[key].records
 
 
-def test_an_answer_to_an_earlier_climb_confirms_no_later_one():
+def test_an_answer_to_an_earlier_ascent_confirms_no_later_one():
     town = Town(storage_limit=1000, frequency_limit=0.0)
     root, address = town.owner(address_of("jazz")), address_of("jazz")
     close_all(root, "jazz")
     consumer = far_consumer(town, root, "jazz")
-    early = root.stores.token()
-    root.stores.take("jazz", address, 0, [entry_of(consumer, "jazz")], (5, 7, 0))
-    key, _ = next(iter(root.stores.climbs))
+    early = root.stores.next_token()
+    root.stores.store_entries("jazz", address, 0, [entry_of(consumer, "jazz")], (5, 7, 0))
+    key, _ = next(iter(root.stores.ascents))
     town.run(0.03)
-    root.on_stored(3, StoredAt("jazz", address, key[2], early, ((consumer.name, 1, key[2]),)))
+    root.on_stored(3, StoreAck("jazz", address, key[2], early, ((consumer.name, 1, key[2]),)))
 
-    assert (key, consumer.name) in root.stores.climbs
+    assert (key, consumer.name) in root.stores.ascents
 
 
 # --- replicas
@@ -515,10 +515,12 @@ def test_renewals_reach_all_roots_together_and_in_time():
     town.keep_busy("jazz", 40)
     assert town.owner(address_of("jazz")).levels.header("jazz")[1:] == (1, 1, True)
     said = []
-    begin = Copies._begin
+    begin = ReplicaPushes.begin_push
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            Copies, "_begin", lambda self, fan: said.append(len(fan.left)) or begin(self, fan)
+            ReplicaPushes,
+            "begin_push",
+            lambda self, fan: said.append(len(fan.left)) or begin(self, fan),
         )
         for number in range(45):  # three leases
             town.cast(number % 12, "jazz")
@@ -532,23 +534,25 @@ def test_renewals_reach_all_roots_together_and_in_time():
     town.run(50)
     left = [peer for peer in town.peers if peer.address != 3]
     gone = town.peers[3].name
-    held_of = [each.records for peer in left for each in peer.shelf.registries.values()]
+    held_of = [each.records for peer in left for each in peer.registries.by_key.values()]
     assert not any(gone in each for each in held_of), "a lease, and it is gone"
 
 
 def test_a_root_in_use_objects_to_a_lower_level(monkeypatch):
     town = Town(frequency_limit=0.5, rate_s=4.0, deepest_level=1)
     leader, address = town.owner(address_of("jazz")), address_of("jazz")
-    leader.levels.set_header("jazz", Header(1, 1, 1, True))
+    leader.levels.set_header("jazz", ReplicationHeader(1, 1, 1, True))
     root = next(each for each in roots_of(address, 1, 3) if town.owner(each) is not leader)
     owner = town.owner(root)
     owner.levels.learn_root("jazz", root, RootState(1, 1, True))
-    owner.replicas.counted("jazz", root)
-    owner.replicas._rates["jazz", root].per_s = 0.2
+    owner.replicas.count_cast("jazz", root)
+    owner.replicas.loads["jazz", root].per_s = 0.2
     answers = []
-    monkeypatch.setitem(Spice._messages, Taken, lambda self, sender, taken: answers.append(taken))
+    monkeypatch.setitem(Spice._messages, CallAck, lambda self, sender, taken: answers.append(taken))
     owner.arrived(
-        owner.address, (root, root + 1), AskVeto(Way((root, root + 1)), "jazz", leader.address, 3)
+        owner.address,
+        (root, root + 1),
+        VetoRequest(Way((root, root + 1)), "jazz", leader.address, 3),
     )
     town.run(1)
 
@@ -568,7 +572,7 @@ def a_replicated_tag():
 def hint(town, leader, root):
     """Anybody says that this root of jazz is busy or idle, or knows later news than the original root."""
     address = address_of("jazz")
-    leader.on_routed(0, RateAt(Way((address, address + 1), 7), "jazz", root))
+    leader.on_routed(0, LoadHint(Way((address, address + 1), 7), "jazz", root))
     town.run(1)
 
 
@@ -578,15 +582,15 @@ def test_a_stranger_raises_no_level_in_the_name_of_a_root():
         hint(town, leader, root)
         hint(town, leader, address_of("jazz"))
 
-    assert leader.levels.header("jazz") == Header()
+    assert leader.levels.header("jazz") == ReplicationHeader()
 
 
 def test_an_answer_to_no_question_raises_no_level():
     town, leader, _, _ = a_replicated_tag()
-    leader.replicas.on_rate_is(0, RateIs(1, True, 1 << 40, 3))
+    leader.replicas.on_load_report(0, LoadReport(1, True, 1 << 40, 3))
     town.run(1)
 
-    assert leader.levels.header("jazz") == Header()
+    assert leader.levels.header("jazz") == ReplicationHeader()
 
 
 def test_a_root_that_remembers_what_the_original_root_has_lost_is_believed():
@@ -598,19 +602,19 @@ def test_a_root_that_remembers_what_the_original_root_has_lost_is_believed():
     assert header.number > 5, (
         "what was registered meanwhile is copied, and the roots are called again"
     )
-    assert header == Header(header.number, 1, 1, True)
+    assert header == ReplicationHeader(header.number, 1, 1, True)
 
 
 def test_busy_replicas_have_the_level_raised_further(monkeypatch):
     town, leader, *_ = a_replicated_tag()
-    monkeypatch.setattr(Replicas, "_relieves", lambda self, level: True)
-    leader.levels.set_header("jazz", Header(5, 1, 1, True))
+    monkeypatch.setattr(Replicas, "fits_population", lambda self, level: True)
+    leader.levels.set_header("jazz", ReplicationHeader(5, 1, 1, True))
     for each in roots_of(address_of("jazz"), 1, 3):
         owner = town.owner(each)
         owner.levels.learn_root("jazz", each, RootState(5, 1, True))
         if each != address_of("jazz"):
             for _ in range(40):
-                owner.replicas.counted("jazz", each)
+                owner.replicas.count_cast("jazz", each)
     town.run(10)
 
     assert leader.levels.header("jazz").level == 2
@@ -624,12 +628,12 @@ def with_six_for_jazz(**settings):
     return town
 
 
-def test_whoever_takes_over_from_an_original_root_ends_what_it_began():
+def test_a_takeover_of_an_original_root_finishes_its_level_change():
     town = with_six_for_jazz(
         peers=16, frequency_limit=0.5, rate_s=1000.0, deepest_level=1, storage_limit=32
     )
     leader, address = town.owner(address_of("jazz")), address_of("jazz")
-    leader.replicas._aim("jazz", Header(1, 0, 1, False))
+    leader.replicas.propose_header("jazz", ReplicationHeader(1, 0, 1, False))
     town.run(0.05)
     town.world.crash(leader.address)
     town.run(40)
@@ -660,13 +664,13 @@ def test_after_a_partition_the_replicas_of_one_side_get_the_records_of_the_other
     ready_on_the_other_side(town, "jazz")
     assert list(record_objections(town.peers))
 
-    item = header_item("jazz", Header(5, 1, 1, True))
+    item = header_item("jazz", ReplicationHeader(5, 1, 1, True))
     if offered == "record":
-        leader.levels.set_header("jazz", Header(5, 1, 1, True))
+        leader.levels.set_header("jazz", ReplicationHeader(5, 1, 1, True))
         item = record_item(("jazz", address, 0), entry_of(town.peers[0], "jazz"), address)
     other = next(each for each in town.peers if each is not leader).address
     leader.arrived(
-        other, (address, address + 1), Offer(Way((address, address + 1)), (item,), other, 1)
+        other, (address, address + 1), ItemOffer(Way((address, address + 1)), (item,), other, 1)
     )
     town.run(6)
 
@@ -681,18 +685,18 @@ def test_after_a_partition_a_part_of_a_registry_that_comes_to_another_peer_gets_
     )
     leader, address = town.owner(address_of("jazz")), address_of("jazz")
     ready_on_the_other_side(town, "jazz")
-    leader.levels.set_header("jazz", Header(5, 1, 1, True))
+    leader.levels.set_header("jazz", ReplicationHeader(5, 1, 1, True))
     keeper, key, lies = next(
         (peer, key, each)
         for peer in town.peers
-        for key, registry in peer.shelf.registries.items()
+        for key, registry in peer.registries.by_key.items()
         for each in registry.records.values()
         if peer is not leader and key[1] == address
     )
     assert list(record_objections(town.peers))
 
     item, part = record_item(key, lies.entry, lies.home), (lies.home, lies.home + 1)
-    keeper.arrived(leader.address, part, Offer(Way(part), (item,), leader.address, 1))
+    keeper.arrived(leader.address, part, ItemOffer(Way(part), (item,), leader.address, 1))
     town.run(6)
 
     assert leader.levels.header("jazz")[1:] == (1, 1, True)
@@ -706,11 +710,11 @@ def test_an_original_root_without_replicas_has_nothing_to_copy_when_parts_of_its
     )
     leader = town.owner(address_of("jazz"))
     other = next(each for each in town.peers if each is not leader)
-    other.replicas.came_otherwise(["jazz"])
+    other.replicas.on_foreign_items(["jazz"])
     town.run(6)
 
     assert "jazz" not in leader.levels.headers
-    assert not other.calls._calls, "it was heard"
+    assert not other.calls.open_calls, "it was heard"
 
 
 @pytest.mark.parametrize("aimed", [False, True])
@@ -724,11 +728,11 @@ def test_after_a_partition_the_replicas_of_the_older_header_are_copied_to_as_wel
     for root in roots_of(address, 2, 3):
         if root != address:
             town.owner(root).levels.learn_root("jazz", root, RootState(5, 2, True))
-    older, newer = Header(6, 2, 2, True), Header(18, 1, 1, True)
+    older, newer = ReplicationHeader(6, 2, 2, True), ReplicationHeader(18, 1, 1, True)
     ours, theirs = (older, newer) if deeper == "ours" else (newer, older)
     leader.levels.set_header("jazz", ours)
     if aimed:
-        leader.replicas._aim("jazz", ours._replace(number=ours.number + 1))
+        leader.replicas.propose_header("jazz", ours._replace(number=ours.number + 1))
     assert list(record_objections(town.peers))
 
     other, item = (
@@ -736,7 +740,7 @@ def test_after_a_partition_the_replicas_of_the_older_header_are_copied_to_as_wel
         header_item("jazz", theirs),
     )
     leader.arrived(
-        other, (address, address + 1), Offer(Way((address, address + 1)), (item,), other, 1)
+        other, (address, address + 1), ItemOffer(Way((address, address + 1)), (item,), other, 1)
     )
     town.run(8)
 
@@ -746,19 +750,24 @@ def test_after_a_partition_the_replicas_of_the_older_header_are_copied_to_as_wel
 
 
 @pytest.mark.parametrize("goes", ["gives", "dies"])
-def test_whoever_takes_over_from_an_original_root_copies_what_replicas_may_lack(goes):
+def test_a_takeover_of_an_original_root_copies_what_replicas_may_lack(goes):
     town = with_six_for_jazz(
         peers=16, frequency_limit=0.01, rate_s=1000.0, deepest_level=1, storage_limit=32
     )
     leader, address = town.owner(address_of("jazz")), address_of("jazz")
     ready_on_the_other_side(town, "jazz")
-    item, others = header_item("jazz", Header(5, 1, 1, True)), leader.surface.plot.neighbours()
+    item, others = (
+        header_item("jazz", ReplicationHeader(5, 1, 1, True)),
+        leader.surface.ownership.neighbours(),
+    )
     leader.arrived(
-        others[0], (address, address + 1), Offer(Way((address, address + 1)), (item,), others[0], 1)
+        others[0],
+        (address, address + 1),
+        ItemOffer(Way((address, address + 1)), (item,), others[0], 1),
     )
     town.run(0.2)
     if goes == "gives":
-        leader.surface.giver.give(leader.surface.pieces[0], others[0])
+        leader.surface.handoff_sender.hand_off(leader.surface.extents[0], others[0])
     else:
         town.world.crash(leader.address)
     town.run(40)
@@ -768,16 +777,16 @@ def test_whoever_takes_over_from_an_original_root_copies_what_replicas_may_lack(
     assert not list(record_objections([awake(each) for each in town.world.peers.values()]))
 
 
-def test_replicas_that_came_into_doubt_while_roots_were_told_are_copied_to_before_all_is_well():
+def test_replicas_that_became_incomplete_during_activation_are_copied_to_before_the_header_is_ready():
     town = with_six_for_jazz(
         peers=16, frequency_limit=0.01, rate_s=1000.0, deepest_level=1, storage_limit=32
     )
     leader = town.owner(address_of("jazz"))
     ready_on_the_other_side(town, "jazz")
-    leader.levels.set_header("jazz", Header(5, 1, 1, False))
-    leader.replicas._aim("jazz", Header(6, 1, 1, True))
-    leader.replicas.came_otherwise(["jazz"])
-    assert leader.levels.header("jazz") == Header(7, 1, 1, False)
+    leader.levels.set_header("jazz", ReplicationHeader(5, 1, 1, False))
+    leader.replicas.propose_header("jazz", ReplicationHeader(6, 1, 1, True))
+    leader.replicas.on_foreign_items(["jazz"])
+    assert leader.levels.header("jazz") == ReplicationHeader(7, 1, 1, False)
     town.run(6)
 
     assert leader.levels.header("jazz")[1:] == (1, 1, True)
@@ -790,7 +799,7 @@ def test_all_levels_of_replicas_are_copied_to_again():
         town.register(address, "jazz")
     town.run(3)
     leader, address = town.owner(address_of("jazz")), address_of("jazz")
-    leader.levels.set_header("jazz", Header(5, 2, 2, True))
+    leader.levels.set_header("jazz", ReplicationHeader(5, 2, 2, True))
     for root in roots_of(address, 2, 3):
         if root != address:
             town.owner(root).levels.learn_root("jazz", root, RootState(5, 2, True))
@@ -810,25 +819,25 @@ def test_what_ran_out_of_hops_and_waited_goes_on():
     peer = next(
         each for each in town.peers if not each.surface.answers(address) and each.address != 3
     )
-    worn = Way((address, address + 1), 7, hops=peer.surface.terms.timers.hops_max + 1)
+    worn = Way((address, address + 1), 7, hops=peer.surface.settings.timers.hops_max + 1)
     cast, target = CastId(peer.name, 1, 1), parse("jazz")
-    payload = peer.words.seal(cast, target, b"")
-    peer.walks.on_cast(3, CastTo(worn, cast, target, 0, "jazz", 0, address, 0, payload))
+    payload = peer.signing.sign_payload(cast, target, b"")
+    peer.traversals.on_cast(3, CastRequest(worn, cast, target, 0, "jazz", 0, address, 0, payload))
     town.run(3)
 
     assert town.told(cast) == [3]
 
 
 def test_replicas_that_answer_are_mended_before_a_level_is_raised():
-    """The raise had met the dead and did not end before its walk was given up."""
+    """The raise had met the dead and did not end before its traversal was given up."""
     town = with_six_for_jazz(
         peers=24, frequency_limit=0.01, rate_s=1000.0, deepest_level=2, storage_limit=32
     )
     leader, address = town.owner(address_of("jazz")), address_of("jazz")
     ready_on_the_other_side(town, "jazz")
-    leader.levels.set_header("jazz", Header(5, 1, 2, False))
-    endless = CopyFrom(Way((address, address + 1)), "jazz", address, 0, 2, leader.address, 1)
-    leader.replicas.raising["jazz"] = Work(leader.host.now_us, endless)
+    leader.levels.set_header("jazz", ReplicationHeader(5, 1, 2, False))
+    endless = CopyRequest(Way((address, address + 1)), "jazz", address, 0, 2, leader.address, 1)
+    leader.replicas.raising["jazz"] = TraversalTask(leader.host.now_us, endless)
     leader.register_again(())
     town.run(8)
 
@@ -836,7 +845,7 @@ def test_replicas_that_answer_are_mended_before_a_level_is_raised():
     assert leader.levels.header("jazz")[1:] == (2, 2, True), "and then it is raised"
 
 
-def test_what_is_said_again_after_a_partition_is_said_until_it_is_confirmed():
+def test_registrations_repeated_after_a_partition_are_repeated_until_acknowledged():
     """The first word goes to the peer that confirmed it last, which may be gone; or it is lost on the way."""
     town = Town(peers=16, storage_limit=32, frequency_limit=0.0)
     member = town.peers[2]
@@ -844,8 +853,8 @@ def test_what_is_said_again_after_a_partition_is_said_until_it_is_confirmed():
     town.run(3)
     owner, gone = town.owner(address_of("jazz")), 15
     assert gone not in (owner.address, 2)
-    owner.shelf.registries.pop(("jazz", address_of("jazz"), 0))
-    member.registrations._doors["jazz"] = gone
+    owner.registries.by_key.pop(("jazz", address_of("jazz"), 0))
+    member.registrations.last_holders["jazz"] = gone
     town.world.crash(gone)
     town.run(40)
     member.reunited()
@@ -863,7 +872,7 @@ def test_a_frozen_peer_that_wakes_after_its_place_was_taken_does_no_harm():
         town.register(address, "jazz", "samba")
     town.run(4)
     sleeper = town.owner(address_of("jazz"))
-    ground = sleeper.surface.ground
+    ground = sleeper.surface.committed
     freeze(town.world, sleeper.address)
     town.run(40)
     assert town.owner(address_of("jazz")) is not sleeper, "its place was taken"
@@ -902,19 +911,19 @@ def test_what_is_passed_up_is_bounded(monkeypatch):
     town = Town(storage_limit=1000, frequency_limit=0.0)
     root, address = town.owner(address_of("jazz")), address_of("jazz")
     close_all(root, "jazz")
-    monkeypatch.setattr(stores, "CLIMBS_MAX", 5)
+    monkeypatch.setattr(stores, "ASCENTS_MAX", 5)
     names = [each for each in town.peers if home(address, 20, spot_of(each.name, "jazz"), 3)]
     for each in names:
-        root.stores.take("jazz", address, 0, [entry_of(each, "jazz")], (5, 7, 0))
+        root.stores.store_entries("jazz", address, 0, [entry_of(each, "jazz")], (5, 7, 0))
 
-    assert len(root.stores.climbs) == 5
+    assert len(root.stores.ascents) == 5
 
 
 def test_a_call_to_more_than_roots_is_not_gone_through():
     town = Town(frequency_limit=0.5, deepest_level=1)
     peer = town.peers[0]
-    low, high = peer.surface.ground[:2]
-    peer.arrived(1, (low, high), ReadyAt(Way((low, high)), "jazz", 1, 1, True, 1, 1))
+    low, high = peer.surface.committed[:2]
+    peer.arrived(1, (low, high), ReplicaActivation(Way((low, high)), "jazz", 1, 1, True, 1, 1))
 
     assert not peer.levels.roots
 
@@ -922,24 +931,24 @@ def test_a_call_to_more_than_roots_is_not_gone_through():
 def test_a_store_at_a_notch_that_no_surface_has_is_not_heard():
     town = Town()
     peer, other = town.peers[0], town.peers[1]
-    low, high = peer.surface.ground[:2]
+    low, high = peer.surface.committed[:2]
     peer.receive(
-        1, StoreAt(Way((low, high), 1), "jazz", low, BITS, (entry_of(other, "jazz"),), 1, 7)
+        1, StoreRequest(Way((low, high), 1), "jazz", low, BITS, (entry_of(other, "jazz"),), 1, 7)
     )
 
     assert not held(peer, "jazz", other)
 
 
-def test_an_heir_keeps_nothing_for_an_owner_that_cannot_be():
-    """Nobody takes such items back: those of mutated backups stayed with the heir, a thousand in a million frames."""
+def test_a_backup_stores_nothing_for_an_owner_that_cannot_be():
+    """Nobody takes such items back: those of mutated backups stayed with the backup, a thousand in a million frames."""
     town = Town()
     for address in range(6):
         town.register(address, "jazz", f"own{address}")
     town.run(5)
     owner = town.owner(address_of("jazz"))
-    heir = town.peers[owner.surface.heirs[0]]
-    before = dict(heir.surface.estates.held[owner.address].items)
-    root, (low, high) = address_of("jazz"), owner.surface.ground[:2]
+    heir = town.peers[owner.surface.backups[0]]
+    before = dict(heir.surface.backup_copies.held[owner.address].items)
+    root, (low, high) = address_of("jazz"), owner.surface.committed[:2]
     entry, body = entry_of(town.peers[5], "jazz"), b"x"
     made_up = [
         Item(low, high, b"nonsense", body),
@@ -952,18 +961,18 @@ def test_an_heir_keeps_nothing_for_an_owner_that_cannot_be():
     surface = owner.surface
     heir.receive(
         owner.address,
-        Backup(
+        BackupDelta(
             99,
-            surface.succession.serial + 1,
+            surface.backup_set.serial + 1,
             town.world.now_us,
-            surface.greetings.mark,
-            tuple(surface.plot.pieces),
+            surface.heartbeats.version,
+            tuple(surface.ownership.extents),
             tuple(made_up),
         ),
     )
 
     assert before
-    assert heir.surface.estates.held[owner.address].items == before
+    assert heir.surface.backup_copies.held[owner.address].items == before
 
 
 def test_nothing_is_left_of_casts_that_are_over():
@@ -973,28 +982,28 @@ def test_nothing_is_left_of_casts_that_are_over():
     town.run(3 * CAST_US / _S)
 
     for peer in town.peers:
-        each = peer.walks
-        walks = (
-            each._works,
-            each._trips,
-            each._hops,
-            each._active,
-            each._slow,
-            peer.asker,
+        each = peer.traversals
+        traversals = (
+            each.tasks,
+            each.branches,
+            each.hops,
+            each.tasks.active,
+            each.slow,
+            peer.requests,
             peer.casts.publishing,
         )
         errands = (
-            peer.stores.climbs,
-            peer.containers._moves,
-            peer.copies._fans,
-            peer.calls._calls,
+            peer.stores.ascents,
+            peer.containers.moves,
+            peer.pushes.active,
+            peer.calls.open_calls,
         )
-        assert not any((*walks, *errands)), peer.address
+        assert not any((*traversals, *errands)), peer.address
 
 
 @pytest.mark.parametrize("dimensions", [2, 3, 4, 5, 6])
 def test_a_home_lies_in_the_scaled_part_of_the_home_below(dimensions):
-    settings = Settings(Terms(dimensions, 0.5))
+    settings = SpiceSettings(SurfaceSettings(dimensions, 0.5))
     notches = settings.notches()
     assert notches[0] == 0
     assert notches[-1] == settings.last_notch
@@ -1008,7 +1017,7 @@ def test_a_home_lies_in_the_scaled_part_of_the_home_below(dimensions):
             assert not subtract(scaled, container(root, above, dimensions))
 
 
-def test_casts_of_two_lives_with_one_serial_are_watched_each_by_one_alarm(readable_core):
+def test_casts_of_two_incarnations_with_one_serial_are_checked_each_by_one_alarm(readable_core):
     """A publisher that came back carries on with its old casts. One alarm for both of a serial armed itself twice, and
     doubled every three seconds."""
     town = Town()
@@ -1018,5 +1027,5 @@ def test_casts_of_two_lives_with_one_serial_are_watched_each_by_one_alarm(readab
         publisher.casts.publish(cast, parse("jazz"), b"")
 
     before = town.world.agenda._serial
-    publisher.casts.on_cast_watch(CastWatch(casts[0]))
+    publisher.casts.on_check_cast(CheckCast(casts[0]))
     assert town.world.agenda._serial == before + 1

@@ -3,7 +3,7 @@
 import pytest
 
 from implicast.casting.spice.messages import Entry
-from implicast.casting.spice.registry import NEVER_US, Registry, Stock
+from implicast.casting.spice.registry import NEVER_US, Registry, VersionCounter
 from implicast.language.target import Description
 from implicast.peer.contract import Contact
 
@@ -19,11 +19,11 @@ def entry(number: int, version: int = 1) -> Entry:
 
 @pytest.fixture
 def registry() -> Registry:
-    return Registry(0, 0, 2, Stock())
+    return Registry(0, 0, 2, VersionCounter())
 
 
 def run_out(registry: Registry, now_us: int) -> list[int]:
-    return [held.entry.member.address for held in registry.run_out(now_us)]
+    return [held.entry.member.address for held in registry.expired(now_us)]
 
 
 def test_a_record_runs_out_at_the_end_of_its_lease_and_not_before(registry):

@@ -1,5 +1,5 @@
 """No receipt says that nobody was there: not of a cast to ground whose registries died with their owner and all its
-heirs, nor where the answers of whoever told the members are lost."""
+backups, nor where the answers of whoever told the members are lost."""
 
 from threading import Event
 
@@ -7,9 +7,9 @@ import pytest
 from test_spice_receipts import Town
 
 from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.items import LACKING_KEY
-from implicast.casting.spice.messages import SayAgain
-from implicast.casting.spice.walks import Walks
+from implicast.casting.spice.items import UNRECOVERED_KEY
+from implicast.casting.spice.messages import ReregisterRequest
+from implicast.casting.spice.traversals import Traversals
 from implicast.peer.events import Settled
 from implicast.space.tract import contains
 from implicast.world.frozen import awake
@@ -24,7 +24,7 @@ class Square(Town):
     def __init__(self, seed):
         super().__init__(PEERS, seed=seed)
         self.keeper = self.owner(ROOT)
-        self.keepers = {self.keeper.address, *self.keeper.surface.heirs}
+        self.keepers = {self.keeper.address, *self.keeper.surface.backups}
         others = [each for each in range(PEERS) if each not in self.keepers]
         self.members, self.publisher, self.receipts = others[:4], others[4], []
         for each in self.members:
@@ -48,7 +48,7 @@ class Square(Town):
 
 
 class Bereft(Square):
-    """The same when the tag's owner has just died with all its heirs."""
+    """The same when the tag's owner has just died with all its backups."""
 
     def __init__(self, seed):
         super().__init__(seed)
@@ -60,11 +60,11 @@ class Bereft(Square):
         return [
             each
             for each in map(awake, self.world.peers.values())
-            if contains(each.shelf.lacking, ROOT)
+            if contains(each.registries.unrecovered, ROOT)
         ]
 
 
-def test_whoever_told_the_members_may_die_before_it_can_say_so():
+def test_the_notifier_may_crash_before_it_reports():
     for seed in range(3, 8):
         town = Square(seed)
         cast = town.cast(town.publisher, "jazz")
@@ -80,18 +80,18 @@ def test_whoever_told_the_members_may_die_before_it_can_say_so():
 @pytest.fixture
 def deaf(monkeypatch):
     """While it is set, nobody hears the call for what was lost."""
-    come, is_deaf = Walks._come, Event()
+    come, is_deaf = Traversals.begin_branch, Event()
 
-    def came(self, sender, walk):
-        if not (is_deaf.is_set() and isinstance(walk, SayAgain)):
-            come(self, sender, walk)
+    def came(self, sender, traversal):
+        if not (is_deaf.is_set() and isinstance(traversal, ReregisterRequest)):
+            come(self, sender, traversal)
 
     is_deaf.set()
-    monkeypatch.setattr(Walks, "_come", came)
+    monkeypatch.setattr(Traversals, "begin_branch", came)
     return is_deaf
 
 
-def test_a_cast_waits_until_all_who_were_registered_have_said_so_again():
+def test_a_cast_waits_until_all_lost_registrations_are_repeated():
     for seed in range(3, 8):
         town = Bereft(seed)
         cast = town.cast(town.publisher, "jazz")
@@ -107,11 +107,13 @@ def test_who_is_given_such_ground_lets_casts_wait_too(deaf):
     assert town.until(town.lacking)
     (first,) = town.lacking()
     cast = town.cast(town.publisher, "jazz")
-    piece = next(each for each in first.surface.pieces if each.low <= ROOT < each.high)
-    assert town.until(lambda: not first.surface.plot.status and first.surface.giver.gift is None)
-    taker = first.surface.plot.neighbours()[0]
-    first.surface.giver.give(piece, taker)
-    assert town.until(lambda: contains(town.peers[taker].surface.ground, ROOT))
+    piece = next(each for each in first.surface.extents if each.low <= ROOT < each.high)
+    assert town.until(
+        lambda: not first.surface.ownership.status and first.surface.handoff_sender.handoff is None
+    )
+    taker = first.surface.ownership.neighbours()[0]
+    first.surface.handoff_sender.hand_off(piece, taker)
+    assert town.until(lambda: contains(town.peers[taker].surface.committed, ROOT))
     assert town.lacking() == [town.peers[taker]]
     assert not town.receipts
     deaf.clear()
@@ -138,19 +140,21 @@ def test_who_inherits_such_ground_lets_casts_wait_too(deaf):
     assert not town.lacking()
 
 
-def test_an_heir_knows_of_lost_ground_when_other_such_ground_is_given_away(deaf):
+def test_a_backup_knows_of_a_lost_tract_when_another_is_handed_off(deaf):
     town = Town(PEERS)
     owner = town.peers[0]
-    low, high = owner.surface.ground
+    low, high = owner.surface.committed
     middle = (low + high) // 2
     for lost in (low, middle), (middle, high):
         owner.calls.lost(lost)
         town.run(0.5)
     surface = owner.surface
-    surface.giver.give(surface.plot.split(surface.pieces[0], middle), surface.plot.neighbours()[0])
+    surface.handoff_sender.hand_off(
+        surface.ownership.split(surface.extents[0], middle), surface.ownership.neighbours()[0]
+    )
     town.run(1)
 
-    assert owner.shelf.lacking == surface.ground == (low, middle)
-    assert len(surface.heirs) == 2
-    for heir in surface.heirs:
-        assert LACKING_KEY in town.peers[heir].surface.estates.held[0].items
+    assert owner.registries.unrecovered == surface.committed == (low, middle)
+    assert len(surface.backups) == 2
+    for heir in surface.backups:
+        assert UNRECOVERED_KEY in town.peers[heir].surface.backup_copies.held[0].items

@@ -4,11 +4,11 @@ import pytest
 
 from implicast.casting.designs import design
 from implicast.trials.campaign import scenario_of
+from implicast.world.fault_injector import FaultInjector
 from implicast.world.populations import population
 from implicast.world.populations.registries import OBJECTIONS_MAX, record_objections
-from implicast.world.populations.watch import Watch
+from implicast.world.populations.registry_watch import RegistryWatch
 from implicast.world.simulate import simulate
-from implicast.world.upheaval import Upheaval
 
 UNFOUND = "would not find"
 
@@ -19,15 +19,15 @@ UNFOUND = "would not find"
 def test_through_change_it_says_what_a_fresh_look_says(name, number, monkeypatch):
     looks = []
 
-    def sample(upheaval):
-        here = upheaval.present()
-        remembered, fresh = upheaval._objections(here), population(upheaval.design).objections(here)
+    def sample(injector):
+        here = injector.present()
+        remembered, fresh = injector._objections(here), population(injector.design).objections(here)
         assert remembered == fresh
         looks.append(fresh)
-        upheaval.samples.append((upheaval.world.now_us, fresh))
+        injector.samples.append((injector.world.now_us, fresh))
         return fresh
 
-    monkeypatch.setattr(Upheaval, "look", sample)
+    monkeypatch.setattr(FaultInjector, "check", sample)
     simulate(scenario_of(design(name), 4711, number))
     assert any(looks), "something was wrong in between"
     assert not looks[-1]
@@ -36,35 +36,35 @@ def test_through_change_it_says_what_a_fresh_look_says(name, number, monkeypatch
 @pytest.mark.parametrize("name", ["spice", "spice-unloaded"])
 def test_a_record_that_goes_is_missed_at_the_next_look_and_found_again(name, monkeypatch):
     missed = []
-    sample = Upheaval.look
+    sample = FaultInjector.check
 
-    def tampering(upheaval):
-        found = sample(upheaval)
-        here = upheaval.present()
+    def tampering(injector):
+        found = sample(injector)
+        here = injector.present()
         if not found and not missed:
             registry = _largest(here)
             held = next(iter(registry.records.values()))
             registry.remove(held)
             fresh = list(record_objections(here))
-            missed.extend([fresh, upheaval._objections(here)])
+            missed.extend([fresh, injector._objections(here)])
             registry.keep(
                 held.entry,
-                upheaval.world.now_us,
-                upheaval.world.now_us + here[0].settings.lease_us,
+                injector.world.now_us,
+                injector.world.now_us + here[0].settings.lease_us,
                 safe=True,
             )
-            assert not upheaval._objections(here)
+            assert not injector._objections(here)
         return found
 
-    monkeypatch.setattr(Upheaval, "look", tampering)
+    monkeypatch.setattr(FaultInjector, "check", tampering)
     simulate(scenario_of(design(name), 4711, 1))
     fresh, remembered = missed
     assert any(UNFOUND in each for each in fresh)
     assert remembered == fresh[:OBJECTIONS_MAX]
 
 
-def test_whoever_has_said_nothing_yet_is_not_missed():
-    assert Watch()([]) == []
+def test_a_member_that_has_not_registered_is_not_missed():
+    assert RegistryWatch()([]) == []
 
 
 def _largest(peers):
@@ -77,7 +77,7 @@ def _largest(peers):
     found = [
         each
         for peer in peers
-        for each in peer.shelf.registries.values()
+        for each in peer.registries.by_key.values()
         if each.records and not each.closed and here.issuperset(each.records)
     ]
     return max(found, key=lambda each: len(each.records))

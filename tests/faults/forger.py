@@ -16,36 +16,37 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from implicast.casting.inbox import Outcome
-from implicast.casting.keeping.deeds import Deed, deed_of
-from implicast.casting.keeping.member import RingMember
-from implicast.casting.keeping.messages import IN_FORCE, Row
+from implicast.casting.notifier import NotifyAck
+from implicast.casting.replicated_lists.entry_proofs import EntryProof, entry_proof_of
+from implicast.casting.replicated_lists.member import RingMember
+from implicast.casting.replicated_lists.messages import IN_FORCE, ListEntry
 from implicast.casting.spice.items import proved
 from implicast.casting.spice.messages import Entry
 from implicast.casting.spice.spice import Spice
-from implicast.casting.telling import Got
 from implicast.language.target import Description, Target, Term
 from implicast.peer.contract import CastId, Message
+from implicast.peer.embedded_proofs import extract_proof
 from implicast.peer.errors import RemoteError
 from implicast.peer.events import Notice, Settled
 from implicast.peer.member import Member
-from implicast.peer.words import PERSONAL, SEAL_BYTES, Said, reveal
+from implicast.peer.signing import SIGNED_KINDS, SIGNED_PAYLOAD_BYTES, SignedMessage
 from implicast.world.run import Run, silent
 from implicast.world.scenario import Scenario
 
 REGISTRATIONS = {
     "Register",
     "Subscribe",
-    "Lay",
-    "Copy",
-    "Rows",
-    "Estate",
-    "Return",
-    "StoreAt",
-    "CopyTo",
-    "Offer",
+    "PutEntry",
+    "CopyEntries",
+    "SyncEntries",
+    "RangeEntries",
+    "ReturnEntries",
+    "StoreRequest",
+    "ReplicateRequest",
+    "ItemOffer",
 }
-CASTS = {"Publish", "Announce", "Notify", "Happened", "Matched", "CastTo", "Carry", "Pass"}
-RECEIPTS = {"Got", "Outdated", "EntryOutdated", "StoredLater", "LaterEntry"}
+CASTS = {"Publish", "PublishEvent", "Notify", "EventNotify", "Matched", "CastRequest", "ForwardCast", "ForwardToBroker"}
+RECEIPTS = {"NotifyAck", "RegisterOutdated", "EntryOutdated", "NewerEntry", "NewerListEntry"}
 KINDS = {"registrations": REGISTRATIONS, "casts": CASTS, "receipts": RECEIPTS}
 SAMPLES = 200
 FORGED = b"forged"
@@ -74,7 +75,7 @@ class Scene:
         self.settled: list[Settled] = []
         self.run = Run(scenario, *scenario.settled(), directory / "journal")
         self.world = self.run.world
-        look = self.world._look_at
+        look = self.world.classify
 
         def looked(message: Message) -> None:
             kept = self.said[kind_of(message)]
@@ -82,13 +83,13 @@ class Scene:
                 kept.append(message)
             look(message)
 
-        self.world._look_at = looked
+        self.world.classify = looked
         self.run.set_up(silent)
         self.run.register(silent)
         self.run.cast(silent)
         self.run.journal.discard()
         self.world.journal = self.world.faults = self.world.codec = None
-        self.world.heard = self.hear
+        self.world.on_event = self.hear
         self.world.latency_us = lambda a, b: 10_000
         self.members = [each for each in self.world.peers.values() if isinstance(each, Member)]
         self.forger = self.members[0]
@@ -110,10 +111,10 @@ class Scene:
         self.world.at(self.world.now_us, -1, lambda: cast.append(publisher.cast(target, b"x")))
         self.world.run(self.world.now_us + 1_000_000)
         for number in range(count):
-            got = Got(cast[0], dead.name, Outcome.TAKEN)
+            got = NotifyAck(cast[0], dead.name, Outcome.TAKEN)
             to = self.rng.choice(list(self.world.peers))
             self.world.peers[to].receive(
-                dead.address, self.forger.words.say(got) if number % 2 else got
+                dead.address, self.forger.signing.sign_message(got) if number % 2 else got
             )
         self.world.run(self.world.now_us + 120_000_000)
         return [each for each in self.settled if each.cast == cast[0] and not each.open]
@@ -138,20 +139,20 @@ class Scene:
 
     def forged(self, message: Any) -> Any:
         """The same with something else in it, and the old proof, none, or the forger's."""
-        if isinstance(message, Said):
-            inner = self.altered(PERSONAL[message.kind][1].decode(message.body))
+        if isinstance(message, SignedMessage):
+            inner = self.altered(SIGNED_KINDS[message.kind][1].decode(message.body))
             how = self.rng.randrange(3)
             if how == 0:
                 return inner
             if how == 1:
                 return replace(message, body=msgspec.msgpack.encode(inner))
-            return self.forger.words.say(inner)
+            return self.forger.signing.sign_message(inner)
         return self.altered(message)
 
     def altered(self, value: Any) -> Any:
         if isinstance(value, Entry):
             return self.entry(value)
-        if isinstance(value, Row):
+        if isinstance(value, ListEntry):
             return self.row(value)
         if not isinstance(value, msgspec.Struct):
             return value
@@ -187,21 +188,21 @@ class Scene:
     def payload(self, was: bytes) -> bytes:
         """Another payload under the old seal, bare, or under the forger's (its own name is not in the cast)."""
         how = self.rng.randrange(3)
-        return (was[:SEAL_BYTES] if how else b"") + FORGED
+        return (was[:SIGNED_PAYLOAD_BYTES] if how else b"") + FORGED
 
     def packed(self, owner: Any, was: bytes) -> bytes:
-        deed, how = deed_of(was), self.rng.randrange(4)
-        if how == 0 or deed is None:
-            return self.rng.choice((b"", deed.packed if deed is not None else was))
-        stamp = deed.stamp + self.rng.randrange(1 << 30)
-        proof = deed.proof if how == 1 else self.forger.words.prove(("row", owner, stamp))
+        entry_proof, how = entry_proof_of(was), self.rng.randrange(4)
+        if how == 0 or entry_proof is None:
+            return self.rng.choice((b"", entry_proof.packed if entry_proof is not None else was))
+        stamp = entry_proof.stamp + self.rng.randrange(1 << 30)
+        proof = entry_proof.proof if how == 1 else self.forger.signing.prove(("row", owner, stamp))
         return IN_FORCE + msgspec.msgpack.encode(
-            Deed(deed.low, deed.high, stamp, deed.packed, proof)
+            EntryProof(entry_proof.low, entry_proof.high, stamp, entry_proof.packed, proof)
         )
 
-    def row(self, row: Row) -> Row:
+    def row(self, row: ListEntry) -> ListEntry:
         stamp = row.stamp + self.rng.randrange(1, 1 << 30)
-        return Row(
+        return ListEntry(
             row.key, row.slot, row.owner, row.number, stamp, self.packed(row.owner, row.packed)
         )
 
@@ -212,9 +213,9 @@ class Scene:
         )
         how = self.rng.randrange(3)
         if how == 0:
-            return replace(ahead, before=reveal(entry.before)[0])
+            return replace(ahead, before=extract_proof(entry.before)[0])
         return (
-            ahead if how == 1 else proved(self.forger.words, "forged", replace(ahead, before=None))
+            ahead if how == 1 else proved(self.forger.signing, "forged", replace(ahead, before=None))
         )
 
     # --- what is believed
@@ -229,17 +230,17 @@ class Scene:
                 found.add((at, peer.incarnation, peer.version))
             if isinstance(peer, RingMember):
                 rows = (
-                    each.row for each in peer.share.rows.entries() if each.row.owner.name != own
+                    each.entry for each in peer.holder_state.entries.all_held() if each.entry.owner.name != own
                 )
                 found |= {(at, row.slot, row.owner, row.number, row.in_force) for row in rows}
             elif isinstance(peer, Spice):
-                for key, registry in peer.shelf.all():
+                for key, registry in peer.registries.all():
                     held = (each.entry for name, each in registry.records.items() if name != own)
                     found |= {
                         (at, key, each.member, each.version, each.description) for each in held
                     }
-            elif hasattr(peer, "roster"):
-                entries = (each for name, each in peer.roster.entries.items() if name != own)
+            elif hasattr(peer, "clients"):
+                entries = (each for name, each in peer.clients.entries.items() if name != own)
                 found |= {(at, each.contact, each.version, each.description) for each in entries}
         return found
 
@@ -249,7 +250,7 @@ class Scene:
 
 def kind_of(message: Message) -> str:
     kind = type(message)
-    return PERSONAL_NAMES.get(message.kind, "") if isinstance(message, Said) else kind.__name__
+    return PERSONAL_NAMES.get(message.kind, "") if isinstance(message, SignedMessage) else kind.__name__
 
 
-PERSONAL_NAMES = {0x0201: "Register", 0x0102: "Got", 0x0211: "Subscribe"}
+PERSONAL_NAMES = {0x0201: "Register", 0x0102: "NotifyAck", 0x0211: "Subscribe"}

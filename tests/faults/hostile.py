@@ -147,7 +147,7 @@ class Scene:
             self.samples[kind] = self.samples[kind] or [example(kind)]
 
     def _listen(self) -> None:
-        look = self.world._look_at
+        look = self.world.classify
 
         def looked(message: Message) -> None:
             kept = self.samples[type(message)]
@@ -155,13 +155,13 @@ class Scene:
                 kept.append(message)
             look(message)
 
-        self.world._look_at = looked
+        self.world.classify = looked
 
     def _cut_loose(self) -> None:
         """No journal, no judge, no faults: only peers."""
         self.run.journal.discard()
         self.world.journal = self.world.faults = self.world.codec = None
-        self.world.heard = lambda address, event: None
+        self.world.on_event = lambda address, event: None
         self.world.latency_us = lambda a, b: 10_000
         for address, peer in list(self.world.peers.items()):
             self.world.peers[address] = Guarded(peer, self.counts)

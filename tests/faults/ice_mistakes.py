@@ -2,19 +2,21 @@
 
 from dataclasses import dataclass, field
 
-from ice_life import SCENES, Lodger
+from ice_scenes import SCENES, Lodger
 from msgspec.structs import replace
 
-from implicast.overlay.ice.atlas import Atlas, overlap, remainder
-from implicast.overlay.ice.circle import Circle
-from implicast.overlay.ice.gives import Giver, Taker
-from implicast.overlay.ice.inquest import Inquest, Inquiry
-from implicast.overlay.ice.messages import Accepted, Declined
-from implicast.overlay.ice.parting import Parting
-from implicast.overlay.ice.plot import Plot
-from implicast.overlay.ice.share import Correspondence
-from implicast.overlay.ice.succession import Succession
-from implicast.overlay.ice.surface import Surface
+from implicast.overlay.ice.backup_set import BackupSet
+from implicast.overlay.ice.death_poll import DeathPoll
+from implicast.overlay.ice.handoff import HandoffSender
+from implicast.overlay.ice.handoff_receiver import HandoffReceiver
+from implicast.overlay.ice.members import Members
+from implicast.overlay.ice.messages import HandoffAbort, HandoffPrepared
+from implicast.overlay.ice.ownership import Ownership
+from implicast.overlay.ice.ownership_map import OwnershipMap, overlap, remainder
+from implicast.overlay.ice.relocation import Relocation
+from implicast.overlay.ice.surface import IceSurface
+from implicast.overlay.ice.surface_part import SurfaceRequests
+from implicast.overlay.ice.takeover import Takeover
 from implicast.peer.contract import handles
 from implicast.world.faults import Faults
 
@@ -28,44 +30,44 @@ def lodging(kind: type) -> type:
     return Mistaken
 
 
-class LastWordAtlas(Atlas):
+class LastWordAtlas(OwnershipMap):
     """Whatever was said last is believed."""
 
-    def learn(self, title):
-        met = [each for each in self.titles.values() if overlap(each, title)]
+    def learn(self, claim):
+        met = [each for each in self.claims.values() if overlap(each, claim)]
         for each in met:
-            del self.titles[each.low]
-            self.put(remainder(each, [title]))
-        self.put([title])
-        return met != [title]
+            del self.claims[each.low]
+            self.put(remainder(each, [claim]))
+        self.put([claim])
+        return met != [claim]
 
 
 def mistaken(**parts: type) -> type:
     """A surface with some parts that make a mistake."""
 
-    class Mistaken(Surface, parts=parts): ...
+    class Mistaken(IceSurface, parts=parts): ...
 
     return Mistaken
 
 
-class NoEpochs(Plot):
+class NoEpochs(Ownership):
     def __init__(self, surface):
         super().__init__(surface)
-        self.atlas = LastWordAtlas()
+        self.claim_map = LastWordAtlas()
 
-    def settle_on(self, atlas):
-        super().settle_on(LastWordAtlas(atlas.titles.values()))
+    def restore(self, claim_map):
+        super().restore(LastWordAtlas(claim_map.claims.values()))
 
 
-class NoBackups(Succession):
-    """Completes at once and tells no heir."""
+class NoBackups(BackupSet):
+    """Completes at once and tells no backup."""
 
-    def batch(self, items, then):
+    def replicate(self, items, then):
         then()
         return True
 
 
-class NoRepeats(Correspondence):
+class NoRepeats(SurfaceRequests):
     """Every question is asked once and then forgotten."""
 
     def __init__(self, *given):
@@ -78,122 +80,122 @@ class NoRepeats(Correspondence):
         return True
 
 
-class NoEchoRule(Succession):
+class NoEchoRule(BackupSet):
     """Never doubts itself."""
 
-    is_doubtful = False
+    is_unconfirmed = False
 
 
-class NoInquiry(Inquest):
+class NoInquiry(Takeover):
     """Who is silent is dead."""
 
-    def inquire(self, suspect, rank, seizes, round_=0):
-        super().inquire(suspect, rank, seizes, round_)
-        inquiry = self.inquiries.pop(suspect)
-        self.declare_dead(suspect, Inquiry(seizes, {}, inquiry.message))
+    def start_poll(self, suspect, rank, takes_over, round_=0):
+        super().start_poll(suspect, rank, takes_over, round_)
+        poll = self.polls.pop(suspect)
+        self.declare_dead(suspect, DeathPoll(takes_over, {}, poll.message))
 
 
-class NoSettling(Inquest):
+class NoSettling(Takeover):
     """Seized ground answers at once."""
 
-    def settle(self, number, seizure, before):
-        super().settle(number, seizure, before)
-        if number in self.open:
-            self.firm_up(number, seizure)
+    def commit_later(self, number, pending, before):
+        super().commit_later(number, pending, before)
+        if number in self.pending:
+            self.commit_takeover(number, pending)
 
 
-class NoThirdMessage(Taker):
+class NoThirdMessage(HandoffReceiver):
     """The taker does not wait for the giver to let go."""
 
-    def accept(self, receipt):
-        super().accept(receipt)
-        if self.receipt is receipt:
-            if not self.surface.heirs:
-                self.surface.succession.begin_with((receipt.giver,), self.host.now_us)
-            self.granted(receipt)
+    def send_prepared(self, handoff):
+        super().send_prepared(handoff)
+        if self.handoff is handoff:
+            if not self.surface.backups:
+                self.surface.backup_set.set_backups((handoff.sender,), self.host.now_us)
+            self.commit_handoff(handoff)
 
 
-class NoTakingBack(Giver):
+class NoTakingBack(HandoffSender):
     """A giver whose taker is gone waits for ever."""
 
-    def take_back(self):
+    def abort_handoff(self):
         pass
 
 
-class UnforgivenSuspicion(Circle):
+class UnforgivenSuspicion(Members):
     """Once a suspect, always a suspect."""
 
-    def heard(self, peer):
-        suspect_us = self.news[peer].suspect_us if peer in self.news else -1
-        super().heard(peer)
-        if suspect_us >= 0:
-            self.news[peer].suspect_us = suspect_us
+    def heard_from(self, peer):
+        suspect_since_us = self.states[peer].suspect_since_us if peer in self.states else -1
+        super().heard_from(peer)
+        if suspect_since_us >= 0:
+            self.states[peer].suspect_since_us = suspect_since_us
 
 
-class NoDuty(Parting):
+class NoDuty(Relocation):
     """A leaver forgets what it holds for others."""
 
     def leave(self):
-        self.surface.estates.held.clear()
+        self.surface.backup_copies.held.clear()
         super().leave()
 
 
-class NeverMeetsAgain(Circle):
+class NeverMeetsAgain(Members):
     """Those that fell silent are never greeted again."""
 
-    def greet_missed(self):
-        self.missed.clear()
+    def probe_lost(self):
+        self.lost.clear()
 
 
-class NoHeirs(Inquest):
+class NoHeirs(Takeover):
     """Nobody is asked to hold a copy; what the dead kept is gone."""
 
-    def seize(self, suspect, inquiry):
-        self.surface.estates.held.pop(suspect, None)
-        inquiry.witnesses[:] = [replace(each, items=()) for each in inquiry.witnesses]
-        super().seize(suspect, inquiry)
+    def take_over(self, suspect, poll):
+        self.surface.backup_copies.held.pop(suspect, None)
+        poll.votes[:] = [replace(each, items=()) for each in poll.votes]
+        super().take_over(suspect, poll)
 
 
-class NoTidying(Parting):
-    """Spare pieces stay where they are."""
+class NoTidying(Relocation):
+    """Spare extents stay where they are."""
 
-    def tidy(self):
+    def relocate_surplus(self):
         pass
 
 
-class ForgetfulHeir(Succession):
+class ForgetfulHeir(BackupSet):
     """Agrees to hold copies, and drops them."""
 
-    def choose_heirs(self):
-        self.surface.estates.held.clear()
-        super().choose_heirs()
+    def choose_backups(self):
+        self.surface.backup_copies.held.clear()
+        super().choose_backups()
 
 
-class HastyGiver(Giver):
-    """Lets go of a piece when it has been sent."""
+class HastyGiver(HandoffSender):
+    """Lets go of an extent when it has been sent."""
 
-    def hand_over(self, gift):
-        super().hand_over(gift)
-        self.part_with(gift, ())
+    def send_part(self, handoff):
+        super().send_part(handoff)
+        self.commit_handoff(handoff, ())
 
 
-class SilentGiver(Giver):
+class SilentGiver(HandoffSender):
     """Does not decline what it knows something better about, though that be of another part. (Tidying hides it.)"""
 
-    @handles(Accepted)
-    def on_accepted(self, sender, accepted):
-        gift = self.gift
-        if (gift is not None and gift.number == accepted.number) or (
+    @handles(HandoffPrepared)
+    def on_prepared(self, sender, accepted):
+        handoff = self.handoff
+        if (handoff is not None and handoff.number == accepted.number) or (
             sender,
             accepted.number,
-        ) in self.done:
-            super().on_accepted(sender, accepted)
-        elif not self.surface.greetings.correct(sender, [accepted.title]):
-            self.host.send(sender, Declined(accepted.number))
+        ) in self.ended:
+            super().on_prepared(sender, accepted)
+        elif not self.surface.heartbeats.correct(sender, [accepted.claim]):
+            self.host.send(sender, HandoffAbort(accepted.number))
 
 
-NEVER_MEETS_AGAIN = mistaken(circle=NeverMeetsAgain)
-NO_TIDYING = mistaken(parting=NoTidying)
+NEVER_MEETS_AGAIN = mistaken(members=NeverMeetsAgain)
+NO_TIDYING = mistaken(relocation=NoTidying)
 LOSSY, ROUGH = Faults(0.05), Faults(0.01, 0.01, 0.02, (50.0, 400.0), 0.1)
 
 
@@ -218,121 +220,121 @@ class IceMistake:
 MISTAKES = (
     IceMistake(
         "no epochs",
-        "for each code the best title wins, not the last word (overlay/ice/atlas.py)",
-        mistaken(plot=NoEpochs),
+        "for each code the best claim wins, not the last one heard (overlay/ice/ownership_map.py)",
+        mistaken(ownership=NoEpochs),
         SCENES["flux"],
         "both answer",
         {"faults": ROUGH, "quiet_s": 5.0},
     ),
     IceMistake(
         "no backups",
-        "nothing is complete before the heirs have it (overlay/ice/succession.py)",
-        mistaken(succession=NoBackups),
+        "nothing is complete before the backups have it (overlay/ice/backup_set.py)",
+        mistaken(backup_set=NoBackups),
         SCENES["crash"],
         "missing",
     ),
     IceMistake(
         "no acknowledgement",
-        "what must arrive is repeated until it is answered (overlay/ice/share.py)",
-        mistaken(asker=NoRepeats),
+        "what must arrive is repeated until it is answered (overlay/ice/surface_part.py)",
+        mistaken(requests=NoRepeats),
         SCENES["flux"],
-        "pieces",
+        "extents",
         {"faults": LOSSY},
     ),
     IceMistake(
-        "no echo rule",
-        "an owner that no heir echoes stops answering (overlay/ice/succession.py)",
-        mistaken(succession=NoEchoRule),
+        "no confirmation rule",
+        "an owner that no backup acknowledges stops answering (overlay/ice/backup_set.py)",
+        mistaken(backup_set=NoEchoRule),
         SCENES["freeze"],
         "both answer",
     ),
     IceMistake(
-        "no inquiry",
-        "nobody is declared dead before all around have been asked (overlay/ice/inquest.py)",
-        mistaken(inquest=NoInquiry),
+        "no death poll",
+        "no peer is declared dead before the peers around it have voted (overlay/ice/takeover.py)",
+        mistaken(takeover=NoInquiry),
         SCENES["cutlink"],
         "both answer",
     ),
     IceMistake(
-        "no third message of a give",
-        "a taker answers when the giver has let go (overlay/ice/gives.py)",
-        mistaken(taker=NoThirdMessage),
+        "no third message of a handoff",
+        "a receiver answers after the sender's commit (overlay/ice/handoff.py)",
+        mistaken(handoff_receiver=NoThirdMessage),
         SCENES["flux"],
         "both answer",
         {"faults": LOSSY},
     ),
     IceMistake(
-        "a giver lets go at once",
-        "a giver holds a piece until it has been accepted (overlay/ice/gives.py)",
-        mistaken(giver=HastyGiver),
+        "a sender commits at once",
+        "a sender holds an extent until the receiver is prepared (overlay/ice/handoff.py)",
+        mistaken(handoff_sender=HastyGiver),
         SCENES["flux"],
-        "nobody holds",
+        "no peer holds",
     ),
     IceMistake(
-        "no taking back",
-        "a giver whose taker is gone takes the piece back (overlay/ice/gives.py)",
-        mistaken(giver=NoTakingBack),
+        "no abort",
+        "a sender whose receiver is gone takes the extent back (overlay/ice/handoff.py)",
+        mistaken(handoff_sender=NoTakingBack),
         {"join": 12, "crash": 6, "freeze": 6},
-        "not firm: giving",
+        "not committed: handing off",
     ),
     IceMistake(
         "suspicion never forgiven",
-        "whoever is heard again is no suspect (overlay/ice/circle.py)",
-        mistaken(circle=UnforgivenSuspicion),
+        "a peer that is heard again is no suspect (overlay/ice/members.py)",
+        mistaken(members=UnforgivenSuspicion),
         {"freeze": 12},
-        "heirs of",
+        "backups of",
         {"faults": ROUGH, "peers": 6},
     ),
     IceMistake(
         "never meeting again",
-        "those that fell silent are greeted now and then (overlay/ice/circle.py)",
+        "lost peers are probed from time to time (overlay/ice/members.py)",
         NEVER_MEETS_AGAIN,
         SCENES["split"],
         "both answer",
     ),
     IceMistake(
-        "heirs drop their copies",
-        "an heir holds its copy until told otherwise (overlay/ice/estates.py)",
-        mistaken(succession=ForgetfulHeir),
+        "backups drop their copies",
+        "a backup holds its copy until the owner ends it (overlay/ice/backup_copies.py)",
+        mistaken(backup_set=ForgetfulHeir),
         SCENES["crash"],
-        "can inherit",
+        "can restore",
     ),
     IceMistake(
-        "no estates",
-        "who takes the place of the dead takes over what they kept (overlay/ice/inquest.py)",
-        mistaken(inquest=NoHeirs),
+        "no backup copies",
+        "a takeover includes the dead owner's items (overlay/ice/takeover.py)",
+        mistaken(takeover=NoHeirs),
         SCENES["crash"],
         "missing",
     ),
     IceMistake(
-        "no tidying",
-        "whoever has a spare piece gives it away (overlay/ice/parting.py)",
+        "no relocation",
+        "a peer with a surplus extent hands it off (overlay/ice/relocation.py)",
         NO_TIDYING,
         SCENES["crash"],
-        "pieces",
+        "extents",
     ),
 )
 """Searched for in the first scenes of random change."""
 NO_DUTY = IceMistake(
-    "a leaver forgets the dead",
-    "a leaver stays while it holds what the dead kept (overlay/ice/parting.py)",
-    mistaken(parting=NoDuty),
+    "a leaving peer drops backup copies",
+    "a leaving peer stays while it holds a dead owner's items (overlay/ice/relocation.py)",
+    mistaken(relocation=NoDuty),
     {},
     "missing",
 )
 NO_SETTLING = IceMistake(
-    "no time to settle",
-    "what is seized answers when rivals have had time to meet (overlay/ice/inquest.py)",
-    mistaken(inquest=NoSettling),
+    "no commit delay",
+    "extents that were taken over answer after rivals have had time to meet (overlay/ice/takeover.py)",
+    mistaken(takeover=NoSettling),
     {},
     "both answer",
 )
 SILENT_GIVER = IceMistake(
-    "a giver declines nothing that it has a part of",
-    "what was taken back is declined (overlay/ice/gives.py)",
-    mistaken(giver=SilentGiver, parting=NoTidying),
+    "a sender does not abort what it owns in part",
+    "an aborted handoff stays aborted (overlay/ice/handoff.py)",
+    mistaken(handoff_sender=SilentGiver, relocation=NoTidying),
     {},
-    "not firm: provisional",
+    "not committed: provisional",
 )
 DIRECTED = (NO_DUTY, NO_SETTLING, SILENT_GIVER)
-"""Each in a scene made for it (`test_ice_life.py`)."""
+"""Each in a scene made for it (`test_ice_faults.py`)."""

@@ -3,8 +3,8 @@
 from mistake import Mistake
 
 from implicast.casting import inbox
-from implicast.casting.bft.gate import SeenTable
 from implicast.casting.bft.member import Bft
+from implicast.casting.bft.validator import SeenTable
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.world.faults import Faults
 
@@ -30,18 +30,20 @@ def remember_nothing(patch):
 
 
 def never_forgive(patch):
-    patch.setattr(SkipGraph, "heard", lambda self, sender: self.absentees.detector.heard(sender))
+    patch.setattr(
+        SkipGraph, "on_heard_from", lambda self, sender: self.members.detector.heard_from(sender)
+    )
 
 
 MISTAKES = (
     Mistake(
         "steps are sent once",
         "bft",
-        rule="a step of a multicast is repeated until it is confirmed (casting/bft/carriage.py); what that misses "
+        rule="a step of a multicast is repeated until it is confirmed (casting/bft/step_delivery.py); what that misses "
         "comes from neighbours that have it (echoes.py): two guards, each of which would do here",
-        put=silence("Late", "EchoDue"),
+        put=silence("Late", "DigestDue"),
         says="missing",
-        churn="deed=5:crash:3",
+        churn="event=5:crash:3",
         changes={
             **LOSSY,
             "casts": 200,
@@ -50,39 +52,39 @@ MISTAKES = (
     Mistake(
         "no memory of what was heard",
         "bft",
-        rule="a multicast met before is not held again, and a member tells repeats from news (casting/bft/gate.py)",
+        rule="a multicast met before is not held again, and a member tells repeats from news (casting/bft/validator.py)",
         put=remember_nothing,
         says="repeated",
-        churn="deed=5:crash:3",
+        churn="event=5:crash:3",
         changes=SMALL,
     ),
     Mistake(
         "suspicion never forgiven",
         "bft",
-        rule="who was lost is listed again at its first word (overlay/skip_graph/absentees.py)",
+        rule="who was lost is listed again at its first word (overlay/skip_graph/members.py)",
         put=never_forgive,
         says="invariants",
-        churn="deed=5..29:freeze:3",
+        churn="event=5..29:freeze:3",
         changes=SMALL,
     ),
     Mistake(
         "nobody is told to look",
         "bft",
-        rule="who finds somebody silent says so, and others look for themselves (overlay/skip_graph/absentees.py); "
+        rule="who finds somebody silent says so, and others look for themselves (overlay/skip_graph/members.py); "
         "what that misses is found by comparing lists (comparison.py): two guards, each of which would do here",
-        put=silence("Accusing", "Agree"),
+        put=silence("SuspicionReportDue", "CompareDue"),
         says="invariants",
-        churn="deed=5:crash:3",
+        churn="event=5:crash:3",
         changes={**SMALL, "casts": 4},  # later ones would find the dead one out by and by
     ),
     Mistake(
         "short lists stay short",
         "bft",
         rule="lists that became shorter are compared with those of the neighbours, which know who stands behind "
-        "(overlay/skip_graph/comparison.py)",
-        put=silence("Agree"),
+        "(overlay/skip_graph/anti_entropy.py)",
+        put=silence("CompareDue"),
         says="invariants",
-        churn="deed=5:crash:3",
+        churn="event=5:crash:3",
         changes=SMALL,
     ),
 )

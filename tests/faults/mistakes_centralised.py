@@ -2,12 +2,12 @@
 
 from mistake import Mistake
 
-from implicast.casting import inbox, served, telling
+from implicast.casting import front_end_client, inbox, notifier
 from implicast.casting.centralised import Server
-from implicast.casting.service import Register, Stored
-from implicast.peer.asking import Patience
+from implicast.casting.front_end_messages import Register, RegisterAck
+from implicast.peer.requests import RetryPolicy
 
-ONCE = Patience(2_000_000, times=1)
+ONCE = RetryPolicy(2_000_000, times=1)
 
 
 def silence(kind, alarm):
@@ -21,12 +21,12 @@ def silence(kind, alarm):
 
 
 def store_anything(patch):
-    """The server says `Stored` to an older version, too."""
+    """The server says `RegisterAck` to an older version, too."""
 
     def on_register(self, sender, register):
-        known = self.roster.entries.get(register.name)
+        known = self.clients.entries.get(register.name)
         if known is not None and register.version < known.version:
-            self.host.send(sender, Stored(register.version))
+            self.host.send(sender, RegisterAck(register.version))
         else:
             careful(self, sender, register)
 
@@ -38,8 +38,8 @@ MISTAKES = (
     Mistake(
         "no repeats",
         "centralised",
-        rule="a notification is repeated until it is confirmed (casting/telling.py)",
-        put=lambda patch: patch.setattr(telling, "PATIENCE", ONCE),
+        rule="a notification is repeated until it is confirmed (casting/notifier.py)",
+        put=lambda patch: patch.setattr(notifier, "RETRY", ONCE),
         says="missing",
     ),
     Mistake(
@@ -52,17 +52,17 @@ MISTAKES = (
     Mistake(
         "requests not repeated",
         "centralised",
-        rule="a client repeats what is not answered (casting/served.py)",
-        put=lambda patch: patch.setattr(served, "REGISTER_PATIENCE", ONCE),
+        rule="a client repeats what is not answered (casting/front_end_client.py)",
+        put=lambda patch: patch.setattr(front_end_client, "REGISTER_RETRY", ONCE),
         says="never complete",
     ),
     Mistake(
         "a server that writes nothing down",
         "centralised",
         rule="a server writes down what it answers, before it answers (casting/centralised/server.py)",
-        put=lambda patch: patch.setattr(Server, "kept", lambda self: None),
+        put=lambda patch: patch.setattr(Server, "durable_state", lambda self: None),
         says="the server does not know",
-        churn="deed=5..9:restart:{infra}",
+        churn="event=5..9:restart:{infra}",
         parameters={"lease_s": 3000.0},
     ),
     Mistake(
@@ -71,16 +71,16 @@ MISTAKES = (
         rule="a member that is silent for a lease is forgotten (casting/centralised/server.py)",
         put=silence(Server, "LeaseSweep"),
         says="beyond its lease",
-        churn="deed=5:crash:3",
+        churn="event=5:crash:3",
         parameters={"lease_s": 10.0},
     ),
     Mistake(
         "an older version stored",
         "centralised",
-        rule="an older version is answered with what is known, never with `Stored` (casting/centralised/server.py)",
+        rule="an older version is answered with what is known, never with `RegisterAck` (casting/centralised/server.py)",
         put=store_anything,
         says="the server does not know",
-        churn="deed=5..6:return:3,deed=8..9:return:3,deed=12..15:return:3:old,deed=20:describe:3",
+        churn="event=5..6:return:3,event=8..9:return:3,event=12..15:return:3:old,event=20:describe:3",
         parameters={"lease_s": 3000.0},
     ),
 )

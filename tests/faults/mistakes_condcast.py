@@ -4,7 +4,7 @@ from mistake import Mistake
 
 from implicast.casting import inbox
 from implicast.casting.condcast.condcast import Condcast
-from implicast.peer.liveness import Detector
+from implicast.peer.detector import Detector
 
 
 def silence(alarm):
@@ -19,7 +19,7 @@ def silence(alarm):
 
 def never_forgive(patch):
     patch.setattr(Detector, "is_suspect", lambda self, who: who in self._suspects)
-    heard = Detector.heard
+    heard = Detector.heard_from
 
     def remember(self, who):
         since_us = self._suspects.get(who)
@@ -27,14 +27,14 @@ def never_forgive(patch):
         if since_us is not None:
             self._suspects[who] = since_us
 
-    patch.setattr(Detector, "heard", remember)
+    patch.setattr(Detector, "heard_from", remember)
 
 
 MISTAKES = (
     Mistake(
         "nothing is said again",
         "condcast",
-        rule="whoever does not say that its arcs are covered is asked again (casting/condcast/carrier.py)",
+        rule="a peer that does not report its arcs as covered is asked again (casting/condcast/forwarder.py)",
         put=silence("Late"),
         says="missing",
     ),
@@ -48,7 +48,7 @@ MISTAKES = (
     Mistake(
         "suspicion never forgiven",
         "condcast",
-        rule="a suspicion ends at the first word from the suspect (peer/liveness.py)",
+        rule="a suspicion ends at the first word from the suspect (peer/detector.py)",
         put=never_forgive,
         says="missing",
     ),

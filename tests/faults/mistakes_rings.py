@@ -1,26 +1,26 @@
-"""Mistakes of the designs on hashed rings: DHT and publish/subscribe, and of the ring beneath them."""
+"""Mistakes of the designs on hashed rings (DHT, publish/subscribe) and of the ring below them."""
 
 from mistake import Mistake
 
-from implicast.casting import inbox, telling
+from implicast.casting import inbox, notifier
 from implicast.casting.dht.member import Dht
-from implicast.casting.keeping import RingMember
-from implicast.casting.keeping.copies import Comparisons
-from implicast.casting.keeping.keeper import Keeper
-from implicast.casting.keeping.messages import LaidAt
-from implicast.casting.keeping.tenure import Tenure
 from implicast.casting.pubsub import PubSub
-from implicast.overlay.links.company import Company
+from implicast.casting.replicated_lists import RingMember
+from implicast.casting.replicated_lists.anti_entropy import AntiEntropy
+from implicast.casting.replicated_lists.holder import ListHolder
+from implicast.casting.replicated_lists.messages import PutAck
+from implicast.casting.replicated_lists.range_handoff import RangeHandoff
+from implicast.overlay.links.liveness import RingLiveness
 from implicast.overlay.links.messages import INSERT, REPLACE
 from implicast.overlay.links.refs import FIRST, lies_between
-from implicast.overlay.links.walks import Looks
-from implicast.peer.liveness import Detector
+from implicast.overlay.links.stabilisation import Stabilisation
+from implicast.peer.detector import Detector
 from implicast.world.faults import Faults
 
 SMALL = {"peers": 24, "faults": Faults(), "strict": False}
 LOSSY = {"peers": 24, "faults": Faults(loss=0.05), "strict": False}
-NEIGHBOURS = "deed=5:crash:18+16+13"
-"""Three that are next to each other on the ring of these scenarios: a keeper and both keepers of its copies."""
+NEIGHBOURS = "event=5:crash:18+16+13"
+"""Three adjacent nodes on the ring of these scenarios: a holder and both holders of its copies."""
 
 
 def several(*changes):
@@ -32,23 +32,23 @@ def several(*changes):
 
 
 def silence(kind, alarm):
-    """A patch: this class does nothing when the alarm of this name rings."""
+    """A patch: this class ignores the alarm of this name."""
 
     def put(patch):
-        rings = next(each for each in kind._alarms if each.__name__ == alarm)
-        patch.setattr(kind, "_alarms", {**kind._alarms, rings: lambda self, alarm: None})
+        ignored = next(each for each in kind._alarms if each.__name__ == alarm)
+        patch.setattr(kind, "_alarms", {**kind._alarms, ignored: lambda self, alarm: None})
 
     return put
 
 
 def confirm_without_copies(self, copy):
-    laid = LaidAt(copy.serial, copy.rows[0].stamp, copy.low, copy.high, copy.by.address)
-    self._tell(copy.rows[0].owner.address, laid)
+    ack = PutAck(copy.serial, copy.entries[0].stamp, copy.low, copy.high, copy.by.address)
+    self.answer_to(copy.entries[0].owner.address, ack)
 
 
-def told_once(self, *given, told=telling.Teller.__init__):
+def told_once(self, *given, told=notifier.Notifier.__init__):
     told(self, *given)
-    self._asker.topic(telling.TELLING, telling.PATIENCE._replace(times=1), self._lost)
+    self._requests.topic(notifier.NOTIFY, notifier.RETRY._replace(times=1), self._on_request_lost)
 
 
 def ever_suspected(self, who, *within):
@@ -56,16 +56,16 @@ def ever_suspected(self, who, *within):
 
 
 def repair_without_a_number(self, holder, cur, cur_num):
-    links = self._links
+    links = self.links
     beyond = cur != links.me and not lies_between(holder, cur, links.me)
     kind = INSERT if beyond and not lies_between(links.me, links.right, cur) else REPLACE
     links.membership.request(kind, holder, links.me, cur, cur_num, FIRST)
 
 
 def leave_and_forget(self):
-    self.questions.open.clear()
-    self.asker._open.clear()
-    self.teller.casts.clear()
+    self.fetches.open.clear()
+    self.requests._open.clear()
+    self.notifier.casts.clear()
     RingMember.leave(self)
 
 
@@ -73,90 +73,101 @@ MISTAKES = (
     Mistake(
         "no copies",
         "dht",
-        rule="an entry counts as laid when it is copied, and copies are compared (casting/keeping/keeper.py)",
+        rule="an entry is acknowledged when it is copied, and copies are compared "
+        "(casting/replicated_lists/holder.py)",
         put=several(
-            (Keeper, "_copy_on", confirm_without_copies), (Comparisons, "_sync", lambda self: None)
+            (ListHolder, "forward_copy", confirm_without_copies),
+            (AntiEntropy, "send_digest", lambda self: None),
         ),
-        says="does not keep what",
-        churn="deed=5:crash:3",
+        says="lacks the entry of",
+        churn="event=5:crash:3",
         changes=SMALL,
     ),
     Mistake(
-        "nobody is told what is lacking",
+        "a lost range is not announced",
         "dht",
-        rule="when a keeper dies with all its copies, those who were in its lists lay them again (rumours.py)",
+        rule="when a holder fails with all its copies, owners put their entries again "
+        "(ring_broadcast.py)",
         put=several(
-            (Tenure, "moved", lambda self: self._copies.soon() if self._share.is_ready else None)
+            (
+                RangeHandoff,
+                "on_neighbours_changed",
+                lambda self: self.anti_entropy.sync_soon() if self._state.is_ready else None,
+            )
         ),
-        says="does not keep what",
+        says="lacks the entry of",
         churn=NEIGHBOURS,
         changes=SMALL,
     ),
     Mistake(
         "no acknowledgement",
         "dht",
-        rule="whoever is told confirms, and is told again until it does (casting/telling.py)",
-        put=several((telling.Teller, "__init__", told_once)),
+        rule="a notification is repeated until it is acknowledged (casting/notifier.py)",
+        put=several((notifier.Notifier, "__init__", told_once)),
         says="missing",
-        churn="deed=5:crash:3",
+        churn="event=5:crash:3",
         changes=LOSSY,
     ),
     Mistake(
-        "lists asked for once",
+        "lists requested once",
         "dht-naive",
-        rule="a list that does not come is asked for again, by another way (casting/keeping/questions.py)",
-        put=silence(Dht, "AskLate"),
+        rule="a list that does not arrive is requested again, by another path "
+        "(casting/replicated_lists/fetches.py)",
+        put=silence(Dht, "FetchRetry"),
         says="missing",
-        churn="deed=5:crash:3",
+        churn="event=5:crash:3",
         changes=LOSSY,
     ),
     Mistake(
-        "entries laid once",
+        "entries put once",
         "chord-pubsub",
-        rule="an entry is laid again until all its values are confirmed (casting/keeping/layings.py)",
-        put=silence(PubSub, "LayLate"),
+        rule="an entry is put again until all its values are acknowledged "
+        "(casting/replicated_lists/own_entries.py)",
+        put=silence(PubSub, "PutRetry"),
         says="never complete",
-        churn="deed=5:join:{new}",
+        churn="event=5:join:{new}",
         changes=LOSSY,
     ),
     Mistake(
-        "no memory of what was heard",
+        "no memory of received casts",
         "opchord-pubsub",
-        rule="a member tells repeats from news (casting/inbox.py)",
+        rule="a member recognises duplicates (casting/inbox.py)",
         put=several((inbox.Seen, "first", lambda self, cast, now_us: True)),
         says="repeated",
-        churn="deed=5:crash:3",
+        churn="event=5:crash:3",
         changes=LOSSY,
     ),
     Mistake(
         "suspicions never forgiven",
         "dht",
-        rule="a suspicion ends at the first word from the suspect, and after a while (peer/liveness.py)",
+        rule="a suspicion ends at the first message from the suspect, and after a while "
+        "(peer/detector.py)",
         put=several(
-            (Company, "heard", lambda self, ref: None),
+            (RingLiveness, "on_message_from", lambda self, ref: None),
             (Detector, "is_suspect", ever_suspected),
             (Detector, "suspected_within", ever_suspected),
         ),
         says="the ring is open",
-        churn="deed=5..40:split:0+4+6+12+16+17+19+20",
+        churn="event=5..40:split:0+4+6+12+16+17+19+20",
         changes=SMALL,
     ),
     Mistake(
         "a repair takes no number of its own",
         "chord-pubsub",
-        rule="the number of a repair beats all that was before it (overlay/links/walks.py)",
-        put=several((Looks, "settle", repair_without_a_number)),
+        rule="the number of a repair supersedes all earlier ones (overlay/links/stabilisation.py)",
+        put=several((Stabilisation, "relink", repair_without_a_number)),
         says="as its left neighbour",
-        churn="deed=5:crash:3",
+        churn="event=5:crash:3",
         changes=SMALL,
     ),
     Mistake(
-        "a leaver forgets its own casts",
+        "a leaving member forgets its own casts",
         "dht",
-        rule="a leaver still asks for the lists of its casts, and tells whom they select (casting/keeping/member.py)",
+        rule="a leaving member still fetches the lists of its casts and notifies those selected "
+        "(casting/replicated_lists/member.py)",
         put=several((Dht, "leave", leave_and_forget)),
         says="left, and its cast",
-        churn="deed=9.01:leave:17",
+        churn="event=9.01:leave:17",
         changes=SMALL,
     ),
 )

@@ -1,4 +1,4 @@
-"""Mistakes of SPICE: of its stores, its walks, its registries on the move, and its replicas."""
+"""Mistakes put into SPICE on purpose: storing, traversals, moving registries, replicas."""
 
 from mistake import Mistake
 
@@ -6,61 +6,63 @@ from implicast.casting import inbox
 from implicast.casting.spice import casts, registry
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.homes import address_of, roots_of
-from implicast.casting.spice.items import CLOSED, Header
+from implicast.casting.spice.items import CLOSED, ReplicationHeader
 from implicast.casting.spice.levels import Levels
-from implicast.casting.spice.registrations import Again, Registrations, Unsaid
+from implicast.casting.spice.registrations import Registrations, RetryRegistration, RetryReregister
+from implicast.casting.spice.registries import Registries
 from implicast.casting.spice.replicas import Replicas
-from implicast.casting.spice.shelf import Shelf
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.stores import Stores
-from implicast.peer.asking import Patience
+from implicast.peer.requests import RetryPolicy
 from implicast.world.faults import Faults
 
 SMALL = {"peers": 24, "casts": 115, "faults": Faults(loss=0.02), "network": "flat", "strict": False}
 LOSSY = {**SMALL, "faults": Faults(loss=0.05, duplicate=0.05)}
 LOW = {"storage_limit": 4, "frequency_limit": 0.08, "rate_s": 10.0, "deepest_level": 1}
 """Limits so low that registries spread, are drawn together, raised and lowered all the time."""
-CRASHES = "deed=5:crash:3,deed=6:crash:7,deed=12:crash:11,deed=25:crash:15,deed=26:crash:19"
+CRASHES = "event=5:crash:3,event=6:crash:7,event=12:crash:11,event=25:crash:15,event=26:crash:19"
 FLUX = "joins=6,leaves=6,over_s=30"
 
 
 def silence(alarm):
-    """A patch: nothing happens when this alarm rings."""
+    """A patch: the alarm has no effect."""
     return lambda patch: patch.setitem(Spice._alarms, alarm, lambda self, alarm: None)
 
 
 def no_backups(patch):
-    """Everything that comes in counts at once, and no heir hears of it."""
+    """Every entry is acknowledged at once and never backed up."""
 
     def back_up(self):
-        fresh, self._fresh = self._fresh, []
-        self._counts(fresh)
+        fresh, self.unbacked = self.unbacked, []
+        self.confirm_backed_up(fresh)
 
-    patch.setattr(Stores, "_back_up", back_up)
+    patch.setattr(Stores, "back_up", back_up)
 
 
-def last_word_wins(patch):
-    """Whatever comes last is kept, however old it is."""
+def last_arrival_wins(patch):
+    """The last entry to arrive is stored, even an older one."""
 
     def keep(self, entry, now_us, until_us, safe=False):
         at = registry.home(self.root, self.notch, entry.spot, self.dimensions)
-        held = self.records[entry.member.name] = registry.Held(entry, at, now_us, until_us, safe)
+        record = self.records[entry.member.name] = registry.Record(
+            entry, at, now_us, until_us, safe
+        )
         self._packed = self._rows = None
         self._due_us = min(self._due_us, until_us)
-        self.stock.changed()
-        return held
+        self.counter.bump()
+        return record
 
     patch.setattr(registry.Registry, "keep", keep)
-    say, once = Registrations._say, Registrations.on_unsaid
+    say, once = Registrations.announce_version, Registrations.on_retry_reregister
     older = {}
 
     def say_late(self, version):
         """The version before comes again, late."""
-        before = dict(self.told)
+        before = dict(self.announced)
         say(self, version)
         for tag, entry in before.items():
             older[self.address, tag] = entry
-            self.spice.later.put(5_000_000, Unsaid(tag, -1, 0))
+            self.spice.timer_wheel.schedule(5_000_000, RetryReregister(tag, -1, 0))
 
     def say_old(self, alarm):
         if alarm.version == -1:
@@ -68,28 +70,30 @@ def last_word_wins(patch):
         else:
             once(self, alarm)
 
-    patch.setattr(Registrations, "_say", say_late)
-    patch.setitem(Spice._alarms, Unsaid, lambda self, alarm: say_old(self.registrations, alarm))
+    patch.setattr(Registrations, "announce_version", say_late)
+    patch.setitem(
+        Spice._alarms, RetryReregister, lambda self, alarm: say_old(self.registrations, alarm)
+    )
 
 
 def _say_old(registrations, tag, entry):
-    newest = registrations.told.get(tag)
-    registrations.told[tag] = entry
-    registrations._store(tag, None)
+    newest = registrations.announced.get(tag)
+    registrations.announced[tag] = entry
+    registrations.send_store(tag, None)
     if newest is None:
-        del registrations.told[tag]
+        del registrations.announced[tag]
     else:
-        registrations.told[tag] = newest
+        registrations.announced[tag] = newest
 
 
 def forget_closed_parts(patch):
-    """Whoever takes over a place takes it for open."""
-    unite = Shelf.unite
+    """A new owner treats every part as open."""
+    unite = Registries.unite
 
     def without(self, label, item, tract, safe):
         return label[0] == CLOSED or unite(self, label, item, tract, safe)
 
-    patch.setattr(Shelf, "unite", without)
+    patch.setattr(Registries, "unite", without)
 
 
 def open_at_once(patch):
@@ -99,25 +103,27 @@ def open_at_once(patch):
     def hasty(self, key):
         gather(self, key)
         if key in self.gatherings:
-            self._gathered(key)
+            self.on_gathered(key)
 
-    def often(self, work):
-        key = (work.walk.tag, work.walk.root, work.walk.notch)
-        registries = self.spice.shelf.registries
-        if key in registries and registries[key].closed and work.walk.notch == 0:
+    def often(self, task):
+        key = (task.traversal.tag, task.traversal.root, task.traversal.notch)
+        registries = self.spice.registries.by_key
+        if key in registries and registries[key].closed and task.traversal.notch == 0:
             self.gather(key)
 
     patch.setattr(Containers, "gather", hasty)
-    patch.setattr(Containers, "passed", often)
+    patch.setattr(Containers, "gather_if_shrunken", often)
 
 
 def ready_at_once(patch):
     """The roots of a new level answer before anything was copied to them."""
 
     def hasty(self, tag, level):
-        self._aim(tag, Header(self.spice.levels.header(tag).number + 1, level, level, False))
+        self.propose_header(
+            tag, ReplicationHeader(self.spice.levels.header(tag).number + 1, level, level, False)
+        )
 
-    patch.setattr(Replicas, "_copy", hasty)
+    patch.setattr(Replicas, "start_copy", hasty)
 
 
 def only_the_original(patch):
@@ -128,7 +134,7 @@ def only_the_original(patch):
 
 def _new_roots(levels, tag, level, known):
     roots = (
-        set(roots_of(address_of(tag), each, levels._settings.dimensions)) for each in (level, known)
+        set(roots_of(address_of(tag), each, levels.settings.dimensions)) for each in (level, known)
     )
     larger, smaller = roots
     return sorted(larger - smaller)
@@ -136,9 +142,9 @@ def _new_roots(levels, tag, level, known):
 
 MISTAKES = (
     Mistake(
-        "heirs hear of nothing",
+        "backups get no copies",
         "spice",
-        rule="a registration counts when every heir has a copy (casting/spice/stores.py)",
+        rule="a registration is acknowledged when every backup has a copy (casting/spice/stores.py)",
         put=no_backups,
         says="missing",
         churn=CRASHES,
@@ -150,50 +156,50 @@ MISTAKES = (
         rule="a consumer tells repeats from news (casting/inbox.py)",
         put=lambda patch: patch.setattr(inbox.Seen, "first", lambda self, cast, now_us=0: True),
         says="repeated",
-        churn="deed=5:crash:3",
+        churn="event=5:crash:3",
         changes=LOSSY,
     ),
     Mistake(
         "notifications are sent once",
         "spice",
-        rule="a notification is repeated until it is confirmed (casting/spice/casts.py)",
-        put=lambda patch: patch.setattr(casts, "PATIENCE", Patience(500_000, 1)),
+        rule="a notification is repeated until it is acknowledged (casting/spice/casts.py)",
+        put=lambda patch: patch.setattr(casts, "NOTIFY_RETRY", RetryPolicy(500_000, 1)),
         says="missing",
-        churn="deed=5:crash:3",
+        churn="event=5:crash:3",
         changes=LOSSY,
     ),
     Mistake(
-        "a registration is asked for once",
+        "a registration is requested once",
         "spice",
-        rule="a consumer asks again for what was not confirmed (casting/spice/registrations.py)",
-        put=silence(Again),
+        rule="a consumer repeats requests that are not acknowledged (casting/spice/registrations.py)",
+        put=silence(RetryRegistration),
         says="never complete",
         churn="joins=6,over_s=20",
         changes=LOSSY,
     ),
     Mistake(
-        "the last word wins",
+        "the last version to arrive wins",
         "spice",
-        rule="of two versions the newer is kept, whichever comes later (casting/spice/registry.py)",
-        put=last_word_wins,
+        rule="of two versions the newer is kept, in any order of arrival (casting/spice/registry.py)",
+        put=last_arrival_wins,
         says="missing",
-        churn="deed=5:crash:3",
+        churn="event=5:crash:3",
         changes={**SMALL, "changes": 20},
     ),
     Mistake(
-        "losers offer nothing",
+        "items of a lost tract are dropped",
         "spice",
-        rule="what lay on ground lost to a better title is offered to the winner (casting/spice/calls.py)",
+        rule="items in a tract lost to a stronger claim are offered to its owner (casting/spice/owner_calls.py)",
         put=lambda patch: patch.setattr(Spice, "yielded", lambda self, tract: self.drop(tract)),
         says="would not find",
-        churn="deed=4..30:split:0+1+2+3+4+5+6+7+8+9,deed=20:join:24,deed=20.5:join:25,deed=21:join:26,deed=21.5:join:27",
+        churn="event=4..30:split:0+1+2+3+4+5+6+7+8+9,event=20:join:24,event=20.5:join:25,event=21:join:26,event=21.5:join:27",
         changes={**SMALL, "casts": 125},
         parameters={"hello_s": 3.0},
     ),
     Mistake(
-        "closed parts are forgotten on the way",
+        "closed parts are dropped in a handoff",
         "spice-unloaded",
-        rule="closed parts go with the ground, and are united (casting/spice/shelf.py)",
+        rule="closed parts move with their extents and are merged (casting/spice/registries.py)",
         put=forget_closed_parts,
         says="would not find",
         churn=FLUX,
@@ -201,9 +207,9 @@ MISTAKES = (
         parameters=LOW,
     ),
     Mistake(
-        "opened before all is covered",
+        "a part opens before its gathering is covered",
         "spice-unloaded",
-        rule="a part is opened when nothing is left above it (casting/spice/containers.py)",
+        rule="a part opens when no record is left above it (casting/spice/containers.py)",
         put=open_at_once,
         says="missing",
         churn=CRASHES,
@@ -212,9 +218,9 @@ MISTAKES = (
         seed=3,
     ),
     Mistake(
-        "ready before anything was copied",
+        "roots are activated before the copy",
         "spice-unloaded",
-        rule="a root is told that it is ready when all has been copied to it (casting/spice/replicas.py)",
+        rule="a root is activated when the registry has been copied to it (casting/spice/replicas.py)",
         put=ready_at_once,
         says="would not find",
         churn=FLUX,
@@ -222,12 +228,12 @@ MISTAKES = (
         parameters=LOW,
     ),
     Mistake(
-        "replicas are not told of newcomers",
+        "new registrations are not pushed to replicas",
         "spice-unloaded",
-        rule="a registration goes to every root before it is confirmed (casting/spice/copies.py)",
+        rule="a registration is pushed to every root before it is acknowledged (casting/spice/replica_push.py)",
         put=only_the_original,
         says="missing",
-        churn="deed=60:join:24,deed=61:join:25,deed=62:join:26",
+        churn="event=60:join:24,event=61:join:25,event=62:join:26",
         changes={**SMALL, "casts": 150},
         parameters=LOW,
     ),

@@ -15,7 +15,7 @@ from typing import Any
 from implicast.casting.designs import design
 from implicast.language.target import Description, Target, Term
 from implicast.peer.contract import CastId, Message
-from implicast.peer.events import Joined, Notice, Outlived, Registered, Settled
+from implicast.peer.events import IncarnationAdvanced, Joined, Notice, Registered, Settled
 from implicast.peer.member import Member
 from implicast.peer.wire import Codec
 from implicast.space.digest import stream
@@ -67,22 +67,22 @@ class Returning:
         self.told: Counter[tuple[CastId, int]] = Counter()
         self.settled: dict[CastId, Settled] = {}
         self.outlived = 0
-        self.world.heard = self.hear
+        self.world.on_event = self.hear
         self._begin_all(peers, more)
 
     def _begin_all(self, peers: int, more: int) -> None:
         if self.design.fixture is not None:
             for number in range(more):
-                self.world.place(peers + number, self.plan.stand(self.design, peers + number))
+                self.world.place(peers + number, self.plan.new_fixture(self.design, peers + number))
         for address in range(peers):
             self.go(0.5)
-            self.world.place(address, self.plan.begin(self.design, address))
+            self.world.place(address, self.plan.new_member(self.design, address))
             self.join(address)
         self.until(lambda: len(self.joined_us) == peers, 60)
         for address in range(peers):
             self.register(address, JAZZ)
         self.until(lambda: len(self.registered_us) == peers, 60)
-        self.old = {address: self.member(address).kept() for address in range(peers)}
+        self.old = {address: self.member(address).durable_state() for address in range(peers)}
 
     # --- deeds
 
@@ -145,7 +145,7 @@ class Returning:
         self.go(0)
 
     def fall(self, address: int) -> None:
-        self.disks[address] = self.member(address).kept()
+        self.disks[address] = self.member(address).durable_state()
         self.world.crash(address)
         for table in (self.joined_us, self.registered_us):
             table.pop(address, None)
@@ -157,7 +157,7 @@ class Returning:
         previous = kept.incarnation if kept is not None else 0
         again, starts = self.lost[address], self.starts[address]
         self.world.place(
-            address, self.plan.begin(self.design, address, previous, again, kept, starts)
+            address, self.plan.new_member(self.design, address, previous, again, kept, starts)
         )
         self.join(address)
 
@@ -172,7 +172,7 @@ class Returning:
             self.told[event.cast, address] += 1
         elif isinstance(event, Settled):
             self.settled[event.cast] = event
-        self.outlived += isinstance(event, Outlived)
+        self.outlived += isinstance(event, IncarnationAdvanced)
 
     def wrong(self) -> list[str]:
         """Owed and not told, told twice, told wrongly how it ended, or never."""

@@ -14,17 +14,17 @@ import pytest
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.stores import Stores
-from implicast.overlay.ice.gives import Giver
+from implicast.overlay.ice.handoff import HandoffSender
 from implicast.space.digest import stream
 from implicast.trials.campaign import Finding, check
 from implicast.world import simulate as simulating
 from implicast.world.churn import Churn
-from implicast.world.deeds import Deed
 from implicast.world.faults import Faults
 from implicast.world.journal import UPKEEP
 from implicast.world.populations.surface_objections import doubles
 from implicast.world.run import Progress, Run
 from implicast.world.scenario import Scenario
+from implicast.world.scripted_events import ScriptedEvent
 
 _S = 1_000_000
 OVER_S = 45
@@ -53,28 +53,28 @@ class Scene:
 
     def peers(self) -> list[Spice]:
         """Who is awake, has joined and does not leave."""
-        return [self.run.world.peers[address] for address in self.run.upheaval.able()]
+        return [self.run.world.peers[address] for address in self.run.injector.able()]
 
     def anybody(self) -> Spice:
         return self.chance.choice(self.peers())
 
     def crash(self, address: int) -> None:
         if len(self.peers()) > 4:
-            self._do("_crash", Deed(0, 0, "crash", (address,)))
+            self._do("_crash", ScriptedEvent(0, 0, "crash", (address,)))
 
     def cut(self, one: int, other: int, lasts_s: float) -> None:
         """Neither hears the other for a while."""
         for pair in ((one, other), (other, one)):
-            deed = Deed(0, 1, "cut", pair)
-            self._do("_cut", deed)
-            self.soon(lasts_s, lambda deed=deed: self._do("_mend", deed))
+            event = ScriptedEvent(0, 1, "cut", pair)
+            self._do("_cut", event)
+            self.soon(lasts_s, lambda event=event: self._do("_mend", event))
 
-    def _do(self, act: str, deed: Deed) -> None:
-        self.run.upheaval._happen(getattr(type(self.run.upheaval), act), deed)
+    def _do(self, act: str, event: ScriptedEvent) -> None:
+        self.run.injector._happen(getattr(type(self.run.injector), act), event)
 
     def watch(self) -> None:
         """No code has two peers that answer for it."""
-        surfaces = [each.surface for each in self.run.upheaval.present() if isinstance(each, Spice)]
+        surfaces = [each.surface for each in self.run.injector.present() if isinstance(each, Spice)]
         self.said += doubles(surfaces)
         self.soon(1, self.watch)
 
@@ -127,11 +127,11 @@ def nothing(scene: Scene) -> None:
 
 
 def twins(scene: Scene) -> None:
-    """Three times an owner, and within eight seconds its first heir."""
+    """Three times an owner, and within eight seconds its first backup."""
 
     def strike() -> None:
         owner = scene.anybody()
-        heirs = owner.surface.heirs
+        heirs = owner.surface.backups
         scene.crash(owner.address)
         if heirs:
             scene.soon(scene.rng.uniform(0, 8), lambda: scene.crash(heirs[0]))
@@ -141,12 +141,12 @@ def twins(scene: Scene) -> None:
 
 
 def cut_links(scene: Scene) -> None:
-    """An owner and its first heir cannot hear each other."""
+    """An owner and its first backup cannot hear each other."""
 
     def strike() -> None:
         owner = scene.anybody()
-        if owner.surface.heirs:
-            scene.cut(owner.address, owner.surface.heirs[0], scene.rng.uniform(3, 15))
+        if owner.surface.backups:
+            scene.cut(owner.address, owner.surface.backups[0], scene.rng.uniform(3, 15))
 
     for time_s in (3, 10, 17, 24):
         scene.at(time_s, strike)
@@ -159,12 +159,12 @@ def draws(scene: Scene) -> None:
         registries = [
             (peer, key, each)
             for peer in scene.peers()
-            for key, each in peer.shelf.registries.items()
+            for key, each in peer.registries.by_key.items()
         ]
         closed = [(peer, key) for peer, key, each in registries if each.closed and key[2] == 0]
         if closed:
             peer, key = scene.rng.choice(closed)
-            peer.containers._tried_us.clear()
+            peer.containers.gather_tried_us.clear()
             peer.containers.gather(key)
         if scene.run.world.now_us < scene.start_us + OVER_S * _S:
             scene.soon(0.1, strike)
@@ -176,10 +176,10 @@ class Spite:
     """A crash or a cut link just when somebody gives a piece, closes, gathers or confirms."""
 
     MOMENTS = (
-        (Containers, "_shut"),
+        (Containers, "on_closing_backed_up"),
         (Containers, "gather"),
-        (Containers, "_open"),
-        (Stores, "_counts"),
+        (Containers, "open_gathered"),
+        (Stores, "confirm_backed_up"),
     )
     PAUSE_US = 7 * _S
 
@@ -188,7 +188,7 @@ class Spite:
         self.last_us = 0
         for part, name in self.MOMENTS:
             self._spoil(monkeypatch, part, name)
-        self._spoil(monkeypatch, Giver, "give")
+        self._spoil(monkeypatch, HandoffSender, "hand_off")
 
     def __call__(self, scene: Scene) -> None:
         self.scene, self.last_us = scene, scene.start_us
@@ -211,8 +211,8 @@ class Spite:
             return
         self.last_us = scene.run.world.now_us + self.PAUSE_US
         delay_s = scene.rng.uniform(0, 0.3)
-        if scene.rng.random() < 0.5 or not surface.heirs:
+        if scene.rng.random() < 0.5 or not surface.backups:
             scene.soon(delay_s, lambda: scene.crash(surface.address))
         else:
-            heir = surface.heirs[0]
+            heir = surface.backups[0]
             scene.soon(delay_s, lambda: scene.cut(surface.address, heir, scene.rng.uniform(3, 12)))

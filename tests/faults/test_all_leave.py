@@ -14,7 +14,7 @@ PEERS = 12
 @pytest.mark.parametrize("name", LEAVING)
 def test_all_may_leave_at_once(name):
     everybody = "+".join(map(str, range(PEERS)))
-    churn = Churn.parse(f"deed=5:leave:{everybody}")
+    churn = Churn.parse(f"event=5:leave:{everybody}")
     scenario = Scenario(
         name,
         peers=PEERS,

@@ -11,22 +11,22 @@ import pytest
 
 from implicast.casting.designs import Design, designs
 from implicast.world.churn import Churn
-from implicast.world.deeds import Deed
 from implicast.world.journal import read
 from implicast.world.scenario import Scenario
-from implicast.world.simulate import Outcome, simulate
+from implicast.world.scripted_events import EntryProof
+from implicast.world.simulate import SimulationOutcome, simulate
 
 PEERS = 12
 CRASH_S = 2.0
 TAIL_S = 8
 LEASE_S = 86_400.0
 KEEPING = {
-    "spice": "SayAgain",
-    "spice-unloaded": "SayAgain",
-    "dht": "Lack",
-    "dht-naive": "Lack",
-    "chord-pubsub": "Lack",
-    "opchord-pubsub": "Lack",
+    "spice": "ReregisterRequest",
+    "spice-unloaded": "ReregisterRequest",
+    "dht": "RangeLost",
+    "dht-naive": "RangeLost",
+    "chord-pubsub": "RangeLost",
+    "opchord-pubsub": "RangeLost",
 }
 """Designs whose peers keep registrations for each other, and the call that says that some are lost."""
 PAIRS = list(combinations(range(PEERS), 2))
@@ -38,7 +38,7 @@ def lost(
     directory: Path,
     lease_s: float = LEASE_S,
     tail_s: int = TAIL_S,
-) -> Outcome:
+) -> SimulationOutcome:
     """A run in which these die in the same moment."""
     leases = {each.name: lease_s for each in design.parameters if each.name == "lease_s"}
     scenario = Scenario(
@@ -48,7 +48,7 @@ def lost(
         workload="groups",
         workload_parameters={"share": 0.5},
         parameters={**design.trial, **leases},
-        churn=Churn(deeds=(Deed(CRASH_S, CRASH_S, "crash", dying),)),
+        churn=Churn(events=(EntryProof(CRASH_S, CRASH_S, "crash", dying),)),
     )
     return simulate(scenario, directory)
 
@@ -56,7 +56,7 @@ def lost(
 def assert_nothing_is_lost(name: str, dying: tuple[int, ...], directory: Path) -> None:
     outcome = lost(designs()[name], dying, directory)
 
-    assert outcome.kept, (dying, outcome.change, outcome.objections[:3])
+    assert outcome.contract_held, (dying, outcome.change, outcome.objections[:3])
     assert outcome.change is not None
     assert outcome.change.after.expected > 10
     called = set(read(directory, "sends", ["kind"])["kind"].to_pylist())
@@ -91,7 +91,7 @@ def test_many_may_be_too_many(name, number, tmp_path):
     """Else the call would be looked for in vain above. What they took along is said again, and found."""
     called = set()
     for dying in combinations(range(number + 2), number):
-        assert lost(designs()[name], dying, tmp_path / str(dying)).kept, dying
+        assert lost(designs()[name], dying, tmp_path / str(dying)).contract_held, dying
         called |= set(read(tmp_path / str(dying), "sends", ["kind"])["kind"].to_pylist())
 
     assert KEEPING[name] in called
@@ -102,8 +102,8 @@ def test_leases_are_renewed_at_whoever_inherited(name, tmp_path):
     """Over several leases: the keeper that confirmed a registration is dead, its heir must hear of it in time."""
     outcome = lost(designs()[name], (1, 2), tmp_path / "run", lease_s=90.0, tail_s=240)
 
-    assert outcome.kept, (outcome.change, outcome.objections[:3])
-    calm_us = read(tmp_path / "run", "course")["calm_us"][0].as_py()
+    assert outcome.contract_held, (outcome.change, outcome.objections[:3])
+    calm_us = read(tmp_path / "run", "timeline")["calm_us"][0].as_py()
     late = [
         look["first"]
         for look in read(tmp_path / "run", "health").to_pylist()

@@ -11,8 +11,8 @@ import pytest
 
 from implicast.casting.broker import Broker, BrokerClient
 from implicast.casting.designs import design
-from implicast.casting.routes import Routes
-from implicast.casting.service import Carried
+from implicast.casting.forwarding import ForwardingTable
+from implicast.casting.front_end_messages import CastProgress
 from implicast.language.target import Description, Target, Term
 from implicast.overlay.backbone.backbone import Backbone
 from implicast.overlay.backbone.edges import Edges
@@ -64,15 +64,15 @@ class Trial:
         plan = Plan(CLIENTS, brokers, parameters, self.seed, self.world.host, network.latency_us)
         self.plan = replace(plan, roles=found.roles(plan.peers, plan.infrastructure))
         if self.fresh:
-            self.population = [self.plan.begin(found, address) for address in range(CLIENTS)]
+            self.population = [self.plan.new_member(found, address) for address in range(CLIENTS)]
             self.population += [
-                self.plan.stand(found, CLIENTS + number) for number in range(brokers)
+                self.plan.new_fixture(found, CLIENTS + number) for number in range(brokers)
             ]
         else:
             self.population = the_population(found).assemble(self.plan)
         for address, peer in enumerate(self.population):
             self.world.place(address, peer)
-        self.world.heard = self.hear
+        self.world.on_event = self.hear
         self.rng = rng
 
     def client(self, address: int) -> BrokerClient:
@@ -107,9 +107,9 @@ class Trial:
 
     def look(self, client: BrokerClient) -> None:
         """From every broker, step by step, the way to the client's broker is open for each of its tags."""
-        towards = self.ways(client.station)
-        home = self.population[client.station]
-        if client.name not in home.roster.index:
+        towards = self.ways(client.front_end)
+        home = self.population[client.front_end]
+        if client.name not in home.clients.index:
             self.wrong.append(f"{client.address} is not in the index of {home.address}")
         for tag in client.description.tags:
             for broker, neighbour in towards.items():
@@ -225,7 +225,7 @@ def test_withdrawn_tags_are_forgotten_by_a_new_generation():
         each.might_hold(tag) for table in tables for each in table.filters.values() for tag in gone
     ]
     assert sum(passed) < 0.2 * len(passed)
-    assert kept <= set(trial.population[clients[0].station].roster.index.tags())
+    assert kept <= set(trial.population[clients[0].front_end].clients.index.tags())
 
 
 @pytest.mark.long
@@ -295,16 +295,16 @@ def alive(churn: str, loss: float = 0.02):
 
 @pytest.mark.parametrize("dead", ["48", "53", "49+50", "48+49+51"])
 def test_when_brokers_die_the_rest_heals(dead):
-    outcome = alive(f"deed=10:fail:{dead}")
+    outcome = alive(f"event=10:fail:{dead}")
 
-    assert outcome.kept, (outcome.change, outcome.objections)
+    assert outcome.contract_held, (outcome.change, outcome.objections)
     assert outcome.change.repair_s_max < 60
     assert outcome.change.during.delivery_ratio > 0.7
 
 
 def test_few_notifications_are_missed_when_one_of_six_brokers_dies():
-    outcome = alive("deed=10:fail:50", loss=0.0)
-    whole = alive("deed=10:crash:47", loss=0.0)
+    outcome = alive("event=10:fail:50", loss=0.0)
+    whole = alive("event=10:crash:47", loss=0.0)
 
     assert whole.contract.missing == 0
     assert outcome.change.during.delivery_ratio > 0.93
@@ -326,16 +326,16 @@ def caught(churn: str, **parameters) -> tuple[str, ...]:
 
 
 def test_never_forgiven_suspicion_is_caught(monkeypatch):
-    split = "deed=5..35:split:24+25+26+0+1+2+3"
+    split = "event=5..35:split:24+25+26+0+1+2+3"
     assert not caught(split)
-    monkeypatch.setattr(Views, "heard", lambda self, broker: self.detector.heard(broker))
+    monkeypatch.setattr(Views, "heard_from", lambda self, broker: self.detector.heard_from(broker))
 
     assert any("no tree" in reason or "generations" in reason for reason in caught(split))
 
 
 def test_filters_that_are_not_rebuilt_are_caught(monkeypatch):
     """A mistake: after a change of tree, brokers believe empty filters."""
-    death = "deed=5:fail:26"
+    death = "event=5:fail:26"
     assert not caught(death)
     monkeypatch.setattr(Backbone, "follow", Backbone.stand)
 
@@ -343,29 +343,29 @@ def test_filters_that_are_not_rebuilt_are_caught(monkeypatch):
 
 
 def test_clients_that_stay_with_a_dead_broker_are_caught(monkeypatch):
-    monkeypatch.setattr(BrokerClient, "check", lambda self, in_vain: None)
+    monkeypatch.setattr(BrokerClient, "send_keep_alive", lambda self, unanswered: None)
 
-    assert any("does not know what its client" in reason for reason in caught("deed=5:fail:26"))
+    assert any("does not know what its client" in reason for reason in caught("event=5:fail:26"))
 
 
 def test_confirming_before_all_have_a_cast_loses_it(monkeypatch):
     """A mistake: a broker answers at once. Of casts on their way through a dying broker, some are then missed."""
 
-    def at_once(self, cast, route):
-        for neighbour in route.told:
-            route.told[neighbour] = route.told[neighbour] or Carried(
-                cast, self._way.epoch, 0, 0, 0, 0
+    def at_once(self, cast, entry):
+        for neighbour in entry.answers:
+            entry.answers[neighbour] = entry.answers[neighbour] or CastProgress(
+                cast, self._backbone.epoch, 0, 0, 0, 0
             )
-        settle(self, cast, route)
+        settle(self, cast, entry)
 
     def missing() -> int:
         outcome = alive(
-            "deed=10..30:cut:48>49,deed=10..30:cut:48>50,deed=10..30:cut:48>51,deed=31:fail:48",
+            "event=10..30:cut:48>49,event=10..30:cut:48>50,event=10..30:cut:48>51,event=31:fail:48",
             loss=0.2,
         )
         return outcome.contract.missing
 
-    settle = Routes._settle
+    settle = ForwardingTable.answer_requesters
     careful = missing()
-    monkeypatch.setattr(Routes, "_settle", at_once)
+    monkeypatch.setattr(ForwardingTable, "answer_requesters", at_once)
     assert missing() > careful

@@ -15,7 +15,7 @@ from implicast.casting.designs import SURVIVABLE, design, designs
 from implicast.cli import main
 from implicast.peer.errors import ScenarioError
 from implicast.trials import campaign as trials
-from implicast.trials.campaign import Bent, Finding, campaign, check, scenario_of, shrink
+from implicast.trials.campaign import CampaignOptions, Finding, campaign, check, scenario_of, shrink
 from implicast.world.churn import Churn
 
 ALIVE = [name for name, each in designs().items() if each.survives]
@@ -85,7 +85,7 @@ def test_peers_may_describe_themselves_anew_through_random_change(name):
 @pytest.mark.parametrize("name", ALIVE)
 def test_peers_may_describe_themselves_anew_through_a_hundred_scenarios(name):
     failed = [
-        each for each in campaign(design(name), 100, 8, bent=Bent(changing=True)) if each.reasons
+        each for each in campaign(design(name), 100, 8, options=CampaignOptions(changing=True)) if each.reasons
     ]
 
     assert not failed, "\n".join(f"{each.reasons[:3]} {each.scenario.command()}" for each in failed)
@@ -93,7 +93,7 @@ def test_peers_may_describe_themselves_anew_through_a_hundred_scenarios(name):
 
 def test_a_failure_is_told_with_the_commands_that_replay_it_and_make_it_small(monkeypatch):
     """The mistake: a server that falls forgets, and nobody renews. The command is run as it is told."""
-    monkeypatch.setattr(Server, "kept", lambda self: None)
+    monkeypatch.setattr(Server, "durable_state", lambda self: None)
     monkeypatch.setitem(design("centralised").trial, "lease_s", 3000.0)
     failed = failures("centralised", 4, 3)
     assert failed
@@ -168,7 +168,7 @@ def test_a_design_for_a_kind_world_has_no_campaign():
     kind = [name for name, each in designs().items() if not each.survives]
     if not kind:
         pytest.skip("every design survives something")
-    with pytest.raises(ScenarioError, match="kind world"):
+    with pytest.raises(ScenarioError, match="declares no faults"):
         scenario_of(design(kind[0]), 1, 1)
 
 
@@ -181,7 +181,7 @@ SLOW_LEASE = {"lease_s": 3000.0}
 
 def test_renewals_heal_even_a_server_that_lost_its_disk_but_not_at_once(monkeypatch):
     whole = check(one_restart())
-    monkeypatch.setattr(Server, "kept", lambda self: None)
+    monkeypatch.setattr(Server, "durable_state", lambda self: None)
     bare = check(one_restart())
 
     assert not whole.reasons
@@ -192,7 +192,7 @@ def test_renewals_heal_even_a_server_that_lost_its_disk_but_not_at_once(monkeypa
 
 def one_restart():
     drawn = scenario_of(design("centralised"), 1, 0)
-    return replace(drawn, churn=Churn.parse(f"deed=5..9:restart:{drawn.peers}"))
+    return replace(drawn, churn=Churn.parse(f"event=5..9:restart:{drawn.peers}"))
 
 
 def scenario_three(number):
@@ -201,7 +201,7 @@ def scenario_three(number):
 
 def test_a_failure_is_made_small(monkeypatch):
     """The mistake: a server that falls forgets. One restart and a few peers show it."""
-    monkeypatch.setattr(Server, "kept", lambda self: None)
+    monkeypatch.setattr(Server, "durable_state", lambda self: None)
     drawn = next(
         one for one in map(scenario_three, range(99)) if one.churn.restarts and one.peers > 30
     )
@@ -211,8 +211,8 @@ def test_a_failure_is_made_small(monkeypatch):
     small = shrink(failed, lambda peers: 1)
 
     assert small.reasons
-    assert [deed.kind for deed in small.scenario.churn.deeds] == ["restart"]
-    assert len(before.deeds) > 1
+    assert [event.kind for event in small.scenario.churn.events] == ["restart"]
+    assert len(before.events) > 1
     assert small.scenario.peers < failed.scenario.peers
     assert not small.scenario.faults.text()
     assert check(small.scenario).reasons == small.reasons, "it replays"

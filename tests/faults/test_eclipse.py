@@ -5,20 +5,20 @@ from random import Random
 
 import pytest
 
-from implicast.overlay.skip_graph.absentees import Upkeep
 from implicast.overlay.skip_graph.graph import SkipGraph
+from implicast.overlay.skip_graph.members import GraphSettings
 from implicast.overlay.skip_graph.messages import GRAPH_KINDS, AskNeighbours, Neighbours
 from implicast.peer.authority import Authority, GrantDeclined
 from implicast.peer.contract import Address, Peer
+from implicast.peer.detector import DETECTOR_KINDS
 from implicast.peer.identity import Certificate, Trust
-from implicast.peer.liveness import DETECTOR_KINDS
 from implicast.peer.name import name_of
 from implicast.peer.signatures import scheme
 from implicast.peer.wire import Codec
 from implicast.space.vector import Vectors
 from implicast.trials.bft_eclipse import eclipse_row
 from implicast.world.journal import JOIN
-from implicast.world.populations.standing import Standing
+from implicast.world.populations.assembled_graph import AssembledGraph
 from implicast.world.world import World
 from skip_graph_rule import rule
 
@@ -40,10 +40,10 @@ def liar_shares(n: int, k: int, f: float, seed: int) -> list[float]:
     certificates = [
         authority.issue(named(seed, each), b"home", each, bytes(32), 0) for each in range(n)
     ]
-    standing: Standing[Certificate] = Standing(k, VECTORS, certificates)
+    assembled: AssembledGraph[Certificate] = AssembledGraph(k, VECTORS, certificates)
     shares = []
     for each in sorted(set(range(n)) - liars):
-        contacts = standing.table(certificates[each].key).contacts()
+        contacts = assembled.table(certificates[each].key).contacts()
         shares.append(sum(node.address in liars for node in contacts) / len(contacts))
     return shares
 
@@ -113,7 +113,7 @@ class Inhabitant(Peer, parts={"graph": SkipGraph}):
         self.accomplices: Callable[[], list[Certificate]] | None = None
 
     def receive(self, sender: Address, message: object) -> None:
-        self.graph.heard(sender)
+        self.graph.on_heard_from(sender)
         if isinstance(message, AskNeighbours) and self.accomplices is not None:
             about, best = message.claim.certificate, self.accomplices()
             best.sort(key=lambda node: (-VECTORS.common(node.vector, about.vector), node.key))
@@ -140,21 +140,21 @@ def newcomers(n: int, k: int, f: float, joins: int, introducers: int) -> tuple[i
         address = len(people)
         signer = signing.signer(address.to_bytes(32, "big"))
         trust = Trust(signing, authority.public, VECTORS)
-        graph = SkipGraph(address, world.host(address), k, VECTORS, trust, signer, Upkeep())
+        graph = SkipGraph(address, world.host(address), k, VECTORS, trust, signer, GraphSettings())
         people.append(Inhabitant(graph))
         world.place(address, people[-1])
         certificate = authority.issue(
             named(0, address), b"home", address, signer.public, world.now_us
         )
         if known is not None:
-            world.at(world.now_us + 1, JOIN, lambda: graph.search.take(certificate, known))
+            world.at(world.now_us + 1, JOIN, lambda: graph.search.take_place(certificate, known))
             world.run()
         return people[-1], certificate
 
     settled = [settle(None) for _ in range(n)]
-    standing = Standing(k, VECTORS, [certificate for _, certificate in settled])
+    assembled = AssembledGraph(k, VECTORS, [certificate for _, certificate in settled])
     for person, certificate in settled:
-        person.graph.places.add(certificate, standing)
+        person.graph.places.add(certificate, assembled)
     liars = set(rng.sample(range(n), round(f * n)))
     for liar in liars:
         people[liar].accomplices = lambda: [

@@ -31,11 +31,11 @@ from implicast.casting import inbox
 from implicast.casting.designs import Design, designs
 from implicast.trials.campaign import FEW_TAGS
 from implicast.world.churn import Churn
-from implicast.world.deeds import Deed
 from implicast.world.faults import Faults
 from implicast.world.journal import CHUNK_ROWS, UPKEEP, Journal
 from implicast.world.run import QUIET_US, Run, silent
 from implicast.world.scenario import Scenario
+from implicast.world.scripted_events import ScriptedEvent
 
 ALIVE = [name for name, each in designs().items() if each.survives]
 FLAT = 1.1
@@ -52,32 +52,32 @@ pytestmark = pytest.mark.usefixtures("readable_core")
 
 LOWERED = {
     "implicast.peer.memory:HORIZON_US": 100_000_000,
-    "implicast.casting.routes:ENDED_MAX": 64,
+    "implicast.casting.forwarding:ENDED_MAX": 64,
     "implicast.casting.broker.client:TOLD_MAX": 16,
-    "implicast.casting.condcast.carrier:TASKS_MAX": 64,
-    "implicast.casting.keeping.doubts:ABSENT_MAX": 16,
-    "implicast.casting.keeping.rumours:KNOWN_MAX": 32,
-    "implicast.casting.keeping.copies:VOUCHED_MAX": 16,
+    "implicast.casting.condcast.tasks:TASKS_MAX": 64,
+    "implicast.casting.replicated_lists.owner_probes:ABSENT_MAX": 16,
+    "implicast.casting.replicated_lists.ring_broadcast:KNOWN_MAX": 32,
+    "implicast.casting.replicated_lists.anti_entropy:CONFIRMED_MAX": 16,
     "implicast.casting.spice.casts:COUNTED_MAX": 32,
     "implicast.casting.spice.design:WINDOW_CASTS": 2,
-    "implicast.casting.spice.casts:TOLD_MAX": 16,
+    "implicast.casting.spice.receiver:NOTIFIERS_MAX": 16,
     "implicast.casting.spice.casts:SILENT_MAX": 16,
-    "implicast.casting.spice.copies:COPIED_MAX": 64,
-    "implicast.casting.spice.stores:DOORS_MAX": 64,
+    "implicast.casting.spice.replica_push:COPIED_MAX": 64,
+    "implicast.casting.spice.stores:LAST_HOLDERS_MAX": 64,
     "implicast.overlay.chord.chord:SENDERS_MAX": 32,
     "implicast.overlay.ice.settings:Timers.seen_max": 32,
     "implicast.overlay.ice.settings:Timers.news_max": 48,
     "implicast.overlay.links.settings:LinkSettings.passed_max": 16,
     "implicast.overlay.chord.chord:PASSED_MAX": 16,
     "implicast.overlay.skip_graph.place:PASSERS_MAX": 2,
-    "implicast.overlay.skip_graph.farewells:LEFT_MAX": 24,
+    "implicast.overlay.skip_graph.departures:LEFT_MAX": 24,
     "implicast.overlay.skip_graph.places:GONE_MAX": 256,
-    "implicast.overlay.skip_graph.absentees:LOST_MAX": 24,
-    "implicast.overlay.skip_graph.absentees:FOUND_MAX": 24,
-    "implicast.peer.liveness:DetectorSettings.known_max": 48,
+    "implicast.overlay.skip_graph.members:LOST_MAX": 24,
+    "implicast.overlay.skip_graph.members:FOUND_MAX": 24,
+    "implicast.peer.detector:DetectorSettings.known_max": 48,
     "implicast.world.populations.keys:SHARED_MAX": 24,
     "implicast.casting.bft.multicasts:COUNTED_MAX": 24,
-    "implicast.casting.bft.echoes:KEPT_MAX": 24,
+    "implicast.casting.bft.digest_exchange:KEPT_MAX": 24,
 }
 """Bounds on what is remembered of single casts, publishers, members or messages: constants, or defaults of settings.
 
@@ -150,14 +150,14 @@ class Flood:
 
     def passers_by(self, first: int) -> Churn:
         """Every ten seconds somebody comes, tells what it is, casts, and dies after forty: always as many are there."""
-        deeds = [Deed(0, self.seconds, "slow", (0,), 1.0)]
+        events = [ScriptedEvent(0, self.seconds, "slow", (0,), 1.0)]
         for number, come_s in enumerate(range(0, self.seconds if self.newcomers else 0, 10)):
-            deeds += [Deed(come_s, come_s, "join", (first + number,))]
-            deeds += [Deed(come_s + 40, come_s + 40, "crash", (first + number,))]
-        return Churn(deeds=tuple(deeds))
+            events += [ScriptedEvent(come_s, come_s, "join", (first + number,))]
+            events += [ScriptedEvent(come_s + 40, come_s + 40, "crash", (first + number,))]
+        return Churn(events=tuple(events))
 
     def weigh(self) -> None:
-        present = self.run.upheaval.present()
+        present = self.run.injector.present()
         self.population.append(len(present))
         self.bytes.append(weight(present))
         agenda = self.run.world.agenda
@@ -331,7 +331,7 @@ def test_the_journals_buffers_do_not_grow_with_messages(tmp_path):
     for serial in range(2 * CHUNK_ROWS + 10):
         journal.send(serial, 0, serial, serial, 0, 1, UPKEEP, 1, 5, 0)
         if serial % CHUNK_ROWS == 7:
-            sizes.append(len(journal.sends) + len(journal.told))
+            sizes.append(len(journal.sends) + len(journal.notices))
     journal.discard()
 
     assert len(set(sizes)) == 1

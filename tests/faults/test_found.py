@@ -78,7 +78,7 @@ def test_a_place_given_up_does_not_come_back_by_the_word_of_those_who_did_not_he
 
 def test_one_that_returns_under_a_new_name_survives_its_former_life_as_its_only_neighbour():
     """Its table then knew nobody but the dead one at its own address, and had no step to take."""
-    churn = "deed=27.175..36.979:return:13:empty,deed=27.276..43.64:cut:11>7,deed=30.339:leave:4,deed=35.039:register:2"
+    churn = "event=27.175..36.979:return:13:empty,event=27.276..43.64:cut:11>7,event=30.339:leave:4,event=35.039:register:2"
     found = check(
         Scenario(
             "chord-pubsub",
@@ -101,7 +101,7 @@ def test_a_tag_given_up_and_taken_again_during_a_partition_is_kept():
     """Its removal was still under way, was repeated above the newer word, and took that out."""
     apart = "1+3+4+8+10+15+21+23+24+26+29+33+38+41"
     churn = (
-        f"guests=7,deed=3.649..17.902:split:{apart},deed=5.053:describe:6,deed=11.515:describe:6"
+        f"guests=7,event=3.649..17.902:split:{apart},event=5.053:describe:6,event=11.515:describe:6"
     )
     found = check(
         Scenario(
@@ -123,9 +123,9 @@ def test_a_tag_given_up_and_taken_again_during_a_partition_is_kept():
 def test_a_newcomer_that_claimed_in_vain_tells_all_that_it_has_nothing():
     """It came back between two that fell just then: all who had copies were gone, and nobody said so."""
     churn = (
-        "drift=0.01,guests=9,deed=2.514:join:74,deed=2.787:join:75,deed=5.428:join:76,deed=6.403..18.811:return:0:empty,"
-        "deed=7.832..18.214:return:68:old,deed=9.801:join:77,deed=11.943:join:78,deed=16.235..27.596:return:65:empty,"
-        "deed=18.164:join:80,deed=18.373..23.668:return:15,deed=26.996:crash:13+60"
+        "drift=0.01,guests=9,event=2.514:join:74,event=2.787:join:75,event=5.428:join:76,event=6.403..18.811:return:0:empty,"
+        "event=7.832..18.214:return:68:old,event=9.801:join:77,event=11.943:join:78,event=16.235..27.596:return:65:empty,"
+        "event=18.164:join:80,event=18.373..23.668:return:15,event=26.996:crash:13+60"
     )
     faults = Faults.parse("loss=0.05,duplicate=0.02,reorder=0.2")
     found = check(
@@ -197,13 +197,13 @@ def test_a_broker_that_comes_back_finds_out_at_once_which_of_the_others_are_ther
 def test_what_lay_where_an_owner_and_both_its_heirs_fell_is_said_again_although_a_newcomer_gets_the_ground_at_once():
     """It had waited there: when the last resort asked for what was lost the ground was on its way, and not named."""
     churn = (
-        "drift=0.001,guests=11,deed=1.231..14.216:freeze:69,deed=2.031:crash:22,deed=2.453:leave:37,deed=3.14:join:91,"
-        "deed=4.825..16.112:return:2,deed=5.426:leave:66,deed=6.117:crash:53,deed=6.949..17.559:freeze:35,"
-        "deed=9.754..13.206:return:67:old,deed=10.94:crash:68,deed=12.747:join:92,deed=13.428..24.216:freeze:29,"
-        "deed=14.524:join:93,deed=14.74..28.919:return:51:old,deed=14.976:crash:43,deed=14.985:join:94,"
-        "deed=17.322..20.799:return:0:empty,deed=19.988:crash:31,deed=20.246:join:97,deed=26.548..40.946:split:"
+        "drift=0.001,guests=11,event=1.231..14.216:freeze:69,event=2.031:crash:22,event=2.453:leave:37,event=3.14:join:91,"
+        "event=4.825..16.112:return:2,event=5.426:leave:66,event=6.117:crash:53,event=6.949..17.559:freeze:35,"
+        "event=9.754..13.206:return:67:old,event=10.94:crash:68,event=12.747:join:92,event=13.428..24.216:freeze:29,"
+        "event=14.524:join:93,event=14.74..28.919:return:51:old,event=14.976:crash:43,event=14.985:join:94,"
+        "event=17.322..20.799:return:0:empty,event=19.988:crash:31,event=20.246:join:97,event=26.548..40.946:split:"
         "1+3+7+8+9+10+11+14+15+17+20+21+26+30+33+34+35+41+46+49+57+62+63+64+65+69+70+75+78+80+81+83+88+89+91,"
-        "deed=26.961..38.801:return:29:old"
+        "event=26.961..38.801:return:29:old"
     )
     faults = Faults.parse("loss=0.01,duplicate=0.05,reorder=0.2")
     found = check(
@@ -227,10 +227,10 @@ def test_what_lay_where_an_owner_and_both_its_heirs_fell_is_said_again_although_
 def test_who_gives_a_place_to_one_that_has_taken_another_meanwhile_is_not_its_heir_with_half_of_what_it_keeps():
     """It had stood still through a partition, entered anew, and was the heir of one that had come back empty."""
     churn = (
-        "drift=0.001,guests=7,deed=0.621..11.399:return:5:empty,deed=6.795:describe:13,deed=12.124:join:43,"
-        "deed=14.325:join:44,deed=16.466:join:45,deed=16.876..41.235:freeze:42,deed=18.12..21.563:return:1,"
-        "deed=21.866:join:46,deed=22.236..37.997:split:0+3+7+9+12+13+14+17+22+23+25+26+27+28+29+36+39+41,"
-        "deed=22.494..25.985:return:38:empty"
+        "drift=0.001,guests=7,event=0.621..11.399:return:5:empty,event=6.795:describe:13,event=12.124:join:43,"
+        "event=14.325:join:44,event=16.466:join:45,event=16.876..41.235:freeze:42,event=18.12..21.563:return:1,"
+        "event=21.866:join:46,event=22.236..37.997:split:0+3+7+9+12+13+14+17+22+23+25+26+27+28+29+36+39+41,"
+        "event=22.494..25.985:return:38:empty"
     )
     faults = Faults.parse("loss=0.01,duplicate=0.02")
     found = check(
@@ -253,9 +253,9 @@ def test_who_gives_a_place_to_one_that_has_taken_another_meanwhile_is_not_its_he
 def test_a_step_to_a_place_that_was_left_meanwhile_is_not_looked_up_there():
     """One that left had all its places at rest, and which of them a range concerns was remembered."""
     churn = (
-        "guests=4,deed=6.016..40:slow~748.881:8,deed=8.264:leave:13,"
-        "deed=9.158..26.411:split:10+12+14+17+18+20+22+23+24+26+27+28,deed=9.22:join:30,deed=12.482..17.079:freeze:22,"
-        "deed=15.618:leave:12,deed=20.785:join:31"
+        "guests=4,event=6.016..40:slow~748.881:8,event=8.264:leave:13,"
+        "event=9.158..26.411:split:10+12+14+17+18+20+22+23+24+26+27+28,event=9.22:join:30,event=12.482..17.079:freeze:22,"
+        "event=15.618:leave:12,event=20.785:join:31"
     )
     found = check(
         Scenario(
@@ -280,7 +280,7 @@ def test_a_step_to_a_place_that_was_left_meanwhile_is_not_looked_up_there():
 def test_replicas_are_known_again_where_the_header_of_their_tag_fell_with_its_owner_and_both_heirs():
     """Its roots answered casts, and the new owner of the original root, who knew of none, told them of nobody."""
     churn = (
-        "guests=4,deed=4.09..5.287:fall~325.949:2,deed=7.458..15.924:return:3,deed=7.501:crash:0+11"
+        "guests=4,event=4.09..5.287:fall~325.949:2,event=7.458..15.924:return:3,event=7.501:crash:0+11"
     )
     found = check(
         Scenario(

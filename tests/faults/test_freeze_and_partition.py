@@ -17,7 +17,7 @@ from implicast.world.faults import Faults
 from implicast.world.invariants import NEVER_US
 from implicast.world.journal import read
 from implicast.world.scenario import Scenario
-from implicast.world.simulate import Outcome, simulate
+from implicast.world.simulate import SimulationOutcome, simulate
 
 PEERS = 20
 BEGIN_S = 5
@@ -28,7 +28,7 @@ PARTING = [name for name, each in designs().items() if "partitions" in each.surv
 
 def run(
     design: Design, deed: str, until_s: float, directory: Path, seed: int = 1, loss: float = 0.0
-) -> Outcome:
+) -> SimulationOutcome:
     scenario = Scenario(
         design.name,
         peers=PEERS,
@@ -39,7 +39,7 @@ def run(
         parameters=dict(design.trial),
         network="national",
         faults=Faults(loss=loss),
-        churn=Churn.parse(f"deed={BEGIN_S}..{until_s:.0f}:{deed}"),
+        churn=Churn.parse(f"event={BEGIN_S}..{until_s:.0f}:{deed}"),
     )
     return simulate(scenario, directory)
 
@@ -52,7 +52,7 @@ class Trace:
 
     def __post_init__(self) -> None:
         self.casts = read(self.directory, "casts").to_pylist()
-        self.start_us = read(self.directory, "course").to_pylist()[0]["from_us"]
+        self.start_us = read(self.directory, "timeline").to_pylist()[0]["from_us"]
         rows = read(self.directory, "registrations").to_pylist()
         self.described = {row["peer"]: Description(tuple(row["tags"])) for row in rows}
         self.told: dict[int, dict[int, int]] = {}
@@ -89,7 +89,7 @@ def test_a_sleeper_that_wakes_when_its_place_is_taken_does_no_harm(name, seed, t
         design, f"freeze:{'+'.join(map(str, sorted(sleepers)))}", wake_s, tmp_path / "run", seed
     )
 
-    assert outcome.kept, (outcome.change, outcome.objections[:3], outcome.scenario.command())
+    assert outcome.contract_held, (outcome.change, outcome.objections[:3], outcome.scenario.command())
     trace, others = Trace(tmp_path / "run"), set(range(PEERS)) - sleepers
     assert trace.reached(trace.between(BEGIN_S + repair_s, wake_s), others) == 1, (
         "the others went on without them"
@@ -119,7 +119,7 @@ def test_a_partition_answers_on_both_sides_only_what_it_may_and_heals(name, seed
         loss=0.01,
     )
 
-    assert outcome.kept, (outcome.change, outcome.objections[:3], outcome.scenario.command())
+    assert outcome.contract_held, (outcome.change, outcome.objections[:3], outcome.scenario.command())
     trace, everybody = Trace(tmp_path / "run"), set(range(PEERS))
     for cast in trace.between(BEGIN_S + 0.5, heal_s - 1):
         across = everybody - side if cast["publisher"] in side else everybody & side
@@ -167,7 +167,7 @@ def test_a_partition_heals_however_long_it_lasted_and_whoever_is_on_which_side(
         design, f"split:{'+'.join(map(str, drawn))}", BEGIN_S + lasts_s, tmp_path / "run", seed
     )
 
-    assert outcome.kept, (outcome.change, outcome.objections[:3], outcome.scenario.command())
+    assert outcome.contract_held, (outcome.change, outcome.objections[:3], outcome.scenario.command())
     healed_s = BEGIN_S + lasts_s + design.repair_us / 1e6
     trace = Trace(tmp_path / "run")
     assert trace.reached(trace.between(healed_s, 1e6), set(range(PEERS))) == 1, (

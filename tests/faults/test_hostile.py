@@ -66,7 +66,7 @@ def test_a_surface_is_whole_again_when_a_stranger_has_gone(name, tmp_path):
     scene, _ = attacked(name, tmp_path, 1, 3 * FEW)
     scene.world.run(scene.world.now_us + HEALING_US)
     sent = Counter[str]()
-    scene.world._look_at = lambda message: sent.update([type(message).__name__])
+    scene.world.classify = lambda message: sent.update([type(message).__name__])
     scene.world.run(scene.world.now_us + 60_000_000)
 
     wrong = surface_objections([each.surface for each in scene.peers()])
@@ -75,11 +75,11 @@ def test_a_surface_is_whole_again_when_a_stranger_has_gone(name, tmp_path):
 
 
 KNOWN = (
-    ("CopyEstate", "parts", 1 << 40),
-    ("Carry", "hashes", 1 << 62),
-    ("FingerIs", "level", 1 << 34),
-    ("Summary", "more", 1 << 62),
-    ("ReadyAt", "levels", 1 << 40),
+    ("BackupSnapshot", "parts", 1 << 40),
+    ("ForwardCast", "hashes", 1 << 62),
+    ("FingerFound", "level", 1 << 34),
+    ("RangeDigest", "more", 1 << 62),
+    ("ReplicaActivation", "levels", 1 << 40),
 )
 """Messages that once stopped or swelled a peer."""
 

@@ -6,7 +6,15 @@ import pytest
 from drawn import as_found
 
 from implicast.casting.designs import design, designs
-from implicast.trials.campaign import CUT_S, FREEZE_S, SPLIT_S, Bent, campaign, check, scenario_of
+from implicast.trials.campaign import (
+    CUT_S,
+    FREEZE_S,
+    SPLIT_S,
+    CampaignOptions,
+    campaign,
+    check,
+    scenario_of,
+)
 
 ALIVE = [name for name, each in designs().items() if each.survives]
 LONG = 200
@@ -73,7 +81,7 @@ def test_a_lasting_scenario_in_which_a_fault_was_found_is_clean(name, seed, numb
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", ALIVE)
 def test_a_design_keeps_its_promises_through_lasting_hardship(name):
-    failed = campaign(design(name), LONG, seed=7, bent=Bent(lasting=True))
+    failed = campaign(design(name), LONG, seed=7, options=CampaignOptions(lasting=True))
 
     assert not failed, "\n".join(
         f"{one.reasons[:3]} replay: {one.scenario.command()}" for one in failed

@@ -14,7 +14,7 @@ from implicast.peer.ledger import Ledger
 from implicast.trials.attacks import attack_row, scenario
 from implicast.world.application import Application
 from implicast.world.churn import Churn
-from implicast.world.liars.gang import Gang, LyingHost, Stage, carries
+from implicast.world.liars.coalition import Coalition, CoalitionContext, LyingHost, carries
 from implicast.world.liars.liars import STRATEGIES, Liars
 from implicast.world.liars.strategies import FORGED, forged, strategy
 from implicast.world.scenario import Scenario
@@ -57,13 +57,13 @@ class Even:
         return 10_000
 
 
-def a_gang(liars: Liars, peers: int = 20, seed: int = 1) -> Gang:
+def a_gang(liars: Liars, peers: int = 20, seed: int = 1) -> Coalition:
     world = World(Even(), seed)
     world.announce(CAST, 0)
     world.purpose = -1
     said = [Description()] * peers
-    return Gang(
-        liars, Stage(world, Application(world), seed, peers, 0, (), said, 1_000_000), strategy
+    return Coalition(
+        liars, CoalitionContext(world, Application(world), seed, peers, 0, (), said, 1_000_000), strategy
     )
 
 
@@ -71,9 +71,9 @@ def what_leaves(text: str, *messages: Message, to: int = 2) -> list[tuple[object
     """What a liar of a gang sends at once in the place of these."""
     liars = Liars.parse(text)
     assert liars is not None
-    gang, ledger = a_gang(liars), Ledger()
-    host = LyingHost(ledger, min(gang.liars), gang)
-    gang.act()
+    coalition, ledger = a_gang(liars), Ledger()
+    host = LyingHost(ledger, min(coalition.liars), coalition)
+    coalition.act()
     for message in messages:
         host.send(to, message)
     return ledger.sent()
@@ -128,12 +128,12 @@ def test_a_victim_that_is_no_member_is_refused() -> None:
 
 
 def test_the_honest_have_their_own_hosts_and_liars_behave_until_told_to_act() -> None:
-    gang, ledger = a_gang(Liars(0.5)), Ledger()
+    coalition, ledger = a_gang(Liars(0.5)), Ledger()
 
-    assert not isinstance(gang.host(gang.honest()[0]), LyingHost)
-    liar = LyingHost(ledger, min(gang.liars), gang)
+    assert not isinstance(coalition.host(coalition.honest()[0]), LyingHost)
+    liar = LyingHost(ledger, min(coalition.liars), coalition)
     liar.send(2, NOTE)
-    gang.act()
+    coalition.act()
     liar.send(2, NOTE)
     assert ledger.sent() == [(2, NOTE)]
 

@@ -11,8 +11,8 @@ from functools import partial
 import pytest
 
 from implicast.casting.designs import design
-from implicast.casting.keeping.pieces import values
 from implicast.casting.pubsub import PubSub
+from implicast.casting.replicated_lists.own_entry import values
 from implicast.language.target import Predicate, Target, Term
 from implicast.peer.subscriber import Subscribed
 from implicast.peer.wire import Codec
@@ -46,7 +46,7 @@ class Hurry:
         plan = Plan(standing, 0, parameters, 1, self.world.host, network.latency_us)
         peers = [
             *population(chosen).assemble(plan),
-            *(plan.begin(chosen, address) for address in range(standing, count)),
+            *(plan.new_member(chosen, address) for address in range(standing, count)),
         ]
         self.members = [peer for peer in peers if isinstance(peer, PubSub)]
         for address, member in enumerate(self.members):
@@ -81,16 +81,16 @@ class Hurry:
 
     def stored(self) -> set[tuple[object, int]]:
         inside = [member for member in self.members if member.links.state == "in"]
-        rows = [(member, row) for member in inside for row in member.share.held() if row.packed]
-        return {(row.slot, row.number) for member, row in rows if member.chord.owns(row.key)}
+        entries = [(member, entry) for member in inside for entry in member.holder_state.all_entries() if entry.packed]
+        return {(entry.slot, entry.number) for member, entry in entries if member.chord.owns(entry.key)}
 
     def wanted(self) -> set[tuple[object, int]]:
         entries = [
-            entry
+            held
             for member in self.members[:2]
-            for entry in member.subscriptions.by_sub_number.values()
+            for held in member.subscriptions.by_sub_number.values()
         ]
-        spans = [(span, entry.sub_id) for entry in entries for span in entry.spans]
+        spans = [(span, held.sub_id) for held in entries for span in held.spans]
         return {
             (("s", span.attribute, value), sub_id)
             for span, sub_id in spans

@@ -1,4 +1,4 @@
-"""Patience and its price: the defaults cost at most sixty messages of upkeep per peer and minute and repair within a
+"""RetryPolicy and its price: the defaults cost at most sixty messages of upkeep per peer and minute and repair within a
 minute; the quick setting repairs within ten seconds. Where one message in a hundred is lost and two die at once."""
 
 import pytest
@@ -18,7 +18,7 @@ def change_where_two_die(name: str, quick: bool, seed: int, peers: int) -> Chang
     """A broker where there are brokers, then two peers, and later two more."""
     design = designs()[name]
     parameters = {**design.trial, **(design.quick if quick else {})}
-    churn = Churn.parse("fails=1,over_s=1,deed=50:crash:3+7,deed=100:crash:11+19")
+    churn = Churn.parse("fails=1,over_s=1,event=50:crash:3+7,event=100:crash:11+19")
     outcome = simulate(
         Scenario(
             name,
@@ -37,11 +37,11 @@ def change_where_two_die(name: str, quick: bool, seed: int, peers: int) -> Chang
 
 
 def is_worth_its_price(change: Change) -> bool:
-    return change.kept and change.upkeep_at_rest <= 60 and change.repair_s_max <= 60
+    return change.contract_held and change.upkeep_at_rest <= 60 and change.repair_s_max <= 60
 
 
 def is_quick(change: Change) -> bool:
-    return change.kept and change.repair_s_max <= 10
+    return change.contract_held and change.repair_s_max <= 10
 
 
 @pytest.mark.parametrize("name", SURVIVING)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from implicast.casting.bft import carriage
+from implicast.casting.bft import step_delivery
 from implicast.casting.designs import design, designs
 from implicast.trials.campaign import FEW_TAGS
 from implicast.world.churn import Churn
@@ -39,7 +39,7 @@ def test_in_peace_nobody_is_missed(name):
 def test_a_publisher_whose_lists_are_behind_casts_anew(monkeypatch):
     """All its places had just lost a neighbour; the ring it began at seemed to be all there is."""
     assert not missed("bft", 137, 41)
-    monkeypatch.setattr(carriage, "RECASTS_MAX", 0)
+    monkeypatch.setattr(step_delivery, "RECASTS_MAX", 0)
     assert "missing=0" not in missed("bft", 137, 41)
 
 

@@ -3,7 +3,7 @@
 import pytest
 from returning import DISKS, JAZZ, SAMBA, Returning
 
-from implicast.casting.designs import HOMES, design
+from implicast.casting.designs import DESIGN_MODULES, design
 from implicast.world.populations import population
 
 SERVED = ["centralised", "broker"]
@@ -21,7 +21,7 @@ def _given(name: str, setting: str) -> dict:
 @pytest.mark.parametrize("disk", DISKS)
 @pytest.mark.parametrize("loss", [0.0, 0.05])
 @pytest.mark.parametrize("setting", ["quick", "default"])
-@pytest.mark.parametrize("name", sorted(HOMES))
+@pytest.mark.parametrize("name", sorted(DESIGN_MODULES))
 def test_a_member_that_comes_back_casts_and_is_cast_to_as_before(name, setting, loss, disk):
     within_s = WITHIN_S[setting]
     scene = Returning(name, loss=loss, **_given(name, setting))
@@ -77,7 +77,7 @@ def test_an_old_copy_of_a_disk_is_outlived(name):
     assert not scene.wrong()
 
 
-@pytest.mark.parametrize("name", sorted(HOMES))
+@pytest.mark.parametrize("name", sorted(DESIGN_MODULES))
 def test_a_cast_whose_publisher_fell_at_once_is_carried_when_it_is_back(name):
     scene = Returning(name)
     scene.world.at(scene.world.now_us, 0, lambda: (scene._cast(3, "jazz"), scene.fall(3)))

@@ -1,27 +1,29 @@
-"""Hostile schedules of joins and leaves on neighbouring places; the ring is looked at after every single event.
+"""Hostile schedules of joins and leaves at adjacent places; the ring is checked after every single
+event.
 
-A failure prints how to replay it. The rules of the ring are taken away one at a time, to see that the look can fail.
+A failure prints how to replay it. The rules of the ring are removed one at a time, to show that the
+check can fail.
 """
 
 from collections.abc import Callable
 
 import pytest
 
-from implicast.overlay.links.company import Company
 from implicast.overlay.links.links import Links
+from implicast.overlay.links.liveness import RingLiveness
+from implicast.overlay.links.lookup import PlaceLookup
 from implicast.overlay.links.membership import Membership
 from implicast.overlay.links.messages import INSERT, REPLACE
 from implicast.overlay.links.refs import FIRST, Number, Ref, lies_between
-from implicast.overlay.links.seeking import Seeking
+from implicast.overlay.links.stabilisation import Stabilisation
 from implicast.overlay.links.state import IN
-from implicast.overlay.links.walks import Looks
-from implicast.peer.liveness import Detector
-from implicast.trials.ring_schedules import LIVING, RingVerdict, run_schedule
+from implicast.peer.detector import Detector
+from implicast.trials.ring_schedules import WITH_CRASHES, ScheduleResult, run_schedule
 
 
-def assert_closed(verdict: RingVerdict) -> None:
-    assert not verdict.open_events, f"open {verdict.first_opening}\nreplay: {verdict.replay()}"
-    assert verdict.objections == [], f"{verdict.objections}\nreplay: {verdict.replay()}"
+def assert_closed(result: ScheduleResult) -> None:
+    assert not result.open_events, f"open {result.first_opening}\nreplay: {result.replay()}"
+    assert result.objections == [], f"{result.objections}\nreplay: {result.replay()}"
 
 
 def opened(seeds: range, upkeep: str = "links") -> int:
@@ -53,8 +55,8 @@ def test_the_cured_stabilising_is_whole_more_often_in_the_end_but_open_meanwhile
     plain = sum(bool(run_schedule(seed, "plain").objections) for seed in range(50))
     cured = [run_schedule(seed, "cured") for seed in range(50)]
 
-    assert sum(bool(verdict.open_events) for verdict in cured) > 40
-    assert sum(bool(verdict.objections) for verdict in cured) < plain / 2
+    assert sum(bool(result.open_events) for result in cured) > 40
+    assert sum(bool(result.objections) for result in cured) < plain / 2
 
 
 def test_a_schedule_replays_from_its_seed() -> None:
@@ -62,20 +64,20 @@ def test_a_schedule_replays_from_its_seed() -> None:
     assert run_schedule(17).events != run_schedule(18).events
 
 
-def repair_without_a_number(self: Looks, holder: Ref, cur: Ref, cur_num: Number) -> None:
-    links = self._links
+def repair_without_a_number(self: Stabilisation, holder: Ref, cur: Ref, cur_num: Number) -> None:
+    links = self.links
     beyond = cur != links.me and not lies_between(holder, cur, links.me)
     kind = INSERT if beyond and not lies_between(links.me, links.right, cur) else REPLACE
     links.membership.request(kind, holder, links.me, cur, cur_num, FIRST)
 
 
 OPENING: dict[str, tuple[type, str, Callable[..., object]]] = {
-    "no memory of answers": (Links, "_says_again", lambda self, answered, request: False),
+    "no memory of answers": (Links, "repeat_answer", lambda self, answered, request: False),
     "no refusal while leaving": (Links, "is_busy", lambda self: self.state not in (IN, "del")),
-    "lives not told apart": (
+    "incarnations not told apart": (
         Membership,
-        "_new_life",
-        lambda self: self._links.begin(self._links.me.incarnation),
+        "start_new_incarnation",
+        lambda self: self.links.start_incarnation(self.links.me.incarnation),
     ),
 }
 """Mistakes that open the ring without any crash."""
@@ -94,8 +96,8 @@ def test_a_ring_without_one_of_its_rules_is_caught(
 # --- with crashes and partitions
 
 
-def living(seed: int, splits: bool = True) -> RingVerdict:
-    return run_schedule(seed, settings=LIVING, crashes=6, splits=splits)
+def living(seed: int, splits: bool = True) -> ScheduleResult:
+    return run_schedule(seed, settings=WITH_CRASHES, crashes=6, splits=splits)
 
 
 def unhealed(seeds: range) -> int:
@@ -104,8 +106,8 @@ def unhealed(seeds: range) -> int:
 
 def assert_whole_again(seeds: range, splits: bool) -> None:
     for seed in seeds:
-        verdict = living(seed, splits)
-        assert verdict.objections == [], f"{verdict.objections}\nreplay: living({seed}, {splits})"
+        result = living(seed, splits)
+        assert result.objections == [], f"{result.objections}\nreplay: living({seed}, {splits})"
 
 
 def test_after_crashes_all_rings_are_whole_again() -> None:
@@ -131,12 +133,12 @@ def ever(self: Detector[Ref], who: Ref, *within: int) -> bool:
 
 UNHEALING: dict[str, list[tuple[type, str, Callable[..., object]]]] = {
     "suspicions never forgiven": [
-        (Company, "heard", lambda self, ref: None),
+        (RingLiveness, "on_message_from", lambda self, ref: None),
         (Detector, "is_suspect", ever),
         (Detector, "suspected_within", ever),
     ],
-    "a repair takes no number of its own": [(Looks, "settle", repair_without_a_number)],
-    "nobody looks from outside": [(Seeking, "reunite", lambda self, ref: None)],
+    "a repair takes no number of its own": [(Stabilisation, "relink", repair_without_a_number)],
+    "no merging": [(PlaceLookup, "lookup_via", lambda self, ref: None)],
 }
 """Mistakes that leave rings broken after crashes and partitions."""
 

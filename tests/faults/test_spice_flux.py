@@ -11,14 +11,14 @@ import pytest
 from implicast.casting.designs import design
 from implicast.casting.spice.spice import Spice
 from implicast.language.target import Description, Target, Term
-from implicast.overlay.ice.surface import Surface
+from implicast.overlay.ice.surface import IceSurface
 from implicast.peer.contract import Message
 from implicast.peer.events import Notice
 from implicast.peer.wire import Codec
 from implicast.space.digest import stream
 from implicast.world.application import Application, Registration
 from implicast.world.faults import Faults, FaultStream
-from implicast.world.invariants import Notices, Verdict, judge
+from implicast.world.invariants import ContractReport, Notices, judge
 from implicast.world.network import build
 from implicast.world.plan import Plan
 from implicast.world.populations.surface_objections import doubles, surface_objections
@@ -50,7 +50,7 @@ class Scene:
         self.world = World(network, self.seed, faults=jitter, codec=Codec(found.kinds))
         self.application = Application(self.world)
         self.notices: list[tuple[int, int, int]] = []
-        self.world.heard = self.hear
+        self.world.on_event = self.hear
         parameters = found.settle(
             {
                 "assurance": "none",
@@ -68,7 +68,7 @@ class Scene:
         plan = Plan(
             self.peers, 0, parameters, self.seed, self.world.host, network.latency_us, targets
         )
-        newcomers = (plan.begin(found, address) for address in range(self.peers))
+        newcomers = (plan.new_member(found, address) for address in range(self.peers))
         self.members = [each for each in newcomers if isinstance(each, Spice)]
         for address, member in enumerate(self.members):
             self.world.place(address, member)
@@ -76,7 +76,7 @@ class Scene:
     def hear(self, address: int, event: Message) -> None:
         if isinstance(event, Notice):
             self.notices.append((self.world.casts[event.cast], address, self.world.now_us))
-        self.application.hear(address, event)
+        self.application.on_event(address, event)
 
     def description(self) -> Description:
         return Description(tuple(sorted(self.rng.sample(TAGS, self.rng.randint(1, 4)))))
@@ -92,10 +92,10 @@ class Scene:
             )
         )
 
-    def surfaces(self) -> list[Surface]:
+    def surfaces(self) -> list[IceSurface]:
         return [each.surface for each in self.members]
 
-    def play(self, leavers: int) -> Verdict:
+    def play(self, leavers: int) -> ContractReport:
         """Everybody joins within the first third; changes and casts go on throughout; some leave in the last half."""
         rng, span_us = self.rng, self.span_us
         self.application.join(0, 0, ())
@@ -169,7 +169,7 @@ def test_levels_raised_amid_joins_leaves_and_changes_break_no_law(seed: int) -> 
         header.number for member in scene.members for header in member.levels.headers.values()
     )
     assert not any(
-        member.walks._hops or member.copies._fans or member.replicas.raising
+        member.traversals.hops or member.pushes.active or member.replicas.raising
         for member in scene.members
     )
 

@@ -4,12 +4,12 @@ import pytest
 from spice_scenes import OVER_S, Scene, Spite, nothing, play, scenario
 
 from implicast.casting.spice.containers import Containers
-from implicast.casting.spice.messages import CastTo, SayAgain
+from implicast.casting.spice.messages import CastRequest, ReregisterRequest
 from implicast.casting.spice.spice import Spice
-from implicast.casting.spice.stores import Flush, Stores
-from implicast.casting.spice.walks import HopDue, Walks
+from implicast.casting.spice.stores import FlushOutbox, Stores
+from implicast.casting.spice.traversals import HopTimeout, Traversals
 
-QUIET = "deed=44:join:20"
+QUIET = "event=44:join:20"
 """One newcomer, late: a scene of a campaign must change something."""
 
 
@@ -23,20 +23,24 @@ def missing(finding) -> int:
 
 def crash_at_arrival(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four times the peer that a cast has just reached dies before it does anything."""
-    whole = Walks._be_here
+    whole = Traversals.process_here
     struck: list[int] = []
 
-    def fatal(peer, trip, walk, part):
+    def fatal(peer, branch, traversal, part):
         now_us = scene.run.world.now_us
         calm_us = struck[-1] + 9_000_000 if struck else scene.start_us
-        fits = isinstance(walk, CastTo) and trip is not None and trip.seen is not None
+        fits = (
+            isinstance(traversal, CastRequest)
+            and branch is not None
+            and branch.from_hop is not None
+        )
         if fits and calm_us < now_us < scene.start_us + OVER_S * 1_000_000 and len(struck) < 4:
             struck.append(now_us)
             scene.crash(peer.address)
         else:
-            whole(peer, trip, walk, part)
+            whole(peer, branch, traversal, part)
 
-    monkeypatch.setattr(Walks, "_be_here", fatal)
+    monkeypatch.setattr(Traversals, "process_here", fatal)
 
 
 def fatal_arrivals(monkeypatch, seed=5):
@@ -44,7 +48,7 @@ def fatal_arrivals(monkeypatch, seed=5):
         return play(patch, scenario(seed, QUIET), lambda scene: crash_at_arrival(scene, patch))
 
 
-def test_a_cast_outlives_whoever_it_has_just_reached(monkeypatch):
+def test_a_cast_survives_a_crash_of_the_peer_it_has_just_reached(monkeypatch):
     found = fatal_arrivals(monkeypatch)
 
     assert not found.reasons, found.reasons
@@ -52,37 +56,37 @@ def test_a_cast_outlives_whoever_it_has_just_reached(monkeypatch):
 
 
 def test_without_repeating_what_is_not_covered_such_casts_are_lost(monkeypatch):
-    monkeypatch.setitem(Spice._alarms, HopDue, lambda self, alarm: None)
+    monkeypatch.setitem(Spice._alarms, HopTimeout, lambda self, alarm: None)
 
     assert missing(fatal_arrivals(monkeypatch)) > 0
 
 
-# --- heirs first, then confirm
+# --- backups first, then confirm
 
 
 def hasty(monkeypatch):
-    """Registrations are confirmed at once; the copies for heirs follow two seconds later."""
-    back_up = Stores._back_up
+    """Registrations are confirmed at once; the copies for backups follow two seconds later."""
+    back_up = Stores.back_up
 
     def confirm_first(self):
-        self._counts(list(self._fresh))
-        self.host.after(2_000_000, Flush())
+        self.confirm_backed_up(list(self.unbacked))
+        self.host.after(2_000_000, FlushOutbox())
 
     def flush(self, alarm):
         stores = self.stores
-        if stores._flushing:
-            stores.on_flush(alarm)
-        elif stores._fresh:
+        if stores.flushing:
+            stores.on_flush_outbox(alarm)
+        elif stores.unbacked:
             back_up(stores)
 
-    monkeypatch.setattr(Stores, "_back_up", confirm_first)
-    monkeypatch.setitem(Spice._alarms, Flush, flush)
+    monkeypatch.setattr(Stores, "back_up", confirm_first)
+    monkeypatch.setitem(Spice._alarms, FlushOutbox, flush)
 
 
 class DeathAtConfirmation(Spite):
     """Whoever has just confirmed a newcomer's registration dies."""
 
-    MOMENTS = ((Stores, "_counts"),)
+    MOMENTS = ((Stores, "confirm_backed_up"),)
     PAUSE_US = 4_000_000
 
     def strike(self, surface):
@@ -95,7 +99,7 @@ class DeathAtConfirmation(Spite):
             scene.soon(0.01, lambda: scene.crash(surface.address))
 
 
-def test_a_confirmed_registration_outlives_whoever_confirmed_it(monkeypatch):
+def test_an_acknowledged_registration_survives_a_crash_of_its_holder(monkeypatch):
     found = play(monkeypatch, scenario(6, "joins=12"), DeathAtConfirmation(monkeypatch))
 
     assert not found.reasons, found.reasons
@@ -114,17 +118,17 @@ def test_confirming_before_the_copies_loses_registrations(monkeypatch):
 
 
 def three_at_once(scene: Scene) -> None:
-    """An owner and all its heirs die in the same moment: nobody has a copy of what they kept."""
+    """An owner and all its backups die in the same moment: nobody has a copy of what they kept."""
 
     def strike() -> None:
-        owner = max(scene.peers(), key=lambda peer: (len(peer.shelf.registries), -peer.address))
-        for each in (owner.address, *owner.surface.heirs):
+        owner = max(scene.peers(), key=lambda peer: (len(peer.registries.by_key), -peer.address))
+        for each in (owner.address, *owner.surface.backups):
             scene.crash(each)
 
     scene.at(10, strike)
 
 
-def test_what_an_owner_and_all_its_heirs_kept_is_said_again(monkeypatch):
+def test_what_an_owner_and_all_its_backups_stored_is_registered_again(monkeypatch):
     found = play(monkeypatch, scenario(9, QUIET), three_at_once)
 
     assert not found.reasons, found.reasons
@@ -137,17 +141,17 @@ def test_without_the_call_it_stays_lost_until_renewals(monkeypatch):
     assert any("would not find" in reason for reason in found.reasons), found.reasons
 
 
-def test_a_call_that_nobody_heard_is_repeated(monkeypatch):
+def test_a_call_that_no_peer_received_is_repeated(monkeypatch):
     """Where a whole neighbourhood died, calls meet further holes."""
-    unheard, come = [], Walks._come
+    unheard, come = [], Traversals.begin_branch
 
-    def deaf_at_first(self, sender, walk):
-        if isinstance(walk, SayAgain) and len(unheard) < 40:
-            unheard.append(walk)
+    def deaf_at_first(self, sender, traversal):
+        if isinstance(traversal, ReregisterRequest) and len(unheard) < 40:
+            unheard.append(traversal)
         else:
-            come(self, sender, walk)
+            come(self, sender, traversal)
 
-    monkeypatch.setattr(Walks, "_come", deaf_at_first)
+    monkeypatch.setattr(Traversals, "begin_branch", deaf_at_first)
     found = play(monkeypatch, scenario(9, QUIET), three_at_once)
 
     assert not found.reasons, found.reasons
@@ -166,21 +170,21 @@ def test_renewals_bring_it_back_too(monkeypatch):
 
 def throw_away(monkeypatch):
     """What goes up is deleted as soon as it is sent."""
-    send = Containers._rise
+    send = Containers.send_ascending
 
     def careless(self, key):
-        registry = self.spice.shelf.registries.get(key)
-        rising = registry.rising() if registry is not None else []
+        registry = self.spice.registries.by_key.get(key)
+        rising = registry.ascending() if registry is not None else []
         send(self, key)
-        for held in rising:
-            self.spice.shelf.forget(key, held)
+        for record in rising:
+            self.spice.registries.forget(key, record)
 
-    monkeypatch.setattr(Containers, "_rise", careless)
+    monkeypatch.setattr(Containers, "send_ascending", careless)
 
 
 def crash_at_rising(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is about to keep a record that has come up from below dies first."""
-    whole = Stores.arrived
+    whole = Stores.on_arrival
     struck: list[int] = []
 
     def fatal(peer, part, store):
@@ -197,7 +201,7 @@ def crash_at_rising(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
             return
         whole(peer, part, store)
 
-    monkeypatch.setattr(Stores, "arrived", fatal)
+    monkeypatch.setattr(Stores, "on_arrival", fatal)
 
 
 def fatal_risings(monkeypatch, seed):
@@ -208,9 +212,9 @@ def fatal_risings(monkeypatch, seed):
 
         def stir() -> None:
             for peer in scene.peers():
-                for key, each in list(peer.shelf.registries.items()):
+                for key, each in list(peer.registries.by_key.items()):
                     if each.closed and key[2] == 0:
-                        peer.containers._tried_us.clear()
+                        peer.containers.gather_tried_us.clear()
                         peer.containers.gather(key)
             if scene.run.world.now_us < scene.start_us + OVER_S * 1_000_000:
                 scene.soon(6, stir)

@@ -18,11 +18,11 @@ from implicast.peer.signatures import scheme
 from implicast.space.vector import Vectors
 from implicast.trials import attacks
 from implicast.trials.attacks import scenario, wanted_most
-from implicast.trials.authority_kills import Kills, kills_row
+from implicast.trials.authority_kills import AuthorityKills, kills_row
 from implicast.trials.bft_eclipse import hoarding_row
 from implicast.trials.search import Budget, worst
 from implicast.world.liars.liars import Liars
-from implicast.world.liars.trust import Trust as Honest
+from implicast.world.liars.trust import TrustResult as Honest
 from implicast.world.populations.keys import Laboratory
 from implicast.world.simulate import simulate
 
@@ -161,13 +161,13 @@ def test_a_member_has_nothing_by_which_certificates_are_made() -> None:
 
 def test_an_expelled_name_counts_no_more_whatever_the_authority_forgets() -> None:
     first, trust = an_authority(incarnation=1 << 16)
-    copy, enrolment = first.roll(), first.enrol(EVE, bytes(32))
+    copy, enrolment = first.state(), first.enrol(EVE, bytes(32))
     before = first.issue(EVE, HOME, 2, bytes(32), 0)
     first.expel(EVE)
     assert trust.learn(first.revocation(0))
 
     again = Authority(
-        scheme("stand-in", b"notary"), b"secret", Vectors(2), incarnation=1 << 16 | 5, roll=copy
+        scheme("stand-in", b"notary"), b"secret", Vectors(2), incarnation=1 << 16 | 5, state=copy
     )
     forgetful = again.issue(EVE, HOME, 2, bytes(32), 0)
     other = again.revoke(0, again.issue(ANN, HOME, 1, bytes(32), 0))
@@ -203,13 +203,13 @@ def test_an_authority_killed_a_thousand_times() -> None:
 
 
 def test_the_trial_sees_an_authority_that_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("implicast.casting.bft.office.RECALLED_BY", 0)
+    monkeypatch.setattr("implicast.casting.bft.authority_peer.RECOVERY_PEERS", 0)
 
     assert kills_row(members=20, kills=300, seed=2)["admitted_expelled"] > 0
 
 
 def test_a_list_reaches_everybody_by_gossip_though_the_authority_tells_few() -> None:
-    trial = Kills(members=50, seed=1)
+    trial = AuthorityKills(members=50, seed=1)
     for member in trial.members:
         member.apply(0, (HOME,), ())
     trial.world.run(1_000_000)
@@ -223,7 +223,7 @@ def test_a_list_reaches_everybody_by_gossip_though_the_authority_tells_few() -> 
 
 
 def test_an_applicant_that_names_a_list_nobody_made_waits_and_harms_nobody() -> None:
-    trial = Kills(members=5, seed=1)
+    trial = AuthorityKills(members=5, seed=1)
     liar, honest = trial.members[:2]
     liar.apply(0, (HOME,), (), listed=1 << 50)
     honest.apply(0, (HOME,), ())

@@ -60,9 +60,9 @@ def test_explain_warns_of_nobody_and_of_everybody(people):
         call("explain", "football | chess", "--peers-from", people, "--json").stdout
     )
 
-    common = "nobody says 'tango' of itself; common here: football, jazz, samba"
-    assert nobody["warnings"] == ["selects nobody of 3", common]
-    assert everybody["warnings"] == ["selects everybody, all 3"]
+    common = "no peer registers 'tango'; common here: football, jazz, samba"
+    assert nobody["warnings"] == ["selects none of 3", common]
+    assert everybody["warnings"] == ["selects every peer, all 3"]
 
 
 def test_explain_measures_a_cast_among_the_peers_of_a_workload():
@@ -155,7 +155,7 @@ def test_a_wrong_call_gets_one_sentence_and_exit_code_2(words, said):
         ("name,description\nann,jazz\nann,chess\n", "line 3: the name ann stands there twice"),
         ("name,description\nann,jazz & samba\n", "line 2"),
         ("name,description\n,jazz\n", "line 2: expected a name"),
-        ("name,description\n", "names nobody"),
+        ("name,description\n", "names no peer"),
     ],
 )
 def test_a_file_of_peers_that_is_wrong_says_where(tmp_path, text, said):

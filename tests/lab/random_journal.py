@@ -12,16 +12,16 @@ from implicast.language.target import Description
 from implicast.space.digest import stream
 from implicast.world.application import (
     Cast,
-    Receipt,
+    CastReceipt,
     Registration,
     _cast_columns,
     _registration_columns,
 )
-from implicast.world.change import Course, Incarnation, course_tables
-from implicast.world.deeds import LASTING, Deed
+from implicast.world.change import PeerIncarnation, Timeline, write_change_tables
 from implicast.world.faults import Faults
 from implicast.world.invariants import NEVER_US, Away, Forgotten
 from implicast.world.journal import REGISTER, UPKEEP, Journal
+from implicast.world.scripted_events import LASTING, ScriptedEvent
 
 TAGS = ("jazz", "samba", "go", "football", "naïve", "c++", "machine learning", "rare")
 TARGETS = (
@@ -48,9 +48,9 @@ class Made:
     casts: list[Cast]
     registrations: list[Registration]
     gone_us: dict[int, int]
-    course: Course | None = None
+    course: Timeline | None = None
     """Of those in which something changed."""
-    incarnations: list[tuple[int, Incarnation]] = field(default_factory=list)
+    incarnations: list[tuple[int, PeerIncarnation]] = field(default_factory=list)
     """Some peers crash, and have a second one."""
 
     @property
@@ -96,7 +96,7 @@ def random_journal(
         cast.warm_up = cast.number < warm_up
         if rng.random() < 0.5:
             cast.settled_us = cast.time_us + rng.randrange(60_000_000)
-            cast.receipt = Receipt(rng.randrange(6), rng.randrange(2), rng.randrange(2))
+            cast.receipt = CastReceipt(rng.randrange(6), rng.randrange(2), rng.randrange(2))
     journal = Journal(directory, warm_up)
     journal.kinds += ["Cast", "Notify", "Probe"]
     for serial in range(sends):
@@ -144,7 +144,7 @@ def _write_change(journal: Journal, seed: int, peers: int, made: Made) -> None:
     """Some crash, some leave, some only try to; looks at random moments find something wrong every other time."""
     rng = stream(seed, "change")
     incarnations = {
-        peer: Incarnation(rng.choice((0, 0, 90_000_000)), rng.choice((0, 0, None)))
+        peer: PeerIncarnation(rng.choice((0, 0, 90_000_000)), rng.choice((0, 0, None)))
         for peer in range(peers)
     }
     for peer, at_us in made.gone_us.items():
@@ -157,11 +157,11 @@ def _write_change(journal: Journal, seed: int, peers: int, made: Made) -> None:
             if end == "crashed"
             else at_us + rng.randrange(9_000_000)
         )
-        incarnations[peer] = Incarnation(0, 0, leaving_us, to_us, end.rpartition(" ")[2])
+        incarnations[peer] = PeerIncarnation(0, 0, leaving_us, to_us, end.rpartition(" ")[2])
     again = [
         (
             peer,
-            Incarnation(
+            PeerIncarnation(
                 incarnation.to_us + 5_000_000,
                 rng.choice((None, incarnation.to_us + 6_000_000)),
                 None,
@@ -178,17 +178,17 @@ def _write_change(journal: Journal, seed: int, peers: int, made: Made) -> None:
         and incarnation.to_us is not None
         and rng.random() < 0.5
     ]
-    deeds = [
+    events = [
         _deed(rng, "join" if seed % 4 == 2 else rng.choice(KINDS))
         for _ in range(rng.randrange(1, 12))
     ]
     well_us = 104_000_000 if seed % 5 == 0 else 160_000_000  # one in five is never well again
     moments_us = sorted(100_000_000 + rng.randrange(60_000_000) for _ in range(60))
     looks = [(at_us, ["a hole"] * (at_us > well_us or rng.randrange(2))) for at_us in moments_us]
-    last_us = max(100_000_000 + int(deed.to_s * 1e6) for deed in deeds)
+    last_us = max(100_000_000 + int(event.to_s * 1e6) for event in events)
     end_us = 160_000_000 + seed % 2 * 30_000_000  # one in two rests for a minute
-    made.course = Course(100_000_000, last_us, last_us + rng.randrange(9_000_000), end_us)
-    course_tables(journal, made.course, tuple(deeds), [*incarnations.items(), *again], looks)
+    made.course = Timeline(100_000_000, last_us, last_us + rng.randrange(9_000_000), end_us)
+    write_change_tables(journal, made.course, tuple(events), [*incarnations.items(), *again], looks)
     if seed == IN_PEACE:  # where leaving is no excuse
         made.gone_us = {
             peer: incarnation.to_us
@@ -198,9 +198,9 @@ def _write_change(journal: Journal, seed: int, peers: int, made: Made) -> None:
     made.incarnations = [*incarnations.items(), *again]
 
 
-def _deed(rng: Random, kind: str) -> Deed:
+def _deed(rng: Random, kind: str) -> ScriptedEvent:
     from_s = round(rng.uniform(0, 12), 3)
-    return Deed(from_s, from_s + 5 if kind in LASTING else from_s, kind, (1,))
+    return ScriptedEvent(from_s, from_s + 5 if kind in LASTING else from_s, kind, (1,))
 
 
 def _registrations(seed: int, peers: int) -> list[Registration]:

@@ -13,11 +13,11 @@ from random_journal import random_journal
 
 from implicast.cli import main
 from implicast.lab.corpus.papers import _of_file
+from implicast.lab.error_messages import plainly, sentence
 from implicast.lab.errors import NothingUsable, SparkFailed
 from implicast.lab.journals import found, objection
 from implicast.lab.measure import measure
-from implicast.lab.places import Place
-from implicast.lab.plainly import plainly, sentence
+from implicast.lab.storage import Location
 
 
 def cut(path: Path, share: float = 0.5) -> None:
@@ -92,7 +92,7 @@ def test_of_many_journals_the_bad_ones_become_rows_and_the_others_are_measured(
         hurt(random_journal(tmp_path / "all" / f"run=bad{number}", 3).directory)
     random_journal(tmp_path / "all" / "run=good", 3)
 
-    measured = measure(spark, found(Place.of(tmp_path / "all")), Place.of(tmp_path / "out"))
+    measured = measure(spark, found(Location.of(tmp_path / "all")), Location.of(tmp_path / "out"))
 
     assert measured["measures"]["run"].to_pylist() == ["good"]
     reasons = {
@@ -106,13 +106,13 @@ def test_of_many_journals_the_bad_ones_become_rows_and_the_others_are_measured(
         NothingUsable,
         match=f"none of {len(JOURNALS)} journals can be measured; bad0: sends.parquet",
     ):
-        measure(spark, found(Place.of(tmp_path / "all")))
+        measure(spark, found(Location.of(tmp_path / "all")))
 
 
 def test_a_whole_journal_is_not_objected_to(tmp_path: Path) -> None:
     random_journal(tmp_path / "run=good", 4)
 
-    assert [objection(each) for each in found(Place.of(tmp_path))] == [None]
+    assert [objection(each) for each in found(Location.of(tmp_path))] == [None]
 
 
 ENTRY = b"@misc{a, title = {Planning with many words}}\n"

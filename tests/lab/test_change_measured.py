@@ -14,13 +14,13 @@ from implicast.casting.designs import designs
 from implicast.lab import tables
 from implicast.lab.experiment import read
 from implicast.lab.folder import Folder
-from implicast.lab.journals import Journals, Source
+from implicast.lab.journals import Journals, JournalSource
 from implicast.lab.measures.all import measured
 from implicast.lab.measures.summary import summary
-from implicast.lab.places import Place
 from implicast.lab.run import changes, disagreements, run
+from implicast.lab.storage import Location
 from implicast.world.change import change
-from implicast.world.invariants import Judge, for_good
+from implicast.world.invariants import ContractChecker, for_good
 from implicast.world.simulate import notices
 
 pytestmark = pytest.mark.spark
@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
 @pytest.fixture(scope="module")
 def found(spark: SparkSession, made: list[Made]) -> dict[str, dict]:
     sources = [
-        Source(each.directory.name.removeprefix("run="), Place.of(each.directory)) for each in made
+        JournalSource(each.directory.name.removeprefix("run="), Location.of(each.directory)) for each in made
     ]
     return {row["run"]: row for row in measured(Journals(spark, sources))["change"].to_pylist()}
 
@@ -52,7 +52,7 @@ def test_only_runs_in_which_something_changed_have_measures_of_change(found, mad
 
 def test_every_measure_of_change_equals_the_worlds_on_journals_made_at_random(found, made):
     for each in (one for one in made if one.course is not None):
-        judge = Judge(
+        judge = ContractChecker(
             each.casts,
             each.registrations,
             notices(each.directory),
@@ -92,10 +92,10 @@ def test_in_peace_leaving_is_no_excuse(made):
         if incarnation.leaving_us is not None
     }
     judged = [
-        Judge(
+        ContractChecker(
             peaceful.casts, peaceful.registrations, notices(peaceful.directory), for_good(gone_us)
         )
-        .verdict()
+        .report()
         .excused
         for gone_us in (peaceful.gone_us, leaving_us | peaceful.gone_us)
     ]
@@ -170,7 +170,7 @@ def every(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     directory = tmp_path_factory.mktemp("surviving")
     went = run(spark, read("every", EVERY), directory)
     assert not went.failed, [
-        Folder(Place.of(directory), "every").error(name) for name in went.failed
+        Folder(Location.of(directory), "every").error(name) for name in went.failed
     ]
     return directory
 
@@ -180,9 +180,9 @@ def test_measures_of_change_equal_the_worlds_for_every_surviving_design(every: P
     runs = pq.read_table(every / "runs").to_pylist()
 
     assert {row["design"] for row in runs} == set(ALIVE)
-    assert disagreements(Folder(Place.of(every), "every")) == []
+    assert disagreements(Folder(Location.of(every), "every")) == []
     for each in runs:
-        own = Folder(Place.of(every), "every").outcome(each["run"])["change"]
+        own = Folder(Location.of(every), "every").outcome(each["run"])["change"]
         row = rows[each["run"]]
         for name in (
             "delivery_ratio",

@@ -62,7 +62,7 @@ def test_servers_and_brokers_go_down_where_there_are_any_and_elsewhere_the_words
     for each in planned:
         survives, churn = design(each.design).survives, scenario_of(json.loads(each.settings)).churn
         assert bool(churn.fails) == ("fails" in survives), each.run
-        assert churn.crashes or churn.deeds, "what happens to peers is the same for all"
+        assert churn.crashes or churn.events, "what happens to peers is the same for all"
     hour = {
         each.design: scenario_of(json.loads(each.settings)).churn
         for each in planned
@@ -83,7 +83,7 @@ def test_there_is_a_minute_of_rest_after_the_last_change_and_its_repair(name, sc
         scenario, of = scenario_of(json.loads(each.settings)), design(each.design)
         infrastructure = of.infrastructure(scenario.peers, of.settle(scenario.parameters))
         script = scenario.churn.script(scenario.seed, scenario.peers, infrastructure)
-        last_us = int(max(deed.to_s for deed in script) * 1e6)
+        last_us = int(max(event.to_s for event in script) * 1e6)
         end_us = scenario.casts * scenario.interval_ms * 1000 + FLIGHT_US
         assert end_us - last_us - of.repair_us >= REST_US, each.run
 
@@ -102,12 +102,12 @@ def test_points_of_patience_are_those_that_a_design_names():
     assert patience_settings(broker, "quick") == {
         f"design.{name}": value for name, value in broker.quick.items()
     }
-    assert patience_settings(broker, str(len(broker.patience) + 1)) is None
+    assert patience_settings(broker, str(len(broker.upkeep_points) + 1)) is None
     points = {each.point for each in plan(experiment("upkeep"), "small") if each.design == "broker"}
     assert points == {
         "default",
         "quick",
-        *(str(number + 1) for number in range(len(broker.patience))),
+        *(str(number + 1) for number in range(len(broker.upkeep_points))),
     }
 
 
@@ -116,7 +116,7 @@ def test_the_settings_that_a_design_names_are_known_to_it(name):
     each = design(name)
 
     assert each.quick, "every design that survives change has a quick setting"
-    for settings in (each.quick, *each.patience):
+    for settings in (each.quick, *each.upkeep_points):
         each.settle({**each.trial, **settings})
 
 

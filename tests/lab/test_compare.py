@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from implicast.cli import main
 from implicast.lab import dataset, tables
 from implicast.lab.folder import Folder, opened
-from implicast.lab.places import Place
+from implicast.lab.storage import Location
 
 SEEDS = 5
 
@@ -18,7 +18,7 @@ def sweep(
     path: Path, factor: float = 1.0, seeds: range = range(1, SEEDS + 1), noise: str = "x"
 ) -> Path:
     """Two series at two points; RTH of one of them at one point is changed by the factor."""
-    place = Place.of(path)
+    place = Location.of(path)
     opened(place)
     (place / "experiments" / "e.json").write(b"{}")
     folder, runs, measured = Folder(place, "e"), [], []
@@ -77,7 +77,7 @@ def test_other_seeds_are_compared_by_their_means(tmp_path: Path) -> None:
 
 def test_what_one_has_alone_is_told(tmp_path: Path) -> None:
     sweep(tmp_path / "a")
-    folder = Folder(Place.of(sweep(tmp_path / "b")), "e")
+    folder = Folder(Location.of(sweep(tmp_path / "b")), "e")
     dataset.store(folder, "runs", dataset.load(folder, "runs").slice(0, 3 * SEEDS))
 
     code, said = compared(str(tmp_path / "a"), str(tmp_path / "b"))

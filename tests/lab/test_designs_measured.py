@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from implicast.lab import report, tables
 from implicast.lab.experiment import read
 from implicast.lab.folder import Folder
-from implicast.lab.places import Place
 from implicast.lab.run import disagreements, run
+from implicast.lab.storage import Location
 
 pytestmark = pytest.mark.spark
 
@@ -40,20 +40,20 @@ def out(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = read("every-design", EVERY_DESIGN)
     went = run(spark, made, directory)
     assert not went.failed, [
-        Folder(Place.of(directory), "every-design").error(name) for name in went.failed
+        Folder(Location.of(directory), "every-design").error(name) for name in went.failed
     ]
     return directory
 
 
 def test_measures_equal_the_tally_for_every_design(out: Path) -> None:
-    assert disagreements(Folder(Place.of(out), "every-design")) == []
+    assert disagreements(Folder(Location.of(out), "every-design")) == []
     runs = pq.read_table(out / "runs").to_pylist()
     assert {row["design"] for row in runs} == set(read("every-design", EVERY_DESIGN).chosen())
 
 
 def test_verdicts_equal_the_worlds_for_every_design_and_are_clean(out: Path) -> None:
     for row in pq.read_table(out / "contract").to_pylist():
-        noted = Folder(Place.of(out), "every-design").outcome(row["run"])["contract"]
+        noted = Folder(Location.of(out), "every-design").outcome(row["run"])["contract"]
         assert {name: row[name] for name in tables.CONTRACT} == {
             name: noted[name] for name in tables.CONTRACT
         }
@@ -102,11 +102,11 @@ def test_casts_to_ranges_of_values_are_judged_as_the_world_judges_them(
     went = run(spark, made, tmp_path / "values")
 
     assert not went.failed
-    assert disagreements(Folder(Place.of(tmp_path / "values"), "values")) == []
+    assert disagreements(Folder(Location.of(tmp_path / "values"), "values")) == []
     judged = pq.read_table(tmp_path / "values" / "contract").to_pylist()
     assert len(judged) == len(made.chosen()) > 3
     for row in judged:
-        noted = Folder(Place.of(tmp_path / "values"), "values").outcome(row["run"])["contract"]
+        noted = Folder(Location.of(tmp_path / "values"), "values").outcome(row["run"])["contract"]
         assert {name: row[name] for name in tables.CONTRACT} == {
             name: noted[name] for name in tables.CONTRACT
         }

@@ -11,7 +11,7 @@ from random_journal import random_journal
 from implicast.cli import main
 from implicast.lab import dataset, dictionary, tables
 from implicast.lab.folder import Folder
-from implicast.lab.places import Place
+from implicast.lab.storage import Location
 from implicast.world.journal import CHANGE_SCHEMAS, SCHEMAS
 
 WORKLOADS = {
@@ -35,7 +35,7 @@ def test_every_column_of_every_table_has_a_meaning(room: str) -> None:
 
 def test_the_files_of_a_journal_and_of_a_sweep_carry_them(tmp_path: Path) -> None:
     random_journal(tmp_path / "journal", 3)
-    folder = Folder(Place.of(tmp_path / "sweep"), "e")
+    folder = Folder(Location.of(tmp_path / "sweep"), "e")
     dataset.store(folder, "measures", dataset.SCHEMAS["measures"].empty_table())
 
     sent = pq.read_schema(tmp_path / "journal" / "sends.parquet").field("sent_us")
@@ -67,7 +67,7 @@ def test_the_command_prints_a_table_or_all_of_them() -> None:
 
 
 def test_a_table_written_before_a_column_was_added_is_read_with_nulls(tmp_path: Path) -> None:
-    folder = Folder(Place.of(tmp_path), "e")
+    folder = Folder(Location.of(tmp_path), "e")
     dataset.store(
         folder, "rejected", pa.Table.from_pylist([{"run": "r", "reason": "x"}], tables.REJECTED)
     )

@@ -15,16 +15,16 @@ from implicast.lab.lake import Lake
 from implicast.lab.measures import small
 from implicast.net import journal
 from implicast.net.counters import Counters
-from implicast.net.local import Local, Someone, Tasks
+from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
 from implicast.world.journal import SCHEMAS
 from implicast.world.tally import tally
 
 PEOPLE = [
-    Someone("ann", "samba, football"),
-    Someone("bob", "jazz, football"),
-    Someone("cy", "jazz, chess"),
-    Someone("di", "samba, chess"),
-    Someone("ed", "jazz"),
+    MemberSpec("ann", "samba, football"),
+    MemberSpec("bob", "jazz, football"),
+    MemberSpec("cy", "jazz, chess"),
+    MemberSpec("di", "samba, chess"),
+    MemberSpec("ed", "jazz"),
 ]
 TARGETS = ["jazz & football", "samba | jazz", "chess & !jazz", "tango", "football"]
 
@@ -45,9 +45,9 @@ def lived(directory, design="dht", meanwhile=lambda nodes: None, until=lambda no
     """A network that writes a journal; its receipts and what its nodes counted."""
 
     async def story():
-        local = Local(directory / "net", design, PEOPLE, plain=True, limits=False, journal=True)
-        local.lay_out()
-        tasks = Tasks(local)
+        local = LocalNetwork(directory / "net", design, PEOPLE, plain=True, limits=False, journal=True)
+        local.create_folders()
+        tasks = InProcessNodes(local)
         await tasks.start_all()
         try:
             nodes = tasks.nodes
@@ -137,7 +137,7 @@ def test_what_does_not_arrive_is_lost_once_the_others_are_further(tmp_path):
     lived(tmp_path)
     folder = tmp_path / "net" / "bob" / journal.FOLDER
     every = [row for path in journal.segments(folder) for row, _ in journal.rows(path)]
-    kept = [row for row in every if isinstance(row, journal.Opened)]
+    kept = [row for row in every if isinstance(row, journal.OpenedRow)]
 
     async def rewritten():  # bob wrote nothing but its beginning
         for path in journal.segments(folder):
@@ -159,8 +159,8 @@ def test_what_does_not_arrive_is_lost_once_the_others_are_further(tmp_path):
 def test_half_a_row_at_the_end_is_read_when_it_is_whole(tmp_path):
     async def story():
         writer = journal.JournalWriter(tmp_path, Counters())
-        writer.write(journal.Stored(1, 10))
-        writer.write(journal.Stored(2, 20))
+        writer.write(journal.StoredBytesRow(1, 10))
+        writer.write(journal.StoredBytesRow(2, 20))
         writer.close()
 
     asyncio.run(story())
@@ -171,7 +171,7 @@ def test_half_a_row_at_the_end_is_read_when_it_is_whole(tmp_path):
     path.write_bytes(whole)
     after = list(journal.rows(path, before[-1][1]))
     assert len(before) + len(after) == 3
-    assert isinstance(after[-1][0], journal.Closed)
+    assert isinstance(after[-1][0], journal.ClosedRow)
 
 
 def test_a_journal_that_cannot_be_written_is_counted_and_stops_nothing(tmp_path, monkeypatch):
@@ -182,13 +182,13 @@ def test_a_journal_that_cannot_be_written_is_counted_and_stops_nothing(tmp_path,
     async def story():
         writer = journal.JournalWriter(tmp_path, counters)
         for number in range(20):
-            writer.write(journal.Stored(number, 1 << 40))
+            writer.write(journal.StoredBytesRow(number, 1 << 40))
             for _ in range(20):
-                writer.write(journal.Stored(number, 1 << 40))
+                writer.write(journal.StoredBytesRow(number, 1 << 40))
             writer.flush()
         assert len(journal.segments(tmp_path / journal.FOLDER)) <= 3
         writer._folder = tmp_path / "gone"
-        writer.write(journal.Stored(1, 1))
+        writer.write(journal.StoredBytesRow(1, 1))
         writer._shut()
         writer.flush()
 

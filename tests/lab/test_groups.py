@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from implicast.lab import groups
-from implicast.lab.matching import Block
+from implicast.lab.matching import PeerBlock
 from implicast.language.parse import description, parse
 from implicast.language.target import Description
 from implicast.space.digest import stream
@@ -143,7 +143,7 @@ def test_attributes_and_ranges_are_matched_as_the_language_matches_them() -> Non
         for each in described
     ]
     kind = pa.list_(pa.struct([("attribute", pa.string()), ("value", pa.string())]))
-    block = Block.of(
+    block = PeerBlock.of(
         pa.array([list(each.tags) for each in described], pa.list_(pa.string())),
         pa.array(values, kind),
     )

@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from implicast.lab.experiment import experiment
-from implicast.lab.places import Place
 from implicast.lab.plan import plan
 from implicast.lab.run import claim
+from implicast.lab.storage import Location
 from implicast.world.journal import SCHEMAS
 from implicast.world.simulate import simulate
 
@@ -107,7 +107,7 @@ def test_a_sweep_costs_little_more_than_its_runs(tmp_path: Path) -> None:
     try:
         made = experiment("peers")
         warm, out = (
-            claim(Place.of(tmp_path / name), made, "small", None) for name in ("warm", "out")
+            claim(Location.of(tmp_path / name), made, "small", None) for name in ("warm", "out")
         )
         sweep(spark, planned[:2], warm)  # starting workers belongs to starting the session
         began = processor_s()

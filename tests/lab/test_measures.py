@@ -9,10 +9,10 @@ from pyspark.sql import functions as F
 from random_journal import Made, random_journal
 
 from implicast.lab import tables
-from implicast.lab.journals import Journals, Source
+from implicast.lab.journals import Journals, JournalSource
 from implicast.lab.measures.all import measured as measured_by_spark
-from implicast.lab.places import Place
-from implicast.world.invariants import Judge
+from implicast.lab.storage import Location
+from implicast.world.invariants import ContractChecker
 from implicast.world.simulate import notices
 from implicast.world.tally import messages, tally
 
@@ -36,9 +36,9 @@ def measured(
     return out
 
 
-def sources(made: list[Made]) -> list[Source]:
+def sources(made: list[Made]) -> list[JournalSource]:
     return [
-        Source(each.directory.name.removeprefix("run="), Place.of(each.directory)) for each in made
+        JournalSource(each.directory.name.removeprefix("run="), Location.of(each.directory)) for each in made
     ]
 
 
@@ -80,25 +80,25 @@ def test_the_contract_is_judged_as_the_world_judges_it(measured: Path, made: lis
     found = rows(measured, "contract")
 
     for each in made:
-        verdict = Judge(
+        report = ContractChecker(
             each.casts,
             each.registrations,
             notices(each.directory),
             each.away,
             each.course is None,
             each.forgotten,
-        ).verdict()
+        ).report()
         run = found[each.directory.name.removeprefix("run=")]
         assert {name: run[name] for name in tables.CONTRACT} == {
-            name: getattr(verdict, name) for name in tables.CONTRACT
+            name: getattr(report, name) for name in tables.CONTRACT
         }
-        assert verdict.missing
-        assert verdict.uninvited
-        assert verdict.repeated
-        assert verdict.invented
-        assert verdict.late
-        assert verdict.altered
-        assert verdict.misreported
+        assert report.missing
+        assert report.uninvited
+        assert report.repeated
+        assert report.invented
+        assert report.late
+        assert report.altered
+        assert report.misreported
     assert any(run["excused"] for run in found.values())
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from implicast.casting.designs import HOMES
+from implicast.casting.designs import DESIGN_MODULES
 from implicast.cli import main
 from implicast.lab import parity
 from implicast.lab.parity import Side, objection
@@ -27,7 +27,7 @@ SMALL = Scenario(
 )
 
 
-@pytest.mark.parametrize("design", sorted(HOMES))
+@pytest.mark.parametrize("design", sorted(DESIGN_MODULES))
 def test_records_of_every_design_replay_byte_for_byte_and_deliveries_are_the_worlds(
     design, tmp_path, monkeypatch
 ):
@@ -45,7 +45,7 @@ def test_records_of_every_design_replay_byte_for_byte_and_deliveries_are_the_wor
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("design", sorted(HOMES))
+@pytest.mark.parametrize("design", sorted(DESIGN_MODULES))
 def test_the_example_takes_as_many_messages_on_loopback_as_in_the_world(design):
     scenario = read_scenario(EXAMPLE, design=design)
     assert objection(parity.in_world(scenario), parity.on_loopback(scenario)) is None

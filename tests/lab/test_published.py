@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from implicast.lab.cli import lab
 from implicast.lab.errors import ExperimentError
 from implicast.lab.experiment import experiment, experiments, read
-from implicast.lab.material import Material
+from implicast.lab.inputs import Material
 from implicast.lab.plan import plan
 from implicast.lab.published import Evidence, Published, judge
 from implicast.trials.backbone import backbone_trial
@@ -220,7 +220,7 @@ def test_a_corpus_that_was_made_before_is_read_without_spark(
         {"cast": [0, 1, 2, 3], "publisher": [0, 0, 1, 2], "target": ["a", "a", "a & b", "c"]},
     )
     (kept / "workload.json").write_text("{}")
-    monkeypatch.setattr("implicast.lab.material.started", None)  # starting Spark would fail
+    monkeypatch.setattr("implicast.lab.inputs.started", None)  # starting Spark would fail
     page = tmp_path / "published.md"
 
     told = CliRunner().invoke(

@@ -8,10 +8,10 @@ import pytest
 from random_journal import Made, random_journal
 
 from implicast.lab import tables
-from implicast.lab.journals import Source
+from implicast.lab.journals import JournalSource
 from implicast.lab.measures import large, small
-from implicast.lab.places import Place
-from implicast.world.invariants import Judge
+from implicast.lab.storage import Location
+from implicast.world.invariants import ContractChecker
 from implicast.world.simulate import notices
 from implicast.world.tally import messages, tally
 
@@ -39,16 +39,16 @@ def test_every_measure_equals_the_tally(made: list[Made]) -> None:
 
 def test_the_contract_is_judged_as_the_world_judges_it(made: list[Made]) -> None:
     for each in made:
-        verdict = Judge(
+        report = ContractChecker(
             each.casts, each.registrations, notices(each.directory), each.away, exact=True
-        ).verdict()
+        ).report()
 
         found = small.measured(small.reader(each.directory))["contract"][0]
 
-        assert found == {name: getattr(verdict, name) for name in tables.CONTRACT}
-        assert verdict.missing
-        assert verdict.uninvited
-        assert verdict.misreported
+        assert found == {name: getattr(report, name) for name in tables.CONTRACT}
+        assert report.missing
+        assert report.uninvited
+        assert report.misreported
 
 
 def test_costs_are_those_of_each_phase(made: list[Made]) -> None:
@@ -90,7 +90,7 @@ def test_a_journal_in_pieces_has_the_measures_and_the_contract_of_the_whole(
 ) -> None:
     for each in made:
         source, whole = (
-            Source("r", Place.of(each.directory)),
+            JournalSource("r", Location.of(each.directory)),
             small.measured(small.reader(each.directory)),
         )
         monkeypatch.setattr(large, "BLOCK_ROWS", source.opened("sends").metadata.num_rows // 5)
@@ -117,7 +117,7 @@ def test_a_piece_that_makes_no_sense_says_so_and_raises_nothing(tmp_path: Path) 
         sends.set_column(place, sends.schema.field(place), pa.array([-4] * len(sends), pa.int32())),
         journal / "sends.parquet",
     )
-    source = Source("bad", Place.of(journal))
+    source = JournalSource("bad", Location.of(journal))
 
     found = large._tried(large._load, large.pieces(source)[0])
 

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from implicast.net import control
-from implicast.net.local import everybody, wait_for
-from implicast.net.trial import draw
+from implicast.net.live_check import draw
+from implicast.net.local import sample_members, wait_for
 
 NODES = 50
 SECONDS = float(os.environ.get("IMPLICAST_STREAM_S", "600"))
@@ -53,7 +53,7 @@ def run(*words):
 @pytest.mark.timeout(3600)
 def test_a_live_network_into_a_stream_that_is_killed_twice(tmp_path):
     net, lake, out = tmp_path / "net", tmp_path / "lake", tmp_path / "out"
-    people = everybody(NODES)
+    people = sample_members(NODES)
     words = ("local", NODES, "--design", "dht", "--in-process", "--journal", "--dir", net)
     network = started(tmp_path, "net", *words)
     others, stream = [], None

@@ -12,9 +12,9 @@ from implicast.lab import dataset
 from implicast.lab.errors import ExperimentError
 from implicast.lab.experiment import Experiment, read
 from implicast.lab.folder import Folder
-from implicast.lab.places import Place
 from implicast.lab.plan import plan
 from implicast.lab.run import claim, run
+from implicast.lab.storage import Location
 from implicast.lab.sweep import sweep
 
 pytestmark = pytest.mark.spark
@@ -71,7 +71,7 @@ def test_a_run_that_fails_or_dies_is_lost_alone_and_made_again_later(
 ) -> None:
     (hurt / "fail-2").touch()
     (hurt / "die-3").touch()
-    planned, out = plan(made, "small"), claim(Place.of(tmp_path / "out"), made, "small", None)
+    planned, out = plan(made, "small"), claim(Location.of(tmp_path / "out"), made, "small", None)
 
     went = sweep(spark, planned, out)
 
@@ -115,7 +115,7 @@ def test_a_trial_is_summarised_like_any_other_run(
 def test_what_is_half_written_is_not_a_finished_run(
     spark: SparkSession, made: Experiment, tmp_path: Path
 ) -> None:
-    planned, out = plan(made, "small"), claim(Place.of(tmp_path / "out"), made, "small", None)
+    planned, out = plan(made, "small"), claim(Location.of(tmp_path / "out"), made, "small", None)
     out.scratch(planned[0].run).mkdir(parents=True)
     out.journal("sends", planned[1].run).write(b"PAR1 and no more")
 
@@ -127,13 +127,13 @@ def test_a_folder_of_something_else_is_left_alone(made: Experiment, tmp_path: Pa
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").touch()
     with pytest.raises(ExperimentError, match="is not a laboratory folder"):
-        claim(Place.of(tmp_path / "other"), made, "small", None)
+        claim(Location.of(tmp_path / "other"), made, "small", None)
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["thesis.txt"]
 
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "experiment.json").touch()
     with pytest.raises(ExperimentError, match=r"made by a version before 0\.2"):
-        claim(Place.of(tmp_path / "old"), made, "small", None)
+        claim(Location.of(tmp_path / "old"), made, "small", None)
 
 
 def test_a_folder_grows_by_seeds_points_and_captions_and_old_runs_keep_their_commit(
@@ -159,13 +159,13 @@ def test_a_folder_grows_by_seeds_points_and_captions_and_old_runs_keep_their_com
         **dict.fromkeys(made_before, "||"),
         "made-5": "||",
     }
-    rows = dataset.load(Folder(Place.of(out), "trials"), "runs").to_pylist()
+    rows = dataset.load(Folder(Location.of(out), "trials"), "runs").to_pylist()
     assert {(row["point"], row["seed"]): row["commit"] for row in rows} == {
         **{(str(point), 1): "first" for point in (1, 2, 3, 4)},
         ("5", 1): "second",
         **{(str(point), 2): "second" for point in (1, 2, 3, 4, 5)},
     }
-    summed = dataset.load(Folder(Place.of(out), "trials"), "summary").to_pylist()
+    summed = dataset.load(Folder(Location.of(out), "trials"), "summary").to_pylist()
     assert {(row["point"], row["runs"]) for row in summed} == {
         (str(point), 2) for point in (1, 2, 3, 4, 5)
     }
@@ -178,7 +178,7 @@ def test_fewer_seeds_leave_the_others_in_the_tables_and_out_of_the_summary(
 
     assert run(spark, made, tmp_path / "out", runs=1).finished == 0
 
-    folder = Folder(Place.of(tmp_path / "out"), "trials")
+    folder = Folder(Location.of(tmp_path / "out"), "trials")
     assert sorted(
         (row["seed"], row["planned"]) for row in dataset.load(folder, "runs").to_pylist()
     ) == ([(1, True)] * 4 + [(2, False)] * 4)

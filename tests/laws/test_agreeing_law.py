@@ -10,12 +10,17 @@ from random import Random
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from implicast.overlay.skip_graph.accord import agrees, contrast, neighbour, ours
+from implicast.overlay.skip_graph.agreement import (
+    neighbour,
+    own_neighbours,
+    span_agrees,
+    span_differences,
+)
 from implicast.overlay.skip_graph.messages import ListSpan
 from implicast.overlay.skip_graph.place import Place
 from implicast.peer.identity import Certificate
 from implicast.space.vector import Vectors
-from implicast.world.populations.standing import Standing
+from implicast.world.populations.assembled_graph import AssembledGraph
 from skip_graph_rule import every_class
 
 VECTORS = Vectors(2)
@@ -38,11 +43,11 @@ def places(rng: Random, n: int, k: int, forgotten: float, peers: int = 0) -> lis
         )
         for serial, key in enumerate(keys)
     ]
-    standing, found = Standing(k, VECTORS, people), []
+    assembled, found = AssembledGraph(k, VECTORS, people), []
     for certificate in people:
         place = Place(certificate, k, VECTORS)
-        around = standing.surroundings(certificate.key)
-        place.surround(
+        around = assembled.surroundings(certificate.key)
+        place.replace_known(
             [
                 node
                 for node in around
@@ -76,11 +81,11 @@ def test_what_agrees_at_a_glance_shows_no_difference(
     for one in everyone:
         other = rng.choice(everyone)
         for span in spans(one, other) if one is not other else ():
-            lacking, unknown = contrast(other.wide, VECTORS, span)
+            lacking, unknown = span_differences(other.wide, VECTORS, span)
             same = not lacking and not unknown
-            glances += agrees(other.wide, span)
+            glances += span_agrees(other.wide, span)
             found += same
-            assert same or not agrees(other.wide, span)
+            assert same or not span_agrees(other.wide, span)
     assert forgotten or glances >= found // 2
 
 
@@ -97,10 +102,10 @@ def is_one_piece(everyone: dict[bytes, Place]) -> bool:
     return len(met) == len(by_address)
 
 
-def take_in(place: Place, nodes: Iterable[Certificate]) -> bool:
+def add_nodes(place: Place, nodes: Iterable[Certificate]) -> bool:
     before = place.wide
     for node in nodes:
-        place.enter(node)
+        place.insert(node)
     return place.wide is not before and [level.nodes for level in place.wide.levels] != [
         level.nodes for level in before.levels
     ]
@@ -111,9 +116,9 @@ def compare_all(everyone: dict[bytes, Place]) -> bool:
     learned = False
     for place in everyone.values():
         me = place.certificate
-        for number, own in ours(place.wide, me.address):
+        for number, own in own_neighbours(place.wide, me.address):
             other = everyone[own].wide.levels
-            learned |= number < len(other) and take_in(place, other[number].nodes)
+            learned |= number < len(other) and add_nodes(place, other[number].nodes)
         for number, level in enumerate(place.wide.levels):
             for is_left in (True, False):
                 near = neighbour(level, me.address, is_left)
@@ -127,11 +132,11 @@ def compare_all(everyone: dict[bytes, Place]) -> bool:
 
 
 def show(place: Place, other: Place, span: ListSpan) -> bool:
-    if place.key in other.known and agrees(other.wide, span):
+    if place.key in other.known and span_agrees(other.wide, span):
         return False
-    lacking, unknown = contrast(other.wide, VECTORS, span)
+    lacking, unknown = span_differences(other.wide, VECTORS, span)
     theirs = [place.certificate, *(place.known[key] for key in unknown if key in place.known)]
-    return take_in(other, theirs) | take_in(place, lacking)
+    return add_nodes(other, theirs) | add_nodes(place, lacking)
 
 
 @settings(deadline=None, max_examples=80)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from implicast.casting.condcast.split import split, split_by_definition
-from implicast.language.portrait import Sought, portrait
+from implicast.language.aggregate import TargetQuery, aggregate_of
 from implicast.language.queries import (
     Above,
     AllOf,
@@ -16,23 +16,23 @@ from implicast.language.queries import (
     Everything,
     InBox,
     OfCategory,
-    Part,
+    PartQuery,
     Within,
     bloom_asks,
 )
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.language.values import Bitmap, Box, Bundle, Categories, Interval, Threshold, bloom_of
-from implicast.overlay.chord_sharp import Freight, Table
+from implicast.overlay.chord_sharp import FingerValue, Table
 from implicast.overlay.links import Ref
 from implicast.space.digest import stream
 from implicast.space.ring import Arc
-from implicast.trials.condcast_spread import Spread, spread
+from implicast.trials.condcast_spread import ArcSpread, spread
 from implicast.world.populations.chord_sharp import settled_tables
 
 WORDS = [f"w{number}" for number in range(40)]
 
 
-def _value(kind: str, rng: Random) -> Freight:
+def _value(kind: str, rng: Random) -> FingerValue:
     number = rng.randrange(100)
     if kind == "threshold":
         return Threshold(number)
@@ -48,7 +48,7 @@ def _value(kind: str, rng: Random) -> Freight:
     if kind == "bloom":
         return bloom_of(rng.sample(WORDS, 3), 128, 3)
     if kind == "portrait":
-        return portrait(Description(tuple(rng.sample(WORDS, 3)), (Value("age", number),)), 128, 3)
+        return aggregate_of(Description(tuple(rng.sample(WORDS, 3)), (Value("age", number),)), 128, 3)
     return Bundle(
         (
             Threshold(number),
@@ -58,7 +58,7 @@ def _value(kind: str, rng: Random) -> Freight:
     )
 
 
-def _query(kind: str, rng: Random) -> AnyQuery | Sought:
+def _query(kind: str, rng: Random) -> AnyQuery | TargetQuery:
     low = rng.randrange(100)
     high = low + rng.randrange(30)
     if kind == "threshold":
@@ -72,13 +72,13 @@ def _query(kind: str, rng: Random) -> AnyQuery | Sought:
     if kind == "bloom":
         return bloom_asks(rng.sample(WORDS, rng.choice([1, 1, 2])), 128, 3)
     if kind == "portrait":
-        return Sought(
+        return TargetQuery(
             Target((Term((rng.choice(WORDS),), (), (Predicate("age", low, high + 30),)),)), 128, 3
         )
     if kind == "all-of":
-        return AllOf((Part(0, Above(low)), Part(2, bloom_asks([rng.choice(WORDS)], 128, 3))))
+        return AllOf((PartQuery(0, Above(low)), PartQuery(2, bloom_asks([rng.choice(WORDS)], 128, 3))))
     if kind == "any-of":
-        return AnyOf((Part(0, Above(95)), Part(1, Within(0, low // 4))))
+        return AnyOf((PartQuery(0, Above(95)), PartQuery(1, Within(0, low // 4))))
     return Everything()
 
 
@@ -117,7 +117,7 @@ def _range(tables: list[Table], rng: Random) -> Arc:
 
 
 def _check(
-    tables: list[Table], arc: Arc, query: AnyQuery | Sought, result: Spread, replay: str
+    tables: list[Table], arc: Arc, query: AnyQuery | TargetQuery, result: ArcSpread, replay: str
 ) -> None:
     due = [table.me.address for table in tables if table.me.key in arc and query.match(table.own)]
     assert sorted(result.delivered) == due, replay
@@ -162,7 +162,7 @@ def test_the_short_cut_for_tidy_tables_is_the_procedure_as_written(number: int) 
         if rng.random() < 0.1:
             table.ends[level] = table.values[level] = None
 
-    assert table.tidy()
+    assert table.is_consistent()
     assert split(table, arcs, query.match) == split_by_definition(table, arcs, query.match)
 
 

@@ -53,7 +53,7 @@ def rest(scenario: Scenario, directory: Any) -> tuple[list[Peer], list[bytes]]:
 def held(peer: Peer) -> Any:
     """Of SPICE with receipts what a peer answers for: heirs forget a record that moved with the next batch only."""
     return (
-        (peer.shelf.holdings(), peer.levels.holdings())
+        (peer.registries.holdings(), peer.levels.holdings())
         if isinstance(peer, Spice)
         else peer.holdings()
     )
@@ -77,7 +77,7 @@ def casts_of(
 ) -> tuple[Counter[tuple[Any, ...]], Counter[tuple[Any, ...]]]:
     """Every message of every cast, and every notice, by the time since its cast."""
     outcome = simulate(scenario, directory)
-    assert outcome.kept
+    assert outcome.contract_held
     assert not outcome.objections
     begun = {row["cast"]: row["time_us"] for row in journals.read(directory, "casts").to_pylist()}
     sends = [
@@ -134,7 +134,7 @@ def test_copies_computed_beforehand_are_placed_alike(tmp_path):
 
     assert at_once[1] == by_messages[1]
     assert any(
-        registry.closed for peer in at_once[0] for registry in peer.shelf.registries.values()
+        registry.closed for peer in at_once[0] for registry in peer.registries.by_key.values()
     )
 
 
@@ -175,4 +175,4 @@ def test_who_was_registered_at_once_lives_through_change(design, tmp_path):
         )
     )
 
-    assert outcome.kept, outcome.change
+    assert outcome.contract_held, outcome.change

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from implicast.space.vector import Vectors
 from implicast.trials.bft import Spot, key_of
+from implicast.world.populations.assembled_graph import AssembledGraph
 from implicast.world.populations.skip_graph import every_list
-from implicast.world.populations.standing import Standing
 
 
 @settings(deadline=None, max_examples=200)
@@ -20,6 +20,6 @@ def test_all_lists_at_once_are_those_one_by_one(seed: int, n: int, k: int, alpha
         Spot(key_of(key), vectors.pack_number(rng.getrandbits(256)), index)
         for index, key in enumerate(keys)
     ]
-    standing = Standing(k, vectors, spots)
+    assembled = AssembledGraph(k, vectors, spots)
 
-    assert every_list(spots, k, vectors) == {spot.key: standing.lists(spot.key) for spot in spots}
+    assert every_list(spots, k, vectors) == {spot.key: assembled.lists(spot.key) for spot in spots}

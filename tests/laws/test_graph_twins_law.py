@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from implicast.overlay.skip_graph import accord, place, places
+from implicast.overlay.skip_graph import agreement, place, places
 from implicast.overlay.skip_graph.messages import ListSpan
-from implicast.overlay.skip_graph.table import Around, LevelTable, twin
+from implicast.overlay.skip_graph.table import KnownNodes, LevelTable, twin
 from implicast.peer.identity import Certificate
 from implicast.space.built import built
 from implicast.space.vector import Vectors
 
 pytestmark = pytest.mark.skipif(
-    built("overlay.skip_graph._around") is None, reason="nothing was compiled"
+    built("overlay.skip_graph._candidate_places") is None, reason="nothing was compiled"
 )
 VECTORS = Vectors(2)
 
@@ -81,17 +81,17 @@ def asked(table: LevelTable[Certificate], keys: list[bytes]) -> list[object]:
 @settings(deadline=None, max_examples=150)
 @given(st.integers(0, 2**32), st.integers(1, 60), st.integers(1, 5))
 def test_who_is_nearest_and_who_a_stranger(seed: int, n: int, count: int) -> None:
-    rng, law = Random(seed), readable(place)
+    rng, definition = Random(seed), readable(place)
     nodes = population(rng, n)
     known = {node.key: node for node in nodes if rng.random() < 0.5}
     key = b"%03d" % rng.randrange(3 * n)
 
-    assert law.nearest is not place.nearest
-    assert place.nearest(key, nodes, count) == law.nearest(key, nodes, count)
-    assert place.strangers(known, nodes) == law.strangers(known, nodes)
+    assert definition.nearest is not place.nearest
+    assert place.nearest(key, nodes, count) == definition.nearest(key, nodes, count)
+    assert place.unknown_nodes(known, nodes) == definition.unknown_nodes(known, nodes)
     news = {node.key: node for node in nodes if rng.random() < 0.2}
     said = tuple(node for node in nodes if rng.random() < 0.5)
-    assert place.updated(said, news, known, nodes[0], nodes[-1]) == law.updated(
+    assert place.updated(said, news, known, nodes[0], nodes[-1]) == definition.updated(
         said, news, known, nodes[0], nodes[-1]
     )
 
@@ -99,17 +99,23 @@ def test_who_is_nearest_and_who_a_stranger(seed: int, n: int, count: int) -> Non
 @settings(deadline=None, max_examples=100)
 @given(st.integers(0, 2**32), st.integers(1, 60), st.integers(2, 4))
 def test_who_is_taken_in_and_what_is_known_of_whom(seed: int, n: int, k: int) -> None:
-    rng, law, held_law = Random(seed), readable(place), readable(places)
+    rng, definition, held_law = Random(seed), readable(place), readable(places)
     owner, *some = population(rng, n + 1)
-    both = [kind(owner, k, VECTORS) for kind in (Around[Certificate], twin(Around[Certificate]))]
+    both = [
+        kind(owner, k, VECTORS) for kind in (KnownNodes[Certificate], twin(KnownNodes[Certificate]))
+    ]
     for _ in range(4):
         told = [*rng.choices([owner, *some], k=n), *population(rng, rng.choice([1, n]))]
-        assert law.take_in(both[0], owner.key, told) == place.take_in(both[1], owner.key, told)
+        assert definition.add_nodes(both[0], owner.key, told) == place.add_nodes(
+            both[1], owner.key, told
+        )
         assert list(both[0].known.items()) == list(both[1].known.items())
         for mine, twins in zip(both[0].tables(), both[1].tables(), strict=True):
             assert spelled(mine) == spelled(twins)
             about = rng.choice(told)
-            assert place.answer(twins, VECTORS, k, about) == law.answer(mine, VECTORS, k, about)
+            assert place.answer(twins, VECTORS, k, about) == definition.answer(
+                mine, VECTORS, k, about
+            )
         changes = [each.changes for each in both]
         if rng.random() < 0.5:
             for around in both:
@@ -121,19 +127,23 @@ def test_who_is_taken_in_and_what_is_known_of_whom(seed: int, n: int, k: int) ->
         found = both[0].known
         assert found == both[1].known
         where = rng.randrange(6)
-        assert places.having(both, place.ADDRESS, where) == held_law.having(
+        assert places.nodes_with(both, place.ADDRESS, where) == held_law.nodes_with(
             both, place.ADDRESS, where
         )
         void = {rng.randrange(n + 1), rng.randrange(n + 1)}
-        assert places.struck(found, void, {"p1"}) == held_law.struck(found, void, {"p1"})
+        assert places.revoked_keys(found, void, {"p1"}) == held_law.revoked_keys(
+            found, void, {"p1"}
+        )
 
 
 @settings(deadline=None, max_examples=150)
 @given(st.integers(0, 2**32), st.integers(1, 60), st.integers(2, 4))
 def test_lists_and_what_two_of_them_differ_in(seed: int, n: int, k: int) -> None:
-    rng, law = Random(seed), readable(accord)
+    rng, definition = Random(seed), readable(agreement)
     owner, *others = {node.key: node for node in population(rng, n + 1)}.values()
-    both = [kind(owner, k, VECTORS) for kind in (Around[Certificate], twin(Around[Certificate]))]
+    both = [
+        kind(owner, k, VECTORS) for kind in (KnownNodes[Certificate], twin(KnownNodes[Certificate]))
+    ]
     for around in both:
         around.replace(others)
     keys = [b"%03d" % rng.randrange(3 * n) for _ in range(8)]
@@ -143,22 +153,26 @@ def test_lists_and_what_two_of_them_differ_in(seed: int, n: int, k: int) -> None
         assert asked(mine, keys) == asked(twins, keys)
         for number, (level, same) in enumerate(zip(mine.levels, twins.levels, strict=True)):
             for is_left in (True, False):
-                assert accord.neighbour(same, owner.address, is_left) == law.neighbour(
+                assert agreement.neighbour(same, owner.address, is_left) == definition.neighbour(
                     level, owner.address, is_left
                 )
             some = tuple(key for key in level.keys if rng.random() < 0.7)
             span = ListSpan(owner.key, rng.choice(level.nodes), number, some, rng.random() < 0.2)
-            assert accord.contrast(twins, VECTORS, span) == law.contrast(mine, VECTORS, span)
+            assert agreement.span_differences(twins, VECTORS, span) == definition.span_differences(
+                mine, VECTORS, span
+            )
             near = rng.choice(level.nodes)
-            other = twin(Around[Certificate])(near, k, VECTORS)
+            other = twin(KnownNodes[Certificate])(near, k, VECTORS)
             other.replace(
                 [node for node in (owner, *others) if node.key != near.key and rng.random() < 0.95]
             )
             shown = other.tables()[1].levels[min(number, other.tables()[1].top)]
             for theirs in (some, shown.keys, level.keys):
                 span = ListSpan(owner.key, near, number, theirs, shown.full)
-                assert accord.agrees(twins, span) == law.agrees(mine, span)
-        assert accord.ours(twins, owner.address) == law.ours(mine, owner.address)
+                assert agreement.span_agrees(twins, span) == definition.span_agrees(mine, span)
+        assert agreement.own_neighbours(twins, owner.address) == definition.own_neighbours(
+            mine, owner.address
+        )
         before, agreed = mine.levels[: rng.randrange(3)], {(0, True): mine.levels[0].nodes}
-        named = [each[:2] for each in accord.unagreed(mine.levels, before, agreed)]
-        assert named == [each[:2] for each in law.unagreed(mine.levels, before, agreed)]
+        named = [each[:2] for each in agreement.unagreed(mine.levels, before, agreed)]
+        assert named == [each[:2] for each in definition.unagreed(mine.levels, before, agreed)]

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from implicast.casting.condcast import DESIGNS
 from implicast.casting.condcast.condcast import Condcast
-from implicast.casting.condcast.messages import Carry
-from implicast.language.portrait import Sought
+from implicast.casting.condcast.messages import ForwardCast
+from implicast.language.aggregate import TargetQuery
 from implicast.language.target import Description, Predicate, Target, Term
 from implicast.peer.contract import CastId
 from implicast.peer.ledger import Ledger
@@ -18,8 +18,8 @@ from implicast.space.digest import stream
 from implicast.space.ring import Arc
 from implicast.world.plan import Plan
 from implicast.world.populations import population
-from implicast.world.populations.condcast import sleepers
-from implicast.world.populations.population import enrol_by_verb
+from implicast.world.populations.condcast import lazy_peers
+from implicast.world.populations.population import preload_by_verb
 
 pytestmark = pytest.mark.skipif(
     built("world._lanes") is None, reason="there was no C compiler, or it is not asked for"
@@ -57,9 +57,9 @@ def both_rings(
         )
         if awake:
             peers = population(DESIGNS[0]).assemble(plan)
-            enrol_by_verb(plan, peers)
+            preload_by_verb(plan, peers)
         else:
-            late = sleepers(plan)
+            late = lazy_peers(plan)
             assert late is not None
             peers = [late.make(address) for address in range(count)]
         for ledger in ledgers:
@@ -101,8 +101,8 @@ def test_a_cast_is_led_where_the_carrier_would_carry_it(number: int) -> None:
     for serial in range(1, 9):
         target, arcs = a_target(chance), some_arcs(keys, chance)
         bits = chance.choice([settled.bits] * 9 + [8])
-        carry = Carry(
-            CastId(b"p" * 16, 1, serial), 0, arcs, Sought(target, bits, settled.hashes), b"news"
+        carry = ForwardCast(
+            CastId(b"p" * 16, 1, serial), 0, arcs, TargetQuery(target, bits, settled.hashes), b"news"
         )
         at = chance.randrange(len(awake))
         awake[at].receive(0, carry)
@@ -122,7 +122,7 @@ def test_casts_of_ones_own_and_repeats_are_led_alike(number: int) -> None:
     sent = by_carrier[at].take()
     assert by_lane[at].take() == sent
     for _, to, carry in sent[:3] * 2:
-        if isinstance(carry, Carry):
+        if isinstance(carry, ForwardCast):
             awake[to].receive(at, carry)  # type: ignore[index]
             asleep[to].receive(at, carry)  # type: ignore[index]
             assert by_lane[to].take() == by_carrier[to].take()  # type: ignore[index]
@@ -135,10 +135,10 @@ def test_who_is_furnished_late_has_what_the_others_have(number: int) -> None:
 
     for one, other in zip(awake, asleep, strict=True):
         assert other.holdings() == one.holdings()
-        assert other.kept() == one.kept()
+        assert other.durable_state() == one.durable_state()
         assert other.own == one.own
         assert other.version == one.version
-        assert other.promises.is_given
-        assert other.ring.table.tidy()
+        assert other.visibility.is_announced
+        assert other.ring.table.is_consistent()
         assert (other.links.state, other.links.me) == (one.links.state, one.links.me)
         assert other.links.right == one.links.right

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from implicast.language.values import Categories
-from implicast.overlay.chord_sharp import Ent, Table
+from implicast.overlay.chord_sharp import FingerEntry, Table
 from implicast.overlay.links import Ref
 from implicast.space.digest import stream
 
@@ -39,12 +39,12 @@ class Ring:
         self._follow()
         for table in self.tables.values():
             if self.rng.random() < 0.3:
-                table.replace(Ref(key, key), right)
+                table.replace_node(Ref(key, key), right)
 
     def _follow(self) -> None:
         keys = sorted(self.tables)
         for at, key in enumerate(keys):
-            self.tables[key].follow(Ref(keys[(at + 1) % len(keys)], keys[(at + 1) % len(keys)]))
+            self.tables[key].set_successor(Ref(keys[(at + 1) % len(keys)], keys[(at + 1) % len(keys)]))
 
     def learn(self, key: int) -> None:
         """Some level of a node is learnt, if whoever should say it is there."""
@@ -53,8 +53,8 @@ class Ring:
             level = self.rng.randrange(len(table))
             other = self.tables.get(table.nodes[level].address)  # type: ignore[arg-type]
             if other is not None and other is not table:
-                ent, age_us = other.answer(level, self.now_us)
-                table.learn(level, ent, self.now_us - age_us, 0)
+                ent, age_us = other.get_entry(level, self.now_us)
+                table.apply_update(level, ent, self.now_us - age_us, 0)
 
     def step(self) -> None:
         self.now_us += self.rng.randrange(3)
@@ -101,9 +101,9 @@ def test_whoever_was_there_in_time_is_in_every_aggregate(seed: int) -> None:
 
 
 def test_answers_that_hide_their_age_lack_somebody(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = Table.answer
+    answer = Table.get_entry
     monkeypatch.setattr(
-        Table, "answer", lambda self, level, now_us=0: (answer(self, level, now_us)[0], 0)
+        Table, "get_entry", lambda self, level, now_us=0: (answer(self, level, now_us)[0], 0)
     )
 
     assert any(_ever_lacking(seed) for seed in range(20))
@@ -112,11 +112,11 @@ def test_answers_that_hide_their_age_lack_somebody(monkeypatch: pytest.MonkeyPat
 def test_a_farewell_whose_heir_stands_beyond_the_arc_ends_what_was_known_of_it() -> None:
     """Else the arc from the heir to its end would run nearly round the circle."""
     table = Table(Ref(0, 0), Categories.of(0), 100)
-    table.follow(Ref(10, 10))
-    table.learn(0, Ent(Ref(20, 20), 20, Categories.of(1)), 5, 0)
-    table.learn(1, Ent(None, 25, Categories.of(2)), 5, 0)
+    table.set_successor(Ref(10, 10))
+    table.apply_update(0, FingerEntry(Ref(20, 20), 20, Categories.of(1)), 5, 0)
+    table.apply_update(1, FingerEntry(None, 25, Categories.of(2)), 5, 0)
 
-    table.replace(Ref(20, 20), Ref(30, 30))
+    table.replace_node(Ref(20, 20), Ref(30, 30))
 
     assert table.nodes[1] == Ref(30, 30)
     assert table.values[1] is None

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from implicast.casting.bft.multicast import (
-    Arc,
     Halves,
+    KeyRange,
     concerned,
     first_leg,
     inside,
@@ -18,7 +18,7 @@ from implicast.casting.bft.multicast import (
     start_level,
 )
 from implicast.space.vector import Vectors
-from implicast.world.populations.standing import Standing
+from implicast.world.populations.assembled_graph import AssembledGraph
 
 
 class Spot(NamedTuple):
@@ -30,14 +30,14 @@ class Case(NamedTuple):
     """One multicast: who, over which range, in which graph."""
 
     number: int
-    standing: Standing[Spot]
+    assembled: AssembledGraph[Spot]
     nodes: list[Spot]
     source: Spot
-    arc: Arc
+    key_range: KeyRange
 
     def __repr__(self) -> str:
-        graph = f"n={len(self.nodes)} k={self.standing.k} alpha={self.standing.vectors.alpha}"
-        return f"case {self.number}: {graph} {self.arc}"
+        graph = f"n={len(self.nodes)} k={self.assembled.k} alpha={self.assembled.vectors.alpha}"
+        return f"case {self.number}: {graph} {self.key_range}"
 
 
 def cases(count: int, seed: int = 1) -> Iterator[Case]:
@@ -49,11 +49,11 @@ def cases(count: int, seed: int = 1) -> Iterator[Case]:
         nodes = sorted(
             Spot(key.to_bytes(4, "big"), vectors.pack_number(rng.getrandbits(300))) for key in keys
         )
-        standing = Standing(rng.randint(2, 7), vectors, nodes)
-        yield Case(number, standing, nodes, rng.choice(nodes), random_arc(rng, size, keys))
+        assembled = AssembledGraph(rng.randint(2, 7), vectors, nodes)
+        yield Case(number, assembled, nodes, rng.choice(nodes), random_arc(rng, size, keys))
 
 
-def random_arc(rng: Random, size: int, keys: list[int]) -> Arc:
+def random_arc(rng: Random, size: int, keys: list[int]) -> KeyRange:
     """Full, wrapping, empty of nodes, or with ends on nodes: each often."""
     low = rng.choice(keys) if rng.random() < 0.3 else rng.randrange(size)
     high = rng.choice(keys) if rng.random() < 0.3 else rng.randrange(size)
@@ -61,7 +61,7 @@ def random_arc(rng: Random, size: int, keys: list[int]) -> Arc:
         high = low
     if rng.random() < 0.15:
         high = (low + rng.randint(1, 3)) % size
-    return Arc(low.to_bytes(4, "big"), high.to_bytes(4, "big"))
+    return KeyRange(low.to_bytes(4, "big"), high.to_bytes(4, "big"))
 
 
 class Run:
@@ -69,7 +69,7 @@ class Run:
 
     def __init__(self, case: Case, through: bool = True) -> None:
         self.case, self.through = case, through
-        self.halves = Halves.of(case.standing.k)
+        self.halves = Halves.of(case.assembled.k)
         self.senders: dict[bytes, set[bytes]] = {}
         self.levels: dict[bytes, set[int]] = {}
         self.held: dict[bytes, int] = {}
@@ -78,9 +78,9 @@ class Run:
         self._go()
 
     def _go(self) -> None:
-        table = self.case.standing.table(self.case.source.key)
-        self.start = start_level(table, self.case.arc, self.halves)
-        leg, takes_part = first_leg(table, self.start, self.case.arc, self.halves)
+        table = self.case.assembled.table(self.case.source.key)
+        self.start = start_level(table, self.case.key_range, self.halves)
+        leg, takes_part = first_leg(table, self.start, self.case.key_range, self.halves)
         if takes_part:
             self.held[self.case.source.key] = self.start
             self.queue.append((self.case.source, self.start))
@@ -88,8 +88,8 @@ class Run:
         self._send(self.case.source, leg.level, leg.receivers)
         while self.queue:
             node, level = self.queue.popleft()
-            table = self.case.standing.table(node.key)
-            for leg in legs(table, level, self.case.arc, self.halves, self.through):
+            table = self.case.assembled.table(node.key)
+            for leg in legs(table, level, self.case.key_range, self.halves, self.through):
                 self._send(node, leg.level, leg.receivers)
 
     def _send(self, sender: Spot, level: int, receivers: tuple[Spot, ...]) -> None:
@@ -102,14 +102,14 @@ class Run:
 
 
 def in_range(case: Case) -> set[bytes]:
-    return {node.key for node in case.nodes if case.arc.holds(node.key)}
+    return {node.key for node in case.nodes if case.key_range.holds(node.key)}
 
 
 def check(case: Case) -> None:
     run = Run(case)
-    vectors, k, source = case.standing.vectors, case.standing.k, case.source
+    vectors, k, source = case.assembled.vectors, case.assembled.k, case.source
 
-    assert {key for key in run.held if case.arc.holds(key)} == in_range(case), case
+    assert {key for key in run.held if case.key_range.holds(key)} == in_range(case), case
     for node in case.nodes:
         if node.key not in run.levels:
             continue
@@ -117,7 +117,7 @@ def check(case: Case) -> None:
         assert run.levels[node.key] == {proper}, (
             f"{case}: copies to {node} at levels {run.levels[node.key]}"
         )
-        assert concerned(case.standing.table(node.key), proper, case.arc, run.halves), (
+        assert concerned(case.assembled.table(node.key), proper, case.key_range, run.halves), (
             f"{case}: {node} would refuse"
         )
         if node.key not in run.direct and node.key != source.key:
@@ -143,11 +143,11 @@ def test_in_the_literal_reading_nodes_in_range_have_k_senders_but_auxiliary_ones
     fewer = 0
     for case in cases(400, seed=3):
         run = Run(case, through=False)
-        assert {key for key in run.held if case.arc.holds(key)} == in_range(case), case
+        assert {key for key in run.held if case.key_range.holds(key)} == in_range(case), case
         for key, senders in run.senders.items():
-            if key in run.direct or key == case.source.key or len(senders) >= case.standing.k:
+            if key in run.direct or key == case.source.key or len(senders) >= case.assembled.k:
                 continue
-            assert not case.arc.holds(key), case
+            assert not case.key_range.holds(key), case
             fewer += 1
 
     assert fewer > 0
@@ -157,36 +157,40 @@ def test_the_short_ways_to_say_who_is_inside_and_who_is_concerned_agree_with_the
     None
 ):
     for case in cases(150, seed=4):
-        halves = Halves.of(case.standing.k)
+        halves = Halves.of(case.assembled.k)
         for node in case.nodes[:8]:
-            table = case.standing.table(node.key)
+            table = case.assembled.table(node.key)
             for number, level in enumerate(table.levels):
-                assert inside(level, case.arc) == [
-                    case.arc.holds(each.key) for each in level.nodes
+                assert inside(level, case.key_range) == [
+                    case.key_range.holds(each.key) for each in level.nodes
                 ], case
-                flags = participates(level, case.arc, number, halves)
-                assert concerned(table, number, case.arc, halves) == flags[level.own], case
+                flags = participates(level, case.key_range, number, halves)
+                assert concerned(table, number, case.key_range, halves) == flags[level.own], case
 
 
 def auxiliary_by_definition(case: Case, node: Spot, number: int) -> bool:
     """Of the ring members outside the range: the kR just before it and the kL just after it, over the whole ring."""
-    vectors, halves = case.standing.vectors, Halves.of(case.standing.k)
+    vectors, halves = case.assembled.vectors, Halves.of(case.assembled.k)
     ring = [other for other in case.nodes if vectors.common(node.vector, other.vector) >= number]
-    outside = [other for other in ring if not case.arc.holds(other.key)]
-    before = sorted(outside, key=lambda other: (other.key < case.arc.low, other.key))[
+    outside = [other for other in ring if not case.key_range.holds(other.key)]
+    before = sorted(outside, key=lambda other: (other.key < case.key_range.low, other.key))[
         -halves.right :
     ]
-    after = sorted(outside, key=lambda other: (other.key < case.arc.high, other.key))[: halves.left]
+    after = sorted(outside, key=lambda other: (other.key < case.key_range.high, other.key))[
+        : halves.left
+    ]
     return node in before or node in after
 
 
 def test_a_node_knows_from_its_own_list_whether_it_is_auxiliary() -> None:
     for case in cases(150, seed=5):
-        if case.arc.is_circle:
+        if case.key_range.is_circle:
             continue
         for node in case.nodes[:10]:
-            table = case.standing.table(node.key)
+            table = case.assembled.table(node.key)
             for number in range(1, table.top + 1):
-                wanted = case.arc.holds(node.key) or auxiliary_by_definition(case, node, number)
-                found = concerned(table, number, case.arc, Halves.of(case.standing.k))
+                wanted = case.key_range.holds(node.key) or auxiliary_by_definition(
+                    case, node, number
+                )
+                found = concerned(table, number, case.key_range, Halves.of(case.assembled.k))
                 assert found == wanted, f"{case}: {node} at level {number}"

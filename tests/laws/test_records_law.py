@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from implicast.casting.spice import registry as registries
 from implicast.casting.spice.messages import Entry
-from implicast.casting.spice.registry import BEFORE_US, Registry, Stock, fits
+from implicast.casting.spice.registry import BEFORE_US, Registry, VersionCounter, fits
 from implicast.language.target import Description, Target, Term
 from implicast.peer.contract import Contact
 from implicast.space.morton import CODES
@@ -24,7 +24,7 @@ ROOT = 5 << 40
 
 @st.composite
 def registers(draw: st.DrawFn, notch: int) -> Registry:
-    found = Registry(ROOT, notch, 2, Stock())
+    found = Registry(ROOT, notch, 2, VersionCounter())
     for number in range(draw(st.integers(0, 6))):
         spot, begun_us = draw(st.integers(0, CODES - 1)), draw(st.sampled_from((0, 7)))
         entry = Entry(
@@ -53,5 +53,5 @@ def test_the_built_way_selects_whom_the_readable_one_does(
     found = registry.selected(target, 0, part, now_us)
 
     assert found == [
-        each.entry.member for each in registry.within(part) if fits(each, target, 0, now_us)
+        each.entry.member for each in registry.records_in(part) if fits(each, target, 0, now_us)
     ]

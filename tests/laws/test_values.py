@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from implicast.language.aggregate import DescriptionAggregate, TargetQuery, aggregate_of
 from implicast.language.errors import LanguageError
-from implicast.language.portrait import Portrait, Sought, portrait
 from implicast.language.queries import (
     Above,
     AllOf,
@@ -16,7 +16,7 @@ from implicast.language.queries import (
     InBox,
     OfCategory,
     OwnQuery,
-    Part,
+    PartQuery,
     Within,
     bloom_asks,
 )
@@ -24,7 +24,7 @@ from implicast.language.target import Description, Predicate, Target, Term, Valu
 from implicast.language.values import (
     AnyValue,
     Bitmap,
-    Bloom,
+    BloomValue,
     Box,
     Bundle,
     Categories,
@@ -94,7 +94,7 @@ SIMPLE = {
 BUNDLED = ("threshold", "bitmap", "bloom")
 PARTS = st.tuples(*(SIMPLE[kind][0] for kind in BUNDLED)).map(Bundle)
 ASKED = st.one_of(
-    *(SIMPLE[kind][1].map(lambda query, i=i: Part(i, query)) for i, kind in enumerate(BUNDLED))
+    *(SIMPLE[kind][1].map(lambda query, i=i: PartQuery(i, query)) for i, kind in enumerate(BUNDLED))
 )
 KINDS = {
     **SIMPLE,
@@ -170,12 +170,12 @@ TARGETS = st.lists(TERMS, min_size=1, max_size=3).map(lambda terms: Target(tuple
 def test_a_portrait_hides_nobody_whom_the_target_selects(
     group: list[Description], target: Target
 ) -> None:
-    pictures = [portrait(each, BITS, HASHES) for each in group]
+    pictures = [aggregate_of(each, BITS, HASHES) for each in group]
     combined = pictures[0]
     for each in pictures[1:]:
         combined = combined.reduce(each)
 
-    assert Sought(target, BITS, HASHES).match(combined) or not any(
+    assert TargetQuery(target, BITS, HASHES).match(combined) or not any(
         target.selects(each) for each in group
     )
 
@@ -184,12 +184,12 @@ def test_a_portrait_hides_nobody_whom_the_target_selects(
 def test_portraits_may_be_combined_in_any_order_and_more_than_once(
     first: Description, second: Description, third: Description
 ) -> None:
-    one, two, three = (portrait(each, BITS, HASHES) for each in (first, second, third))
+    one, two, three = (aggregate_of(each, BITS, HASHES) for each in (first, second, third))
 
     assert one.reduce(one) == one
     assert one.reduce(two) == two.reduce(one)
     assert one.reduce(two).reduce(three) == one.reduce(two.reduce(three))
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(one), type=Portrait) == one
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(one), type=DescriptionAggregate) == one
 
 
 def test_a_wide_filter_tells_most_strangers_from_members() -> None:
@@ -210,7 +210,7 @@ def test_a_wide_filter_tells_most_strangers_from_members() -> None:
     [
         (Threshold(1), Interval(1, 1)),
         (Box((1,), (1,)), Box((1, 2), (1, 2))),
-        (Bloom(b"\0"), Bloom(b"\0\0")),
+        (BloomValue(b"\0"), BloomValue(b"\0\0")),
         (Own("lowest-price", b"1"), Own("highest-price", b"1")),
         (Bundle((Threshold(1),)), Bundle(())),
     ],

@@ -13,10 +13,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from implicast.net import carrier, clock
+from implicast.net import clock, connection_pool
 from implicast.net.config import address_of, read_config
-from implicast.net.link import Link
-from implicast.net.local import Processes, run_node
+from implicast.net.connection import Connection
+from implicast.net.local import NodeProcesses, run_node
 from implicast.net.store import Store
 
 SLOW_S = 4.0
@@ -62,7 +62,7 @@ def _from_own_address(host):
 
 
 def _dies_at_commit():
-    lay, seal, noticed = Store._lay, Store._seal, []
+    lay, seal, noticed = Store.insert_rows, Store.commit_transaction, []
 
     def laid(self, writes):
         noticed.extend(statement for statement, _ in writes if "into notices" in statement)
@@ -73,22 +73,22 @@ def _dies_at_commit():
         if noticed:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    Store._lay, Store._seal = laid, committed_and_dead
+    Store.insert_rows, Store.commit_transaction = laid, committed_and_dead
 
 
 def _lossy(hurt):
-    send, chance = carrier.Carrier.send, random.Random(7)
+    send, chance = connection_pool.ConnectionPool.send, random.Random(7)
 
     def lossy(self, *arguments):
         if chance.random() >= hurt.loss:
             self.loop.call_later(hurt.delay_s * chance.random(), send, self, *arguments)
 
-    carrier.Carrier.send = lossy
+    connection_pool.ConnectionPool.send = lossy
 
 
 def _slowly():
     """After SIGUSR1 the process reads one byte a second from each connection, for a while."""
-    until, get_buffer, updated = [0.0], Link.get_buffer, Link.buffer_updated
+    until, get_buffer, updated = [0.0], Connection.get_buffer, Connection.buffer_updated
 
     def slow_buffer(self, hint):
         buffer = get_buffer(self, hint)
@@ -96,21 +96,21 @@ def _slowly():
 
     def slow_updated(self, count):
         updated(self, count)
-        if time.monotonic() < until[0] and self._transport is not None:
-            self._transport.pause_reading()
-            self.carrier.loop.call_later(1.0, _resume, self._transport)
+        if time.monotonic() < until[0] and self.transport is not None:
+            self.transport.pause_reading()
+            self.pool.loop.call_later(1.0, _resume, self.transport)
 
     def _resume(transport):
         if not transport.is_closing():
             transport.resume_reading()
 
-    Link.get_buffer, Link.buffer_updated = slow_buffer, slow_updated
+    Connection.get_buffer, Connection.buffer_updated = slow_buffer, slow_updated
     signal.signal(
         signal.SIGUSR1, lambda number, frame: until.__setitem__(0, time.monotonic() + SLOW_S)
     )
 
 
-class HurtProcesses(Processes):
+class HurtProcesses(NodeProcesses):
     """Processes that can be hurt. They are forked by a process without threads."""
 
     def __init__(self, local, hurt=None):

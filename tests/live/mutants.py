@@ -22,17 +22,17 @@ import time
 from pathlib import Path
 
 from implicast.casting.designs import design
-from implicast.net import speech
-from implicast.net.carrier import DIAL_S, Carrier
+from implicast.net import signing as net_signing
+from implicast.net.connection_pool import DIAL_S, ConnectionPool
 from implicast.net.frames import PROTOCOL, Frames, Hello, framed, hello_frame, read_hello
-from implicast.net.local import Local, Someone, Tasks
-from implicast.peer import identity, words
+from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
+from implicast.peer import identity, signing
 from implicast.peer.errors import RemoteError
 
 PEOPLE = [
-    Someone("ann", "samba, football"),
-    Someone("bob", "jazz, football"),
-    Someone("cy", "jazz, chess"),
+    MemberSpec("ann", "samba, football"),
+    MemberSpec("bob", "jazz, football"),
+    MemberSpec("cy", "jazz, chess"),
 ]
 DESIGNS = (
     "centralised",
@@ -56,14 +56,14 @@ TABLE_MAX = 128
 @contextlib.contextmanager
 def small_tables():
     """Nodes that are made meanwhile remember few sound signatures: what grows then is no table that fills."""
-    sound = speech.SHARED._sound
-    before = words.CHECKED_MAX, identity.CHECKED_MAX, sound.bound
+    sound = net_signing.SHARED_VERIFIER.verified_signatures
+    before = signing.CHECKED_MAX, identity.CHECKED_MAX, sound.bound
     sound.clear()
-    words.CHECKED_MAX = identity.CHECKED_MAX = sound.bound = TABLE_MAX
+    signing.CHECKED_MAX = identity.CHECKED_MAX = sound.bound = TABLE_MAX
     try:
         yield
     finally:
-        words.CHECKED_MAX, identity.CHECKED_MAX, sound.bound = before
+        signing.CHECKED_MAX, identity.CHECKED_MAX, sound.bound = before
 
 
 def forget_decoded():
@@ -102,30 +102,30 @@ class Heard:
 
     def __init__(self):
         self.frames = []
-        self._send = Carrier.send
+        self._send = ConnectionPool.send
 
     def __enter__(self):
-        def noted(carrier, to, body, cause, flags=0):
+        def noted(pool, to, body, serial, flags=0):
             if len(self.frames) < 3_000:
-                self.frames.append(framed(body, flags, cause))
-            self._send(carrier, to, body, cause, flags)
+                self.frames.append(framed(body, flags, serial))
+            self._send(pool, to, body, serial, flags)
 
-        Carrier.send = noted
+        ConnectionPool.send = noted
         return self
 
     def __exit__(self, *_):
-        Carrier.send = self._send
+        ConnectionPool.send = self._send
 
 
 class Network:
     """Three nodes that have spoken to each other, and all that they said."""
 
     def __init__(self, directory, name):
-        self._local = Local(
+        self._local = LocalNetwork(
             directory / "net", name, PEOPLE, dict(design(name).quick), True, limits=False
         )
-        self._local.lay_out()
-        self._tasks = Tasks(self._local)
+        self._local.create_folders()
+        self._tasks = InProcessNodes(self._local)
 
     async def __aenter__(self):
         with Heard() as heard:
@@ -147,7 +147,7 @@ class Network:
         """Until nobody is being dialled any more, or so long: what waits for an answer is no growth."""
         until = time.monotonic() + most_s
         await asyncio.sleep(REST_S)
-        while time.monotonic() < until and any(node.carrier._waiting for node in self.nodes):
+        while time.monotonic() < until and any(node.pool.waiting for node in self.nodes):
             await asyncio.sleep(REST_S)
 
     def count(self, name):
@@ -157,9 +157,9 @@ class Network:
         """One mutated frame, as if it had come from one of them."""
         hello = chance.choice(self.hellos)
         try:
-            for flags, cause, body in Frames().feed(mutated(chance, chance.choice(self.frames))):
+            for flags, serial, body in Frames().feed(mutated(chance, chance.choice(self.frames))):
                 if flags == 0:
-                    node.driver.receive(hello, body, cause)
+                    node.driver.receive(hello, body, serial)
                 elif flags == 2:
                     node.services.receive(hello, body)
         except RemoteError:
@@ -170,9 +170,9 @@ class Network:
         try:
             for flags, _, body in Frames().feed(mutated(chance, chance.choice(self.frames))):
                 (
-                    node.driver._own
+                    node.driver.own_codec
                     if flags == 0
-                    else node.services._codec
+                    else node.services.codec
                     if flags == 2
                     else HELLOS
                 ).decode(body)

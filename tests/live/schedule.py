@@ -21,15 +21,15 @@ from pathlib import Path
 
 import hurt
 
-from implicast.casting.designs import HOMES, design
+from implicast.casting.designs import DESIGN_MODULES, design
 from implicast.language.parse import description, parse
 from implicast.net import control
 from implicast.net.authority import CertificateAuthority
 from implicast.net.config import address_of, read_config, write_config
 from implicast.net.enrolment import enrol
 from implicast.net.identity import own_key, pem
-from implicast.net.local import Local, everybody
-from implicast.net.trial import draw
+from implicast.net.live_check import draw
+from implicast.net.local import LocalNetwork, sample_members
 
 MEMBERS = 6
 PACE_S = 0.12
@@ -70,8 +70,8 @@ class Plan:
     @classmethod
     def draw(cls, seed, number):
         chance = random.Random(f"{seed}/{number}")
-        name = list(HOMES)[number % len(HOMES)]
-        kinds = [FAULTS[(number // len(HOMES) + number) % len(FAULTS)], *chance.sample(FAULTS, 1)]
+        name = list(DESIGN_MODULES)[number % len(DESIGN_MODULES)]
+        kinds = [FAULTS[(number // len(DESIGN_MODULES) + number) % len(FAULTS)], *chance.sample(FAULTS, 1)]
         members = [f"n{1 + each:02d}" for each in chance.sample(range(MEMBERS), len(kinds))]
         lossy = chance.random() < 0.2
         return cls(
@@ -80,7 +80,7 @@ class Plan:
 
 
 @dataclass
-class Told:
+class AskedCast:
     """One cast that was asked for."""
 
     number: int
@@ -117,10 +117,15 @@ class Run:
             parameters["signatures"] = "ed25519"
         if plan.design == "broker":
             parameters["brokers"] = 3
-        self.local = Local(
-            directory / "net", plan.design, everybody(MEMBERS), parameters, limits=False, apart=True
+        self.local = LocalNetwork(
+            directory / "net",
+            plan.design,
+            sample_members(MEMBERS),
+            parameters,
+            limits=False,
+            separate_addresses=True,
         )
-        self.local.lay_out()
+        self.local.create_folders()
         self.base = self.local.directory
         for kind, name in plan.faults:
             if kind == "disk full":
@@ -189,7 +194,7 @@ class Run:
         for line in self.log.read_text().splitlines():
             with contextlib.suppress(ValueError):
                 row = json.loads(line)
-                found[row["number"]] = Told(
+                found[row["number"]] = AskedCast(
                     row["number"],
                     row["publisher"],
                     frozenset(row["due"]),

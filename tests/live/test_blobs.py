@@ -18,18 +18,18 @@ from implicast.net.blobs import (
     unwrapped,
     wrapped,
 )
-from implicast.net.local import Local, Someone, Tasks
-from implicast.net.transfer import ChunkGiven, ChunkWanted
+from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
+from implicast.net.transfer import ChunkReply, ChunkRequest
 
-PEOPLE = [Someone(f"n{number}", "jazz, football" if number else "chess") for number in range(5)]
+PEOPLE = [MemberSpec(f"n{number}", "jazz, football" if number else "chess") for number in range(5)]
 LARGE = random.Random(1).randbytes(3 * CHUNK_BYTES + 12_345)
 
 
 @contextlib.asynccontextmanager
 async def network(directory, design="centralised", plain=True, people=PEOPLE):
-    local = Local(directory / "net", design, people, {}, plain, limits=False)
-    local.lay_out()
-    tasks = Tasks(local)
+    local = LocalNetwork(directory / "net", design, people, {}, plain, limits=False)
+    local.create_folders()
+    tasks = InProcessNodes(local)
     try:
         await tasks.start_all()
         yield tasks
@@ -86,21 +86,21 @@ def test_a_reader_that_falls_in_the_middle_goes_on_where_it_was(tmp_path):
     async def story():
         async with network(tmp_path, people=PEOPLE[:2]) as tasks:
             publisher, asked = tasks.nodes["n0"], []
-            give = publisher.payloads.transfers._on_chunk_wanted
+            give = publisher.payloads.transfers.on_chunk_request
 
             def two_only(hello, wanted):
                 asked.append(wanted.number)
                 if len(asked) <= 2:
                     give(hello, wanted)
 
-            publisher.services.offer(ChunkWanted, two_only)
+            publisher.services.register(ChunkRequest, two_only)
             await publisher.cast("jazz", LARGE, wait=0.2)
             while tasks.nodes["n1"].status()["fetching"] != ["2 of 4 chunks"]:
                 await asyncio.sleep(0.02)
             tasks.crash("n1")
             again = []
-            publisher.services.offer(
-                ChunkWanted, lambda *told: again.append(told[1].number) or give(*told)
+            publisher.services.register(
+                ChunkRequest, lambda *told: again.append(told[1].number) or give(*told)
             )
             await tasks.start("n1", None)
             return (await first(tasks.nodes["n1"])).payload == LARGE, len(again)
@@ -115,13 +115,13 @@ def test_chunks_that_are_on_the_disk_are_not_fetched_again(tmp_path):
     root, size = blobs.add(LARGE)
     reference, leaves = Reference(root, size, ()), blobs.leaves(root)
 
-    assert other.begin(reference, leaves) == set()
+    assert other.begin_fetch(reference, leaves) == set()
     other.put(reference, 2, blobs.chunk(root, 2))
     other.put(reference, 3, b"something else")
-    assert other.begin(reference, leaves) == {2}, "what is wrong does not count"
+    assert other.begin_fetch(reference, leaves) == {2}, "what is wrong does not count"
     for number in (0, 1, 3):
         other.put(reference, number, blobs.chunk(root, number))
-    other.finish(reference)
+    other.finish_fetch(reference)
     assert other.read(root) == LARGE
 
 
@@ -133,15 +133,15 @@ def test_a_holder_that_gives_something_else_is_not_believed(tmp_path):
             def lie(hello, wanted):
                 given.append(wanted.number)
                 publisher.services.send(
-                    hello.address, ChunkGiven(wanted.root, wanted.number, b"lies")
+                    hello.address, ChunkReply(wanted.root, wanted.number, b"lies")
                 )
 
-            publisher.services.offer(ChunkWanted, lie)
+            publisher.services.register(ChunkRequest, lie)
             await publisher.cast("jazz", LARGE, wait=0.2)
             await asyncio.sleep(1.0)
             open_notes = [note async for note in tasks.nodes["n1"].inbox(follow=False)]
             transfers = publisher.payloads.transfers
-            publisher.services.offer(ChunkWanted, transfers._on_chunk_wanted)
+            publisher.services.register(ChunkRequest, transfers.on_chunk_request)
             return given, open_notes, (await first(tasks.nodes["n1"])).payload == LARGE
 
     given, open_notes, same = asyncio.run(story())
@@ -153,7 +153,7 @@ def test_a_holder_that_gives_something_else_is_not_believed(tmp_path):
 def test_what_is_too_large_is_refused_in_a_sentence_and_not_fetched(tmp_path):
     async def story():
         async with network(tmp_path, people=PEOPLE[:2]) as tasks:
-            with pytest.raises(BlobError, match="at most"):
+            with pytest.raises(BlobError, match="the limit is"):
                 await tasks.nodes["n0"].cast("jazz", bytes(BLOB_MAX + 1))
             tasks.nodes["n1"].config.payload_max = 50_000
             await tasks.nodes["n0"].cast("jazz", LARGE, name="big")
@@ -168,7 +168,7 @@ def test_the_oldest_that_nobody_needs_go_when_there_is_too_much(tmp_path):
     roots = [blobs.add(bytes([number]) * 50_000)[0] for number in range(4)]
     for number, root in enumerate(roots):
         os.utime(blobs.path(root), (number, number))
-    blobs.tidy({roots[0]}, most=120_000)
+    blobs.evict({roots[0]}, most=120_000)
 
     assert [blobs.whole(root) for root in roots] == [True, False, False, True]
 

@@ -9,21 +9,21 @@ from implicast.net.authority import CertificateAuthority
 from implicast.net.authority_cli import admit
 from implicast.net.client import Client, ClientError
 from implicast.net.config import read_config, text_of, write_config
-from implicast.net.local import Local, Someone, Tasks
+from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
 from implicast.net.proxy import Proxy
 
 PEOPLE = [
-    Someone("ann", "chess"),
-    Someone("p1", "proxy"),
-    Someone("p2", "proxy"),
-    Someone("p3", "proxy"),
+    MemberSpec("ann", "chess"),
+    MemberSpec("p1", "proxy"),
+    MemberSpec("p2", "proxy"),
+    MemberSpec("p3", "proxy"),
 ]
 
 
 @contextlib.asynccontextmanager
 async def network(directory, design="centralised"):
-    local = Local(directory / "net", design, PEOPLE, {}, limits=False)
-    local.lay_out()
+    local = LocalNetwork(directory / "net", design, PEOPLE, {}, limits=False)
+    local.create_folders()
     for folder in local.folders():
         config = read_config(folder)
         config.proxy = folder.name.startswith("p")
@@ -32,7 +32,7 @@ async def network(directory, design="centralised"):
     for each in ("", ".standin0", ".standin1"):
         admit(authority, f"phone{each}", directory / "phone" / each.removeprefix("."), "member")
     authority.close()
-    tasks = Tasks(local)
+    tasks = InProcessNodes(local)
     try:
         await tasks.start_all()
         yield tasks
@@ -164,7 +164,7 @@ def test_a_client_casts_through_its_proxy_and_asks_again_without_a_second_cast(
                 with pytest.raises(ClientError, match="did not cast"):
                     await client.cast("chess & ", b"nonsense")
                 monkeypatch.setattr("implicast.net.client.CAST_S", 0.0)  # the answer is lost
-                with pytest.raises(ClientError, match="asked again"):
+                with pytest.raises(ClientError, match="repeats the request"):
                     await client.cast("chess", b"again")
                 monkeypatch.setattr("implicast.net.client.CAST_S", 20.0)
             async with asyncio.timeout(10):
@@ -174,8 +174,8 @@ def test_a_client_casts_through_its_proxy_and_asks_again_without_a_second_cast(
             await tasks.start("p1", None)
             await stood_in(tasks, "p1")
             async with awake(tmp_path, tasks, "p1", "p2") as client:
-                (second,) = await client.errands()
-                third = await client.errands()
+                (second,) = await client.retry_pending_casts()
+                third = await client.retry_pending_casts()
             return first.notified, second.notified, third, heard(tasks.nodes["ann"])
 
     assert asyncio.run(story()) == (1, 1, [], [b"hello", b"again"])

@@ -10,18 +10,18 @@ import msgspec
 import pytest
 
 from implicast.net.authority import REVOKED, CertificateAuthority
+from implicast.net.authority_service import AuthorityService
 from implicast.net.clock import Clock
 from implicast.net.frames import Frames
 from implicast.net.identity import own_key, pem
-from implicast.net.local import Local, everybody
+from implicast.net.local import LocalNetwork, sample_members
 from implicast.net.node import Node, NodeError
-from implicast.net.office import Office
 from implicast.net.revocation import RevocationError, signed_list
 from loopback import running
 
 
 def network(directory, count, design="centralised"):
-    return running(Local(directory / "net", design, everybody(count), {}, limits=False))
+    return running(LocalNetwork(directory / "net", design, sample_members(count), {}, limits=False))
 
 
 async def began(node):
@@ -44,11 +44,12 @@ async def spread(directory, count, design):
         authority.revoke(f"n{count:02d}")
         others = [node for node in nodes.values() if node is not victim]
         begun = time.monotonic()
-        others[0].revocations.take(authority.revoked())
+        others[0].revocations.accept(authority.revoked())
         await until(lambda: all(node.revocations.number == 1 for node in others), 30)
         await until(
             lambda: all(
-                victim.name not in [each.name for each in node.carrier.links()] for node in others
+                victim.name not in [each.name for each in node.pool.connected_nodes()]
+                for node in others
             )
         )
         seconds = time.monotonic() - begun
@@ -79,16 +80,16 @@ def test_the_authority_of_an_overlay_expels_whom_its_network_has_revoked(tmp_pat
             (office,) = (node for node in nodes.values() if node.config.role == "authority")
             others = [node for node in nodes.values() if node is not victim and node is not office]
             authority.revoke("n04")
-            others[0].revocations.take(authority.revoked())
+            others[0].revocations.accept(authority.revoked())
             authority.close()
             await until(lambda: office.peer.authority.has_expelled(victim.name), 30)
             number = office.peer.authority.listed
-            office._strike_off({victim.name})
+            office.expel_from_overlay({victim.name})
             assert office.peer.authority.listed == number, "it is said once"
             await until(lambda: all(knows(node, victim.name) for node in others), 30)
 
     def knows(node, name):
-        revocation = node.peer.graph.places.belief.trust.revocation
+        revocation = node.peer.graph.places.certificate_store.trust.revocation
         return revocation is not None and name in revocation.names
 
     asyncio.run(story())
@@ -109,16 +110,16 @@ def test_a_list_counts_when_the_authority_signed_it_and_it_is_newer(tmp_path):
             other = own_key(tmp_path / "other.key")
             one = nodes["n01"].revocations
             with pytest.raises(RevocationError, match="not signed"):
-                one.take(signed_list(other, 7, (nodes["n02"].name,)))
+                one.accept(signed_list(other, 7, (nodes["n02"].name,)))
             authority.revoke("n02")
             first = authority.revoked()
-            assert one.take(first)
-            assert not one.take(first), "not twice"
+            assert one.accept(first)
+            assert not one.accept(first), "not twice"
             with pytest.raises(RevocationError):
-                one.take(msgspec.structs.replace(first, number=9))
+                one.accept(msgspec.structs.replace(first, number=9))
             authority.close()
         async with Node.open(tmp_path / "net" / "n01") as again:
-            return again.revocations.number, len(again.carrier.banned)
+            return again.revocations.number, len(again.pool.banned)
 
     assert asyncio.run(story()) == (1, 1), "it outlives the node"
 
@@ -188,7 +189,7 @@ def test_openssl_without_with_a_strangers_and_with_a_revoked_certificate_is_clos
                 node, "-cert", folder / "node.pem", "-key", folder / "node.key"
             )
             assert heard and read, "before it is revoked it is heard"  # noqa: PT018
-            node.revocations.take(authority.revoked())
+            node.revocations.accept(authority.revoked())
             heard = [
                 await trial(node, *options)
                 for options in (
@@ -215,21 +216,21 @@ def test_a_certificate_is_renewed_at_two_thirds_by_the_office_and_used_at_once(t
         async with network(tmp_path, 2) as nodes:
             folder = tmp_path / "net" / "n01"
             authority = CertificateAuthority.open(tmp_path / "net" / "ca")
-            office = Office(authority, "127.0.0.1", 0)
+            office = AuthorityService(authority, "127.0.0.1", 0)
             port = await office.listen()
             old = authority.issue(
                 "n01", own_key(folder / "node.key").public_key(), timedelta(seconds=60)
             )
             (folder / "node.pem").write_bytes(pem(old))
             node = nodes["n01"]
-            node.credentials.look(node)
+            node.credentials.check_folder(node)
             assert node.credentials.due, "issued five minutes back, for one minute more"
             node.config.authority = f"127.0.0.1:{port}"
             task = asyncio.create_task(node.credentials.watch(node))
             await until(lambda: not node.credentials.due, 15)
             task.cancel()
             receipt = await nodes["n02"].cast("gpu & eu & training", b"x")
-            await office.carrier.close()
+            await office.pool.close()
             authority.close()
             return (node.credentials.until - old.not_valid_after_utc).days, receipt.notified
 

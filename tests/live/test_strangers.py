@@ -9,10 +9,10 @@ import tracemalloc
 import pytest
 from mutants import DESIGNS, DIALLED_S, PEOPLE, attack, mutated, small_tables, written_bytes
 
-from implicast.net.carrier import HANDSHAKES_MAX
+from implicast.net.connection_pool import HELLOS_PENDING_MAX
 from implicast.net.counters import Counters
 from implicast.net.frames import HEADER, PROTOCOL, Frames, Hello, framed, hello_frame
-from implicast.net.local import Local, Tasks
+from implicast.net.local import InProcessNodes, LocalNetwork
 from implicast.net.services import Services
 from implicast.peer.errors import RemoteError
 
@@ -67,9 +67,9 @@ def test_a_reader_of_frames_bears_a_hundred_thousand_mutated_ones():
 
 def test_a_thousand_connections_of_a_stranger_leave_room_for_members(tmp_path):
     async def story():
-        local = Local(tmp_path / "net", "centralised", PEOPLE, {}, limits=False)
-        local.lay_out()
-        tasks = Tasks(local)
+        local = LocalNetwork(tmp_path / "net", "centralised", PEOPLE, {}, limits=False)
+        local.create_folders()
+        tasks = InProcessNodes(local)
         await tasks.start_all()
         server = tasks.nodes["_server"]
         lines = []
@@ -82,7 +82,7 @@ def test_a_thousand_connections_of_a_stranger_leave_room_for_members(tmp_path):
                 if len(lines) % 50 == 0:
                     await asyncio.sleep(0)
             during = await tasks.nodes["ann"].cast("jazz & chess", b"x", wait=10)
-            young = len(server.carrier._young)
+            young = len(server.pool.awaiting_hello)
             return during, young, server.status()["connections"]
         finally:
             for line in lines:
@@ -91,6 +91,6 @@ def test_a_thousand_connections_of_a_stranger_leave_room_for_members(tmp_path):
 
     receipt, young, connections = asyncio.run(story())
     assert receipt.notified == 1
-    assert young <= HANDSHAKES_MAX
+    assert young <= HELLOS_PENDING_MAX
     assert connections <= 4
     assert ssl.HAS_TLSv1_3

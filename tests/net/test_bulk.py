@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from implicast.net.bulk import CAST, MOST, NOTICE, RECEIPT, SETTLED, carry_out
+from implicast.net.bulk import CAST, MOST, NOTICE, RECEIPT, SETTLED, write_all
 from implicast.net.store import SCHEMA, Store
 from implicast.peer.contract import CastId
 
@@ -55,7 +55,7 @@ def test_many_rows_a_statement_leave_what_one_by_one_leaves(seed):
     while writes:
         cut = chance.randrange(1, len(writes) + 1)
         batch, writes = writes[:cut], writes[cut:]
-        carry_out(together, batch)
+        write_all(together, batch)
         for statement, values in batch:
             one_by_one.execute(statement, values)
 
@@ -65,17 +65,17 @@ def test_many_rows_a_statement_leave_what_one_by_one_leaves(seed):
 def test_nothing_is_read_before_it_is_safe(tmp_path, monkeypatch):
     def no_room(self):
         time.sleep(0.1)
-        self._undo()
+        self.rollback()
         raise sqlite3.OperationalError("database or disk is full")
 
     async def read_meanwhile():
         store = Store(tmp_path / "node.db")
         with monkeypatch.context() as patched:
-            patched.setattr(Store, "_seal", no_room)
+            patched.setattr(Store, "commit_transaction", no_room)
             store.notice(CastId(b"a" * 16, 1, 1), "", b"x", 1)
             store.commit()
             await asyncio.sleep(0.02)
-            under_way, during = not store._sealing.done(), store.inbox()
+            under_way, during = not store.commit_running.done(), store.inbox()
         await store.committed()
         after = store.inbox()
         store.close()

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from implicast.net.local import Local, Someone, Tasks
+from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
 
 ROUNDS = 8
 MATCHING = 5
@@ -22,10 +22,10 @@ async def _settled(node, cast):
 
 async def _fall_and_carry_on(directory, design):
     rng = random.Random(7)
-    people = [Someone(f"p{number}", "a, b" if number < MATCHING else "c") for number in range(9)]
-    local = Local(directory / "net", design, people, plain=True, limits=False)
-    local.lay_out()
-    tasks, said = Tasks(local), []
+    people = [MemberSpec(f"p{number}", "a, b" if number < MATCHING else "c") for number in range(9)]
+    local = LocalNetwork(directory / "net", design, people, plain=True, limits=False)
+    local.create_folders()
+    tasks, said = InProcessNodes(local), []
     await tasks.start_all()
     try:
         for number in range(ROUNDS):

@@ -12,12 +12,12 @@ ME = Hello(1, b"net", b"digest", b"n" * 16, ("127.0.0.1", 7070), 3, 5, "0.1")
 
 @given(st.lists(st.binary(max_size=200), max_size=20), st.integers(1, 50))
 def test_frames_come_whole_however_the_stream_is_cut(bodies, step):
-    stream = b"".join(framed(body, cause=number) for number, body in enumerate(bodies))
+    stream = b"".join(framed(body, serial=number) for number, body in enumerate(bodies))
     reader, found = Frames(), []
     for start in range(0, len(stream), step):
         found += reader.feed(stream[start : start + step])
 
-    assert [(cause, body) for _, cause, body in found] == list(enumerate(bodies))
+    assert [(serial, body) for _, serial, body in found] == list(enumerate(bodies))
     assert len(reader) == 0
 
 

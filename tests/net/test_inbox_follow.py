@@ -18,11 +18,12 @@ def test_it_goes_on_when_the_node_is_back_and_shows_nothing_twice(monkeypatch, t
 
     monkeypatch.setattr(control, "ask", ask)
     found = [
-        note["cast"] for note in cli._notes(tmp_path, {"do": "inbox", "follow": True, "keep": True})
+        note["cast"]
+        for note in cli.inbox_messages(tmp_path, {"do": "inbox", "follow": True, "keep": True})
     ]
 
     assert found == ["a", "b", "c"]
-    assert capsys.readouterr().err.count("waiting until it is back") == 2
+    assert capsys.readouterr().err.count("waiting until it restarts") == 2
 
 
 def test_without_follow_a_node_that_stops_is_an_error(monkeypatch, tmp_path):
@@ -32,4 +33,4 @@ def test_without_follow_a_node_that_stops_is_an_error(monkeypatch, tmp_path):
 
     monkeypatch.setattr(control, "ask", ask)
     with pytest.raises(control.ControlError, match="stopped"):
-        list(cli._notes(tmp_path, {"do": "inbox", "follow": False, "keep": False}))
+        list(cli.inbox_messages(tmp_path, {"do": "inbox", "follow": False, "keep": False}))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from implicast.net import control
-from implicast.net.local import Local, Processes, everybody, wait_for
+from implicast.net.local import LocalNetwork, NodeProcesses, sample_members, wait_for
 
 CASTS = 12
 
@@ -27,9 +27,9 @@ def cast(folder, target, number):
 
 @pytest.mark.parametrize("design", ["centralised", "dht"])
 def test_a_member_killed_without_warning_has_its_inbox_and_is_reached_again(design, tmp_path):
-    local = Local(tmp_path / "net", design, everybody(6), {}, limits=False)
-    local.lay_out()
-    processes = Processes(local)
+    local = LocalNetwork(tmp_path / "net", design, sample_members(6), {}, limits=False)
+    local.create_folders()
+    processes = NodeProcesses(local)
     processes.start_all()
     victim, other = local.folders()[:2]
     try:
@@ -48,9 +48,9 @@ def test_a_member_killed_without_warning_has_its_inbox_and_is_reached_again(desi
 
 
 def test_a_server_killed_without_warning_knows_everybody_when_it_is_back(tmp_path):
-    local = Local(tmp_path / "net", "centralised", everybody(6), {}, limits=False)
-    local.lay_out()
-    processes = Processes(local)
+    local = LocalNetwork(tmp_path / "net", "centralised", sample_members(6), {}, limits=False)
+    local.create_folders()
+    processes = NodeProcesses(local)
     processes.start_all()
     (server,) = local.fixtures()
     try:
@@ -66,9 +66,11 @@ def test_a_server_killed_without_warning_knows_everybody_when_it_is_back(tmp_pat
 
 def test_nodes_of_a_local_network_do_not_outlive_the_process_that_started_them(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from implicast.net.local import Local, Processes, everybody\n"
-        "local = Local(Path(sys.argv[1]), 'centralised', everybody(2), {}, True, limits=False)\n"
-        "local.lay_out(); processes = Processes(local); processes.start_all()\n"
+        "import sys, time; from pathlib import Path\n"
+        "from implicast.net.local import LocalNetwork, NodeProcesses, sample_members\n"
+        "members = sample_members(2)\n"
+        "local = LocalNetwork(Path(sys.argv[1]), 'centralised', members, {}, True, limits=False)\n"
+        "local.create_folders(); processes = NodeProcesses(local); processes.start_all()\n"
         "print(*(each.pid for each in processes.running.values()), flush=True); time.sleep(60)"
     )
     with subprocess.Popen(

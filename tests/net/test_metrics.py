@@ -8,7 +8,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from implicast.net.config import read_config, write_config
-from implicast.net.local import Local, Someone, StartError, Tasks, attend, free_ports
+from implicast.net.local import (
+    InProcessNodes,
+    LocalNetwork,
+    MemberSpec,
+    StartError,
+    free_ports,
+    serve_node,
+)
 from implicast.net.notify import notify
 
 
@@ -21,13 +28,13 @@ def scraped(text):
 
 
 def laid_out(directory, port):
-    local = Local(
+    local = LocalNetwork(
         directory / "net",
         "centralised",
-        [Someone("ann", "jazz"), Someone("bob", "jazz")],
+        [MemberSpec("ann", "jazz"), MemberSpec("bob", "jazz")],
         plain=True,
     )
-    local.lay_out()
+    local.create_folders()
     config = read_config(directory / "net" / "ann")
     config.metrics = str(port)
     write_config(directory / "net" / "ann", config)
@@ -46,7 +53,7 @@ def test_prometheus_reads_what_the_node_counted(tmp_path):
     (port,) = free_ports(1)
 
     async def story():
-        tasks = Tasks(laid_out(tmp_path, port))
+        tasks = InProcessNodes(laid_out(tmp_path, port))
         await tasks.start_all()
         try:
             for _ in range(3):
@@ -83,7 +90,7 @@ def test_a_port_that_is_taken_is_said_in_a_sentence(tmp_path):
         taken.listen()
         laid_out(tmp_path, taken.getsockname()[1])
         with pytest.raises(StartError, match="metrics cannot be served"):
-            asyncio.run(attend(tmp_path / "net" / "ann"))
+            asyncio.run(serve_node(tmp_path / "net" / "ann"))
 
 
 @pytest.mark.parametrize("abstract", [False, True])

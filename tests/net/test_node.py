@@ -12,7 +12,7 @@ from implicast.net import control
 from implicast.net.authority import CertificateAuthority
 from implicast.net.config import NodeConfig, address_of, read_config, text_of, write_config
 from implicast.net.identity import own_key, pem
-from implicast.net.local import Local, Someone, Tasks
+from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
 from implicast.net.node import Node, NodeError
 from implicast.net.record import replay
 from implicast.peer.bucket import Bucket
@@ -20,14 +20,14 @@ from implicast.peer.errors import LocalError
 from loopback import running
 
 PEOPLE = [
-    Someone("ann", "samba, football"),
-    Someone("bob", "jazz, football"),
-    Someone("cy", "jazz, chess"),
+    MemberSpec("ann", "samba, football"),
+    MemberSpec("bob", "jazz, football"),
+    MemberSpec("cy", "jazz, chess"),
 ]
 
 
 def network(directory, design="centralised", plain=True, **parameters):
-    return running(Local(directory / "net", design, PEOPLE, parameters, plain, limits=False))
+    return running(LocalNetwork(directory / "net", design, PEOPLE, parameters, plain, limits=False))
 
 
 async def inbox(node):
@@ -71,9 +71,9 @@ def test_a_note_comes_again_until_it_is_done_also_after_a_restart(tmp_path):
 
 def test_one_that_returns_with_its_disk_is_in_its_next_life_and_reached_again(tmp_path):
     async def story():
-        local = Local(tmp_path / "net", "centralised", PEOPLE, {}, True, limits=False)
-        local.lay_out()
-        tasks = Tasks(local)
+        local = LocalNetwork(tmp_path / "net", "centralised", PEOPLE, {}, True, limits=False)
+        local.create_folders()
+        tasks = InProcessNodes(local)
         await tasks.start_all()
         try:
             await tasks.nodes["ann"].cast("jazz", b"before")
@@ -82,7 +82,7 @@ def test_one_that_returns_with_its_disk_is_in_its_next_life_and_reached_again(tm
             await asyncio.wait_for(tasks.nodes["bob"].registered.wait(), 15)
             receipt = await tasks.nodes["ann"].cast("jazz & football", b"after")
             back = tasks.nodes["bob"]
-            return receipt, await inbox(back), str(back.said), back.incarnation >> 16
+            return receipt, await inbox(back), str(back.description), back.incarnation >> 16
         finally:
             await tasks.stop()
 
@@ -102,10 +102,10 @@ def test_bad_words_and_too_much_are_refused_in_a_sentence(tmp_path):
             server = nodes["_server"]
             with pytest.raises(NodeError, match="server"):
                 await server.cast("jazz")
-            ann.sending._bucket = Bucket(0.01, 2.0, time.monotonic())
+            ann.outbox.bucket = Bucket(0.01, 2.0, time.monotonic())
             for _ in range(2):
                 await ann.cast("tango")
-            with pytest.raises(NodeError, match="casts a second"):
+            with pytest.raises(NodeError, match="casts per second"):
                 await ann.cast("tango")
 
     asyncio.run(story())
@@ -128,7 +128,7 @@ def test_a_node_of_another_network_or_design_is_parted_from_with_a_sentence(tmp_
                     await stranger.join()
                     with pytest.raises(NodeError, match="not complete"):
                         await stranger.describe("jazz", wait=0.5)
-                    yield_ = stranger.carrier.parted
+                    yield_ = stranger.pool.last_refusal
                 assert yield_
             return server.status()["counters"]["refused_strangers"], await nodes["ann"].cast("jazz")
 
@@ -178,7 +178,7 @@ def test_a_revoked_name_is_cut_off_and_not_let_in_again(tmp_path):
     async def story():
         async with network(tmp_path, plain=False) as nodes:
             server, ann = nodes["_server"], nodes["ann"]
-            server.carrier.ban({ann.name})
+            server.pool.ban({ann.name})
             await asyncio.sleep(0.2)
             receipt = await nodes["bob"].cast("samba", wait=3.0)
             return receipt.notified, receipt.open + receipt.unreachable
@@ -202,7 +202,7 @@ def test_a_configuration_comes_back_as_it_was_written(tmp_path):
 
 @pytest.mark.parametrize("text", ["nowhere", "a:b", "a:99999", ""])
 def test_what_is_no_address_is_refused(text):
-    with pytest.raises(Exception, match="no address"):
+    with pytest.raises(Exception, match="not an address"):
         address_of(text)
 
 
@@ -215,9 +215,9 @@ def test_keys_are_for_their_owner_alone(tmp_path):
 @pytest.mark.parametrize("design", ["centralised", "broker", "dht"])
 def test_recorded_inputs_fed_to_a_fresh_peer_give_the_same_bytes(tmp_path, design):
     async def story():
-        local = Local(tmp_path / "net", design, PEOPLE, {}, True, limits=False)
-        local.lay_out()
-        tasks = Tasks(local, recorded=True)
+        local = LocalNetwork(tmp_path / "net", design, PEOPLE, {}, True, limits=False)
+        local.create_folders()
+        tasks = InProcessNodes(local, recorded=True)
         await tasks.start_all()
         try:
             for _ in range(3):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from implicast.net.carrier import Carrier
+from implicast.net.connection_pool import ConnectionPool
 from implicast.net.counters import Counters
 from implicast.net.frames import PROTOCOL, Hello, framed, hello_frame
 
@@ -13,12 +13,12 @@ async def heard_of(name, port_of):
     """Who is heard by a node when one of this name says that it is at this place; and what the node counts."""
     own: list[tuple[str, int]] = [("127.0.0.1", 0)]
     heard, counters = [], Counters()
-    carrier = Carrier(
+    pool = ConnectionPool(
         lambda: Hello(PROTOCOL, b"net", b"d", b"a" * 16, own[0], 1, 1),
-        lambda hello, body, cause: heard.append(hello.name),
+        lambda hello, body, serial: heard.append(hello.name),
         counters,
     )
-    own[0] = ("127.0.0.1", await carrier.listen("127.0.0.1", 0))
+    own[0] = ("127.0.0.1", await pool.listen("127.0.0.1", 0))
     _, writer = await asyncio.open_connection(*own[0])
     writer.write(
         hello_frame(Hello(PROTOCOL, b"net", b"d", name, ("127.0.0.1", port_of(own[0][1])), 1, 1))
@@ -26,7 +26,7 @@ async def heard_of(name, port_of):
     writer.write(framed(b"x"))
     await asyncio.sleep(0.1)
     writer.close()
-    await carrier.close()
+    await pool.close()
     return heard, counters["refused_strangers"]
 
 

@@ -7,13 +7,13 @@ from random import Random
 import msgspec
 import pytest
 
-from implicast.casting.central_subscriptions import Announce, Subscribe
+from implicast.casting.central_subscriptions import PublishEvent, Subscribe
 from implicast.casting.centralised.server import Server
 from implicast.casting.designs import design
-from implicast.casting.service import Publish, Register
-from implicast.casting.telling import Got
+from implicast.casting.front_end_messages import Publish, Register
+from implicast.casting.notifier import NotifyAck
 from implicast.language.parse import description, parse
-from implicast.net.keep import Keep
+from implicast.net.durable_state import DurableStateStore
 from implicast.net.store import SCHEMA, Store
 from implicast.peer.contract import CastId
 from implicast.peer.ledger import Ledger
@@ -45,17 +45,17 @@ def registered(peer, number, words="jazz", again=1):
 
 def written(store, keep, peer):
     """Bytes and rows of one commit."""
-    store._writes.clear()
+    store.pending_writes.clear()
     keep.write(peer)
-    return sum(len(msgspec.msgpack.encode(values)) for _, values in store._writes), len(
-        store._writes
+    return sum(len(msgspec.msgpack.encode(values)) for _, values in store.pending_writes), len(
+        store.pending_writes
     )
 
 
 @pytest.mark.parametrize("count", [10, 10_000])
 def test_one_more_registration_costs_the_same_however_many_there_are(tmp_path, count):
     store, peer = Store(tmp_path / "node.db"), server()
-    keep = Keep(store, DESIGN, "server")
+    keep = DurableStateStore(store, DESIGN, "server")
     for number in range(1, count + 1):
         registered(peer, number)
     whole, _ = written(store, keep, peer)
@@ -66,7 +66,7 @@ def test_one_more_registration_costs_the_same_however_many_there_are(tmp_path, c
 
     assert whole > 30 * count
     assert (size < 150, rows, idle) == (True, 1, (0, 0))
-    store._writes.clear()
+    store.pending_writes.clear()
     store.close()
 
 
@@ -88,11 +88,11 @@ def muddle(peer, rng, serials):
     elif kind == 3:
         peer.receive(number, Publish(cast, parse("jazz"), b"x", False))
     elif kind == 4:
-        peer.receive(number, Announce(cast, description("jazz"), b"x"))
-    elif peer.routes.taken:
-        told = rng.choice(list(peer.routes.taken))
-        for contact in peer.routes.taken[told][1]:
-            peer.receive(contact.address, Got(told, contact.name, 0))
+        peer.receive(number, PublishEvent(cast, description("jazz"), b"x"))
+    elif peer.forwarding.notifying:
+        told = rng.choice(list(peer.forwarding.notifying))
+        for contact in peer.forwarding.notifying[told][1]:
+            peer.receive(contact.address, NotifyAck(told, contact.name, 0))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -100,22 +100,26 @@ def test_what_was_written_row_by_row_is_what_was_kept(tmp_path, seed):
     async def story():
         rng, peer, serials = Random(seed), server(), iter(range(1, 10_000))
         store = Store(tmp_path / "node.db")
-        keep = Keep(store, DESIGN, "server")
+        keep = DurableStateStore(store, DESIGN, "server")
         for _ in range(40):
             for _ in range(rng.randrange(12)):
                 muddle(peer, rng, serials)
             if rng.random() < 0.1:
-                peer.roster._forgotten(
-                    name := name_of(b"", rng.randrange(1, 30)), peer.roster.forget(name)
+                peer.clients._forgotten(
+                    name := name_of(b"", rng.randrange(1, 30)), peer.clients.forget(name)
                 )
             keep.write(peer)
             await store.committed()
-            found = Keep(store, DESIGN, "server").read()
-            assert in_order(found) == in_order(peer.kept())
+            found = DurableStateStore(store, DESIGN, "server").read()
+            assert in_order(found) == in_order(peer.durable_state())
         again = server(found)
-        Keep(store, DESIGN, "server").write(again)  # as after a restart: all of it, once
+        DurableStateStore(store, DESIGN, "server").write(
+            again
+        )  # as after a restart: all of it, once
         await store.committed()
-        assert in_order(Keep(store, DESIGN, "server").read()) == in_order(again.kept())
+        assert in_order(DurableStateStore(store, DESIGN, "server").read()) == in_order(
+            again.durable_state()
+        )
         store.close()
         return len(found.members), len(found.subscriptions), len(found.casts)
 
@@ -128,7 +132,7 @@ def in_order(kept):
         kept.members,
         sorted(kept.subscriptions, key=repr),
         kept.casts,
-        kept.docket,
+        kept.complaint_log,
     )
 
 
@@ -138,11 +142,13 @@ def test_a_file_of_the_first_version_is_migrated_with_what_was_kept(tmp_path):
         registered(peer, number)
     db = sqlite3.connect(tmp_path / "node.db", isolation_level=None)
     db.executescript(f"begin; {SCHEMA} pragma user_version=1; commit;")
-    db.execute("insert into meta values ('kept', ?)", (msgspec.msgpack.encode(peer.kept()),))
+    db.execute(
+        "insert into meta values ('kept', ?)", (msgspec.msgpack.encode(peer.durable_state()),)
+    )
     db.close()
 
     store = Store(tmp_path / "node.db")
-    found = Keep(store, DESIGN, "server").read()
+    found = DurableStateStore(store, DESIGN, "server").read()
     store.close()
 
-    assert found == peer.kept()
+    assert found == peer.durable_state()

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from implicast.cli import main
-from implicast.net.local import Local, Someone, Tasks
+from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
 from implicast.net.logs import FORM, OneLine
 
 ROOT = Path(__file__).parents[2]
@@ -56,8 +56,8 @@ def test_the_unit_says_what_a_service_must(tmp_path, scope):
 
 
 def test_a_node_tells_systemd_that_it_is_ready_and_logs_by_the_line(tmp_path):
-    local = Local(tmp_path / "net", "dht", [Someone("ann", "jazz")], plain=True)
-    local.lay_out()
+    local = LocalNetwork(tmp_path / "net", "dht", [MemberSpec("ann", "jazz")], plain=True)
+    local.create_folders()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
         line.bind(str(tmp_path / "notify"))
         line.settimeout(60)
@@ -90,14 +90,14 @@ def test_a_node_tells_systemd_that_it_is_ready_and_logs_by_the_line(tmp_path):
 
 def test_events_are_logged_at_their_level_and_never_what_was_said(tmp_path, caplog):
     async def story():
-        local = Local(
+        local = LocalNetwork(
             tmp_path / "net",
             "centralised",
-            [Someone("ann", "jazz"), Someone("bob", "jazz")],
+            [MemberSpec("ann", "jazz"), MemberSpec("bob", "jazz")],
             plain=True,
         )
-        local.lay_out()
-        tasks = Tasks(local)
+        local.create_folders()
+        tasks = InProcessNodes(local)
         await tasks.start_all()
         try:
             await tasks.nodes["ann"].cast("jazz & !tango", b"hidden words")

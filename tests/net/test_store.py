@@ -33,7 +33,7 @@ def test_a_notice_is_kept_once_and_given_out_until_it_is_done(tmp_path):
     again = Store(tmp_path / "node.db")
 
     assert [row[2] for row in again.inbox()] == [1, 3]
-    assert all(Seen(again.heard(0)).met(cast) for cast in casts(3))
+    assert all(Seen(again.heard_blocks(0)).met(cast) for cast in casts(3))
     assert again.counts() == {"inbox": 3, "inbox_open": 2, "outbox_open": 0}
     again.close()
 
@@ -111,7 +111,7 @@ def test_a_file_that_another_process_has_is_refused_in_a_sentence(tmp_path, monk
         "import time; from pathlib import Path; from implicast.net.store import Store\n"
         f"store = Store(Path({str(tmp_path)!r}) / 'node.db'); print('up', flush=True); time.sleep(60)"
     )
-    monkeypatch.setattr("implicast.net.lock.PATIENCE_S", 0.2)
+    monkeypatch.setattr("implicast.net.lock.LOCK_TIMEOUT_S", 0.2)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"up\n"
         with pytest.raises(StoreError, match="in use by another process"):

@@ -7,20 +7,22 @@ import pytest
 from click.testing import CliRunner
 
 from implicast.cli import main
-from implicast.net.local import Local, Someone, Tasks
+from implicast.net.live_check import run_in_thread
+from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
 from implicast.net.subscriptions import SubscriptionError
-from implicast.net.trial import in_thread
 from implicast.peer.errors import LocalError
 
-PEOPLE = [Someone("ann", "samba"), Someone("bob", "jazz"), Someone("cy", "chess")]
+PEOPLE = [MemberSpec("ann", "samba"), MemberSpec("bob", "jazz"), MemberSpec("cy", "chess")]
 SCHEMA = "symbol: text; price: 0.00..20.00 by 0.01"
 
 
 def run(directory, design, story, **parameters):
     async def whole():
-        local = Local(directory / "net", design, PEOPLE, parameters, plain=True, limits=False)
-        local.lay_out()
-        tasks = Tasks(local)
+        local = LocalNetwork(
+            directory / "net", design, PEOPLE, parameters, plain=True, limits=False
+        )
+        local.create_folders()
+        tasks = InProcessNodes(local)
         await tasks.start_all()
         try:
             return await story(tasks)
@@ -95,7 +97,7 @@ def test_the_commands(tmp_path):
 
     async def story(tasks):
         return [
-            await in_thread(said, *words)
+            await run_in_thread(said, *words)
             for words in (
                 ("subscribe", "jazz & !tango", "--node", "ann"),
                 ("subscriptions", "--node", "ann", "--json"),
@@ -112,5 +114,5 @@ def test_the_commands(tmp_path):
     assert json.loads(went[1][1]) == {"number": 1, "target": "jazz & !tango"}
     assert "1 of 1 subscribers" in went[2][1]
     assert "tonight" in went[3][1]
-    assert "nobody subscribed" in went[4][1]
+    assert "no member has subscribed" in went[4][1]
     assert "no subscription 1" in went[6][1]

@@ -6,10 +6,10 @@ import ssl
 
 import pytest
 
-from implicast.net import carrier as carriers
-from implicast.net import link as links
+from implicast.net import connection as connections_module
+from implicast.net import connection_pool as pool_module
 from implicast.net.authority import CertificateAuthority
-from implicast.net.carrier import Carrier
+from implicast.net.connection_pool import ConnectionPool
 from implicast.net.counters import Counters
 from implicast.net.frames import PROTOCOL, Hello
 from implicast.net.identity import contexts, own_key, pem
@@ -29,21 +29,21 @@ def made(folder, authority="ca"):
     return contexts(own / "node.key", own / "node.pem", folder / "ca" / "authority.pem")
 
 
-def shake(one, other):
+def handshake(one, other):
     """Carry the handshake of two ends to its end."""
-    one.shake()
-    other.feed(one.unsent())
-    one.feed(other.unsent())
-    other.feed(one.unsent())
+    one.handshake()
+    other.feed(one.pending_output())
+    one.feed(other.pending_output())
+    other.feed(one.pending_output())
 
 
 @pytest.fixture
 def ends(tmp_path):
     accepting, dialling = made(tmp_path)
     one, other = Tls(dialling, accepts=False), Tls(accepting, accepts=True)
-    shake(one, other)
-    assert one.shaken
-    assert other.shaken
+    handshake(one, other)
+    assert one.handshake_done
+    assert other.handshake_done
     return one, other
 
 
@@ -52,48 +52,48 @@ def test_what_was_said_comes_out_at_the_other_end(ends, size):
     one, other = ends
     said = bytes(number % 251 for number in range(size))
 
-    assert other.feed(one.sealed(said)) == said
+    assert other.feed(one.encrypt(said)) == said
 
 
 @pytest.mark.parametrize("step", [1, 7, RECORD_BYTES + 5])
 def test_records_may_come_in_pieces(ends, step):
     one, other = ends
     said = bytes(40_000)
-    sealed = one.sealed(said)
+    encrypt = one.encrypt(said)
 
     assert (
-        b"".join(other.feed(sealed[at : at + step]) for at in range(0, len(sealed), step)) == said
+        b"".join(other.feed(encrypt[at : at + step]) for at in range(0, len(encrypt), step)) == said
     )
 
 
 def test_what_comes_with_the_end_of_the_handshake_is_read(tmp_path):
     accepting, dialling = made(tmp_path)
     one, other = Tls(dialling, accepts=False), Tls(accepting, accepts=True)
-    one.shake()
-    other.feed(one.unsent())
-    one.feed(other.unsent())
+    one.handshake()
+    other.feed(one.pending_output())
+    one.feed(other.pending_output())
 
-    assert other.feed(one.sealed(b"hello")) == b"hello"
+    assert other.feed(one.encrypt(b"hello")) == b"hello"
 
 
 def test_a_farewell_ends_it(ends):
     one, other = ends
 
-    assert other.feed(one.sealed(b"last") + one.farewell()) == b"last"
-    assert other.over
+    assert other.feed(one.encrypt(b"last") + one.close_notify()) == b"last"
+    assert other.closed_by_peer
 
 
 def test_a_stranger_is_refused_and_told_so(tmp_path):
     (accepting, _), (_, dialling) = made(tmp_path), made(tmp_path, "other")
     dialling.verify_mode = ssl.CERT_NONE
     one, other = Tls(dialling, accepts=False), Tls(accepting, accepts=True)
-    one.shake()
-    other.feed(one.unsent())
-    one.feed(other.unsent())
+    one.handshake()
+    other.feed(one.pending_output())
+    one.feed(other.pending_output())
     with pytest.raises(ssl.SSLCertVerificationError):
-        other.feed(one.sealed(b"let me in"))
+        other.feed(one.encrypt(b"let me in"))
     with pytest.raises(ssl.SSLError, match="alert"):
-        one.feed(other.unsent())
+        one.feed(other.pending_output())
 
 
 def test_what_is_no_tls_is_refused(tmp_path):
@@ -103,21 +103,21 @@ def test_what_is_no_tls_is_refused(tmp_path):
 
 
 def test_of_handshakes_that_nobody_finishes_the_oldest_is_closed(tmp_path, monkeypatch):
-    monkeypatch.setattr(carriers, "SHAKING_MAX", 3)
+    monkeypatch.setattr(pool_module, "HANDSHAKES_MAX", 3)
 
     async def story():
         hello = Hello(PROTOCOL, b"n", b"d", b"x" * 16, ("127.0.0.1", 1), 1, 1)
-        server = Carrier(lambda: hello, lambda *told: None, Counters(), *made(tmp_path))
+        server = ConnectionPool(lambda: hello, lambda *told: None, Counters(), *made(tmp_path))
         port = await server.listen("127.0.0.1", 0)
         lines = []
         for _ in range(5):
             line = socket.create_connection(("127.0.0.1", port))
             line.setblocking(False)
             lines.append(line)
-            while len(server._shaking) < min(len(lines), 3):
+            while len(server.handshaking) < min(len(lines), 3):
                 await asyncio.sleep(0)
         ended = [await asyncio.wait_for(_end(line), 5) for line in lines[:2]]
-        left = len(server._shaking)
+        left = len(server.handshaking)
         await server.close()
         ended += [await asyncio.wait_for(_end(line), 5) for line in lines[2:]]
         for line in lines:
@@ -146,12 +146,14 @@ class Unread(asyncio.Transport):
 
 
 def test_one_who_does_not_read_what_was_said_before_the_end_is_cut_off(monkeypatch):
-    monkeypatch.setattr(links, "LINGER_S", 0.02)
+    monkeypatch.setattr(connections_module, "LINGER_S", 0.02)
 
     async def story():
         hello = Hello(PROTOCOL, b"n", b"d", b"x" * 16, ("127.0.0.1", 1), 1, 1)
         link, transport = (
-            links.Link(Carrier(lambda: hello, lambda *told: None, Counters()), None, None),
+            connections_module.Connection(
+                ConnectionPool(lambda: hello, lambda *told: None, Counters()), None, None
+            ),
             Unread(),
         )
         link.connection_made(transport)
@@ -172,19 +174,20 @@ def test_a_connection_is_closed_when_the_certificate_of_the_other_side_expires(
             Hello(PROTOCOL, b"n", b"d", b"x" * 16, ("127.0.0.1", port), 1, 1) for port in (1, 2)
         ]
         server, other = (
-            Carrier(lambda each=each: each, lambda *told: None, Counters(), *tls) for each in says
+            ConnectionPool(lambda each=each: each, lambda *told: None, Counters(), *tls)
+            for each in says
         )
         port = await server.listen("127.0.0.1", 0)
         other.send(("127.0.0.1", port), b"x", 0)
-        while not server.links():
+        while not server.connected_nodes():
             await asyncio.sleep(0.001)
-        server._close_expired()
+        server.close_expired()
         before = server.counters["refused_strangers"]
-        monkeypatch.setattr(carriers.time, "time", lambda: 1e11)
-        server._close_expired()
+        monkeypatch.setattr(pool_module.time, "time", lambda: 1e11)
+        server.close_expired()
         monkeypatch.undo()
         async with asyncio.timeout(5):
-            while server.links():
+            while server.connected_nodes():
                 await asyncio.sleep(0.001)
         await asyncio.gather(server.close(), other.close())
         return before, server.counters["refused_strangers"]

@@ -8,18 +8,18 @@ from types import SimpleNamespace
 import pytest
 
 from implicast.casting.designs import design
-from implicast.casting.telling import Got, GotAgain
+from implicast.casting.notifier import NotifyAck, NotifyAgainAck
 from implicast.net.counters import Counters
 from implicast.net.deliveries import Deliveries
-from implicast.net.driver import _confirms
-from implicast.net.local import Local, Someone, Tasks
-from implicast.net.receipt import Awaited
-from implicast.net.speech import Unsigned
+from implicast.net.driver import _is_ack
+from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
+from implicast.net.receipt import PeerEvents
+from implicast.net.signing import PendingSignature
 from implicast.peer.contract import CastId
 from implicast.peer.events import Notice, Settled
-from implicast.peer.words import Said
+from implicast.peer.signing import SignedMessage
 
-PEOPLE = [Someone("ann", "samba"), Someone("bob", "jazz"), Someone("cy", "jazz, chess")]
+PEOPLE = [MemberSpec("ann", "samba"), MemberSpec("bob", "jazz"), MemberSpec("cy", "jazz, chess")]
 
 
 class Nobody:
@@ -31,7 +31,7 @@ class Nobody:
 
 def without_room(store):
     def no_room():
-        store._undo()
+        store.rollback()
         raise sqlite3.OperationalError("database or disk is full")
 
     return no_room
@@ -39,16 +39,16 @@ def without_room(store):
 
 async def story(directory, name):
     """What is known of a cast while the disk of one member is full, and when there is room again."""
-    local = Local(
+    local = LocalNetwork(
         directory / "net", name, PEOPLE, dict(design(name).quick), plain=True, limits=False
     )
-    local.lay_out()
-    tasks = Tasks(local)
+    local.create_folders()
+    tasks = InProcessNodes(local)
     await tasks.start_all()
     ann, bob = tasks.nodes["ann"], tasks.nodes["bob"]
-    bob.store._seal = without_room(bob.store)
+    bob.store.commit_transaction = without_room(bob.store)
     during = await ann.cast("jazz & !chess", b"x", wait=4.0)
-    del bob.store._seal
+    del bob.store.commit_transaction
     async with asyncio.timeout(20):
         while not ann.receipt(during.cast).notified:
             await asyncio.sleep(0.1)
@@ -64,12 +64,12 @@ def test_a_member_whose_disk_is_full_confirms_nothing(tmp_path, name):
     assert inbox == 1
 
 
-@pytest.mark.parametrize("got", [Got(None, b"", 1), GotAgain(None, b"", 1, 1)])
+@pytest.mark.parametrize("got", [NotifyAck(None, b"", 1), NotifyAgainAck(None, b"", 1, 1)])
 def test_every_word_that_a_notification_was_taken_waits_signed_or_not(got):
     """Also that of a cast that its publisher carries on: a receipt counted members that had nothing on their disks."""
-    assert _confirms(got)
-    assert _confirms(Said(got.wire, ("127.0.0.1", 1), b"", None))
-    assert _confirms(Unsigned(None, got))
+    assert _is_ack(got)
+    assert _is_ack(SignedMessage(got.wire, ("127.0.0.1", 1), b"", None))
+    assert _is_ack(PendingSignature(None, got))
 
 
 async def complete(node, cast):
@@ -82,18 +82,20 @@ async def complete(node, cast):
 
 async def to_oneself(directory, name, wait):
     """For each member, whether a cast to all is in its own inbox when its receipt is complete; its disk is slow."""
-    local = Local(directory / "net", name, PEOPLE, dict(design(name).quick), True, limits=False)
-    local.lay_out()
-    tasks = Tasks(local)
+    local = LocalNetwork(
+        directory / "net", name, PEOPLE, dict(design(name).quick), True, limits=False
+    )
+    local.create_folders()
+    tasks = InProcessNodes(local)
     await tasks.start_all()
     found = []
     for node in (tasks.nodes[each.name] for each in PEOPLE):
-        node.store._seal = slowly(node.store._seal)
+        node.store.commit_transaction = slowly(node.store.commit_transaction)
         receipt = await complete(node, (await node.cast("jazz | samba", b"x", wait=wait)).cast)
         found.append(
             (receipt.notified, receipt.cast.serial in [row[2] for row in node.store.inbox()])
         )
-        del node.store._seal
+        del node.store.commit_transaction
     await tasks.stop()
     return found
 
@@ -117,7 +119,7 @@ async def told_in_turn():
     """What those who look see of a cast that counts its own publisher: while its notice waits for the disk, after two
     words that settle it came meanwhile, after it is safe, and after a third word in the same moment."""
     commit = asyncio.get_running_loop().create_future()
-    unsafe, seen = [commit], []
+    pending_commit, seen = [commit], []
     cast = CastId(b"a" * 16, 1, 1)
     store = SimpleNamespace(
         arrival_us=lambda now_us: now_us,
@@ -126,12 +128,12 @@ async def told_in_turn():
         commit=lambda: commit,
     )
     driver = SimpleNamespace(
-        careful=False, host=SimpleNamespace(now_us=1), unsafe=lambda: unsafe[0]
+        commit_first=False, host=SimpleNamespace(now_us=1), pending_commit=lambda: pending_commit[0]
     )
     node = SimpleNamespace(
         driver=driver,
         store=store,
-        awaited=Awaited(),
+        events=PeerEvents(),
         subscriptions=Nobody(),
         payloads=Nobody(),
         counters=Counters(),
@@ -139,19 +141,19 @@ async def told_in_turn():
     deliveries = Deliveries(node)
 
     def settle(notified):
-        deliveries.safe([Settled(cast, notified, open=3 - notified)])
+        deliveries.commit_events([Settled(cast, notified, open=3 - notified)])
 
     def look():
-        found = node.awaited.receipts.get(cast)
+        found = node.events.receipts.get(cast)
         seen.append(None if found is None else found.notified)
 
-    deliveries.safe([Notice(cast, b"x")])
+    deliveries.commit_events([Notice(cast, b"x")])
     look()
     settle(1)
     settle(2)
     look()
     commit.set_result(None)
-    unsafe[0] = None
+    pending_commit[0] = None
     settle(3)
     look()
     await asyncio.sleep(0)

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 from textual.widgets import DataTable
 
-from implicast.net.local import Local, Someone, Tasks
-from implicast.net.places import PlaceError
-from implicast.net.sights import Sight, folders, look
-from implicast.net.trial import in_thread
-from implicast.net.watch import Watch, cast_cells, node_cells
+from implicast.net.live_check import run_in_thread
+from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
+from implicast.net.locations import LocationError
+from implicast.net.snapshot import NetworkSnapshot, folders, take_snapshot
+from implicast.net.watch import WatchApp, cast_cells, node_cells
 
-PEOPLE = [Someone("ann", "samba"), Someone("bob", "jazz"), Someone("cy", "jazz, chess")]
+PEOPLE = [MemberSpec("ann", "samba"), MemberSpec("bob", "jazz"), MemberSpec("cy", "jazz, chess")]
 COUNTED = {"sent": 5, "dropped_queue": 1, "dropped_unreachable": 2}
 NODE = {
     "node": "ann",
@@ -50,28 +50,28 @@ async def until(pilot, is_so):
 
 def test_a_network_its_casts_and_a_node_that_goes_down(tmp_path):
     async def story():
-        local = Local(tmp_path / "net", "centralised", PEOPLE, plain=True, limits=False)
-        local.lay_out()
-        tasks = Tasks(local)
+        local = LocalNetwork(tmp_path / "net", "centralised", PEOPLE, plain=True, limits=False)
+        local.create_folders()
+        tasks = InProcessNodes(local)
         await tasks.start_all()
         where = folders(tmp_path / "net")
         try:
-            before = await in_thread(look, where)
+            before = await run_in_thread(take_snapshot, where)
             await tasks.nodes["ann"].cast("jazz", b"secret")
-            sight = await in_thread(look, where, before)
+            snapshot = await run_in_thread(take_snapshot, where, before)
             await tasks.nodes["bob"].stop()
             tasks._tasks.pop("bob").cancel()
             await asyncio.sleep(0.1)
-            return sight, await in_thread(look, where, sight)
+            return snapshot, await run_in_thread(take_snapshot, where, snapshot)
         finally:
             await tasks.stop()
 
-    sight, after = asyncio.run(story())
+    snapshot, after = asyncio.run(story())
 
     async def seen():
-        app = Watch(lambda before: sight if before is None else after, every_s=0.2)
+        app = WatchApp(lambda before: snapshot if before is None else after, every_s=0.2)
         async with app.run_test(size=(140, 40)) as pilot:
-            await until(pilot, lambda: app.sight is after)
+            await until(pilot, lambda: app.snapshot is after)
             await pilot.press("p", "down", "down")
             await pilot.pause()
             shown = {name: table(app, name) for name in ("nodes", "casts", "peers")}
@@ -92,22 +92,22 @@ def test_what_is_rare_is_told():
     assert "joining" in text(node_cells({**NODE, "joined": False}))
     assert "registering" in text(node_cells({**NODE, "registered": False}))
     assert text(node_cells({**NODE, "queued": 12_345})).endswith("12,345 B 3")
-    assert "under way" in text(cast_cells(CAST))
-    told = {**CAST, "expected": 4, "notified": 2, "declined": 1, "unreachable": 1, "open": 0}
-    assert "████████░░ 2 of 4" in text(cast_cells(told))
-    assert "1 declined, 1 unreachable" in text(cast_cells(told))
-    nobody = {**told, "expected": 0, "notified": 0, "declined": 0, "unreachable": 0}
-    assert "nobody matched" in text(cast_cells(nobody))
+    assert "running" in text(cast_cells(CAST))
+    receipts = {**CAST, "expected": 4, "notified": 2, "declined": 1, "unreachable": 1, "open": 0}
+    assert "████████░░ 2 of 4" in text(cast_cells(receipts))
+    assert "1 declined, 1 unreachable" in text(cast_cells(receipts))
+    nobody = {**receipts, "expected": 0, "notified": 0, "declined": 0, "unreachable": 0}
+    assert "no member matched" in text(cast_cells(nobody))
 
 
 def test_the_cursor_stays_and_chooses_whose_connections_are_shown():
     peers = {"ann": [], "bob": [{"name": "ff" * 16, "address": "127.0.0.1:7", "queued": 9}]}
-    sight = Sight([NODE, {**NODE, "node": "bob"}], [CAST], peers)
+    snapshot = NetworkSnapshot([NODE, {**NODE, "node": "bob"}], [CAST], peers)
 
     async def story():
-        app = Watch(lambda before: sight, every_s=0.1)
+        app = WatchApp(lambda before: snapshot, every_s=0.1)
         async with app.run_test(size=(120, 30)) as pilot:
-            await until(pilot, lambda: app.sight is not None)
+            await until(pilot, lambda: app.snapshot is not None)
             await pilot.press("down")
             await pilot.pause(0.5)
             return table(app, "peers"), app.query_one("#nodes", DataTable).cursor_row
@@ -118,5 +118,5 @@ def test_the_cursor_stays_and_chooses_whose_connections_are_shown():
 
 
 def test_where_there_is_no_network_a_sentence_says_so(tmp_path):
-    with pytest.raises(PlaceError, match="no network"):
+    with pytest.raises(LocationError, match="no network"):
         folders(tmp_path)

@@ -12,25 +12,25 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from implicast.language.bloom import Bloom
 from implicast.language.target import Target, Term
 from implicast.overlay.backbone.backbone import Backbone
-from implicast.overlay.backbone.edges import GATHER_US, PATIENCE
+from implicast.overlay.backbone.edges import FLUSH_US, RETRY
 from implicast.overlay.backbone.messages import (
     EPOCH_SHIFT,
-    FiltersAnew,
-    Routed,
-    Speak,
-    Stale,
-    Tell,
+    CoverageAck,
+    FlushDue,
+    GenerationRequest,
+    NewGeneration,
+    TagUpdate,
     View,
     WholeFilter,
 )
 from implicast.overlay.backbone.table import FilterTable
 from implicast.overlay.backbone.tree import EASY_DEGREE, by_rank, spanning_tree
-from implicast.peer.asking import Asker, Late
 from implicast.peer.ledger import Ledger
 from implicast.peer.name import name_of
+from implicast.peer.requests import Requests, RequestTimeout
 from implicast.space.digest import digest_bits
 from implicast.world.network import build
-from implicast.world.populations.stations import nearest
+from implicast.world.populations.nearest_brokers import nearest
 
 
 def asking(*tags: str) -> Target:
@@ -125,7 +125,7 @@ def test_distinct_tags_are_estimated_from_the_bits():
     table.put(1, [f"b{i}" for i in range(800)])
 
     assert table.estimate() == pytest.approx(1500, rel=0.05)
-    table.press()
+    table.compress()
     assert table.estimate() == pytest.approx(1500, rel=0.05)
     table.put(1, [f"c{i}" for i in range(300)])
     assert table.estimate() == pytest.approx(1800, rel=0.1)
@@ -147,7 +147,7 @@ def test_filters_side_by_side_are_the_filters_one_by_one(sources, puts, capacity
 
     assert table.filters == alone
     others = [alone[source] for source in alone if source != 100]
-    assert table.beside(100) == reduce(Bloom.union, others).to_bytes()
+    assert table.union_except(100) == reduce(Bloom.union, others).to_bytes()
     for tag in range(60):
         target = asking(f"tag{tag}")
         assert [table.filters[each].passes(target) for each in alone] == [
@@ -167,7 +167,7 @@ def test_a_pressed_filter_errs_as_often_as_it_is_told_to(error, tags):
     table.put(0, [f"own{i}" for i in range(6000)])
     table.put(1, [f"far{i}" for i in range(tags)])
     unpressed = sum(table.filters[1].might_hold(f"none{i}") for i in range(4000))
-    table.press()
+    table.compress()
 
     passed = sum(table.filters[1].might_hold(f"none{i}") for i in range(4000)) / 4000
     assert all(table.filters[1].might_hold(f"far{i}") for i in range(tags)), (
@@ -181,7 +181,7 @@ def test_a_pressed_filter_errs_as_often_as_it_is_told_to(error, tags):
 def test_a_pressed_filter_that_holds_a_fifth_more_asks_to_be_made_anew():
     table = FilterTable([0, 1], generation=1, capacity=2000, error=0.1)
     table.put(1, [f"tag{i}" for i in range(1000)])
-    table.press()
+    table.compress()
 
     table.put(1, [f"more{i}" for i in range(100)])
     assert not table.outgrown
@@ -202,18 +202,18 @@ class Scene:
 
     def __init__(self, neighbours: tuple[int, ...], root: int = 9, capacity: int = 100) -> None:
         self.ledger, self.done, self.tags = Ledger(), [], []
-        self.asker = Asker(5, self.ledger)
+        self.requests = Requests(5, self.ledger)
         self.backbone = Backbone(
             5,
             self.ledger,
-            self.asker,
+            self.requests,
             capacity,
             0.01,
             lambda: self.tags,
             lambda token: self.done.append(token),
         )
         self.edges = self.backbone.edges
-        self.backbone.stand(View(1, root, neighbours, capacity))
+        self.backbone.restore(View(1, root, neighbours, capacity))
 
     def sent(self):
         return self.ledger.sent()
@@ -221,32 +221,32 @@ class Scene:
 
 def test_news_go_to_all_others_and_are_covered_when_they_have_answered():
     scene = Scene((6, 7, 8))
-    scene.backbone.on_tell(6, Tell(BASE + 41, BASE, ("jazz",)))
+    scene.backbone.on_tag_update(6, TagUpdate(BASE + 41, BASE, ("jazz",)))
 
     assert scene.sent() == [
-        (7, Tell(BASE + 1, BASE, ("jazz",))),
-        (8, Tell(BASE + 1, BASE, ("jazz",))),
+        (7, TagUpdate(BASE + 1, BASE, ("jazz",))),
+        (8, TagUpdate(BASE + 1, BASE, ("jazz",))),
     ]
-    scene.edges.on_covered(7, Routed(BASE + 1))
+    scene.edges.on_coverage_ack(7, CoverageAck(BASE + 1))
     assert scene.sent() == []
-    scene.edges.on_covered(8, Routed(BASE + 1))
-    assert scene.sent() == [(6, Routed(BASE + 41))]
+    scene.edges.on_coverage_ack(8, CoverageAck(BASE + 1))
+    assert scene.sent() == [(6, CoverageAck(BASE + 41))]
 
 
 def test_what_is_known_is_not_said_again_but_waited_for_while_it_is_under_way():
     scene = Scene((6, 7))
-    scene.backbone.say(["jazz"], "first")
-    scene.backbone.say([], "second")
+    scene.backbone.announce_tags(["jazz"], "first")
+    scene.backbone.announce_tags([], "second")
 
     assert scene.sent() == [
-        (6, Tell(BASE + 1, BASE, ("jazz",))),
-        (7, Tell(BASE + 1, BASE, ("jazz",))),
+        (6, TagUpdate(BASE + 1, BASE, ("jazz",))),
+        (7, TagUpdate(BASE + 1, BASE, ("jazz",))),
     ]
-    scene.edges.on_covered(6, Routed(BASE + 1))
+    scene.edges.on_coverage_ack(6, CoverageAck(BASE + 1))
     assert scene.done == []
-    scene.edges.on_covered(7, Routed(BASE + 1))
+    scene.edges.on_coverage_ack(7, CoverageAck(BASE + 1))
     assert scene.done == ["first", "second"]
-    scene.backbone.say([], "third")
+    scene.backbone.announce_tags([], "third")
     assert scene.sent() == []
     assert scene.done == ["first", "second", "third"]
 
@@ -254,67 +254,67 @@ def test_what_is_known_is_not_said_again_but_waited_for_while_it_is_under_way():
 def test_answers_may_come_in_any_order():
     scene = Scene((6,))
     for number in range(3):
-        scene.backbone.say([f"tag{number}"], number)
-        scene.edges.on_speak(Speak())
-    scene.edges.on_covered(6, Routed(BASE + 3))
-    scene.edges.on_covered(6, Routed(BASE + 2))
+        scene.backbone.announce_tags([f"tag{number}"], number)
+        scene.edges.on_flush_due(FlushDue())
+    scene.edges.on_coverage_ack(6, CoverageAck(BASE + 3))
+    scene.edges.on_coverage_ack(6, CoverageAck(BASE + 2))
 
     assert scene.done == []
-    scene.edges.on_covered(6, Routed(BASE + 1))
+    scene.edges.on_coverage_ack(6, CoverageAck(BASE + 1))
     assert scene.done == [0, 1, 2]
 
 
 def test_news_that_come_in_quick_succession_are_told_together():
     scene = Scene((6,))
     for number in range(4):
-        scene.backbone.say([f"tag{number}"], number)
+        scene.backbone.announce_tags([f"tag{number}"], number)
     assert scene.ledger.take() == [
-        ("after", PATIENCE.first_us, Late()),
-        ("send", 6, Tell(BASE + 1, BASE, ("tag0",))),
-        ("after", GATHER_US, Speak()),
+        ("after", RETRY.first_us, RequestTimeout()),
+        ("send", 6, TagUpdate(BASE + 1, BASE, ("tag0",))),
+        ("after", FLUSH_US, FlushDue()),
     ]
-    scene.edges.on_covered(6, Routed(BASE + 1))
+    scene.edges.on_coverage_ack(6, CoverageAck(BASE + 1))
     assert scene.done == [0], "what is still unsaid is waited for"
-    scene.edges.on_speak(Speak())
-    assert scene.sent() == [(6, Tell(BASE + 2, BASE, ("tag1", "tag2", "tag3")))]
-    scene.edges.on_covered(6, Routed(BASE + 2))
+    scene.edges.on_flush_due(FlushDue())
+    assert scene.sent() == [(6, TagUpdate(BASE + 2, BASE, ("tag1", "tag2", "tag3")))]
+    scene.edges.on_coverage_ack(6, CoverageAck(BASE + 2))
     assert scene.done == [0, 1, 2, 3]
 
 
 def test_what_is_unsaid_goes_before_a_new_generation():
     scene = Scene((6,))
-    scene.backbone.say(["jazz"], "first")
-    scene.backbone.say(["samba"], "second")
-    scene.backbone.on_renew(6, FiltersAnew(BASE + 1, BASE + 1, 500))
+    scene.backbone.announce_tags(["jazz"], "first")
+    scene.backbone.announce_tags(["samba"], "second")
+    scene.backbone.on_new_generation(6, NewGeneration(BASE + 1, BASE + 1, 500))
 
     kinds = [type(message) for _, message in scene.sent()]
-    assert kinds == [Tell, Tell, WholeFilter, Routed]
+    assert kinds == [TagUpdate, TagUpdate, WholeFilter, CoverageAck]
 
 
 def test_a_leaf_answers_at_once_and_a_repeat_again():
     scene = Scene((6,))
     for _ in range(2):
-        scene.backbone.on_tell(6, Tell(BASE + 1, BASE, ("jazz",)))
+        scene.backbone.on_tag_update(6, TagUpdate(BASE + 1, BASE, ("jazz",)))
 
-    assert scene.sent() == [(6, Routed(BASE + 1)), (6, Routed(BASE + 1))]
+    assert scene.sent() == [(6, CoverageAck(BASE + 1)), (6, CoverageAck(BASE + 1))]
 
 
 def test_silence_is_answered_by_saying_it_again():
     scene = Scene((6,))
-    scene.backbone.say(["jazz"], "first")
+    scene.backbone.announce_tags(["jazz"], "first")
     scene.ledger.take()
-    scene.ledger.now_us += PATIENCE.first_us
-    scene.asker.on_late(Late())
+    scene.ledger.now_us += RETRY.first_us
+    scene.requests.on_request_timeout(RequestTimeout())
 
-    assert (6, Tell(BASE + 1, BASE, ("jazz",))) in scene.sent()
+    assert (6, TagUpdate(BASE + 1, BASE, ("jazz",))) in scene.sent()
 
 
 def test_the_root_begins_a_larger_generation_when_tags_outgrow_the_filters():
     scene = Scene((6, 7), root=5, capacity=10)
     scene.tags = [f"tag{i}" for i in range(12)]
-    scene.backbone.say(scene.tags, "many")
+    scene.backbone.announce_tags(scene.tags, "many")
 
-    renewals = [(to, message) for to, message in scene.sent() if isinstance(message, FiltersAnew)]
+    renewals = [(to, message) for to, message in scene.sent() if isinstance(message, NewGeneration)]
     assert [(to, message.generation) for to, message in renewals] == [(6, BASE + 1), (7, BASE + 1)]
     assert all(message.capacity > 12 for _, message in renewals)
 
@@ -322,7 +322,7 @@ def test_the_root_begins_a_larger_generation_when_tags_outgrow_the_filters():
 def test_a_leaf_that_hears_of_a_generation_sends_its_whole_filter():
     scene = Scene((6,))
     scene.tags = ["jazz"]
-    scene.backbone.on_renew(6, FiltersAnew(BASE + 1, BASE + 1, 500))
+    scene.backbone.on_new_generation(6, NewGeneration(BASE + 1, BASE + 1, 500))
 
     (to, summary), *rest = scene.sent()
     assert (to, type(summary), summary.generation, summary.capacity) == (
@@ -331,39 +331,39 @@ def test_a_leaf_that_hears_of_a_generation_sends_its_whole_filter():
         BASE + 1,
         500,
     )
-    assert rest == [(6, Routed(BASE + 1))]
+    assert rest == [(6, CoverageAck(BASE + 1))]
     assert scene.backbone.table.generation == BASE, (
         "until the other side's filter is here, the old one counts too"
     )
-    scene.backbone.on_summary(6, WholeFilter(BASE + 2, BASE + 1, 500, bytes(len(summary.filter))))
+    scene.backbone.on_whole_filter(6, WholeFilter(BASE + 2, BASE + 1, 500, bytes(len(summary.filter))))
     assert scene.backbone.table.generation == BASE + 1
-    assert scene.sent() == [(6, Routed(BASE + 2))]
+    assert scene.sent() == [(6, CoverageAck(BASE + 2))]
 
 
 def test_casts_follow_the_old_filters_until_the_new_ones_are_whole():
     scene = Scene((6,))
-    scene.backbone.on_tell(6, Tell(BASE + 1, BASE, ("jazz",)))
-    scene.backbone.on_renew(6, FiltersAnew(BASE + 2, BASE + 1, 500))
+    scene.backbone.on_tag_update(6, TagUpdate(BASE + 1, BASE, ("jazz",)))
+    scene.backbone.on_new_generation(6, NewGeneration(BASE + 2, BASE + 1, 500))
     assert scene.backbone.leads(6, asking("jazz"))
     size = len(scene.backbone.next.filters[6].to_bytes())
-    scene.backbone.on_summary(6, WholeFilter(BASE + 3, BASE + 1, 500, bytes(size)))
+    scene.backbone.on_whole_filter(6, WholeFilter(BASE + 3, BASE + 1, 500, bytes(size)))
 
     assert not scene.backbone.leads(6, asking("jazz")), "the new generation has forgotten it"
 
 
 def test_what_overtakes_the_beginning_of_its_generation_is_left_unanswered():
     scene = Scene((6,))
-    scene.backbone.on_tell(6, Tell(BASE + 7, BASE + 1, ("jazz",)))
+    scene.backbone.on_tag_update(6, TagUpdate(BASE + 7, BASE + 1, ("jazz",)))
 
     assert scene.sent() == []
 
 
 def test_only_the_root_begins_generations_and_only_for_the_present_one():
     scene, root = Scene((6,)), Scene((6,), root=5)
-    scene.backbone.on_stale(6, Stale(BASE))
-    root.backbone.on_stale(6, Stale(BASE + 6))
+    scene.backbone.on_generation_request(6, GenerationRequest(BASE))
+    root.backbone.on_generation_request(6, GenerationRequest(BASE + 6))
     assert scene.sent() == root.sent() == []
-    root.backbone.on_stale(6, Stale(BASE))
+    root.backbone.on_generation_request(6, GenerationRequest(BASE))
     assert isinstance(root.sent()[0][1], WholeFilter)
 
 
@@ -373,11 +373,11 @@ def test_only_the_root_begins_generations_and_only_for_the_present_one():
 def test_what_is_of_another_view_or_from_no_neighbour_is_left_unanswered():
     scene = Scene((6,))
     other = 2 << EPOCH_SHIFT
-    for sender, told in ((6, Tell(other, other, ("jazz",))), (7, Tell(BASE + 1, BASE, ("jazz",)))):
-        scene.backbone.on_tell(sender, told)
-    scene.backbone.on_renew(7, FiltersAnew(BASE + 1, BASE + 1, 500))
-    scene.backbone.on_summary(7, WholeFilter(BASE + 1, BASE + 1, 500, b""))
-    scene.edges.on_covered(7, Routed(BASE + 1))
+    for sender, told in ((6, TagUpdate(other, other, ("jazz",))), (7, TagUpdate(BASE + 1, BASE, ("jazz",)))):
+        scene.backbone.on_tag_update(sender, told)
+    scene.backbone.on_new_generation(7, NewGeneration(BASE + 1, BASE + 1, 500))
+    scene.backbone.on_whole_filter(7, WholeFilter(BASE + 1, BASE + 1, 500, b""))
+    scene.edges.on_coverage_ack(7, CoverageAck(BASE + 1))
 
     assert scene.sent() == []
 
@@ -389,22 +389,22 @@ def test_casts_flood_until_the_filters_of_a_new_tree_are_whole():
     assert scene.backbone.leads(6, asking("polka"))
     base = 2 << EPOCH_SHIFT
     empty = bytes(len(scene.backbone.next.filters[6].to_bytes()))
-    scene.backbone.on_summary(6, WholeFilter(base + 1, base + 1, 100, empty))
+    scene.backbone.on_whole_filter(6, WholeFilter(base + 1, base + 1, 100, empty))
 
     assert not scene.backbone.leads(6, asking("polka"))
 
 
 def test_a_filter_of_another_size_is_not_taken():
     scene = Scene((6,))
-    scene.backbone.on_summary(6, WholeFilter(BASE + 1, BASE + 1, 500, b"x"))
+    scene.backbone.on_whole_filter(6, WholeFilter(BASE + 1, BASE + 1, 500, b"x"))
 
     assert scene.backbone.table.generation == BASE
-    assert not [message for _, message in scene.sent() if isinstance(message, Routed)]
+    assert not [message for _, message in scene.sent() if isinstance(message, CoverageAck)]
 
 
 def test_repeats_do_not_pile_up():
     scene = Scene((6, 7))
     for _ in range(100):
-        scene.backbone.on_tell(6, Tell(BASE + 1, BASE, ("jazz",)))
+        scene.backbone.on_tag_update(6, TagUpdate(BASE + 1, BASE, ("jazz",)))
 
     assert len(scene.edges._edges[7].waiters) == 1

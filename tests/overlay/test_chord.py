@@ -1,4 +1,6 @@
-"""Chord by messages and at once: the same tables; look-ups that end at the successor after half of log2 N hops."""
+"""Chord grown by messages and assembled: the same tables, and lookups that end at the successor
+after half of log2 N hops.
+"""
 
 from math import log2
 
@@ -16,7 +18,7 @@ from implicast.world.world import World
 
 
 class Seek(Message):
-    """A look-up under test."""
+    """A lookup under test."""
 
     wire = 0x7001
 
@@ -24,7 +26,7 @@ class Seek(Message):
 
 
 class Arrived(Message):
-    """Delivered where a look-up ends."""
+    """Delivered where a lookup ends."""
 
     key: int
 
@@ -39,7 +41,7 @@ class Node(Peer, parts={"links": Links, "chord": Chord}):
 
     @handles(Seek)
     def on_seek(self, sender: Address, seek: Seek) -> None:
-        if not self.chord.pass_on(seek.key, seek):
+        if not self.chord.forward(seek.key, seek):
             self.host.deliver(Arrived(seek.key))
 
 
@@ -98,7 +100,7 @@ def test_leaving_by_messages_leaves_exact_tables_behind() -> None:
 
 
 def test_many_joining_at_once_still_find_every_successor() -> None:
-    """Fingers may be askew after joins at one moment; that costs hops, never a wrong answer."""
+    """Fingers may be wrong after simultaneous joins; that costs hops, never a wrong answer."""
     world, nodes = population(48)
     world.at(0, JOIN, lambda: nodes[0].links.join(()))
     for node in nodes[1:]:
@@ -131,7 +133,7 @@ def assert_lookups_arrive(world: World, nodes: list[Node], count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [64, 1024])
-def test_a_look_up_takes_half_of_log_n_hops_and_the_last_one(count: int) -> None:
+def test_a_lookup_takes_half_of_log_n_hops_and_the_last_one(count: int) -> None:
     world, nodes = population(count)
     assemble_chord(chords(nodes))
     before = world.carried
@@ -142,7 +144,7 @@ def test_a_look_up_takes_half_of_log_n_hops_and_the_last_one(count: int) -> None
     assert abs(hops - (log2(count) / 2 + 0.9)) < 0.35
 
 
-def test_two_peers_with_one_identifier_are_told_apart_by_name() -> None:
+def test_two_peers_with_one_identifier_are_ordered_by_name() -> None:
     world = World(Flat(), 1)
     nodes = [
         Node(address, world.host(address), key) for address, key in enumerate((100, 500, 500, 900))

@@ -1,4 +1,4 @@
-"""Chord# rings by messages: joining, leaving, refreshing; and that grown rings equal assembled ones."""
+"""Chord# rings by messages: joining, leaving, refreshing; grown rings equal assembled ones."""
 
 from collections import Counter
 from random import Random
@@ -7,15 +7,15 @@ import pytest
 
 from implicast.language.values import Categories, Threshold
 from implicast.overlay import chord_sharp
-from implicast.overlay.chord_sharp import ON_DEMAND, ChordSharp, Ent, Freight, Table
-from implicast.overlay.links import LINK_KINDS, Above, Links, LinkSettings, Ref
+from implicast.overlay.chord_sharp import ON_DEMAND, ChordSharp, FingerEntry, FingerValue, Table
+from implicast.overlay.links import LINK_KINDS, Links, LinkSettings, Ref, RingListener
 from implicast.peer.contract import Message, Peer
 from implicast.peer.wire import Codec
 from implicast.space.digest import stream
 from implicast.world.journal import JOIN, LEAVE
 from implicast.world.populations import chord_sharp as sharp_rings
 from implicast.world.populations.chord_sharp import settled_tables
-from implicast.world.world import Fate, World
+from implicast.world.world import MessageFaults, World
 
 SECOND_US = 1_000_000
 
@@ -25,8 +25,8 @@ class Flat:
         return 20_000
 
 
-class Node(Peer, Above, parts={"links": Links, "ring": ChordSharp}):
-    """A peer that is nothing but a node of the ring, with one category of its own."""
+class Node(Peer, RingListener, parts={"links": Links, "ring": ChordSharp}):
+    """A peer that consists of its ring node only, with one category as its value."""
 
     __slots__ = ("links", "ring")
 
@@ -35,7 +35,7 @@ class Node(Peer, Above, parts={"links": Links, "ring": ChordSharp}):
         self.links = Links(address, self.host, key, LinkSettings())
         self.ring = ChordSharp(address, self.host, self.links, ON_DEMAND, self)
 
-    def value(self) -> Freight:
+    def value(self) -> FingerValue:
         return Categories.of(self.address)  # type: ignore[arg-type]
 
 
@@ -48,7 +48,7 @@ class Counting(World):
 
 
 def _world(
-    count: int, seed: int, period_s: float = 0, faults: Fate | None = None
+    count: int, seed: int, period_s: float = 0, faults: MessageFaults | None = None
 ) -> tuple[Counting, list[Node]]:
     world = Counting(Flat(), seed, codec=Codec((*LINK_KINDS, *chord_sharp.KINDS)), faults=faults)
     world.counts = Counter()
@@ -66,7 +66,7 @@ def _world(
 
 
 def _in_turn(node: Node) -> None:
-    """A private timer, Chord#'s way: a member refreshes its table once in a period."""
+    """Chord#'s private timer: a member refreshes its table once per period."""
     if node.links.state == "in" and not node.ring.pull.refreshing:
         node.ring.pull.refresh()
 
@@ -90,7 +90,7 @@ def _rings(nodes: list[Node]) -> list[ChordSharp]:
 def test_refreshing_in_any_order_reaches_the_settled_tables(count: int) -> None:
     rng = stream(count, "order")
     refs = [Ref(at, at) for at in range(count)]
-    values: list[Freight] = [Categories.of(at) for at in range(count)]
+    values: list[FingerValue] = [Categories.of(at) for at in range(count)]
     tables = [Table(ref) for ref in refs]
 
     for _ in range(count.bit_length() + 1):
@@ -101,13 +101,13 @@ def test_refreshing_in_any_order_reaches_the_settled_tables(count: int) -> None:
         assert (table.nodes, table.ends, table.values) == (due.nodes, due.ends, due.values)
 
 
-def _refresh(tables: list[Table], at: int, value: Freight) -> None:
+def _refresh(tables: list[Table], at: int, value: FingerValue) -> None:
     table = tables[at]
-    table.hold(value)
-    table.follow(tables[(at + 1) % len(tables)].me)
+    table.set_own_value(value)
+    table.set_successor(tables[(at + 1) % len(tables)].me)
     level = 0
-    while level < len(table) and not table.take(
-        level, tables[table.nodes[level].address].answer(level)[0]
+    while level < len(table) and not table.apply_entry(
+        level, tables[table.nodes[level].address].get_entry(level)[0]
     ):  # type: ignore[index]
         level += 1
 
@@ -138,7 +138,7 @@ def test_a_newcomer_asks_once_per_level(count: int, asks: int) -> None:
     world.at(0, JOIN, lambda: nodes[-1].links.join((0,)))
     world.run()
 
-    assert world.counts["GetEnt"] == world.counts["EntIs"] == asks
+    assert world.counts["GetEntry"] == world.counts["EntryReply"] == asks
     assert [node.address for node in nodes[-1].ring.table.nodes] == _ahead(nodes, nodes[-1])
 
 
@@ -186,7 +186,9 @@ class _Loss:
     def __init__(self, seed: int, share: float, until_us: int) -> None:
         self.rng, self.share, self.until_us = stream(seed, "loss"), share, until_us
 
-    def fate(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
+    def copy_delays_us(
+        self, now_us: int, sender: int, receiver: int, latency_us: int
+    ) -> tuple[int, ...]:
         if now_us < self.until_us and self.rng.random() < self.share:
             return ()
         return (latency_us, 3 * latency_us) if self.rng.random() < 0.05 else (latency_us,)
@@ -215,10 +217,10 @@ def test_a_silent_finger_is_dropped_with_those_above_it() -> None:
 
 def test_an_answer_of_a_strange_kind_counts_as_unknown() -> None:
     table = Table(Ref(0, 0))
-    table.hold(Categories.of(1))
-    table.follow(Ref(5, 1))
+    table.set_own_value(Categories.of(1))
+    table.set_successor(Ref(5, 1))
 
-    table.take(0, Ent(Ref(7, 2), 7, Threshold(3)))
+    table.apply_entry(0, FingerEntry(Ref(7, 2), 7, Threshold(3)))
 
     assert (table.ends[0], table.values[0]) == (None, None)
     assert table.nodes == [Ref(5, 1), Ref(7, 2)]
@@ -229,13 +231,13 @@ def test_a_level_that_gets_another_node_is_unknown_until_that_node_is_asked() ->
         [Ref(key, key) for key in range(0, 80, 10)], [Categories.of(key) for key in range(8)]
     )
     table = tables[0]
-    assert table.tidy()
+    assert table.is_consistent()
 
-    table.take(0, Ent(Ref(15, 99), 15, Categories.of(1)))
+    table.apply_entry(0, FingerEntry(Ref(15, 99), 15, Categories.of(1)))
 
     assert [node.key for node in table.nodes] == [10, 15, 40]
     assert (table.ends[1], table.values[1]) == (None, None)
-    assert table.answer(2)[0] == Ent(Ref(40, 40), None, None)
+    assert table.get_entry(2)[0] == FingerEntry(Ref(40, 40), None, None)
 
 
 def test_an_answer_that_comes_late_or_from_another_is_ignored() -> None:
@@ -245,11 +247,13 @@ def test_an_answer_that_comes_late_or_from_another_is_ignored() -> None:
     ring.pull.refresh()
     before = list(ring.table.nodes)
 
-    false = Ent(None, None, None)
-    ring.pull.on_ent(asked.address, chord_sharp.messages.EntIs(ring.pull.token - 1, false))
-    ring.pull.on_ent(99, chord_sharp.messages.EntIs(ring.pull.token, false))
+    false = FingerEntry(None, None, None)
+    ring.pull.on_entry_reply(
+        asked.address, chord_sharp.messages.EntryReply(ring.pull.token - 1, false)
+    )
+    ring.pull.on_entry_reply(99, chord_sharp.messages.EntryReply(ring.pull.token, false))
     assert (ring.pull.level, ring.table.nodes) == (0, before)
 
-    ring.pull.on_ent(asked.address, chord_sharp.messages.EntIs(ring.pull.token, false))
+    ring.pull.on_entry_reply(asked.address, chord_sharp.messages.EntryReply(ring.pull.token, false))
     assert not ring.pull.refreshing
     assert ring.table.nodes == [asked]

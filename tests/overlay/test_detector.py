@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from implicast.peer.contract import Message
+from implicast.peer.detector import Detector, DetectorSettings, Ping, Pong, ProbeTimeout
 from implicast.peer.ledger import Ledger
-from implicast.peer.liveness import Detector, DetectorSettings, Overdue, Ping, Pong
 
 EVEN = DetectorSettings(jitter=0.0)
 HER = 7
 
 
-class Question(Message):
+class PendingRequest(Message):
     """An overlay's own question."""
 
 
@@ -23,7 +23,7 @@ class Watch:
         self.ledger = Ledger()
         self.suspected: list[object] = []
         self.detector: Detector = Detector(1, self.ledger, settings, self.suspected.append)
-        self.alarms: list[tuple[int, Overdue]] = []
+        self.alarms: list[tuple[int, ProbeTimeout]] = []
         self.pings: list[Message] = []
 
     def take(self) -> None:
@@ -41,7 +41,7 @@ class Watch:
                 self.alarms.index(min(self.alarms, key=lambda one: one[0]))
             )
             self.ledger.now_us = max(self.ledger.now_us, due_us + late_us)
-            self.detector.on_overdue(alarm)
+            self.detector.on_probe_timeout(alarm)
             self.take()
         self.ledger.now_us = until_us
 
@@ -57,7 +57,7 @@ def test_a_silent_one_is_suspected_after_five_attempts_with_doubling_waits():
 
     assert watch.suspected == [HER]
     assert watch.detector.is_suspect(HER)
-    assert EVEN.patience_us() == 5_750_000
+    assert EVEN.detection_us() == 5_750_000
 
 
 def test_an_unhealthy_observer_waits_up_to_five_times_as_long():
@@ -90,7 +90,7 @@ def test_any_other_message_counts_as_an_answer():
     watch = Watch()
     watch.detector.probe(HER)
 
-    watch.detector.heard(HER)
+    watch.detector.heard_from(HER)
     watch.go(90_000_000)
 
     assert not watch.suspected
@@ -98,7 +98,7 @@ def test_any_other_message_counts_as_an_answer():
 
 def test_whoever_was_heard_lately_needs_no_probe():
     watch = Watch()
-    watch.detector.heard(HER)
+    watch.detector.heard_from(HER)
 
     watch.go(1_999_999)
     watch.detector.check(HER, quiet_us=2_000_000)
@@ -114,11 +114,11 @@ def test_whoever_was_heard_lately_needs_no_probe():
 def test_a_question_of_the_overlay_serves_as_probe():
     watch = Watch()
 
-    watch.detector.probe(HER, Question())
-    watch.detector.probe(HER, Question())
+    watch.detector.probe(HER, PendingRequest())
+    watch.detector.probe(HER, PendingRequest())
     watch.go(300_000)
 
-    assert watch.pings == [Question(), Question()]
+    assert watch.pings == [PendingRequest(), PendingRequest()]
 
 
 def test_health_returns_with_probes_answered_at_once():
@@ -204,9 +204,9 @@ def test_suspicions_that_have_expired_are_not_kept():
 
 def test_what_a_peer_said_of_itself_is_final():
     watch = Watch()
-    watch.detector.say_gone(HER)
+    watch.detector.mark_left(HER)
 
-    watch.detector.heard(HER)
+    watch.detector.heard_from(HER)
     watch.detector.probe(HER)
     watch.go(90_000_000)
 
@@ -241,7 +241,7 @@ def test_a_slow_round_trip_is_learnt():
 
 def test_repeated_questions_of_the_overlay_give_no_sample():
     watch = Watch()
-    watch.detector.probe(HER, Question())
+    watch.detector.probe(HER, PendingRequest())
     watch.go(400_000)
     assert len(watch.pings) == 2
 
@@ -254,37 +254,37 @@ def test_words_that_are_no_answers_teach_no_round_trip():
     """Else a probe that was lost, ended by something else much later, would make the observer ever more patient."""
     watch = Watch()
     for _ in range(50):
-        watch.detector.probe(HER, Question())
+        watch.detector.probe(HER, PendingRequest())
         watch.take()
         watch.ledger.now_us += 1_000_000
-        watch.detector.heard(HER)
+        watch.detector.heard_from(HER)
     assert watch.detector.rto_us(HER) == EVEN.rto_us
 
     for _ in range(50):
-        watch.detector.probe(HER, Question())
+        watch.detector.probe(HER, PendingRequest())
         watch.take()
         watch.ledger.now_us += 9_000_000
         watch.detector.answered(HER)
     assert watch.detector.rto_us(HER) == EVEN.rto_cap_us
 
 
-@pytest.mark.parametrize("verb", ["heard", "suspect", "say_gone"])
+@pytest.mark.parametrize("verb", ["heard_from", "suspect", "mark_left"])
 def test_a_flood_of_strangers_leaves_memory_flat(verb):
-    watch = Watch(DetectorSettings(known_max=16, gone_max=16))
+    watch = Watch(DetectorSettings(known_max=16, left_max=16))
 
     for stranger in range(1000):
         getattr(watch.detector, verb)(stranger)
 
     held = watch.detector
     assert (
-        max(map(len, (held._heard_us, held._suspects, held.gone, held._open, held._tokens))) <= 16
+        max(map(len, (held._heard_us, held._suspects, held.left, held._open, held._tokens))) <= 16
     )
 
 
 def test_lives_of_one_address_are_told_apart():
     ledger = Ledger()
     detector: Detector[tuple[int, int]] = Detector(1, ledger, EVEN, where=lambda ref: ref[0])
-    detector.say_gone((HER, 1))
+    detector.mark_left((HER, 1))
 
     detector.probe((HER, 1))
     detector.probe((HER, 2))

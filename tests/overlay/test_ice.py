@@ -1,4 +1,4 @@
-"""The surface: assembled and grown, routing to points and to tracts, pieces that change hands."""
+"""The surface: assembled and grown, routing to points and to tracts, extents that change hands."""
 
 from collections import deque
 from math import pi
@@ -7,19 +7,19 @@ from random import Random
 import pytest
 
 from implicast.casting.spice.design import landmark_digits
-from implicast.overlay.ice.estate import Item, Way
+from implicast.overlay.ice.item_store import Item, Way
 from implicast.overlay.ice.messages import (
-    Accepted,
-    Done,
-    Echo,
-    Enter,
-    Hail,
-    HandOver,
-    Taking,
-    Title,
+    HandoffCommit,
+    HandoffOffer,
+    HandoffPrepared,
+    HandoffProgress,
+    Heartbeat,
+    HeartbeatAck,
+    JoinRequest,
+    OwnershipClaim,
 )
-from implicast.overlay.ice.settings import Terms
-from implicast.overlay.ice.surface import Surface
+from implicast.overlay.ice.settings import SurfaceSettings
+from implicast.overlay.ice.surface import IceSurface
 from implicast.peer.contract import Address, Message, handles
 from implicast.peer.contract import Peer as BasePeer
 from implicast.peer.ledger import Ledger
@@ -28,33 +28,33 @@ from implicast.space.digest import stream
 from implicast.space.morton import BITS, CODES, box
 from implicast.space.surface import Surface as Space
 from implicast.space.tract import Tract, intersect, union, volume
-from implicast.trials.ice import Ground, random_tract, spread, uniform_ground
+from implicast.trials.ice import StaticSurface, random_tract, spread, uniform_surface
 from implicast.world.populations.landmarks import landmark_order, landmark_points
 from implicast.world.populations.surface import adjacency, settle, tiling, uniform_points
 from implicast.world.populations.surface_objections import surface_objections, tables_of
 
 
-class Parcel(Message):
+class ChunkedTransfer(Message):
     """A payload for every owner in a tract."""
 
     way: Way
     payload: bytes
 
 
-class Walker(BasePeer, parts={"surface": Surface}):
+class Walker(BasePeer, parts={"surface": IceSurface}):
     """A peer with a surface on which nothing is assured, and nothing on it."""
 
-    def __init__(self, address: Address, host: Ledger, terms: Terms) -> None:
+    def __init__(self, address: Address, host: Ledger, terms: SurfaceSettings) -> None:
         super().__init__(address, host)
-        self.surface = Surface(address, host, self, terms)
+        self.surface = IceSurface(address, host, self, terms)
         self.brought: list[tuple[Tract, bytes]] = []
 
-    @handles(Parcel)
-    def on_parcel(self, sender: Address, parcel: Parcel) -> None:
-        self.surface.routes.carry(sender, parcel)
+    @handles(ChunkedTransfer)
+    def on_parcel(self, sender: Address, parcel: ChunkedTransfer) -> None:
+        self.surface.routing.on_routed(sender, parcel)
 
     def arrived(self, sender: Address, part: Tract, message: Message) -> None:
-        assert isinstance(message, Parcel)
+        assert isinstance(message, ChunkedTransfer)
         self.brought.append((part, message.payload))
 
     def pack(self, tract: Tract) -> tuple[Item, ...]:
@@ -83,13 +83,13 @@ class Town:
 
     def __init__(self, peers: int, dimensions: int, branch_factor: float = pi / 3) -> None:
         self.hosts = [Ledger(seed) for seed in range(peers)]
-        terms = Terms(dimensions, cosine_of(branch_factor), assured=False)
+        terms = SurfaceSettings(dimensions, cosine_of(branch_factor), assured=False)
         self.walkers = [Walker(peer, host, terms) for peer, host in enumerate(self.hosts)]
         self.carried: list[tuple[int, Message]] = []
         self.alarms: list[Message] = []
 
     @property
-    def surfaces(self) -> list[Surface]:
+    def surfaces(self) -> list[IceSurface]:
         return [each.surface for each in self.walkers]
 
     def run(self) -> None:
@@ -126,10 +126,10 @@ def grown(peers: int, dimensions: int) -> Town:
     return town
 
 
-def uneven_ground(peers: int, dimensions: int, rng: Random) -> Ground:
+def uneven_ground(peers: int, dimensions: int, rng: Random) -> StaticSurface:
     """Peers crowd in one corner: regions of very different sizes."""
     points = [rng.getrandbits(BITS) >> rng.choice((0, 0, 6, 12)) for _ in range(peers)]
-    return Ground(tiling(points, dimensions))
+    return StaticSurface(tiling(points, dimensions))
 
 
 @pytest.mark.parametrize("dimensions", [2, 3, 4, 5, 6])
@@ -159,19 +159,19 @@ def test_the_tables_that_are_expected_name_all_that_share_a_face_and_nobody_else
     for peers in (1, 2, 3, 60):
         tiles = tiling(uniform_points(peers, stream(dimensions, "surface").getrandbits), dimensions)
         pairs = sorted(zip(tiles.low.tolist(), tiles.bits.tolist(), strict=True))
-        titles = tuple(
-            Title(low, bits, 0, peer % 50) for peer, (low, bits) in enumerate(pairs)
-        )  # ten own two pieces
+        claims = tuple(
+            OwnershipClaim(low, bits, 0, peer % 50) for peer, (low, bits) in enumerate(pairs)
+        )  # ten own two extents
         surface = Space(dimensions)
-        boxes = [box(each.low, each.bits, dimensions) for each in titles]
-        expected: dict[Address, set[Title]] = {each.owner: {each} for each in titles}
-        for one, here in zip(titles, boxes, strict=True):
+        boxes = [box(each.low, each.bits, dimensions) for each in claims]
+        expected: dict[Address, set[OwnershipClaim]] = {each.owner: {each} for each in claims}
+        for one, here in zip(claims, boxes, strict=True):
             beside = [surface.rank(here, there) == (0, 1) for there in boxes]
-            touching = {other for other, near in zip(titles, beside, strict=True) if near}
+            touching = {other for other, near in zip(claims, beside, strict=True) if near}
             expected[one.owner] |= {one, *touching}
 
         assert {
-            owner: set(table.values()) for owner, table in tables_of(titles, dimensions).items()
+            owner: set(table.values()) for owner, table in tables_of(claims, dimensions).items()
         } == expected
 
 
@@ -184,21 +184,21 @@ def test_grown_from_one_peer_and_assembled_keep_the_same_invariants(dimensions: 
 def test_the_invariants_object_to_a_wrong_table_a_hole_and_an_overlap() -> None:
     town = assembled(16, 2)
     victim = town.surfaces[3]
-    stranger = next(title for title in victim.plot.atlas.titles.values() if title.owner != 3)
-    victim.plot.atlas.drop([stranger])
+    stranger = next(claim for claim in victim.ownership.claim_map.claims.values() if claim.owner != 3)
+    victim.ownership.claim_map.drop([stranger])
     assert "3 has a table that is wrong" in surface_objections(town.surfaces)[0]
 
     town = assembled(16, 2)
     victim = town.surfaces[3]
-    [own] = victim.pieces
-    victim.plot.atlas.drop([own])
-    victim.plot.survey()
-    assert "nobody owns" in " ".join(surface_objections(town.surfaces))
+    [own] = victim.extents
+    victim.ownership.claim_map.drop([own])
+    victim.ownership.refresh()
+    assert "no peer owns" in " ".join(surface_objections(town.surfaces))
 
-    victim.plot.atlas.put([own])
-    victim.plot.survey()
-    town.surfaces[4].plot.atlas.put([Title(own.low, own.bits, 9, 4)])
-    town.surfaces[4].plot.survey()
+    victim.ownership.claim_map.put([own])
+    victim.ownership.refresh()
+    town.surfaces[4].ownership.claim_map.put([OwnershipClaim(own.low, own.bits, 9, 4)])
+    town.surfaces[4].ownership.refresh()
     assert "3 and 4 both own codes" in " ".join(surface_objections(town.surfaces))
 
 
@@ -222,10 +222,10 @@ def test_a_joining_peer_takes_half_of_the_region_in_three_messages() -> None:
     kinds = [
         type(message)
         for _, message in town.carried
-        if not isinstance(message, Hail | Echo | Taking)
+        if not isinstance(message, Heartbeat | HeartbeatAck | HandoffProgress)
     ]
-    assert kinds[:4] == [Enter, HandOver, Accepted, Done]
-    assert sorted(volume(each.ground) for each in town.surfaces) == [CODES // 2, CODES // 2]
+    assert kinds[:4] == [JoinRequest, HandoffOffer, HandoffPrepared, HandoffCommit]
+    assert sorted(volume(each.committed) for each in town.surfaces) == [CODES // 2, CODES // 2]
 
 
 def test_a_giver_of_which_nobody_takes_has_its_piece_back() -> None:
@@ -233,10 +233,10 @@ def test_a_giver_of_which_nobody_takes_has_its_piece_back() -> None:
     giver = town.surfaces[0]
     giver.join(())
     town.surfaces[1].leave()
-    giver.entry.asked(Enter(Way((5, 6)), 1, 0), 5)
+    giver.joining.on_join_request(JoinRequest(Way((5, 6)), 1, 0), 5)
     town.run()
 
-    assert giver.ground == (0, CODES)
+    assert giver.committed == (0, CODES)
 
 
 def test_leavers_hand_over_everything_and_the_last_peers_cover_the_surface() -> None:
@@ -246,31 +246,31 @@ def test_leavers_hand_over_everything_and_the_last_peers_cover_the_surface() -> 
         town.run()
 
     rest = [each for each in town.surfaces if not each.leaving]
-    assert all(not each.pieces for each in town.surfaces if each.leaving)
-    assert sum(volume(each.ground) for each in rest) == CODES
-    spare = [each for each in surface_objections(rest) if "pieces" not in each]
+    assert all(not each.extents for each in town.surfaces if each.leaving)
+    assert sum(volume(each.committed) for each in rest) == CODES
+    spare = [each for each in surface_objections(rest) if "extents" not in each]
     assert spare == []
 
 
 def test_a_newcomer_is_given_a_spare_piece_whole() -> None:
     town = grown(12, 2)
     for leaver in range(2, 12):
-        if any(len(each.pieces) > 1 for each in town.surfaces):
+        if any(len(each.extents) > 1 for each in town.surfaces):
             break
         town.surfaces[leaver].leave()
         town.run()
-    rich = next(each for each in town.surfaces if len(each.pieces) > 1)
+    rich = next(each for each in town.surfaces if len(each.extents) > 1)
     spares = [
         (each.low, each.bits)
-        for each in rich.pieces
-        if each.bits == max(piece.bits for piece in rich.pieces)
+        for each in rich.extents
+        if each.bits == max(extent.bits for extent in rich.extents)
     ]
 
-    rich.entry.asked(Enter(Way((rich.ground[0], rich.ground[0] + 1)), 99, 0), rich.ground[0])
+    rich.joining.on_join_request(JoinRequest(Way((rich.committed[0], rich.committed[0] + 1)), 99, 0), rich.committed[0])
 
     give = next(message for to, message in town.hosts[int(str(rich.address))].sent() if to == 99)
-    assert isinstance(give, HandOver)
-    assert (give.title.low, give.title.bits) in spares
+    assert isinstance(give, HandoffOffer)
+    assert (give.claim.low, give.claim.bits) in spares
 
 
 @pytest.mark.parametrize("dimensions", [2, 3, 4])
@@ -283,14 +283,14 @@ def test_every_owner_in_the_destination_is_told_exactly_once(dimensions: int) ->
             for low in (rng.randrange(CODES - CODES // 40) for _ in range(6))
         )
 
-        town.surfaces[rng.randrange(60)].send(Parcel(Way(tract), b"news"))
+        town.surfaces[rng.randrange(60)].send(ChunkedTransfer(Way(tract), b"state"))
         town.run()
 
         for walker in town.walkers:
             parts = [
                 (part[i], part[i + 1]) for part, _ in walker.brought for i in range(0, len(part), 2)
             ]
-            assert union(parts) == intersect(walker.surface.ground, tract)
+            assert union(parts) == intersect(walker.surface.committed, tract)
             assert sum(high - low for low, high in parts) == volume(union(parts)), (
                 "no place is visited twice"
             )
@@ -298,14 +298,14 @@ def test_every_owner_in_the_destination_is_told_exactly_once(dimensions: int) ->
 
 def test_without_assurance_a_message_is_sent_once_and_nothing_is_armed() -> None:
     town = assembled(60, 3)
-    code = town.surfaces[7].pieces[0].low
-    parcel = Parcel(Way((code, code + 1)), b"news")
+    code = town.surfaces[7].extents[0].low
+    parcel = ChunkedTransfer(Way((code, code + 1)), b"state")
 
     town.surfaces[40].send(parcel)
     town.run()
 
     assert [each.brought for each in town.walkers if each.brought] == [
-        [((code, code + 1), b"news")]
+        [((code, code + 1), b"state")]
     ]
     assert all(message is parcel for _, message in town.carried)
     assert not town.alarms
@@ -319,9 +319,9 @@ def routes_end(cases: int, seed: int) -> None:
             dimensions = rng.choice((2, 3, 4, 5))
             peers = rng.randrange(2, 80)
             make = rng.choice(
-                (uneven_ground, lambda n, d, r: uniform_ground(n, d, r.getrandbits(20)))
+                (uneven_ground, lambda n, d, r: uniform_surface(n, d, r.getrandbits(20)))
             )
-            ground = make(peers, dimensions, rng)
+            surface = make(peers, dimensions, rng)
         spans = [
             (low, min(CODES, low + (CODES >> rng.randrange(1, 20))))
             for low in (rng.getrandbits(BITS) for _ in range(rng.randrange(1, 6)))
@@ -331,14 +331,14 @@ def routes_end(cases: int, seed: int) -> None:
         )
 
         found = spread(
-            ground,
+            surface,
             rng.randrange(peers),
             tract,
             rng.choice((0.0, 0.5, pi / 3, 2.0, pi)),
             rng.random() < 0.8,
         )
 
-        owners = {peer for peer in range(peers) if intersect(ground.tract(peer), tract)}
+        owners = {peer for peer in range(peers) if intersect(surface.tract(peer), tract)}
         assert set(found.deliveries) == owners, f"seed {seed}, case {case}"
 
 
@@ -352,12 +352,12 @@ def test_every_route_ends_and_reaches_every_owner_in_ten_thousand_cases() -> Non
 
 
 def test_a_merged_branch_never_costs_more_messages() -> None:
-    ground = uniform_ground(300, 3, 4)
+    surface = uniform_surface(300, 3, 4)
     rng = Random(4)
     for _ in range(10):
-        tract = random_tract(ground, 100, rng)
+        tract = random_tract(surface, 100, rng)
         merged, apart = (
-            spread(ground, 0, tract, pi / 3, merge).messages for merge in (True, False)
+            spread(surface, 0, tract, pi / 3, merge).messages for merge in (True, False)
         )
         assert merged <= apart
 

@@ -1,4 +1,4 @@
-"""One node of the linked ring at a time: what it answers, what it believes, what it costs."""
+"""One node of the linked ring at a time: its answers, its state, its cost in messages."""
 
 from typing import TypeVar
 
@@ -11,16 +11,16 @@ from implicast.overlay.links.messages import (
     GONE,
     INSERT,
     MOVED,
-    CheckLink,
-    Find,
-    Found,
-    Gone,
+    FindPlace,
+    IncarnationGone,
+    LinkState,
+    LinkStateRequest,
+    PlaceFound,
     SetL,
     SetLAck,
     SetR,
     SetRAck,
     SetRNak,
-    Stat,
 )
 from implicast.overlay.links.refs import cut_list
 from implicast.peer.contract import Address, Host, Message, Peer
@@ -52,7 +52,7 @@ class Near:
 
 
 class Ring:
-    """A world of nodes at keys equal to their addresses, which keeps all that is said."""
+    """A world of nodes at keys equal to their addresses, which records all messages."""
 
     def __init__(
         self, addresses: list[int], standing: list[int], settings: LinkSettings | None = None
@@ -111,7 +111,7 @@ def test_a_join_alone_takes_four_linking_messages() -> None:
     linking = [
         message
         for message in ring.said
-        if not isinstance(message, Find) and type(message).__name__ != "Found"
+        if not isinstance(message, FindPlace) and type(message).__name__ != "PlaceFound"
     ]
     assert sorted(type(message).__name__ for message in linking) == [
         "SetL",
@@ -150,7 +150,7 @@ def test_neighbours_that_leave_together_all_get_away() -> None:
     assert ring_objections(ring.links()) == []
 
 
-def test_two_members_that_both_leave_leave_nobody() -> None:
+def test_two_members_that_both_leave_leave_an_empty_ring() -> None:
     ring = Ring([10, 20], standing=[10, 20])
     for node in ring.links():
         ring.world.at(0, LEAVE, node.leave)
@@ -171,7 +171,7 @@ def test_four_that_join_into_one_gap_need_little_more_than_one_request_each() ->
     assert sum(isinstance(message, SetR) for message in ring.said) <= 10, "at most m(m+1)/2"
 
 
-def test_who_left_comes_back_as_another_life() -> None:
+def test_a_peer_that_left_comes_back_as_another_incarnation() -> None:
     ring = Ring([10, 20, 30], standing=[10, 20, 30])
     ring.world.at(0, LEAVE, ring.nodes[20].links.leave)
     ring.world.at(500_000, JOIN, lambda: ring.nodes[20].links.join((10,)))
@@ -200,9 +200,9 @@ def test_the_same_request_gets_the_same_answer_again() -> None:
     node, ledger = lone()
     request = insert(node, Ref(60, 60, 5))
 
-    node.hear(60, request)
+    node.handle_message(60, request)
     first = only(ledger, SetRAck)
-    node.hear(60, request)
+    node.handle_message(60, request)
 
     assert only(ledger, SetRAck) == first
     assert node.right == Ref(60, 60, 5)
@@ -210,89 +210,97 @@ def test_the_same_request_gets_the_same_answer_again() -> None:
 
 def test_an_older_request_is_not_even_answered() -> None:
     node, ledger = lone()
-    node.hear(60, insert(node, Ref(60, 60, 5), op=3))
+    node.handle_message(60, insert(node, Ref(60, 60, 5), op=3))
     ledger.take()
 
-    node.hear(60, insert(node, Ref(60, 60, 5), op=2))
+    node.handle_message(60, insert(node, Ref(60, 60, 5), op=2))
 
     assert ledger.sent() == []
 
 
 def test_who_believes_something_else_is_refused_with_what_is_so() -> None:
     node, ledger = lone()
-    node.hear(60, insert(node, Ref(60, 60, 5)))
+    node.handle_message(60, insert(node, Ref(60, 60, 5)))
     ledger.take()
 
     stale = SetR(node.me, Ref(55, 55, 5), 1, INSERT, Ref(55, 55, 5), node.me, (0, 0), (0, 0))
-    node.hear(55, stale)
+    node.handle_message(55, stale)
 
     nak = only(ledger, SetRNak)
     assert (nak.reason, nak.right) == (MOVED, Ref(60, 60, 5))
 
 
 def test_a_link_number_never_comes_back() -> None:
-    """Right neighbour and its name are as believed, but the link is a later one."""
+    """The right neighbour and its incarnation are as expected, but the link is a later one."""
     node, ledger = lone()
     guest = Ref(60, 60, 5)
-    node.hear(60, insert(node, guest))
-    node.hear(60, SetR(node.me, guest, 2, DELETE, node.me, guest, (0, 0), (0, 2)))
+    node.handle_message(60, insert(node, guest))
+    node.handle_message(60, SetR(node.me, guest, 2, DELETE, node.me, guest, (0, 0), (0, 2)))
     assert node.right == node.me
     ledger.take()
 
-    node.hear(55, SetR(node.me, Ref(55, 55, 5), 1, INSERT, Ref(55, 55, 5), node.me, (0, 0), (0, 0)))
+    node.handle_message(
+        55, SetR(node.me, Ref(55, 55, 5), 1, INSERT, Ref(55, 55, 5), node.me, (0, 0), (0, 0))
+    )
 
     assert only(ledger, SetRNak).reason == MOVED
 
 
 def test_who_is_leaving_refuses_as_busy() -> None:
     node, ledger = lone()
-    node.hear(60, insert(node, Ref(60, 60, 5)))
+    node.handle_message(60, insert(node, Ref(60, 60, 5)))
     node.leave()
     ledger.take()
 
-    node.hear(55, insert(node, Ref(55, 55, 5)))
+    node.handle_message(55, insert(node, Ref(55, 55, 5)))
 
     assert only(ledger, SetRNak).reason == BUSY
 
 
-def test_in_grace_stored_answers_count_and_anything_new_is_gone() -> None:
+def test_a_departed_incarnation_repeats_its_answers_and_refuses_new_requests() -> None:
     node, ledger = lone()
     guest = Ref(60, 60, 5)
     request = insert(node, guest)
-    node.hear(60, request)
+    node.handle_message(60, request)
     me = node.me
     node.leave()
     leaving = next(message for _, message in ledger.sent() if isinstance(message, SetR))
-    node.hear(60, SetRAck(me, guest, leaving.op, None, ()))
+    node.handle_message(60, SetRAck(me, guest, leaving.op, None, ()))
     assert node.state == "out"
     ledger.take()
 
-    node.hear(60, request)
+    node.handle_message(60, request)
     assert isinstance(only(ledger, SetRAck), SetRAck)
-    node.hear(55, SetR(me, Ref(55, 55, 5), 1, INSERT, Ref(55, 55, 5), guest, (0, 0), (0, 0)))
+    node.handle_message(
+        55, SetR(me, Ref(55, 55, 5), 1, INSERT, Ref(55, 55, 5), guest, (0, 0), (0, 0))
+    )
     assert only(ledger, SetRNak).reason == GONE
-    node.hear(60, CheckLink(me, guest, 9, me, (0, 0)))
-    assert only(ledger, Gone) == Gone(guest, me, 0)
+    node.handle_message(60, LinkStateRequest(me, guest, 9, me, (0, 0)))
+    assert only(ledger, IncarnationGone) == IncarnationGone(guest, me, 0)
 
 
-def test_a_life_whose_memory_is_gone_says_so_about_the_very_request() -> None:
+def test_an_incarnation_whose_answers_have_expired_answers_gone_to_that_request() -> None:
     node, ledger = lone()
     former = Ref(50, 50, -1)
 
-    node.hear(60, SetR(former, Ref(60, 60, 5), 7, INSERT, Ref(60, 60, 5), former, (0, 0), (0, 0)))
+    node.handle_message(
+        60, SetR(former, Ref(60, 60, 5), 7, INSERT, Ref(60, 60, 5), former, (0, 0), (0, 0))
+    )
 
-    assert only(ledger, Gone) == Gone(Ref(60, 60, 5), former, 7)
+    assert only(ledger, IncarnationGone) == IncarnationGone(Ref(60, 60, 5), former, 7)
 
 
 def test_a_stray_gone_does_not_settle_an_own_request() -> None:
-    """Found by trial: a leaver took such a Gone for a refusal though its request had been carried out."""
+    """A leaving node must not take such an IncarnationGone for a refusal: its request may have been
+    carried out.
+    """
     node, _ = lone()
     guest = Ref(60, 60, 5)
-    node.hear(60, insert(node, guest))
+    node.handle_message(60, insert(node, guest))
     node.leave()
     assert node.state == "del"
 
-    node.hear(60, Gone(node.me, guest, 0))
+    node.handle_message(60, IncarnationGone(node.me, guest, 0))
 
     assert node.state == "del"
 
@@ -301,15 +309,15 @@ def test_newer_news_of_the_left_wins_whatever_the_order_of_arrival() -> None:
     node, ledger = lone()
     near, far = Ref(45, 45, 1), Ref(40, 40, 1)
 
-    node.hear(45, SetL(node.me, near, (0, 2), ()))
-    node.hear(40, SetL(node.me, far, (0, 1), ()))
+    node.handle_message(45, SetL(node.me, near, (0, 2), ()))
+    node.handle_message(40, SetL(node.me, far, (0, 1), ()))
 
     assert node.left == near
     answers = [message for _, message in ledger.sent()]
     assert answers == [SetLAck(near, node.me, near, (0, 2)), SetLAck(far, node.me, near, (0, 2))]
 
 
-def test_the_right_neighbours_word_proves_an_insertion_whose_answer_was_lost() -> None:
+def test_the_right_neighbour_proves_an_insertion_whose_answer_was_lost() -> None:
     ledger = Ledger()
     node = Links(55, ledger, 55, LinkSettings())
     node.join((50,))
@@ -317,24 +325,26 @@ def test_the_right_neighbours_word_proves_an_insertion_whose_answer_was_lost() -
     node.membership.insert(left, right, (0, 0))
     assert node.state == "ins"
 
-    node.hear(60, SetLAck(node.me, right, node.me, (0, 1)))
+    node.handle_message(60, SetLAck(node.me, right, node.me, (0, 1)))
 
-    assert (node.state, node.rnum, node.membership.pend) == ("in", (0, 1), None)
+    assert (node.state, node.rnum, node.membership.pending) == ("in", (0, 1), None)
 
 
-def test_who_is_in_by_its_right_neighbours_word_asks_at_once_who_stands_further_left() -> None:
-    """The answer that was lost, or comes too late, would have told: else the node knows nobody beyond its left
-    neighbour until its first look, and if that one dies before, it has to look for its place half round the ring."""
+def test_a_node_with_a_proven_insertion_searches_left_at_once() -> None:
+    """The lost or late answer would have carried the left list. Without it the node knows only its
+    left neighbour until its next check; if that one fails before, the node has to search half round
+    the ring.
+    """
     ledger = Ledger()
-    node = Links(50, ledger, 50, LinkSettings.living())
+    node = Links(50, ledger, 50, LinkSettings.with_crashes())
     node.join((10,))
     left, further, right = Ref(40, 40), (Ref(40, 40), Ref(30, 30), Ref(20, 20)), Ref(60, 60)
-    node.hear(40, Found(node.me, left, right, (0, 0)))
+    node.handle_message(40, PlaceFound(node.me, left, right, (0, 0)))
     ledger.take()
 
-    node.hear(60, SetLAck(node.me, right, node.me, (0, 1)))
-    check = only(ledger, CheckLink)
-    node.hear(40, Stat(node.me, left, check.token, node.me, (0, 0), further))
+    node.handle_message(60, SetLAck(node.me, right, node.me, (0, 1)))
+    check = only(ledger, LinkStateRequest)
+    node.handle_message(40, LinkState(node.me, left, check.token, node.me, (0, 0), further))
 
     assert (check.to, node.state, node.lefts) == (left, "in", further)
 
@@ -366,7 +376,7 @@ def test_lists_are_exact_after_as_many_rounds_of_checking_as_they_are_long() -> 
     assert list_objections(ring.links()) == []
 
 
-def test_the_look_from_outside_sees_what_is_wrong() -> None:
+def test_the_checks_from_outside_find_wrong_rings() -> None:
     ring = Ring([10, 20, 30], standing=[10, 20, 30])
     nodes = ring.nodes
 

@@ -1,17 +1,17 @@
-"""Fingers where peers crash: the dead are dropped by being used, look-ups arrive, nothing goes in circles."""
+"""Fingers where peers crash: dead ones are dropped in use, lookups arrive, nothing loops."""
 
 from functools import partial
 
 import pytest
 
 from implicast.overlay.chord import CHORD_KINDS, Chord
-from implicast.overlay.chord.messages import Heard
+from implicast.overlay.chord.messages import ForwardAck
 from implicast.overlay.links import LINK_KINDS, Links, LinkSettings, Ref
-from implicast.overlay.links.messages import Find
+from implicast.overlay.links.messages import FindPlace
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Message, Peer, handles
+from implicast.peer.detector import DETECTOR_KINDS, Detector
 from implicast.peer.ledger import Ledger
-from implicast.peer.liveness import DETECTOR_KINDS, Detector
 from implicast.peer.wire import Codec
 from implicast.space.ring import ID_BITS, hashed, successor_index
 from implicast.world.journal import UPKEEP
@@ -24,7 +24,7 @@ COUNT = 64
 
 
 class Seek(Message):
-    """A look-up under test."""
+    """A lookup under test."""
 
     wire = 0x7001
 
@@ -33,7 +33,7 @@ class Seek(Message):
 
 
 class Arrived(Message):
-    """Delivered where a look-up ends."""
+    """Delivered where a lookup ends."""
 
     key: int
     attempt: int
@@ -44,19 +44,19 @@ class Node(Peer, parts={"links": Links, "detector": Detector, "chord": Chord}):
 
     def __init__(self, address: Address, host: Host, key: int) -> None:
         super().__init__(address, host)
-        self.links = Links(address, host, key, LinkSettings.living(check_us=2 * S))
+        self.links = Links(address, host, key, LinkSettings.with_crashes(check_us=2 * S))
         self.detector = self.links.detector
         self.chord = Chord(address, host, self.links, ID_BITS, 60 * S)
 
     @handles(Seek)
     def on_seek(self, sender: Address, seek: Seek) -> None:
-        if not self.chord.pass_on(seek.key, seek, sender):
+        if not self.chord.forward(seek.key, seek, sender):
             self.host.deliver(Arrived(seek.key, seek.attempt))
 
     def seek(self, key: int, attempt: int = 0) -> None:
-        self.chord.turn_off(attempt)
+        self.chord.set_detour(attempt)
         self.on_seek(self.address, Seek(key, attempt))
-        self.chord.turn_off(0)
+        self.chord.set_detour(0)
 
 
 class Flat:
@@ -79,21 +79,19 @@ def arrivals(world: World) -> list[tuple[int, int]]:
     return [(who, event.key) for _, who, event in world.events if isinstance(event, Arrived)]
 
 
-def test_a_finger_to_one_that_was_at_an_address_before_is_dropped_at_the_first_word_of_whoever_is_there_now() -> (
-    None
-):
-    """Pings vouch for it: whoever is at its address answers them."""
+def test_a_finger_to_the_former_node_of_an_address_is_dropped_when_the_new_one_speaks() -> None:
+    """Pings do not detect it: the new node at the address answers them."""
     _, nodes = town()
     old, chord = nodes[0].chord.table.fingers()[-1], nodes[0].chord
     neighbour, now = chord.table.right, Ref(hashed("peer", 2, old.address), old.address, 7)
 
-    chord.on_heard(nodes[1].address, Heard(now))
+    chord.on_forward_ack(nodes[1].address, ForwardAck(now))
     assert old in chord.table.fingers(), "nobody speaks for another address"
-    chord.on_heard(old.address, Heard(old))
+    chord.on_forward_ack(old.address, ForwardAck(old))
     assert old in chord.table.fingers(), "it is there"
-    chord.on_heard(neighbour.address, Heard(Ref(1, neighbour.address, 7)))
+    chord.on_forward_ack(neighbour.address, ForwardAck(Ref(1, neighbour.address, 7)))
     assert chord.table.right == neighbour, "the ring alone says who is next"
-    chord.on_heard(old.address, Heard(now))
+    chord.on_forward_ack(old.address, ForwardAck(now))
 
     assert old not in chord.table.fingers()
 
@@ -111,8 +109,10 @@ def test_a_dead_finger_is_dropped_by_being_used_and_another_takes_its_place() ->
     assert fingers[-1].address in world.peers, "the level was looked up afresh"
 
 
-def test_a_dead_finger_that_somebody_names_again_is_dropped_again_at_once() -> None:
-    """A leaver's word came late: the heir that it names had died, and was suspected, before."""
+def test_a_dead_finger_that_is_named_again_is_dropped_again_at_once() -> None:
+    """The notice of a leaving node came late: the successor that it names had crashed and been
+    suspected before.
+    """
     world, nodes = town()
     table, finger = nodes[0].chord.table, nodes[0].chord.table.fingers()[-1]
     levels = [level for level, ref in table.levels.items() if ref == finger]
@@ -120,7 +120,7 @@ def test_a_dead_finger_that_somebody_names_again_is_dropped_again_at_once() -> N
     world.at(S, UPKEEP, partial(world.crash, finger.address))
     world.at(2 * S, UPKEEP, partial(nodes[0].seek, key))
     world.run(until_us=20 * S)
-    assert nodes[0].links.company.is_lost(finger)
+    assert nodes[0].links.liveness.is_lost(finger)
     for level in levels:
         table.set_finger(level, finger)
     assert finger in table.fingers()
@@ -132,14 +132,14 @@ def test_a_dead_finger_that_somebody_names_again_is_dropped_again_at_once() -> N
 def test_a_finger_that_answers_itself_is_suspected_no_more() -> None:
     world, nodes = town()
     chord, finger = nodes[0].chord, nodes[0].chord.table.fingers()[-1]
-    nodes[0].links.company.suspect(finger)
+    nodes[0].links.liveness.suspect(finger)
     world.run(until_us=5 * S)
 
-    assert not nodes[0].links.company.is_lost(finger)
+    assert not nodes[0].links.liveness.is_lost(finger)
     assert finger in chord.table.fingers(), "its level was looked up, and it answered"
 
 
-def test_look_ups_arrive_at_the_successor_when_a_quarter_has_died() -> None:
+def test_lookups_arrive_at_the_successor_when_a_quarter_has_died() -> None:
     world, nodes = town()
     for address in range(0, COUNT, 4):
         world.at(S, UPKEEP, partial(world.crash, address))
@@ -190,22 +190,22 @@ def test_a_message_that_came_past_its_key_goes_to_the_left() -> None:
     assert left.address in [to for to, message in ledger.sent() if isinstance(message, Seek)]
 
 
-def test_a_sender_is_told_once_a_second_that_its_messages_come() -> None:
+def test_a_sender_gets_one_acknowledgement_a_second() -> None:
     ledger, node, _, _ = lone_node()
     for attempt in range(5):
         node.receive(9, Seek(1500, attempt))
 
-    assert [to for to, message in ledger.sent() if type(message).__name__ == "Heard"] == [9]
+    assert [to for to, message in ledger.sent() if type(message).__name__ == "ForwardAck"] == [9]
 
 
-def test_a_step_is_asked_whether_it_is_there_only_when_a_seeker_comes_again() -> None:
+def test_a_step_is_probed_only_when_a_place_lookup_is_repeated() -> None:
     ledger, node, _, _ = lone_node()
     far = Ref(1 << 30, 7)
     node.chord.table.set_finger(29, far)
     ledger.sent()
 
     def pinged(place: tuple[int, int]) -> list[Address]:
-        assert node.chord.nearest_before(place) == far
+        assert node.chord.closest_preceding(place) == far
         return [to for to, message in ledger.sent() if type(message).__name__ == "Ping"]
 
     assert pinged((1 << 35, 20)) == [], "now and then everybody looks at its place"
@@ -217,7 +217,9 @@ def test_a_step_is_asked_whether_it_is_there_only_when_a_seeker_comes_again() ->
 
 
 def newcomer_behind_a_dead_finger() -> tuple[Node, Node]:
-    """A newcomer all of whose introducers would lead it over one that died, and who is to be on its right."""
+    """A joining node whose introducers all lead over a crashed node, and the node that is to be on
+    its right.
+    """
     world, nodes = town()
     order = sorted(nodes, key=lambda node: node.links.me.place)
     ways = [
@@ -237,27 +239,27 @@ def newcomer_behind_a_dead_finger() -> tuple[Node, Node]:
     return newcomer, order[at + 1]
 
 
-def test_a_finger_that_is_known_to_have_gone_swallows_no_seeker() -> None:
+def test_a_finger_known_to_have_left_swallows_no_lookup() -> None:
     ledger, node, _, right = lone_node()
     gone, seeker = Ref(1 << 30, 7), Ref(1 << 35, 20)
     node.chord.table.set_finger(29, gone)
-    node.links.company.note_gone(gone)
+    node.links.liveness.note_departed(gone)
     ledger.sent()
-    node.receive(20, Find(seeker, 20))
+    node.receive(20, FindPlace(seeker, 20))
 
     assert gone not in node.chord.table.fingers()
-    assert (right.address, Find(seeker, 19)) in ledger.sent()
+    assert (right.address, FindPlace(seeker, 19)) in ledger.sent()
 
 
-def test_a_finger_to_who_stood_at_the_address_of_a_seeker_before_swallows_no_seeker() -> None:
+def test_a_finger_to_the_former_node_of_the_origins_address_swallows_no_lookup() -> None:
     ledger, node, _, right = lone_node()
     former, seeker = Ref(1 << 30, 20), Ref(1 << 35, 20)
     node.chord.table.set_finger(29, former)
     ledger.sent()
-    node.receive(7, Find(seeker, 20))
+    node.receive(7, FindPlace(seeker, 20))
 
-    assert [(to, said) for to, said in ledger.sent() if isinstance(said, Find)] == [
-        (right.address, Find(seeker, 19))
+    assert [(to, said) for to, said in ledger.sent() if isinstance(said, FindPlace)] == [
+        (right.address, FindPlace(seeker, 19))
     ]
 
 
@@ -268,33 +270,33 @@ def test_a_newcomer_gets_in_though_every_way_leads_over_a_dead_finger(
     assert newcomer.links.state == IN
     assert newcomer.links.right == right.links.me
 
-    monkeypatch.setattr(Chord, "_led_before", lambda self, place: False)
+    monkeypatch.setattr(Chord, "is_repeated_lookup", lambda self, place: False)
     newcomer, _ = newcomer_behind_a_dead_finger()
     assert newcomer.links.state == OUT, "nobody asks the dead one"
 
 
 def test_a_node_that_is_left_alone_finds_the_ring_again_by_whom_it_came_through() -> None:
-    """As if all that it knew, and all who knew it, had died at once; it asked the dead for ever."""
+    """All nodes that it knew, and all that knew it, have crashed at once."""
     world, nodes = town()
     lonely = Node(COUNT, world.host(COUNT), hashed("peer", 1, COUNT))
     world.place(COUNT, lonely)
     world.at(world.now_us, UPKEEP, partial(lonely.links.join, ()))
     world.run(world.now_us + S)
     assert (lonely.links.state, lonely.links.right) == (IN, lonely.links.me)
-    lonely.links.membership.via = (51,)
+    lonely.links.membership.joined_through = (51,)
     world.run(world.now_us + 40 * S)
 
     assert lonely.links.right != lonely.links.me
     assert not ring_objections([node.links for node in (*nodes, lonely)])
 
 
-def test_a_node_that_is_alone_asks_who_is_now_where_somebody_has_gone() -> None:
+def test_a_node_that_is_alone_asks_the_addresses_of_departed_nodes() -> None:
     nodes = town()[1]
     node = nodes[0]
-    node.links.stand(node.links.me, node.links.me, ())
+    node.links.restore(node.links.me, node.links.me, ())
     node.chord.table.reset(node.links.me)
-    node.links.company.note_gone(nodes[7].links.me)
-    assert node.links.seeking._contacts() == [7]
+    node.links.liveness.note_departed(nodes[7].links.me)
+    assert node.links.lookup.merge_contacts() == [7]
 
-    node.links.stand(nodes[1].links.me, nodes[2].links.me, ())
-    assert node.links.seeking._contacts() == [], "with neighbours it need not"
+    node.links.restore(nodes[1].links.me, nodes[2].links.me, ())
+    assert node.links.lookup.merge_contacts() == [], "with neighbours it need not"

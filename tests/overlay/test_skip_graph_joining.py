@@ -7,31 +7,31 @@ from random import Random
 import msgspec
 import pytest
 
-from implicast.overlay.skip_graph.absentees import Upkeep
 from implicast.overlay.skip_graph.graph import SkipGraph
+from implicast.overlay.skip_graph.members import GraphSettings
 from implicast.overlay.skip_graph.messages import (
     GONE,
     GRAPH_KINDS,
     PRESENT,
     AnnouncePlace,
     AskNeighbours,
-    Farewell,
+    LeavePlace,
     Neighbours,
     claim,
 )
 from implicast.overlay.skip_graph.places import CLAIM_WINDOW_US
 from implicast.peer.authority import Authority
 from implicast.peer.contract import Address, Host, Message, Peer
+from implicast.peer.detector import DETECTOR_KINDS
 from implicast.peer.identity import Certificate, Trust
 from implicast.peer.ledger import Ledger
-from implicast.peer.liveness import DETECTOR_KINDS
 from implicast.peer.name import name_of
 from implicast.peer.signatures import Scheme, Signer, scheme
 from implicast.peer.wire import Codec
 from implicast.space.vector import Vectors
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import JOIN
-from implicast.world.populations.standing import Standing
+from implicast.world.populations.assembled_graph import AssembledGraph
 from implicast.world.world import World
 from skip_graph_rule import objections
 
@@ -56,7 +56,7 @@ class Inhabitant(Peer, parts={"graph": SkipGraph}):
         return self.graph.places._signer
 
     def receive(self, sender: Address, message: Message) -> None:
-        self.graph.heard(sender)
+        self.graph.on_heard_from(sender)
         super().receive(sender, message)
 
 
@@ -89,7 +89,7 @@ class Town:
         trust = Trust(self.scheme, self.authority.public, VECTORS)
         host = host or self.world.host(address)
         graph = SkipGraph(
-            address, host, self.k, VECTORS, trust, signer, Upkeep(), self.arrived.append
+            address, host, self.k, VECTORS, trust, signer, GraphSettings(), self.arrived.append
         )
         self.people.append(Inhabitant(graph))
         self.world.place(address, self.people[-1])
@@ -102,7 +102,7 @@ class Town:
     def move_in(
         self, person: Inhabitant, introducers: tuple[Address, ...], realm: bytes = b"home"
     ) -> None:
-        person.graph.search.take(self.certificate(person, realm), introducers)
+        person.graph.search.take_place(self.certificate(person, realm), introducers)
 
     def do(self, verb: Callable[[], object], then_us: int = 0) -> None:
         self.world.at(self.world.now_us + 1, JOIN, verb)
@@ -128,7 +128,7 @@ class Town:
     def leave(self, people: Sequence[Inhabitant]) -> None:
         for person in people:
             for key in list(person.graph.places.held):
-                self.do(partial(person.graph.farewells.quit, key))
+                self.do(partial(person.graph.departures.leave_place, key))
 
     def objections(self) -> list[str]:
         graphs = [(person.graph, key) for person in self.people for key in person.graph.places.held]
@@ -212,9 +212,9 @@ def test_a_join_asks_about_two_tables_and_tells_the_rest() -> None:
     town = Town(4)
     people = [town.inhabitant() for _ in range(400)]
     certificates = [town.certificate(person) for person in people]
-    standing = Standing(4, VECTORS, certificates)
+    assembled = AssembledGraph(4, VECTORS, certificates)
     for person, certificate in zip(people, certificates, strict=True):
-        person.graph.places.add(certificate, standing)
+        person.graph.places.add(certificate, assembled)
     before = town.world.carried
     newcomer = town.inhabitant()
     town.do(partial(town.move_in, newcomer, (3, 77, 200)))
@@ -227,7 +227,7 @@ def test_a_join_asks_about_two_tables_and_tells_the_rest() -> None:
     assert town.world.carried - before <= 2 * 130 + 2 * 60
     assert town.objections() == []
     touched = sum(
-        not place.is_at_rest for person in people for place in person.graph.places.held.values()
+        not place.is_untouched for person in people for place in person.graph.places.held.values()
     )
     assert touched <= 130 + 60, "the others are as they were assembled"
 
@@ -237,10 +237,10 @@ def test_a_join_asks_about_two_tables_and_tells_the_rest() -> None:
 
 def a_witness() -> tuple[Town, Inhabitant, Ledger]:
     town, ledger = Town(3), Ledger(now_us=100)
-    witness = town.inhabitant(host=ledger)
-    town.move_in(witness, ())
+    observer = town.inhabitant(host=ledger)
+    town.move_in(observer, ())
     ledger.take()
-    return town, witness, ledger
+    return town, observer, ledger
 
 
 def a_stranger(town: Town) -> Inhabitant:
@@ -248,15 +248,15 @@ def a_stranger(town: Town) -> Inhabitant:
 
 
 def test_who_is_asked_enters_the_newcomer_and_answers_with_itself() -> None:
-    town, witness, ledger = a_witness()
+    town, observer, ledger = a_witness()
     stranger = a_stranger(town)
     certificate = town.certificate(stranger)
 
-    witness.receive(1, AskNeighbours(b"", claim(stranger.signer, PRESENT, certificate, 100)))
+    observer.receive(1, AskNeighbours(b"", claim(stranger.signer, PRESENT, certificate, 100)))
 
-    mine = witness.graph.certificates()[0]
+    mine = observer.graph.certificates()[0]
     assert ledger.sent() == [(1, Neighbours(mine.key, certificate.key, (mine,)))]
-    assert witness.graph.places.held[mine.key].table.contacts() == [certificate]
+    assert observer.graph.places.held[mine.key].table.contacts() == [certificate]
 
 
 @pytest.mark.parametrize(
@@ -273,58 +273,58 @@ def test_who_is_asked_enters_the_newcomer_and_answers_with_itself() -> None:
     ],
 )
 def test_a_claim_that_is_not_the_claimants_own_enters_nobody(spoil: object, counter: str) -> None:
-    town, witness, ledger = a_witness()
+    town, observer, ledger = a_witness()
     stranger = a_stranger(town)
     said = claim(stranger.signer, PRESENT, town.certificate(stranger), 100)
 
-    witness.receive(1, AnnouncePlace(spoil(said)))  # type: ignore[operator]
+    observer.receive(1, AnnouncePlace(spoil(said)))  # type: ignore[operator]
 
-    assert witness.graph.places.belief.refusals == {counter: 1}
+    assert observer.graph.places.certificate_store.refusals == {counter: 1}
     assert ledger.sent() == []
-    assert witness.graph.places.held[witness.graph.certificates()[0].key].table.contacts() == []
+    assert observer.graph.places.held[observer.graph.certificates()[0].key].table.contacts() == []
 
 
 def test_a_recorded_claim_proves_nothing_later() -> None:
-    town, witness, ledger = a_witness()
+    town, observer, ledger = a_witness()
     stranger = a_stranger(town)
     said = claim(stranger.signer, PRESENT, town.certificate(stranger), 100)
     ledger.now_us += CLAIM_WINDOW_US + 1
 
-    witness.receive(1, AnnouncePlace(said))
+    observer.receive(1, AnnouncePlace(said))
 
-    assert witness.graph.places.belief.refusals == {"stale_claim": 1}
+    assert observer.graph.places.certificate_store.refusals == {"stale_claim": 1}
 
 
 def test_a_question_cannot_be_turned_into_a_farewell_and_the_departed_are_not_brought_back() -> (
     None
 ):
-    town, witness, _ = a_witness()
+    town, observer, _ = a_witness()
     stranger = a_stranger(town)
     certificate = town.certificate(stranger)
     present = claim(stranger.signer, PRESENT, certificate, 100)
-    mine = witness.graph.certificates()[0].key
-    witness.receive(1, AnnouncePlace(present))
+    mine = observer.graph.certificates()[0].key
+    observer.receive(1, AnnouncePlace(present))
 
-    witness.receive(2, Farewell(present))
-    assert witness.graph.places.belief.refusals == {"forged_claim": 1}
-    assert witness.graph.places.held[mine].table.contacts() == [certificate]
+    observer.receive(2, LeavePlace(present))
+    assert observer.graph.places.certificate_store.refusals == {"forged_claim": 1}
+    assert observer.graph.places.held[mine].table.contacts() == [certificate]
 
-    witness.receive(1, Farewell(claim(stranger.signer, GONE, certificate, 100)))
-    assert witness.graph.places.held[mine].table.contacts() == []
-    witness.receive(2, AnnouncePlace(present))
-    assert witness.graph.places.belief.refusals["departed"] == 1
-    assert witness.graph.places.held[mine].table.contacts() == []
+    observer.receive(1, LeavePlace(claim(stranger.signer, GONE, certificate, 100)))
+    assert observer.graph.places.held[mine].table.contacts() == []
+    observer.receive(2, AnnouncePlace(present))
+    assert observer.graph.places.certificate_store.refusals["departed"] == 1
+    assert observer.graph.places.held[mine].table.contacts() == []
 
 
 def test_an_answer_nobody_asked_for_is_counted_and_dropped() -> None:
-    town, witness, _ = a_witness()
+    town, observer, _ = a_witness()
     stranger = town.certificate(a_stranger(town))
-    mine = witness.graph.certificates()[0].key
+    mine = observer.graph.certificates()[0].key
 
-    witness.receive(1, Neighbours(stranger.key, mine, (stranger,)))
+    observer.receive(1, Neighbours(stranger.key, mine, (stranger,)))
 
-    assert witness.graph.places.belief.refusals == {"unasked_answer": 1}
-    assert witness.graph.places.held[mine].table.contacts() == []
+    assert observer.graph.places.certificate_store.refusals == {"unasked_answer": 1}
+    assert observer.graph.places.held[mine].table.contacts() == []
 
 
 def test_only_certified_neighbours_are_taken_from_an_answer() -> None:
@@ -337,7 +337,7 @@ def test_only_certified_neighbours_are_taken_from_an_answer() -> None:
 
     newcomer.receive(1, Neighbours(strangers[0].key, mine, (strangers[0], invented, strangers[1])))
 
-    assert newcomer.graph.places.belief.refusals == {"forged_certificate": 1}
+    assert newcomer.graph.places.certificate_store.refusals == {"forged_certificate": 1}
     assert set(newcomer.graph.places.held[mine].known) == {strangers[0].key, strangers[1].key}
 
 
@@ -350,5 +350,5 @@ def test_an_answer_from_another_than_who_was_asked_is_refused() -> None:
 
     newcomer.receive(2, Neighbours(strangers[0].key, mine, tuple(strangers)))
 
-    assert newcomer.graph.places.belief.refusals == {"unasked_answer": 1}
+    assert newcomer.graph.places.certificate_store.refusals == {"unasked_answer": 1}
     assert newcomer.graph.places.held[mine].known == {}

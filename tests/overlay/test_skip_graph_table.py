@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from implicast.space.vector import Vectors
-from implicast.world.populations.standing import Standing
+from implicast.world.populations.assembled_graph import AssembledGraph
 from skip_graph_rule import every_class, objections, rule, table_of
 
 
@@ -38,20 +38,22 @@ def graphs(count: int) -> list[tuple[list[Spot], int, Vectors]]:
 def test_assembled_tables_and_tables_of_the_known_are_what_the_definition_gives(
     nodes: list[Spot], k: int, vectors: Vectors
 ) -> None:
-    standing = Standing(k, vectors, nodes)
+    assembled = AssembledGraph(k, vectors, nodes)
 
-    assert objections([standing.table(node.key) for node in nodes], k, vectors) == []
+    assert objections([assembled.table(node.key) for node in nodes], k, vectors) == []
     assert objections([table_of(node, nodes, k, vectors) for node in nodes], k, vectors) == []
-    assert all(standing.contacts(node.key) == standing.table(node.key).contacts() for node in nodes)
+    assert all(
+        assembled.contacts(node.key) == assembled.table(node.key).contacts() for node in nodes
+    )
 
 
 @pytest.mark.parametrize(("nodes", "k", "vectors"), graphs(30))
 def test_below_the_top_a_list_is_a_proper_arc_with_room_on_both_sides(
     nodes: list[Spot], k: int, vectors: Vectors
 ) -> None:
-    standing = Standing(k, vectors, nodes)
+    assembled = AssembledGraph(k, vectors, nodes)
     for node in nodes:
-        table = standing.table(node.key)
+        table = assembled.table(node.key)
         for number, level in enumerate(table.levels):
             assert level.nodes[level.own] == node
             assert level.full == (number == table.top)
@@ -68,8 +70,8 @@ def test_below_the_top_a_list_is_a_proper_arc_with_room_on_both_sides(
 def test_members_of_a_ring_below_my_top_have_that_level_too(
     nodes: list[Spot], k: int, vectors: Vectors
 ) -> None:
-    standing = Standing(k, vectors, nodes)
-    tables = [standing.table(node.key) for node in nodes]
+    assembled = AssembledGraph(k, vectors, nodes)
+    tables = [assembled.table(node.key) for node in nodes]
     for one, other in pairwise(tables):
         shared = min(vectors.common(one.owner.vector, other.owner.vector), one.top)
         assert other.top >= shared
@@ -78,8 +80,8 @@ def test_members_of_a_ring_below_my_top_have_that_level_too(
 def test_position_counts_the_listed_nodes_before_a_key() -> None:
     vectors = Vectors(2)
     nodes = [Spot(bytes([key]), vectors.pack("01"[key // 10 % 2])) for key in range(0, 200, 10)]
-    standing = Standing(2, vectors, nodes)
-    level = standing.table(bytes([0])).levels[0]  # ... 180, 190, 0, 10, 20: wraps
+    assembled = AssembledGraph(2, vectors, nodes)
+    level = assembled.table(bytes([0])).levels[0]  # ... 180, 190, 0, 10, 20: wraps
 
     assert [node.key[0] for node in level.nodes] == [180, 190, 0, 10, 20]
     positions = {
@@ -125,9 +127,9 @@ def test_everyone_who_must_enter_a_newcomer_is_in_its_every_class_lists() -> Non
 def test_a_table_holds_about_forty_entries_at_400_nodes_and_k_4() -> None:
     vectors = Vectors(2)
     nodes = spots(Random(1), 400, vectors)
-    standing = Standing(4, vectors, nodes)
+    assembled = AssembledGraph(4, vectors, nodes)
 
-    sizes = [len(standing.table(node.key).contacts()) for node in nodes]
+    sizes = [len(assembled.table(node.key).contacts()) for node in nodes]
 
     assert 35 <= sum(sizes) / len(sizes) <= 47
 

@@ -2,16 +2,23 @@
 
 import pytest
 
-from implicast.overlay.backbone.messages import Beat, Beating, Gauged, Survey, Surveyed, View
-from implicast.overlay.backbone.spans import FAR_US
+from implicast.overlay.backbone.messages import (
+    BrokerPing,
+    BrokerPong,
+    RttReply,
+    RttReport,
+    RttRequest,
+    View,
+)
+from implicast.overlay.backbone.round_trips import FAR_US
 from implicast.overlay.backbone.views import RANK_BITS, Views
 from implicast.peer.contract import Host, Peer
+from implicast.peer.detector import DetectorSettings
 from implicast.peer.ledger import Ledger
-from implicast.peer.liveness import DetectorSettings
 from implicast.space.digest import stream
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import UPKEEP
-from implicast.world.trouble import Trouble
+from implicast.world.link_faults import LinkFaults
 from implicast.world.world import World
 
 S = 1_000_000
@@ -36,9 +43,9 @@ class Node(Peer, parts={"views": Views}):
         patient = DetectorSettings(tries=4)
         self.views = Views(address, host, brokers, 2 * S, self.follow, lambda: 64, patient)
         if standing:
-            self.views.stand()
+            self.views.restore()
         else:
-            self.views.arrive(highest)
+            self.views.begin(highest)
 
     def follow(self, view: View) -> None:
         assert self.view is None or view.epoch > self.view.epoch
@@ -64,10 +71,10 @@ class Brokers:
     def __init__(
         self, count: int = 6, loss: float = 0.0, seed: int = 1, standing: bool = True
     ) -> None:
-        self.trouble = Trouble(
+        self.link_faults = LinkFaults(
             FaultStream(Faults(loss=loss, duplicate=loss), seed) if loss else None
         )
-        self.world = World(Line(), seed, faults=self.trouble)
+        self.world = World(Line(), seed, faults=self.link_faults)
         self.all = list(range(count))
         self.written: dict[int, int] = {}
         self.past: dict[int, set[int]] = {}
@@ -147,11 +154,11 @@ def test_a_view_is_not_followed_in_two_lives_when_the_root_heard_of_neither():
     brokers.fall(2)
     while brokers.views()[0] is None:
         brokers.go(0.005)
-    brokers.trouble.cut((1, 0))
+    brokers.link_faults.cut((1, 0))
     brokers.go(0.1)
     first = brokers.views()[1]
     brokers.fall(1)
-    brokers.trouble.mend((1, 0))
+    brokers.link_faults.mend((1, 0))
     assert first == View(brokers.views()[0].epoch, 0, (0,), 64)
     assert 1 not in brokers.world.peers[0].views.followed
     brokers.rise(1)
@@ -162,28 +169,28 @@ def test_a_view_is_not_followed_in_two_lives_when_the_root_heard_of_neither():
 
 
 def split_and_heal(brokers: Brokers, side: frozenset[int], lasts_s: float) -> None:
-    brokers.trouble.split(side)
+    brokers.link_faults.split(side)
     brokers.go(lasts_s)
-    brokers.trouble.heal(side)
+    brokers.link_faults.heal(side)
     brokers.go(60)
 
 
 @pytest.mark.parametrize("side", [{0}, {5}, {0, 1, 2}, {1, 3, 5}])
 def test_a_partition_leads_to_two_views_and_heals_to_one(side):
     brokers = Brokers()
-    brokers.trouble.split(frozenset(side))
+    brokers.link_faults.split(frozenset(side))
     brokers.go(60)
     roots = {view.root for view in brokers.views().values()}
     assert roots == {min(side), min(set(brokers.all) - side)}
 
-    brokers.trouble.heal(frozenset(side))
+    brokers.link_faults.heal(frozenset(side))
     brokers.go(60)
     assert brokers.agreed()
 
 
 def test_a_suspicion_that_is_never_forgiven_keeps_the_sides_apart(monkeypatch):
     """A mistake put in on purpose: the check above sees it."""
-    monkeypatch.setattr(Views, "heard", lambda self, broker: self.detector.heard(broker))
+    monkeypatch.setattr(Views, "heard_from", lambda self, broker: self.detector.heard_from(broker))
     brokers = Brokers()
     split_and_heal(brokers, frozenset({0, 1, 2}), 60)
 
@@ -191,7 +198,7 @@ def test_a_suspicion_that_is_never_forgiven_keeps_the_sides_apart(monkeypatch):
 
 
 def test_without_asking_the_lost_again_two_sides_never_meet(monkeypatch):
-    monkeypatch.setattr(Views, "_ask_again", lambda self, lost: None)
+    monkeypatch.setattr(Views, "probe_lost", lambda self, lost: None)
     brokers = Brokers()
     split_and_heal(brokers, frozenset({0, 1, 2}), 60)
 
@@ -211,7 +218,7 @@ def hostile(seed: int) -> None:
             brokers.rise(address)
         elif len(brokers.world.peers) > 1:
             brokers.fall(address)
-    brokers.trouble.calm()  # with a fifth of all messages lost, somebody is suspected now and then for ever
+    brokers.link_faults.calm()  # with a fifth of all messages lost, somebody is suspected now and then for ever
     brokers.go(90)
     untouched = (
         all(view is None for view in brokers.views().values()) and len(brokers.world.peers) == count
@@ -221,9 +228,9 @@ def hostile(seed: int) -> None:
 
 def split_for(brokers: Brokers, chance, count: int) -> None:
     side = frozenset(chance.sample(range(count), chance.randint(1, count)))
-    brokers.trouble.split(side)
+    brokers.link_faults.split(side)
     brokers.world.at(
-        brokers.world.now_us + chance.randint(1, 30) * S, UPKEEP, lambda: brokers.trouble.heal(side)
+        brokers.world.now_us + chance.randint(1, 30) * S, UPKEEP, lambda: brokers.link_faults.heal(side)
     )
 
 
@@ -247,8 +254,8 @@ def test_an_older_view_is_not_followed():
     node.receive(0, older)
 
     assert node.view == newer
-    assert [message for _, message in ledger.sent() if isinstance(message, Beating)] == [
-        Beating(newer.epoch)
+    assert [message for _, message in ledger.sent() if isinstance(message, BrokerPong)] == [
+        BrokerPong(newer.epoch)
     ] * 2
 
 
@@ -262,7 +269,7 @@ def test_to_a_view_of_an_earlier_life_a_broker_answers_with_a_number_above():
     node.receive(0, new)
 
     assert node.view == new
-    answers = [message.epoch for _, message in ledger.sent() if isinstance(message, Beating)]
+    answers = [message.epoch for _, message in ledger.sent() if isinstance(message, BrokerPong)]
     assert past.epoch < answers[0] < answers[1] == new.epoch
 
 
@@ -274,7 +281,7 @@ def test_a_broker_that_forgets_the_highest_number_uses_one_twice(forgets):
     brokers.fall(0)
     if forgets:
         brokers.written.clear()
-    brokers.trouble.cut((1, 0))
+    brokers.link_faults.cut((1, 0))
     brokers.rise(0)
     brokers.go(20)
 
@@ -285,11 +292,11 @@ def test_a_broker_that_forgets_the_highest_number_uses_one_twice(forgets):
 def test_the_root_goes_above_every_view_it_hears_of():
     ledger = Ledger()
     node = Node(0, ledger, [0, 1], standing=True)
-    node.receive(1, Beat(7 << RANK_BITS))
-    node.views._lead()
+    node.receive(1, BrokerPing(7 << RANK_BITS))
+    node.views.update_view()
     assert node.view is None, "it does not know yet how far the other is"
-    node.receive(1, Surveyed((5_000, 0)))
-    node.receive(1, Gauged(0))
+    node.receive(1, RttReport((5_000, 0)))
+    node.receive(1, RttReply(0))
 
     assert node.view.epoch > 7 << RANK_BITS
 
@@ -349,16 +356,16 @@ def test_of_strangers_nothing_is_measured_and_nobody_is_told():
     ledger.take()
     epoch = 9 << RANK_BITS
     for message in (
-        Survey((0, 1)),
-        Surveyed((1, 1)),
-        Gauged(0),
-        Beat(epoch),
+        RttRequest((0, 1)),
+        RttReport((1, 1)),
+        RttReply(0),
+        BrokerPing(epoch),
         View(epoch, 7, (7,), 4),
     ):
         node.receive(7, message)
     node.receive(1, View(epoch, 1, (7,), 4))
-    node.receive(1, Surveyed((1, 1, 1)))
+    node.receive(1, RttReport((1, 1, 1)))
 
     assert ledger.take() == []
     assert node.view is None
-    assert node.views.spans.round_trip_us(0, 1) == FAR_US
+    assert node.views.round_trips.round_trip_us(0, 1) == FAR_US

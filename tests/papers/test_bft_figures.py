@@ -7,7 +7,7 @@ import statistics
 
 import pytest
 
-from implicast.casting.bft.multicast import Arc, Halves, duty
+from implicast.casting.bft.multicast import Halves, KeyRange, leg_below
 from implicast.space.vector import Vectors
 from implicast.trials.bft import (
     Overlay,
@@ -22,7 +22,7 @@ from implicast.trials.bft import (
     preemption_row,
     spread,
 )
-from implicast.world.populations.standing import Standing
+from implicast.world.populations.assembled_graph import AssembledGraph
 
 HOPS = {
     (100, 2): 4.13,
@@ -59,10 +59,10 @@ def test_the_worked_example_duties_of_level_1() -> None:
     vectors = Vectors(2)
     digits = ["100", "101", "110", "011", "101", "111", "010", "110", "001", "101"]
     spots = [Spot(key_of(key), vectors.pack(text), key) for key, text in enumerate(digits)]
-    standing, halves, circle = Standing(3, vectors, spots), Halves.of(3), Arc(key_of(0), key_of(0))
+    assembled, halves, circle = AssembledGraph(3, vectors, spots), Halves.of(3), KeyRange(key_of(0), key_of(0))
 
     def served(key: int) -> set[int]:
-        leg, _ = duty(standing.table(key_of(key)), 1, circle, halves, through=True)
+        leg, _ = leg_below(assembled.table(key_of(key)), 1, circle, halves, through=True)
         return {spot.number for spot in leg.receivers}
 
     assert served(5) == {3, 6}  # of [2, 7] those that begin with 0
@@ -170,7 +170,7 @@ def test_all_faulty_but_the_source_leaves_only_its_direct_receivers() -> None:
     overlay = Overlay(300, 3, seed=1)
     source = overlay.spots[0]
     outcome = spread(
-        overlay, source, overlay.arc(0, 300), [spot is not source for spot in overlay.spots]
+        overlay, source, overlay.key_range(0, 300), [spot is not source for spot in overlay.spots]
     )
 
     assert {hop for hop in outcome.hops if hop is not None} <= {0, 1}

@@ -7,12 +7,12 @@ import pytest
 
 from implicast.overlay.backbone.table import FilterTable
 from implicast.world.scenario import Scenario
-from implicast.world.simulate import Outcome, simulate
+from implicast.world.simulate import SimulationOutcome, simulate
 
 LABORATORY = {"peers": 4096, "casts": 1024, "network": "laboratory"}
 
 
-def run(design: str, seed: int = 1, parameters=None, **options) -> Outcome:
+def run(design: str, seed: int = 1, parameters=None, **options) -> SimulationOutcome:
     outcome = simulate(
         Scenario(
             design, seed=seed, parameters={"assurance": "none", **(parameters or {})}, **options

@@ -7,7 +7,7 @@ import pytest
 from implicast.casting.condcast.flows import surplus_delta
 from implicast.casting.condcast.messages import Update
 from implicast.language.values import Categories
-from implicast.overlay.chord_sharp import Ent, Table, pull
+from implicast.overlay.chord_sharp import FingerEntry, Table, pull
 from implicast.space.digest import stream
 from implicast.trials.condcast import REFERENCE_PER_NODE, ages_and_calls, traffic_by_width
 from implicast.trials.condcast_flows import (
@@ -92,7 +92,7 @@ class _Blackout:
     def __init__(self, from_us: int, until_us: int) -> None:
         self.from_us, self.until_us = from_us, until_us
 
-    def fate(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
+    def copy_delays_us(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
         return () if self.from_us <= now_us < self.until_us else (latency_us,)
 
 
@@ -190,19 +190,19 @@ def test_piggy_backed_answers_are_those_that_a_call_would_get_while_values_chang
     nodes: int, flows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ring = FlowRing(nodes)
-    found: list[Ent] = []
+    found: list[FingerEntry] = []
     compared = [0]
-    row_entry, take = pull.row_entry, Table.take
+    row_entry, take = pull.row_entry, Table.apply_entry
 
-    def remembered(rows: object, level: int) -> Ent | None:
+    def remembered(rows: object, level: int) -> FingerEntry | None:
         ent = row_entry(rows, level)  # type: ignore[arg-type]
         found[:] = [ent] if ent is not None else []
         return ent
 
-    def compare(table: Table, level: int, ent: Ent) -> bool:
+    def compare(table: Table, level: int, ent: FingerEntry) -> bool:
         if found and ent is found[0]:
             asked = ring.peers[table.nodes[level].address].ring.table  # type: ignore[index]
-            assert ent == asked.answer(level)[0], (
+            assert ent == asked.get_entry(level)[0], (
                 f"node {table.me.key}, level {level}, {ring.world.now_us} us"
             )
             compared[0] += 1
@@ -212,9 +212,9 @@ def test_piggy_backed_answers_are_those_that_a_call_would_get_while_values_chang
     ring.start(flows)
     ring.run(200)
     monkeypatch.setattr(pull, "row_entry", remembered)
-    monkeypatch.setattr(Table, "take", compare)
+    monkeypatch.setattr(Table, "apply_entry", compare)
     for _ in range(200):
-        ring.peers[rng.randrange(nodes)].stand(Categories.of(rng.randrange(60)))
+        ring.peers[rng.randrange(nodes)].restore_value(Categories.of(rng.randrange(60)))
         ring.run(1)
 
     assert compared[0] > 200 / 30 * nodes * 3

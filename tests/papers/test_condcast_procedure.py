@@ -6,7 +6,7 @@ from implicast.language.values import Threshold
 from implicast.overlay.chord_sharp import Table
 from implicast.overlay.links import Ref
 from implicast.space.ring import Arc
-from implicast.trials.condcast_spread import Sent, spread
+from implicast.trials.condcast_spread import SentArcs, spread
 from implicast.world.populations.chord_sharp import settled_tables
 
 KEYS = (10, 13, 27, 29, 36, 40, 45, 47, 52)
@@ -25,10 +25,10 @@ def test_figure_2_values_of_at_least_30_between_20_and_50_take_four_messages() -
         result = spread(tables, 0, (Arc(20, 50),), Above(30, or_equal=True).match, by)
 
         assert result.sent == [
-            Sent(0, 2, (Arc(27, 36),), 1),
-            Sent(0, 4, (Arc(36, 50),), 1),
-            Sent(2, 3, (Arc(29, 36),), 2),
-            Sent(4, 5, (Arc(40, 45),), 2),
+            SentArcs(0, 2, (Arc(27, 36),), 1),
+            SentArcs(0, 4, (Arc(36, 50),), 1),
+            SentArcs(2, 3, (Arc(29, 36),), 2),
+            SentArcs(4, 5, (Arc(40, 45),), 2),
         ]
         assert sorted(result.delivered) == [3, 5]
 
@@ -39,12 +39,12 @@ def test_figure_1_split_forward_broadcasting_is_the_case_in_which_everything_mat
     result = spread(tables, 0, (Arc(20, 54),), Everything().match)
 
     assert [sent for sent in result.sent if sent.sender == 0] == [
-        Sent(
+        SentArcs(
             0, 1, (Arc(20, 27),), 1
         ),  # N1 is outside, but only N1 knows that nobody lies between 20 and 27
-        Sent(0, 2, (Arc(27, 36),), 1),
-        Sent(0, 4, (Arc(36, 52),), 1),
-        Sent(0, 8, (Arc(52, 54),), 1),
+        SentArcs(0, 2, (Arc(27, 36),), 1),
+        SentArcs(0, 4, (Arc(36, 52),), 1),
+        SentArcs(0, 8, (Arc(52, 54),), 1),
     ]
     assert sorted(result.delivered) == [2, 3, 4, 5, 6, 7, 8]
 

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from implicast.peer.contract import Address, Host, Message, Peer, handles
-from implicast.peer.liveness import Detector, DetectorSettings
+from implicast.peer.detector import Detector, DetectorSettings
 from implicast.space.digest import stream
 from implicast.world.journal import UPKEEP
 from implicast.world.world import World
@@ -28,11 +28,11 @@ class Round(Message):
     upkeep = True
 
 
-class Question(Message):
+class PendingRequest(Message):
     """The overlay's own question: which attempt was answered cannot be told, so repeated ones give no sample."""
 
 
-QUESTION = Question()
+QUESTION = PendingRequest()
 
 
 class Answer(Message):
@@ -51,7 +51,7 @@ class Observer(Peer, parts={"detector": Detector}):
 
     def suspected(self, who: Address) -> None:
         self.suspicions += 1
-        self.detector.heard(who)
+        self.detector.heard_from(who)
 
     @handles(Round)
     def on_round(self, alarm: Round) -> None:
@@ -71,8 +71,8 @@ class Answerer(Peer, parts={"detector": Detector}):
         super().__init__(address, host)
         self.detector: Detector[Address] = Detector(address, host)
 
-    @handles(Question)
-    def on_question(self, sender: Address, question: Question) -> None:
+    @handles(PendingRequest)
+    def on_question(self, sender: Address, question: PendingRequest) -> None:
         self.host.send(sender, Answer())
 
 
@@ -92,7 +92,7 @@ class Trouble:
     from_us: int = 0
     to_us: int = 0
 
-    def fate(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
+    def copy_delays_us(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
         while now_us >= self.to_us and (self.bursts_per_hour or self.starved):
             self.turn(now_us)
         troubled = self.from_us <= now_us < self.to_us

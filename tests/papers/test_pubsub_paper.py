@@ -3,7 +3,7 @@
 import pytest
 
 from implicast.casting.pubsub import PubSub
-from implicast.casting.pubsub.arrangement import Arrangement, SubIdLayout, matching, spans_of
+from implicast.casting.pubsub.value_mapping import SubIdLayout, ValueMapping, matching, spans_of
 from implicast.language.attributes import Schema
 from implicast.language.parse import describe, parse
 from implicast.trials.pubsub import PubSubRing, event_trial, storage_trial
@@ -41,8 +41,8 @@ def test_the_id_is_placed_at_39_values_from_8_31_to_8_69() -> None:
 
     assert len(values) == len(price) == 39
     assert (values[0], values[1], values[-2], values[-1]) == ("8.31", "8.32", "8.68", "8.69")
-    arrangement = Arrangement(FIGURE_1, ordered=False, walk="auto", values_max=20_000)
-    assert len({arrangement.key("price", step) for step in steps}) == 39
+    mapping = ValueMapping(FIGURE_1, ordered=False, walk="auto", values_max=20_000)
+    assert len({mapping.key("price", step) for step in steps}) == 39
 
 
 def test_two_constraints_on_one_attribute_count_as_one() -> None:
@@ -85,12 +85,12 @@ def test_figure_7_a_range_lies_on_consecutive_nodes_in_order() -> None:
         (peer for peer in ring.peers if isinstance(peer, PubSub)),
         key=lambda peer: peer.chord.table.own,
     )
-    first = next(peer for peer in members if peer.chord.owns(peer.arrangement.key("a0", 20)))
+    first = next(peer for peer in members if peer.chord.owns(peer.mapping.key("a0", 20)))
     start = members.index(first)
-    met = [row.slot[2] for peer in members[start:] + members[:start] for row in peer.share.held()]
+    met = [entry.slot[2] for peer in members[start:] + members[:start] for entry in peer.holder_state.all_entries()]
 
     assert met == list(range(20, 30)), "clockwise from the node of the lowest value, in order"
-    assert ring.world.kinds["Lay"] < 10 + 3 + 6
+    assert ring.world.kinds["PutEntry"] < 10 + 3 + 6
 
 
 CHORD_TOLERANCE, OPCHORD_TOLERANCE = 0.25, 0.15
@@ -141,5 +141,5 @@ def test_on_a_small_domain_the_remedy_keeps_opchord_no_worse_than_chord(
 def test_an_event_with_five_attributes_takes_five_look_ups() -> None:
     """ "contacting N_a-event 1/2 log(N) nodes to collect the subscription ids lists"."""
     for ordered in (False, True):
-        row = event_trial(256, 5, ordered)
-        assert row["hops"] == pytest.approx(row["formula"] + 5 * 0.9, rel=0.15)
+        entry = event_trial(256, 5, ordered)
+        assert entry["hops"] == pytest.approx(entry["formula"] + 5 * 0.9, rel=0.15)

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from implicast.world.scenario import Scenario
-from implicast.world.simulate import Outcome, simulate
+from implicast.world.simulate import SimulationOutcome, simulate
 
 HEAVY = (("storage_limit", 16), ("frequency_limit", 0.005))
 
 
 @cache
-def run(design: str, workload: str, peers: int, casts: int, seed: int = 1, **given: Any) -> Outcome:
+def run(design: str, workload: str, peers: int, casts: int, seed: int = 1, **given: Any) -> SimulationOutcome:
     """Without receipts, and with levels computed from the casts to come: as the thesis measured."""
     parameters = {"assurance": "none", **dict(given.pop("parameters", ()))}
     if design == "spice-unloaded":

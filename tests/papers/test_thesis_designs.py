@@ -3,10 +3,10 @@
 import pytest
 
 from implicast.world.scenario import Scenario
-from implicast.world.simulate import Outcome, simulate
+from implicast.world.simulate import SimulationOutcome, simulate
 
 
-def run(design: str, parameters=None, **options) -> Outcome:
+def run(design: str, parameters=None, **options) -> SimulationOutcome:
     outcome = simulate(
         Scenario(design, seed=1, parameters={"assurance": "none", **(parameters or {})}, **options)
     )
@@ -15,7 +15,7 @@ def run(design: str, parameters=None, **options) -> Outcome:
 
 
 @pytest.fixture(scope="module")
-def server() -> Outcome:
+def server() -> SimulationOutcome:
     return run("centralised", peers=4096, casts=1024)
 
 
@@ -51,12 +51,12 @@ LABORATORY = {"peers": 1024, "casts": 128, "network": "laboratory"}
 
 
 @pytest.fixture(scope="module")
-def laboratory_server() -> Outcome:
+def laboratory_server() -> SimulationOutcome:
     return run("centralised", **LABORATORY)
 
 
 @pytest.fixture(scope="module")
-def brokers() -> dict[int, Outcome]:
+def brokers() -> dict[int, SimulationOutcome]:
     return {count: run("broker", parameters={"brokers": count}, **LABORATORY) for count in (10, 40)}
 
 

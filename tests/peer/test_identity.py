@@ -109,7 +109,7 @@ def test_places_given_up_and_taken_for_ever_leave_no_trace_once_they_have_expire
         authority.issue(ANN, b"a", 0, b"key", time_us)
         authority.release(ANN, b"a")
 
-    assert len(authority._revoked) <= 2 * REVOKED_LOOKED_AT
+    assert len(authority.revoked) <= 2 * REVOKED_LOOKED_AT
     last = 10 * REVOKED_LOOKED_AT
     assert len(authority.revoke(last).serials) == 999, "those that are still valid stay revoked"
 
@@ -178,7 +178,7 @@ def test_an_authority_that_comes_back_with_its_disk_goes_on_where_it_was() -> No
     first.release(ANN, b"b")
     listed = first.revocation(0)
 
-    again, trust = an_authority(incarnation=6, places_max=2, roll=first.roll())
+    again, trust = an_authority(incarnation=6, places_max=2, state=first.state())
     new = issue(again, realm=b"c")
 
     assert new.serial > max(old.serial, revoked.serial, listed.number)
@@ -191,11 +191,11 @@ def test_an_authority_that_comes_back_with_its_disk_goes_on_where_it_was() -> No
 
 def test_an_authority_with_an_old_copy_of_its_disk_counts_on_from_what_it_is_shown() -> None:
     first, _ = an_authority(incarnation=5 << 16)
-    copy = first.roll()
+    copy = first.state()
     shown = [issue(first) for _ in range(3)][-1]
     listed = first.revoke(0, shown)
 
-    again, _ = an_authority(incarnation=5 << 16, roll=copy)
+    again, _ = an_authority(incarnation=5 << 16, state=copy)
     again.count_on_from(msgspec.structs.replace(shown, serial=1 << 50), 0)
     assert issue(again).serial <= shown.serial, "a forged certificate proves nothing"
     again.count_on_from(shown, 0)
@@ -247,4 +247,4 @@ def test_memory_of_checked_certificates_is_bounded() -> None:
     for each in range(100):
         assert trust.flaw(issue(authority, f"peer {each}"), 0) is None
 
-    assert len(trust._checked) == 10
+    assert len(trust.checked) == 10

@@ -23,8 +23,8 @@ def test_nothing_is_limited_unless_it_is_set():
     free = policy_of({})
 
     assert all(free.admits(CastId(ANN, 1, serial), 0) for serial in range(10_000))
-    assert free.bears(1 << 20)
-    assert not policy_of({"audience_max": 5}).bears(6)
+    assert free.allows_audience(1 << 20)
+    assert not policy_of({"audience_max": 5}).allows_audience(6)
 
 
 def test_one_who_fills_a_table_has_half_of_it_and_two_a_third_each():

@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from implicast.language.target import Description
-from implicast.peer.contract import LIFE_BITS
+from implicast.peer.contract import INCARNATION_BITS
 from implicast.peer.errors import RemoteError
-from implicast.peer.events import Outlived
+from implicast.peer.events import IncarnationAdvanced
 from implicast.peer.lease import Leases, renewal_us
 from implicast.peer.ledger import Ledger
 from implicast.peer.member import Member
@@ -62,11 +62,13 @@ def test_a_member_that_is_told_of_a_later_life_goes_on_above_it():
     member = Plain(lone_site(1, ledger))
     asked = member.next_version()
 
-    again = member.outlive(version_of(5 << 16, 9))
+    again = member.advance_incarnation(version_of(5 << 16, 9))
 
     assert again == member.version > version_of(5 << 16, NUMBERS - 1)
     assert member.upcoming_cast().incarnation == member.incarnation == incarnation_of(again)
-    assert ledger.take() == [("deliver", None, Outlived(member.incarnation, asked, again))]
+    assert ledger.take() == [
+        ("deliver", None, IncarnationAdvanced(member.incarnation, asked, again))
+    ]
 
 
 def test_a_member_that_is_told_of_a_life_after_which_none_can_come_calls_it_nonsense():
@@ -74,8 +76,8 @@ def test_a_member_that_is_told_of_a_life_after_which_none_can_come_calls_it_nons
     member = Plain(lone_site(1, ledger))
     before = member.next_version()
 
-    with pytest.raises(RemoteError, match="no member has lived"):
-        member.outlive(version_of((1 << LIFE_BITS) - 1, 9))
+    with pytest.raises(RemoteError, match="is impossible"):
+        member.advance_incarnation(version_of((1 << INCARNATION_BITS) - 1, 9))
 
     assert member.version == before
     assert ledger.take() == []
@@ -104,7 +106,7 @@ def test_a_member_keeps_what_every_design_needs():
     member.description = Description(("jazz",))
     member.next_version()
 
-    kept = member.kept_member()
+    kept = member.durable_member()
 
     assert (kept.incarnation, kept.version, kept.description) == (
         member.incarnation,

@@ -25,14 +25,14 @@ class Find(Message):
     path: tuple[str, ...] = ()
 
 
-class Carry(Message):
+class ForwardCast(Message):
     wire = 0x7001
 
     cast: CastId
     payload: Annotated[bytes, Meta(max_length=8)]
 
 
-CODEC = Codec([Find, Carry])
+CODEC = Codec([Find, ForwardCast])
 
 
 @given(
@@ -47,23 +47,23 @@ def test_what_is_encoded_comes_back(key, origin, path):
 
 
 def test_a_kind_is_called_by_its_number_whatever_others_there_are():
-    carry = Carry(CastId(NAME, 1, 2), b"")
+    carry = ForwardCast(CastId(NAME, 1, 2), b"")
 
-    assert CODEC.encode(carry)[:2] == Codec([Carry]).encode(carry)[:2] == b"\x70\x01"
+    assert CODEC.encode(carry)[:2] == Codec([ForwardCast]).encode(carry)[:2] == b"\x70\x01"
 
 
 def test_a_field_beyond_its_bound_is_refused():
-    long = CODEC.encode(Carry(CastId(NAME, 1, 2), b"123456789"))
+    long = CODEC.encode(ForwardCast(CastId(NAME, 1, 2), b"123456789"))
 
-    with pytest.raises(RemoteError, match="Carry"):
+    with pytest.raises(RemoteError, match="ForwardCast"):
         CODEC.decode(long)
-    with pytest.raises(RemoteError, match="Carry"):
-        CODEC.decode(CODEC.encode(Carry(CastId(NAME, 1, 2**62), b"")))
+    with pytest.raises(RemoteError, match="ForwardCast"):
+        CODEC.decode(CODEC.encode(ForwardCast(CastId(NAME, 1, 2**62), b"")))
 
 
 def test_a_role_refuses_what_is_not_for_it():
-    with pytest.raises(RemoteError, match="unknown kind"):
-        Codec([Carry]).decode(CODEC.encode(Find(1, 2)))
+    with pytest.raises(RemoteError, match="unknown message kind"):
+        Codec([ForwardCast]).decode(CODEC.encode(Find(1, 2)))
 
 
 def test_the_digest_tells_designs_kinds_fields_and_parameters_apart():
@@ -73,10 +73,10 @@ def test_the_digest_tells_designs_kinds_fields_and_parameters_apart():
         key: str
 
     one = CODEC.digest("dht", {"k": 3})
-    changed = Codec([Find, Carry]).digest("dht", {"k": 3})
+    changed = Codec([Find, ForwardCast]).digest("dht", {"k": 3})
     others = [CODEC.digest("dht", {"k": 4}), CODEC.digest("spice", {"k": 3}), changed]
 
-    assert one == Codec([Carry, *CODEC.kinds]).digest("dht", {"k": 3})
+    assert one == Codec([ForwardCast, *CODEC.kinds]).digest("dht", {"k": 3})
     assert len({one, *others}) == 4
 
 
@@ -86,7 +86,7 @@ def test_garbage_raises_nothing_but_remote_error(data):
         message = CODEC.decode(data)
     except RemoteError:
         return
-    assert isinstance(message, Find | Carry)
+    assert isinstance(message, Find | ForwardCast)
 
 
 def test_a_message_beyond_the_bound_is_refused():
@@ -102,8 +102,8 @@ def test_a_kind_without_a_number_is_refused_by_name():
     class Nameless(Message):
         key: int
 
-    with pytest.raises(ParameterError, match="Nameless has no number"):
-        Codec([Carry, Nameless])
+    with pytest.raises(ParameterError, match="Nameless has no wire number"):
+        Codec([ForwardCast, Nameless])
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 65_535, 65_536])
@@ -183,7 +183,7 @@ def test_a_bound_a_number_a_field_and_a_default_change_the_digest():
 
 
 def test_a_field_that_may_be_left_out_changes_the_digest():
-    class Given(Message):
+    class TaskKey(Message):
         wire = 0x7001
         a: int
 
@@ -191,4 +191,4 @@ def test_a_field_that_may_be_left_out_changes_the_digest():
         wire = 0x7001
         a: int = 0
 
-    assert Codec([Given]).digest("d", {}) != Codec([LeftOut]).digest("d", {})
+    assert Codec([TaskKey]).digest("d", {}) != Codec([LeftOut]).digest("d", {})

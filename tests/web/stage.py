@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from implicast.net.local import Local, Someone, Tasks
+from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
 from implicast.web.pages import Pages
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 )
-ANN_AND_BOB = [Someone("ann", "samba, football"), Someone("bob", "jazz, football")]
+ANN_AND_BOB = [MemberSpec("ann", "samba, football"), MemberSpec("bob", "jazz, football")]
 
 
 class Stage:
@@ -27,10 +27,10 @@ class Stage:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.pages = Pages(people, 0)
-        self._tasks = Tasks(
-            Local(directory / "net", design, people, plain=plain, limits=False, page=self.pages)
+        self._tasks = InProcessNodes(
+            LocalNetwork(directory / "net", design, people, plain=plain, limits=False, page=self.pages)
         )
-        self._tasks._local.lay_out()
+        self._tasks._local.create_folders()
         self.wait(self._tasks.start_all())
 
     def wait(self, what, seconds=60):

@@ -56,10 +56,10 @@ def furnished(stage):
                 CastId(bytes([number + 9]) * 16, 1, 1), [Rule("football", "NT", "futsal")]
             )
         desk.blocks.add("publisher", "ab" * 16, 1)
-        desk.shelf.put(
+        desk.mailbox.put(
             "bibliography", "@article{a, title = {Privacy of overlays}} @article{b, broken"
         )
-        desk.shelf.put("proposed", "1")
+        desk.mailbox.put("proposed", "1")
 
     stage.do(furnish)
     draft = client.post("/write/new", data={"target": "samba | football"}).headers["location"]

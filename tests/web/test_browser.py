@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from stage import CHROMIUM, browser, watched
 
-from implicast.net.local import Local, Processes, wait_for
-from implicast.web.demo import folder_of, researchers, shelves
+from implicast.net.local import LocalNetwork, NodeProcesses, wait_for
+from implicast.web.demo import bibliographies, folder_of, researchers
 from implicast.web.pages import Pages
 
 NONE = "there is no Chromium here: apt-get install chromium"
@@ -27,12 +27,12 @@ class Town:
 
     def __init__(self, directory, design):
         people = researchers()
-        self.pages = Pages(people, 0, {folder_of(each): each for each in shelves()})
-        self.local = Local(
+        self.pages = Pages(people, 0, {folder_of(each): each for each in bibliographies()})
+        self.local = LocalNetwork(
             directory / "net", design, people, plain=False, limits=False, page=self.pages
         )
-        self.local.lay_out()
-        self.processes = Processes(self.local)
+        self.local.create_folders()
+        self.processes = NodeProcesses(self.local)
         self.processes.start_all()
         self.again = {}
 
@@ -245,7 +245,7 @@ def test_reply_and_reply_all_also_by_one_who_does_not_match(town, person):
 
 def test_import_a_bibliography(town, person, tmp_path):
     dances = "\n@article{x, title = {Tango tango tango tango tango}}"
-    (tmp_path / "mine.bib").write_text(shelves()["Ana Duarte"] + dances)
+    (tmp_path / "mine.bib").write_text(bibliographies()["Ana Duarte"] + dances)
     chiara = person(CHIARA)
     page = chiara.go("/me")
     page.set_input_files("#bib", str(tmp_path / "mine.bib"))

@@ -7,22 +7,22 @@ from urllib.parse import urlsplit
 import pytest
 from stage import Stage
 
+from implicast.casting.front_end_messages import RegisterAck
 from implicast.casting.inbox import Outcome
-from implicast.casting.service import Stored
-from implicast.casting.telling import Got
+from implicast.casting.notifier import NotifyAck
 from implicast.language.parse import parse
 from implicast.language.rules import Rule
-from implicast.net.local import Someone
+from implicast.net.local import MemberSpec
 from implicast.peer.contract import CastId
 from implicast.web.app import bound
-from implicast.web.demo import conversations, folder_of, researchers, shelves
+from implicast.web.demo import bibliographies, conversations, folder_of, researchers
 from implicast.web.drafts import Words, plain_name
 from implicast.web.letter import Letter, packed
 from implicast.web.letters import PLAIN
+from implicast.web.mailbox import Mailbox, MailboxError
 from implicast.web.pages import Pages
 from implicast.web.passing import CASTS_MAX, STEPS_MAX, Passing
 from implicast.web.reading import ReadingError, proposal
-from implicast.web.shelf import Shelf, ShelfError
 
 MESSAGES = 10_000
 PAGE_CPU_S, SEARCH_S = 0.3, 0.1
@@ -47,7 +47,7 @@ def letters(stage, name):
 
 
 def test_ports_of_pages_are_not_given_away_before_they_are_served():
-    pages = Pages([Someone("ann", "jazz"), Someone("bob", "jazz")], 0)
+    pages = Pages([MemberSpec("ann", "jazz"), MemberSpec("bob", "jazz")], 0)
     for name in ("ann", "bob"):
         port = urlsplit(pages.address(name)).port
         with socket.socket() as other, pytest.raises(OSError, match="in use"):
@@ -115,8 +115,8 @@ def test_the_network_page_shows_which_casts_pass_and_between_whom(stage):
 def test_passing_forgets_the_oldest_and_leaves_upkeep_and_counting_out():
     passing = Passing()
     for serial in range(1000):
-        passing.see(True, 1, Got(CastId(b"a" * 16, 1, serial), b"b" * 16, Outcome.TAKEN))
-        passing.see(False, 2, Stored((1, serial)))
+        passing.see(True, 1, NotifyAck(CastId(b"a" * 16, 1, serial), b"b" * 16, Outcome.TAKEN))
+        passing.see(False, 2, RegisterAck((1, serial)))
     assert (passing.came, passing.went, len(passing.steps)) == (1000, 0, STEPS_MAX)
     assert [each.cast.serial for each in passing.newest()] == [*range(999, 999 - CASTS_MAX, -1)]
 
@@ -214,7 +214,7 @@ def test_ten_thousand_letters_open_and_are_searched_quickly(tmp_path):
         desk = stage.desk("ann")
 
         def fill():
-            desk.shelf.db.execute("pragma synchronous=off")
+            desk.mailbox.db.execute("pragma synchronous=off")
             for number in range(MESSAGES):
                 text = f"letter {number} about {'privacy' if number % 5 else 'overlays'} and word{number % 977}"
                 letter = Letter(
@@ -254,7 +254,7 @@ def test_tags_from_a_bibliography_are_the_commonest_words(tmp_path):
 
 def test_the_demonstration_speaks_of_people_there_are():
     people = {each.name for each in researchers()}
-    assert len(people) == len(shelves()) == 20
+    assert len(people) == len(bibliographies()) == 20
     said = conversations()
     for letter in said["letter"]:
         assert folder_of(letter["by"]) in people
@@ -264,11 +264,11 @@ def test_the_demonstration_speaks_of_people_there_are():
 
 
 def test_a_file_of_a_later_version_is_refused_in_a_sentence(tmp_path):
-    shelf = Shelf(tmp_path / "web.db")
-    shelf.db.execute("pragma user_version=99")
-    shelf.close()
-    with pytest.raises(ShelfError, match="newer version"):
-        Shelf(tmp_path / "web.db")
+    mailbox = Mailbox(tmp_path / "web.db")
+    mailbox.db.execute("pragma user_version=99")
+    mailbox.close()
+    with pytest.raises(MailboxError, match="newer version"):
+        Mailbox(tmp_path / "web.db")
 
 
 def test_a_letter_that_names_a_target_it_was_not_sent_to_is_shown_without_one(stage):

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 from stage import browser, watched
 
-from implicast.casting.telling import Word
+from implicast.casting.notifier import Notification
 from implicast.language.rules import Rule
 from implicast.peer.contract import CastId
 from implicast.web.drafts import plain_name
@@ -170,7 +170,7 @@ def flooded(stage):
             )
             desk.blocks.add("words", f"zz{cut}", 1)
             desk.node.driver._watch(
-                True, ("127.0.0.1", 9), Word(CastId(bytes([number % 7]) * 16, 1, number))
+                True, ("127.0.0.1", 9), Notification(CastId(bytes([number % 7]) * 16, 1, number))
             )
 
     stage.do(flood)

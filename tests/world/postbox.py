@@ -10,7 +10,7 @@ from implicast.casting.designs import ASSURANCE, Design
 from implicast.language.target import Description, Target
 from implicast.peer.contract import CastId, Contact, Message, Name, Peer, handles
 from implicast.peer.events import Joined, Left, Notice, Registered, Settled, Withdrawn
-from implicast.peer.member import KeptMember, Member
+from implicast.peer.member import DurableMember, Member
 from implicast.peer.site import Site
 from implicast.world.plan import Plan
 
@@ -43,7 +43,7 @@ class Spread(Message):
     payload: bytes
 
 
-class Told(Message):
+class NotifyTally(Message):
     wire = 0x7005
 
     cast: CastId
@@ -51,7 +51,7 @@ class Told(Message):
     unreachable: int
 
 
-class Got(Message):
+class NotifyAck(Message):
     wire = 0x7006
 
     cast: CastId
@@ -67,7 +67,7 @@ class Tell(Message):
 
 
 class Kept(Message):
-    member: KeptMember
+    member: DurableMember
     heard: tuple[CastId, ...]
 
     @property
@@ -133,10 +133,10 @@ class Office(Peer):
     @handles(Done)
     def _done(self, done: Done) -> None:
         got = min(done.members, self.got[done.cast])
-        self.host.send(done.to, Told(done.cast, got, done.members - got))
+        self.host.send(done.to, NotifyTally(done.cast, got, done.members - got))
 
-    @handles(Got)
-    def _got(self, sender, got: Got) -> None:
+    @handles(NotifyAck)
+    def _got(self, sender, got: NotifyAck) -> None:
         self.got[got.cast] += 1
 
 
@@ -147,11 +147,11 @@ class Poster(Member):
         super().__init__(site)
         (self.server,) = site.infrastructure["server"]
         self.heard: dict[CastId, None] = {}
-        if site.kept is not None and not MANNERS.forgets_heard:
-            self.heard = dict.fromkeys(site.kept.heard)
+        if site.durable_state is not None and not MANNERS.forgets_heard:
+            self.heard = dict.fromkeys(site.durable_state.heard)
 
-    def kept(self) -> Kept:
-        return Kept(self.kept_member(), tuple(self.heard))
+    def durable_state(self) -> Kept:
+        return Kept(self.durable_member(), tuple(self.heard))
 
     def join(self, introducers) -> None:
         self.host.deliver(Joined())
@@ -185,7 +185,8 @@ class Poster(Member):
     def _outdated(self, sender, outdated: Outdated) -> None:
         if outdated.version > self.version:
             self.host.send(
-                self.server, Say(self.contact, self.outlive(outdated.version), self.description)
+                self.server,
+                Say(self.contact, self.advance_incarnation(outdated.version), self.description),
             )
 
     @handles(Tell)
@@ -194,10 +195,10 @@ class Poster(Member):
         if tell.to == self.name and fits and tell.cast not in self.heard:
             self.heard[tell.cast] = None
             self.host.deliver(Notice(tell.cast, tell.payload))
-            self.host.send(sender, Got(tell.cast))
+            self.host.send(sender, NotifyAck(tell.cast))
 
-    @handles(Told)
-    def _done(self, sender, told: Told) -> None:
+    @handles(NotifyTally)
+    def _done(self, sender, told: NotifyTally) -> None:
         if told.cast.incarnation == self.incarnation and told.cast.serial <= self.serial:
             self.host.deliver(Settled(told.cast, told.notified + MANNERS.boasts, told.unreachable))
 
@@ -212,13 +213,13 @@ POSTBOX = Design(
     "one server for tests",
     "nowhere",
     assemble=assemble,
-    kinds=(Say, Stored, Outdated, Spread, Told, Tell, Got),
+    kinds=(Say, Stored, Outdated, Spread, NotifyTally, Tell, NotifyAck),
     parameters=(ASSURANCE,),
     infrastructure=lambda peers, parameters: 1,
     member=Poster,
     fixture=lambda site, role: Office(site),
     roles=lambda peers, infrastructure: {"server": (peers,)},
-    kept={"member": Kept},
+    durable_types={"member": Kept},
     survives=frozenset({"joins", "returns"}),
     repair_us=5_000_000,
 )

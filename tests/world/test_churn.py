@@ -1,4 +1,4 @@
-"""Scripts of change: written as text, drawn from a seed, spelled out deed by deed."""
+"""Scripts of change: written as text, drawn from a seed, spelled out event by event."""
 
 import re
 from collections import Counter
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from implicast.peer.errors import ParameterError, ScenarioError
 from implicast.world.churn import Churn
-from implicast.world.deeds import KINDS, Deed
+from implicast.world.scripted_events import KINDS, ScriptedEvent
 
 MUCH = Churn.parse(
     "joins=20,leaves=10,crashes=9,group=3,restarts=2,freezes=5,slow=3,cuts=4,flaps=4,splits=2,drift=0.01,over_s=300,"
@@ -41,28 +41,28 @@ def test_a_spelled_script_is_the_same_script(seed):
 @given(st.integers(0, 1000))
 def test_whoever_is_drawn_is_there_by_the_script(seed):
     here, gone = set(range(40)), set()
-    for deed in MUCH.script(seed, 40, 2):
-        if deed.kind == "join":
-            assert min(deed.who) >= 42
-            here |= set(deed.who)
-        elif deed.kind == "restart":
-            assert set(deed.who) <= {40, 41}
+    for event in MUCH.script(seed, 40, 2):
+        if event.kind == "join":
+            assert min(event.who) >= 42
+            here |= set(event.who)
+        elif event.kind == "restart":
+            assert set(event.who) <= {40, 41}
         else:
-            assert set(deed.who) <= (here | {40, 41}) - gone, deed
-        if deed.kind in ("leave", "crash", "fall"):
-            gone |= set(deed.who)
+            assert set(event.who) <= (here | {40, 41}) - gone, event
+        if event.kind in ("leave", "crash", "fall"):
+            gone |= set(event.who)
     assert len(here - gone) >= 10
 
 
 def test_as_many_deeds_as_asked_for():
-    found = Counter(deed.kind for deed in MUCH.script(1, 40, 2))
+    found = Counter(event.kind for event in MUCH.script(1, 40, 2))
 
     said = {kind: found.pop(kind) for kind in ("register", "describe", "withdraw")}
     assert sum(said.values()) == 12
     assert all(said.values())
     once = {"return": 4, "burst": 2, "fall": 3, "restart": 2, "split": 2}
     assert found == Counter(join=20, leave=10, crash=3, freeze=5, slow=3, cut=4, flap=4, **once)
-    assert all(len(deed.who) == 3 for deed in MUCH.script(1, 40, 2) if deed.kind == "crash")
+    assert all(len(event.who) == 3 for event in MUCH.script(1, 40, 2) if event.kind == "crash")
 
 
 def test_rates_are_per_minute():
@@ -73,7 +73,7 @@ def test_rates_are_per_minute():
 
 def test_one_kind_does_not_move_the_moments_of_another():
     def moments(churn):
-        return [deed.from_s for deed in churn.script(3, 40, 0) if deed.kind == "leave"]
+        return [event.from_s for event in churn.script(3, 40, 0) if event.kind == "leave"]
 
     assert moments(Churn(leaves=5)) == moments(Churn(leaves=5, freezes=7, joins=3))
 
@@ -99,7 +99,7 @@ def test_one_kind_does_not_move_the_moments_of_another():
     ],
 )
 def test_a_deed_reads_back_as_the_same_deed(text):
-    assert Deed.parse(text).text() == text
+    assert ScriptedEvent.parse(text).text() == text
 
 
 @pytest.mark.parametrize(
@@ -111,16 +111,16 @@ def test_a_deed_reads_back_as_the_same_deed(text):
         ("freeze_s=3", "not a range"),
         ("freeze_s=3..1", "the lower first"),
         ("away_s=0..1", "from 0.001 on"),
-        ("deed=crash", "TIME:KIND:WHO"),
-        ("deed=5:dance:1", "there is no deed 'dance'"),
-        ("deed=5:crash:x", "addresses"),
-        ("deed=5..6:crash:1", "at one time"),
-        ("deed=5:freeze:1", "FROM..TO"),
-        ("deed=1..2:cut:3", "two addresses"),
-        ("deed=1..2:slow:3", "amount"),
-        ("deed=nan:crash:3", "not a number"),
-        ("deed=1..2:cut:3>3", "two different addresses"),
-        ("deed=5:crash:7+8+7", "each address once"),
+        ("event=crash", "TIME:KIND:WHO"),
+        ("event=5:dance:1", "there is no event 'dance'"),
+        ("event=5:crash:x", "addresses"),
+        ("event=5..6:crash:1", "at one time"),
+        ("event=5:freeze:1", "FROM..TO"),
+        ("event=1..2:cut:3", "two addresses"),
+        ("event=1..2:slow:3", "amount"),
+        ("event=nan:crash:3", "not a number"),
+        ("event=1..2:cut:3>3", "two different addresses"),
+        ("event=5:crash:7+8+7", "each address once"),
         ("crashes=2.7", "not whole"),
         ("crashes=1,joins=2,crashes=3", "crashes is given again by crashes=3"),
         ("crashes=3,group=2", "no multiple of group=2; say 2 or 4"),
@@ -136,11 +136,11 @@ def test_nonsense_gets_a_sentence(text, says):
 
 def test_a_script_may_be_a_file(tmp_path):
     (tmp_path / "script").write_text(
-        "# a bad day\njoins=3\ndeed=5:crash:7, deed=6:leave:8  # both\n"
+        "# a bad day\njoins=3\nevent=5:crash:7, event=6:leave:8  # both\n"
     )
 
     assert Churn.parse(f"@{tmp_path / 'script'}") == Churn.parse(
-        "joins=3,deed=5:crash:7,deed=6:leave:8"
+        "joins=3,event=5:crash:7,event=6:leave:8"
     )
 
 
@@ -173,14 +173,14 @@ def test_crashes_that_fill_no_group_are_written_as_the_whole_groups_they_are(cra
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("deed=5:crash:9999", "there is no 9999; addresses are 0 to 11"),
-        ("deed=5..9:freeze:3+777", "there is no 777"),
-        ("deed=5..9:cut:3>12", "there is no 12"),
-        ("joins=3,deed=50:crash:12", "there is no 12"),
-        ("deed=5:join:12,deed=9:join:12", "12 joins already by 5:join:12"),
-        ("deed=5:join:400000", "400000 is too far beyond"),
-        ("deed=9:join:12,deed=5:crash:12", "12 comes only by 9:join:12; it takes a later time"),
-        ("guests=2,deed=5:leave:14", "there is no 14"),
+        ("event=5:crash:9999", "there is no 9999; addresses are 0 to 11"),
+        ("event=5..9:freeze:3+777", "there is no 777"),
+        ("event=5..9:cut:3>12", "there is no 12"),
+        ("joins=3,event=50:crash:12", "there is no 12"),
+        ("event=5:join:12,event=9:join:12", "12 joins already by 5:join:12"),
+        ("event=5:join:400000", "400000 is too far beyond"),
+        ("event=9:join:12,event=5:crash:12", "12 joins only by 9:join:12; it takes a later time"),
+        ("guests=2,event=5:leave:14", "there is no 14"),
     ],
 )
 def test_deeds_about_strangers_are_refused(text, says):
@@ -191,18 +191,18 @@ def test_deeds_about_strangers_are_refused(text, says):
 @given(st.integers(0, 1000), st.data())
 def test_a_script_from_which_deeds_were_left_out_names_no_strangers(seed, data):
     spelled = MUCH.spelled(seed, 40, 2)
-    kept = data.draw(st.lists(st.sampled_from(spelled.deeds), unique=True))
+    kept = data.draw(st.lists(st.sampled_from(spelled.events), unique=True))
     spelled.refuse_strangers(40, 2)
 
-    Churn(guests=spelled.guests, deeds=tuple(kept)).refuse_strangers(40, 2)
+    Churn(guests=spelled.guests, events=tuple(kept)).refuse_strangers(40, 2)
 
 
 def test_what_could_not_be_drawn_is_said_with_the_reason():
     said = Churn.parse("leaves=100,crashes=50,group=2,restarts=3,fails=2").shortfall(1, 16, 0)
     drawn = Counter(
-        deed.kind
-        for deed in Churn(leaves=100, crashes=50, group=2).script(1, 16, 0)
-        for _ in deed.who
+        event.kind
+        for event in Churn(leaves=100, crashes=50, group=2).script(1, 16, 0)
+        for _ in event.who
     )
 
     assert Counter(said) == Counter(
@@ -218,21 +218,21 @@ def test_what_could_not_be_drawn_is_said_with_the_reason():
 
 
 def test_every_kind_of_deed_has_an_example_above():
-    assert set(KINDS) == {deed.kind for deed in MUCH.script(1, 40, 2)} | {"fail"}
-    assert any(deed.kind == "fail" for deed in Churn(fails=2).script(1, 40, 3))
+    assert set(KINDS) == {event.kind for event in MUCH.script(1, 40, 2)} | {"fail"}
+    assert any(event.kind == "fail" for event in Churn(fails=2).script(1, 40, 3))
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "change.md"
 
 
 def test_every_deed_on_the_reference_page_is_understood():
-    deeds = re.findall(r"deed=(\S+)", PAGE.read_text())
+    events = re.findall(r"event=(\S+)", PAGE.read_text())
 
-    assert {Deed.parse(text).kind for text in deeds} == set(KINDS)
+    assert {ScriptedEvent.parse(text).kind for text in events} == set(KINDS)
 
 
 def test_every_name_is_on_the_reference_page():
     page = PAGE.read_text()
 
     for each in fields(Churn):
-        assert f"`{each.name}`" in page or each.name == "deeds", each.name
+        assert f"`{each.name}`" in page or each.name == "events", each.name

@@ -12,7 +12,9 @@ MESSAGES = 20_000
 
 def fates(faults: Faults, seed: int = 1) -> list[tuple[int, ...]]:
     stream = FaultStream(faults, seed)
-    return [stream.fate(number, number % 7, number % 5, 10_000) for number in range(MESSAGES)]
+    return [
+        stream.copy_delays_us(number, number % 7, number % 5, 10_000) for number in range(MESSAGES)
+    ]
 
 
 def share(found: list[bool]) -> float:
@@ -24,18 +26,24 @@ def test_a_kind_network_carries_everything_once_and_in_time():
 
 
 def test_messages_are_lost_as_often_as_said():
-    assert share([not fate for fate in fates(Faults(loss=0.1))]) == pytest.approx(0.1, rel=0.1)
+    assert share(
+        [not copy_delays_us for copy_delays_us in fates(Faults(loss=0.1))]
+    ) == pytest.approx(0.1, rel=0.1)
 
 
 def test_messages_are_repeated_as_often_as_said_and_the_copy_is_never_first():
     found = fates(Faults(duplicate=0.05))
 
-    assert share([len(fate) == 2 for fate in found]) == pytest.approx(0.05, rel=0.15)
-    assert all(fate[0] <= fate[-1] for fate in found)
+    assert share([len(copy_delays_us) == 2 for copy_delays_us in found]) == pytest.approx(
+        0.05, rel=0.15
+    )
+    assert all(copy_delays_us[0] <= copy_delays_us[-1] for copy_delays_us in found)
 
 
 def test_some_messages_are_held_back_within_the_range():
-    found = [fate[0] - 10_000 for fate in fates(Faults(delay=0.2, delay_ms=(50, 70)))]
+    found = [
+        copy_delays_us[0] - 10_000 for copy_delays_us in fates(Faults(delay=0.2, delay_ms=(50, 70)))
+    ]
 
     late = [us for us in found if us]
     assert share([bool(us) for us in found]) == pytest.approx(0.2, rel=0.1)
@@ -43,8 +51,8 @@ def test_some_messages_are_held_back_within_the_range():
 
 
 def test_reordering_lets_messages_overtake_and_jitter_spreads_them():
-    overtaken = [fate[0] for fate in fates(Faults(reorder=0.3))]
-    spread = [fate[0] for fate in fates(Faults(jitter=0.5))]
+    overtaken = [copy_delays_us[0] for copy_delays_us in fates(Faults(reorder=0.3))]
+    spread = [copy_delays_us[0] for copy_delays_us in fates(Faults(jitter=0.5))]
 
     assert share([us > 10_000 for us in overtaken]) == pytest.approx(0.3, rel=0.1)
     assert max(overtaken) <= 40_000
@@ -63,7 +71,7 @@ def test_a_partition_cuts_two_sides_apart_while_it_lasts():
     stream = FaultStream(Faults(partitions=(Partition(1.0, 2.0, apart=(1, 2)),)), 1)
 
     def arrives(now_s: float, sender: int, receiver: int) -> bool:
-        return bool(stream.fate(int(now_s * 1e6), sender, receiver, 10))
+        return bool(stream.copy_delays_us(int(now_s * 1e6), sender, receiver, 10))
 
     assert arrives(0.999, 1, 3)
     assert not arrives(1.0, 1, 3)
@@ -75,13 +83,13 @@ def test_a_partition_cuts_two_sides_apart_while_it_lasts():
 
 def test_a_partition_by_share_keeps_each_host_on_one_side():
     stream = FaultStream(Faults(partitions=(Partition(0, 10, 0.3),)), 5)
-    with_zero = [bool(stream.fate(1, 0, host, 10)) for host in range(1, 2000)]
+    with_zero = [bool(stream.copy_delays_us(1, 0, host, 10)) for host in range(1, 2000)]
 
     assert share(with_zero) == pytest.approx(0.3, abs=0.04) or share(with_zero) == pytest.approx(
         0.7, abs=0.04
     )
     for a, b in ((1, 2), (3, 4), (5, 6)):
-        assert bool(stream.fate(1, a, b, 10)) == (with_zero[a - 1] == with_zero[b - 1])
+        assert bool(stream.copy_delays_us(1, a, b, 10)) == (with_zero[a - 1] == with_zero[b - 1])
 
 
 shares = st.floats(0, 1)

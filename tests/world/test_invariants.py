@@ -3,14 +3,14 @@
 from implicast.language.target import Description, Target, Term
 from implicast.world import invariants
 from implicast.world.application import Cast, Registration
-from implicast.world.invariants import FLIGHT_US, Notices, Verdict
+from implicast.world.invariants import FLIGHT_US, ContractReport, Notices
 
 SAMBA = Description(("samba",))
 JAZZ = Description(("jazz",))
 TO_SAMBA = Target((Term(("samba",)),))
 
 
-def judge(casts, registrations, told) -> Verdict:
+def judge(casts, registrations, told) -> ContractReport:
     return invariants.judge(casts, registrations, Notices.of(told))
 
 

@@ -8,21 +8,21 @@ import pytest
 
 from implicast.peer.errors import MapError
 from implicast.space.digest import stream
-from implicast.world.network import Network, build
-from implicast.world.paths import routes_of
+from implicast.world.network import PhysicalNetwork, build
+from implicast.world.paths import shortest_paths
 from implicast.world.topology import BROADBAND, Topology
 
 KINDS = ["flat", "national", "laboratory"]
 
 
-def graph(network: Network) -> nx.Graph:
+def graph(network: PhysicalNetwork) -> nx.Graph:
     found = nx.Graph()
     found.add_nodes_from(range(network.topology.routers))
     found.add_weighted_edges_from(network.topology.links)
     return found
 
 
-def some_pairs(network: Network, count: int, seed: int = 1) -> list[tuple[int, int]]:
+def some_pairs(network: PhysicalNetwork, count: int, seed: int = 1) -> list[tuple[int, int]]:
     rng = stream(seed, "pairs")
     return [(rng.randrange(network.hosts), rng.randrange(network.hosts)) for _ in range(count)]
 
@@ -59,7 +59,7 @@ def test_a_path_is_an_unbroken_chain_of_links_as_long_as_the_distance(kind):
 
 def test_of_equally_short_paths_the_last_router_with_the_lowest_number_wins():
     square = Topology("square", 4, ((0, 1, 5), (0, 2, 5), (1, 3, 5), (2, 3, 5)))
-    routes = routes_of(square)
+    routes = shortest_paths(square)
 
     assert [int(routes.source[link]) for link in routes.path(0, 3)] == [0, 1]
     assert [int(routes.source[link]) for link in routes.path(3, 0)] == [3, 1]

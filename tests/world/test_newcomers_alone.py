@@ -13,8 +13,8 @@ KNOWN = "+".join(map(str, stream(SEED, "introducers of newcomers").sample(range(
 """Whom the newcomer will know."""
 
 
-def complaints(*deeds: str) -> list[str]:
-    churn = ",".join(["guests=1", *(f"deed={each}" for each in (f"2:join:{PEERS}", *deeds))])
+def complaints(*events: str) -> list[str]:
+    churn = ",".join(["guests=1", *(f"event={each}" for each in (f"2:join:{PEERS}", *events))])
     outcome = simulate(Scenario("dht", PEERS, 60, SEED, {}, "groups", churn=Churn.parse(churn)))
     assert outcome.change is not None
     return outcome.change.complaints
@@ -24,8 +24,8 @@ def test_one_whose_acquaintances_all_went_while_it_was_cut_off_is_excused():
     assert complaints(f"1..30:split:{PEERS}", f"5:crash:{KNOWN}") == []
 
 
-@pytest.mark.parametrize("deeds", [(f"5:crash:{KNOWN}",), (f"1..10:split:{PEERS}",)])
-def test_one_that_could_have_spoken_with_one_of_them_is_not(deeds, monkeypatch):
-    monkeypatch.setattr(Membership, "_seek", lambda self: None)
+@pytest.mark.parametrize("events", [(f"5:crash:{KNOWN}",), (f"1..10:split:{PEERS}",)])
+def test_one_that_could_have_spoken_with_one_of_them_is_not(events, monkeypatch):
+    monkeypatch.setattr(Membership, "lookup_place", lambda self: None)
 
-    assert complaints(*deeds) == [f"{PEERS} never joined"]
+    assert complaints(*events) == [f"{PEERS} never joined"]

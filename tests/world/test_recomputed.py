@@ -22,7 +22,7 @@ def journal_of(
     """The tables of a run as rows, and what the tally says of it."""
     scenario = Scenario(design, network="national", register="messages", **fields)  # type: ignore[arg-type]
     outcome = simulate(scenario, directory / "run")
-    assert outcome.kept
+    assert outcome.contract_held
     names = ("sends", "registrations", "peers", "links", "paths", "casts")
     return {
         name: pq.read_table(directory / "run" / f"{name}.parquet").to_pylist() for name in names
@@ -140,7 +140,7 @@ class Backbone:
                 and sender not in self.brokers
             ):
                 self.clients[receiver].add(sender)
-            elif row["kind"] in ("Tell", "WholeFilter"):
+            elif row["kind"] in ("TagUpdate", "WholeFilter"):
                 self.beside[receiver].add(sender)
 
     def beyond(self, broker: int, neighbour: int) -> set[str]:

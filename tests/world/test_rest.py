@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from implicast.casting.designs import HOMES
+from implicast.casting.designs import DESIGN_MODULES
 from implicast.world.faults import Faults
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
@@ -19,7 +19,7 @@ def quiet(design, **given):
     return Scenario(design, 48, 40, 3, parameters, workload_parameters=FEW, **given)
 
 
-@pytest.mark.parametrize("design", sorted(HOMES))
+@pytest.mark.parametrize("design", sorted(DESIGN_MODULES))
 def test_casts_cost_what_they_cost_where_upkeep_goes_on(design):
     scenario = quiet(design, interval_ms=5000)
 
@@ -37,7 +37,7 @@ def test_casts_cost_what_they_cost_where_upkeep_goes_on(design):
     )
 
 
-@pytest.mark.parametrize("design", sorted(HOMES))
+@pytest.mark.parametrize("design", sorted(DESIGN_MODULES))
 def test_a_network_at_rest_takes_registrations_by_message(design):
     run = simulate(quiet(design, register="messages", strict=True))
 

@@ -2,7 +2,7 @@
 
 from implicast.language.parse import parse
 from implicast.language.rules import RELATIONS, Rule, offers, stated, widened
-from implicast.trials.tag_rules import Settings, TagRules, thesaurus
+from implicast.trials.tag_rules import TagRules, TagRuleSettings, thesaurus
 
 
 def about(*rules):
@@ -63,7 +63,7 @@ def test_the_thesaurus_is_whole():
 
 
 def test_recall_before_and_after_in_the_world():
-    outcome = TagRules(Settings("centralised")).run()
+    outcome = TagRules(TagRuleSettings("centralised")).run()
     assert outcome.recall_before < 0.45
     assert outcome.recall_after > 0.75
     assert outcome.precision_after > 0.99, "what few state wrongly is not offered"
@@ -72,5 +72,5 @@ def test_recall_before_and_after_in_the_world():
 
 def test_wrong_rules_do_harm_where_one_name_suffices():
     """The threshold matters: without it the same wrong rules spoil the answer."""
-    careless = TagRules(Settings("centralised", names_min=1)).run()
+    careless = TagRules(TagRuleSettings("centralised", names_min=1)).run()
     assert careless.precision_after < 0.9

@@ -46,4 +46,4 @@ def test_one_that_is_in_a_table_and_beside_nobody_there_is_seen():
 
     found = list(table_objections(tiles, np.append(one, one[0]), np.append(other, stranger)))
 
-    assert found == [f"{stranger} is in a table and beside nobody there"]
+    assert found == [f"{stranger} is in the table of a tile that it does not touch"]

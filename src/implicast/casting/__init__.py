@@ -1,1 +1,1 @@
-"""The designs: how a cast reaches its group. Siblings never import each other; `designs.py` lists them."""
+"""The designs. `designs.py` lists them; no design imports another."""

@@ -1,21 +1,22 @@
-"""Publish/subscribe through one server, as the yardstick: what members and the server of CENTRALISED say about it.
+"""Publish/subscribe through one server, the baseline: messages between members and the server of
+CENTRALISED.
 
-A subscription has a number, and each wording of it a version; both belong to a life of the member, so that what it
-said last counts, also after it began again.
+A subscription has a number, and each change of its target a version. Both belong to an incarnation
+of the member, so that the member's last statement counts, also after a restart.
 """
 
 from typing import ClassVar
 
-from implicast.casting.telling import Word
+from implicast.casting.notifier import Notification
 from implicast.language.target import Description, Target
 from implicast.peer.contract import CastId, Contact, Incarnation, Message, Name
 from implicast.peer.fields import Count, Payload
-from implicast.peer.words import Said, personal
+from implicast.peer.signing import SignedMessage, signed_by
 
 
-@personal("name")
+@signed_by("name")
 class Subscribe(Message):
-    """A member words a subscription, anew or for the first time; `None`: it wants it no more."""
+    """A member makes or changes a subscription; None removes it."""
 
     wire = 0x0211
     name: Name
@@ -25,8 +26,8 @@ class Subscribe(Message):
     target: Target | None
 
 
-class SubscriptionKept(Message):
-    """The server has this wording, or one of a later life."""
+class SubscribeAck(Message):
+    """The server has this version of the subscription, or one of a later incarnation."""
 
     wire = 0x0212
     incarnation: Incarnation
@@ -34,8 +35,8 @@ class SubscriptionKept(Message):
     version: Count
 
 
-class Announce(Message):
-    """A member asks the server to tell whoever subscribed to things of this description."""
+class PublishEvent(Message):
+    """A member asks the server to notify the subscribers of events with this description."""
 
     wire = 0x0213
     dry: ClassVar[bool] = False
@@ -45,32 +46,34 @@ class Announce(Message):
     payload: Payload
 
 
-class Happened(Word):
-    """The server tells a subscriber."""
+class EventNotify(Notification):
+    """The server notifies a subscriber of an event."""
 
     wire = 0x0214
     description: Description
     payload: Payload
 
 
-class Worded(Message):
-    """A subscription that the server keeps; `None`: taken back, and kept lest an older wording counts."""
+class ServerSubscription(Message):
+    """A subscription at the server. None: removed, and kept so that an older version does not
+    replace it.
+    """
 
     contact: Contact
     incarnation: Incarnation
     subscription: Count
     version: Count
     target: Target | None
-    said: Said | None = None
-    """As its owner signed it, where words are signed."""
+    signed: SignedMessage | None = None
+    """The subscription as its owner signed it, where signing is on."""
 
 
-class Wording(Message):
-    """A subscription that a member keeps."""
+class OwnSubscription(Message):
+    """A subscription at its owner."""
 
     subscription: Count
     version: Count
     target: Target
 
 
-SUBSCRIPTION_KINDS: tuple[type[Message], ...] = (Subscribe, SubscriptionKept, Announce, Happened)
+SUBSCRIPTION_KINDS: tuple[type[Message], ...] = (Subscribe, SubscribeAck, PublishEvent, EventNotify)

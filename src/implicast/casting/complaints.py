@@ -1,14 +1,17 @@
-"""Complaints (thesis, 10.2.3): who keeps lists hears of unwanted casts, and slows a publisher of whom many complain.
+"""Complaints about unwanted casts (thesis, 10.2.3). A peer that notifies members records their
+complaints and throttles a publisher when too large a share complains.
 
-A member complains to the peer that told it; each name counts once for a publisher, and only among those who were told
-here, at the address where they were told. A publisher is slowed when the share of those it reached who complained is,
-beyond reasonable doubt (Wilson's lower bound at three standard deviations), above a quarter. So the few cannot speak
-for the many: names that are a tenth of an audience never reach it, and in an audience of three nobody can.
+A member complains to the peer that notified it. Each name counts once for a publisher, and only if
+it was notified by this peer, at the address from which it complains. A publisher is throttled when
+the share of complaints among the members it reached is above a quarter, with confidence of three
+standard deviations (Wilson's lower bound). A minority cannot throttle a publisher: a tenth of an
+audience never suffices, and in an audience of three not even all do.
 
-To be slowed is not to be silenced. A slowed publisher pays for every member it reaches with time; its next cast is
-declined as a whole until that is paid, an hour at most. Small groups hardly notice. It is told until when. Accounts
-are opened by the first complaint and forgotten after an hour: without complaints nothing is kept or counted. They
-outlive the keeper's restart: a publisher is not freed by a crash of the one that heard of it.
+A throttled publisher is delayed, not blocked. It pays one minute for every member that it reaches;
+until that time is over, one hour at most, its next cast is declined as a whole. Small groups hardly
+notice. The publisher is told until when. An account is opened by the first complaint and dropped
+after an hour; without complaints nothing is recorded or counted. Accounts are durable, so that a
+crash of the recording peer does not release a publisher.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,33 +23,36 @@ from msgspec import Meta
 from implicast.peer.contract import Address, CastId, Contact, Message, Name
 from implicast.peer.fields import Count, Micros
 from implicast.peer.memory import Recent
-from implicast.peer.words import personal
+from implicast.peer.signing import signed_by
 
 SHARE = 0.25
-"""Of those whom a publisher reached: if surely more than these complain, it is slowed."""
+"""Share of complaints among the members reached, above which a publisher is throttled."""
 DEVIATIONS = 3.0
-"""How sure: standard deviations of the share, counted against the complaint."""
-PAID_US = 60_000_000
-"""What a slowed publisher pays for each member it reaches: one in a minute."""
+"""Confidence: standard deviations by which the measured share has to exceed `SHARE`."""
+PENALTY_US = 60_000_000
+"""Delay of a throttled publisher for each member that it reaches: one minute."""
 MEMORY_US = 3_600_000_000
-"""How long complaints are remembered, and the most that a publisher pays for one cast."""
+"""How long complaints are remembered, and the longest delay for one cast."""
 ACCOUNTS_MAX = 256
-"""Publishers of whom a keeper remembers complaints; the one opened first is forgotten first."""
+"""Publishers with an account; the account opened first is dropped first."""
 LONE_MAX = 3
-"""Publishers of whom nobody but the members at one address complains; the one opened first is forgotten first. So one
-who complains of everybody pushes out only what it said itself."""
+"""Accounts in which all complaints came from one address; the one opened first is dropped first. A
+member that complains about every publisher thus evicts only its own complaints.
+"""
 NAMES_MAX = 4_096
-"""Members that one account remembers."""
-KEPT_NAMES_MAX = 16_384
-"""Members that are written down in all accounts together; beyond them only the verdict on a publisher is."""
+"""Members in one account."""
+DURABLE_NAMES_MAX = 16_384
+"""Members written to disk in all accounts together. Accounts beyond that are written without names:
+only counts and the end of the delay.
+"""
 
 Names = Annotated[tuple[Name, ...], Meta(max_length=NAMES_MAX)]
 Places = Annotated[tuple[Contact, ...], Meta(max_length=NAMES_MAX)]
 
 
-@personal("by")
+@signed_by("by")
 class Complain(Message):
-    """The member `by` was told of this cast and did not want it."""
+    """The member `by` was notified of this cast and did not want it."""
 
     wire = 0x0103
 
@@ -55,7 +61,9 @@ class Complain(Message):
 
 
 class Slowing(Message):
-    """The publisher of this cast is slowed until a moment: so many complained of so many that were told."""
+    """The publisher of this cast is throttled until `until_us`: `complaints` of `reached` members
+    complained.
+    """
 
     wire = 0x0104
 
@@ -68,8 +76,8 @@ class Slowing(Message):
 KINDS: tuple[type[Message], ...] = (Complain, Slowing)
 
 
-class KeptAccount(Message):
-    """What a keeper writes down of one publisher."""
+class DurableAccount(Message):
+    """Durable state of one account."""
 
     publisher: Name
     opened_us: Micros
@@ -81,11 +89,13 @@ class KeptAccount(Message):
     complained: Places = ()
 
 
-KeptDocket = Annotated[tuple[KeptAccount, ...], Meta(max_length=ACCOUNTS_MAX)]
+DurableComplaintLog = Annotated[tuple[DurableAccount, ...], Meta(max_length=ACCOUNTS_MAX)]
 
 
 def surely_above(count: int, of: int) -> float:
-    """The least share that `count` of `of` stand for, three standard deviations down (Wilson)."""
+    """Wilson's lower bound of a share, at three standard deviations: the true share is almost
+    surely above it.
+    """
     if not of:
         return 0.0
     share, square = min(1.0, count / of), DEVIATIONS * DEVIATIONS
@@ -95,7 +105,7 @@ def surely_above(count: int, of: int) -> float:
 
 
 class Account:
-    """What one keeper knows of one publisher since somebody complained of it."""
+    """Record of one publisher at one peer, from the first complaint on."""
 
     __slots__ = (
         "_audience",
@@ -107,34 +117,36 @@ class Account:
         "opened_us",
     )
 
-    def __init__(self, kept: KeptAccount) -> None:
-        self.opened_us = kept.opened_us
-        self.clear_us = kept.clear_us
-        """Until when its casts are declined; 0: it is not slowed."""
-        self.against = dict.fromkeys(kept.against)
-        """Those who were told, and complained."""
-        self._audience = kept.audience
-        """Members that one cast reached by way of this keeper, those that others told for it included."""
-        self._beyond = dict.fromkeys(kept.beyond)
-        """Those who complained to keepers beyond this one."""
-        self._reached: dict[Name, Address] = {each.name: each.address for each in kept.reached}
+    def __init__(self, state: DurableAccount) -> None:
+        self.opened_us = state.opened_us
+        self.clear_us = state.clear_us
+        """Until when its casts are declined; 0: not throttled."""
+        self.against = dict.fromkeys(state.against)
+        """Members that were notified here and complained."""
+        self._audience = state.audience
+        """Largest number of members that one cast reached through this peer, including those
+        notified by other peers on its behalf.
+        """
+        self._beyond = dict.fromkeys(state.beyond)
+        """Members that complained to other peers further on."""
+        self._reached: dict[Name, Address] = {each.name: each.address for each in state.reached}
         self._complained: dict[Name, Address] = {
-            each.name: each.address for each in kept.complained
+            each.name: each.address for each in state.complained
         }
 
     @property
     def names(self) -> int:
-        """Names that are written down with it."""
+        """Number of names stored in the account."""
         return len(self.against) + len(self._beyond) + len(self._reached) + len(self._complained)
 
-    def kept(self, publisher: Name, whole: bool) -> KeptAccount:
-        """`whole`: with all names; else the verdict alone, and how many were reached."""
+    def durable_state(self, publisher: Name, whole: bool) -> DurableAccount:
+        """Durable state, with all names if `whole`; else only counts and the end of the delay."""
         if not whole:
-            return KeptAccount(publisher, self.opened_us, self.clear_us, self.reached)
+            return DurableAccount(publisher, self.opened_us, self.clear_us, self.reached)
         known = (
             tuple(map(Contact, each, each.values())) for each in (self._reached, self._complained)
         )
-        return KeptAccount(
+        return DurableAccount(
             publisher,
             self.opened_us,
             self.clear_us,
@@ -145,7 +157,7 @@ class Account:
         )
 
     def is_lone(self, address: Address | None) -> bool:
-        """Whether nobody has complained but from this address, and nothing came of it."""
+        """Whether all complaints came from this address and had no effect."""
         return (
             not self.clear_us and not self._beyond and set(self._complained.values()) == {address}
         )
@@ -164,7 +176,7 @@ class Account:
     def reach(self, name: Name, address: Address) -> None:
         self._note(self._reached, name, address)
         if self.clear_us:
-            self.clear_us += PAID_US
+            self.clear_us += PENALTY_US
 
     def complain(self, name: Name, address: Address | None) -> None:
         if address is not None:
@@ -173,85 +185,97 @@ class Account:
             self._beyond[name] = None
 
     def _note(self, known: dict[Name, Address], name: Name, address: Address) -> None:
-        """Whoever complained from where it was told counts against the publisher."""
+        """Record a name. One that complained from the address where it was notified counts against
+        the publisher.
+        """
         if len(known) < NAMES_MAX or name in known:
             known[name] = address
         if name in self._complained and self._reached.get(name) == self._complained[name]:
             self.against[name] = None
 
     def judge(self, now_us: int) -> None:
-        """Slow it, if it is to be; what it reached so far is to be paid."""
+        """Throttle the publisher if its share of complaints is too large; the delay covers the
+        members reached so far.
+        """
         shares = (
             surely_above(len(self.against), len(self._reached)),
             surely_above(self.complaints, self.reached),
         )
         if not self.clear_us and max(shares) > SHARE:
-            self.clear_us = now_us + self.reached * PAID_US
+            self.clear_us = now_us + self.reached * PENALTY_US
         if self.clear_us:
             self.clear_us = min(max(self.clear_us, now_us), now_us + MEMORY_US)
 
 
-class Docket:
-    """The complaints that one keeper has heard. It speaks to nobody: the keeper does."""
+class ComplaintLog:
+    """Complaints recorded by one peer. It sends nothing; its owner does."""
 
-    __slots__ = ("_accounts", "_decided", "_now")
+    __slots__ = ("_decided", "_now", "accounts")
 
-    def __init__(self, now: Callable[[], int], kept: KeptDocket = ()) -> None:
+    def __init__(self, now: Callable[[], int], state: DurableComplaintLog = ()) -> None:
         self._now = now
-        self._accounts: Recent[Name, Account] = Recent(ACCOUNTS_MAX)
+        self.accounts: Recent[Name, Account] = Recent(ACCOUNTS_MAX)
         self._decided: Recent[CastId, bool] = Recent(ACCOUNTS_MAX)
-        for each in kept:
-            self._accounts[each.publisher] = Account(each)
+        for each in state:
+            self.accounts[each.publisher] = Account(each)
 
-    def kept(self) -> KeptDocket:
-        """What outlives a crash; the accounts opened last have their names first."""
-        room, found = KEPT_NAMES_MAX, []
-        for publisher, account in reversed(self._accounts.items()):
+    def durable_state(self) -> DurableComplaintLog:
+        """Durable state. The room for names goes to the accounts opened last."""
+        room, found = DURABLE_NAMES_MAX, []
+        for publisher, account in reversed(self.accounts.items()):
             whole = account.names <= room
             room -= account.names if whole else 0
-            found.append(account.kept(publisher, whole))
+            found.append(account.durable_state(publisher, whole))
         return tuple(reversed(found))
 
     def complain(self, complaint: Complain, sender: Address | None) -> None:
-        """`sender`: where the member was told; None: it complained to a keeper beyond this one."""
+        """Record a complaint. `sender`: the address where the member was notified; None: the member
+        complained to another peer further on.
+        """
         publisher = complaint.cast.publisher
         account = self._account(publisher)
         if account is None:
-            lone = [each for each, known in self._accounts.items() if known.is_lone(sender)]
+            lone = [each for each, known in self.accounts.items() if known.is_lone(sender)]
             if len(lone) >= LONE_MAX:
-                del self._accounts[lone[0]]
-            account = self._accounts[publisher] = Account(KeptAccount(publisher, self._now(), 0, 0))
+                del self.accounts[lone[0]]
+            account = self.accounts[publisher] = Account(
+                DurableAccount(publisher, self._now(), 0, 0)
+            )
         account.complain(complaint.by, sender)
         account.judge(self._now())
 
     def count(self, cast: CastId, notified: int) -> None:
-        """So many were reached by way of this keeper."""
+        """Record that a cast reached this number of members through this peer."""
         account = self._account(cast.publisher)
         if account is not None:
             account.count(notified)
 
     def _account(self, publisher: Name) -> Account | None:
-        account = self._accounts.get(publisher)
+        account = self.accounts.get(publisher)
         if (
             account is not None
             and self._now() - account.opened_us > MEMORY_US
             and self._now() >= account.clear_us
         ):
-            del self._accounts[publisher]
+            del self.accounts[publisher]
             return None
         return account
 
-    def tell(self, cast: CastId, name: Name, address: Address) -> bool:
-        """May this member be told? If so it is about to be. The same answer for all members of one cast."""
-        account = self._account(cast.publisher) if self._accounts else None
+    def admit_member(self, cast: CastId, name: Name, address: Address) -> bool:
+        """Whether this member may be notified; counts it as reached if so. The answer is the same
+        for all members of one cast.
+        """
+        account = self._account(cast.publisher) if self.accounts else None
         if account is None or self.declines(cast):
             return account is None
         account.reach(name, address)
         return True
 
     def declines(self, cast: CastId) -> bool:
-        """Is the publisher slowed? Decided once for each cast."""
-        account = self._account(cast.publisher) if self._accounts else None
+        """Whether a cast is declined because its publisher is throttled. Decided once for each
+        cast.
+        """
+        account = self._account(cast.publisher) if self.accounts else None
         if account is None:
             return False
         declined = self._decided.get(cast)
@@ -261,14 +285,14 @@ class Docket:
         return declined
 
     def admits(self, cast: CastId, members: Sequence[Contact]) -> bool:
-        """May these be told? If so they are about to be."""
-        return not self._accounts or all(
-            self.tell(cast, each.name, each.address) for each in members
+        """Whether all of these members may be notified; counts them as reached."""
+        return not self.accounts or all(
+            self.admit_member(cast, each.name, each.address) for each in members
         )
 
     def slowing(self, cast: CastId) -> Slowing | None:
-        """What the publisher of a declined cast is told; None if it was not declined."""
-        account = self._accounts.get(cast.publisher)
+        """The message to the publisher of a declined cast; None if it was not declined."""
+        account = self.accounts.get(cast.publisher)
         if account is None or not self._decided.get(cast):
             return None
         return Slowing(cast, account.clear_us, account.complaints, account.reached)

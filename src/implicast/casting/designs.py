@@ -1,7 +1,8 @@
-"""Designs by name: parameters with defaults and docs, and how to start one node.
+"""Registry of designs: parameters with defaults and help, and how to start one node.
 
-A design module defines `DESIGNS`, a tuple of `Design` values, whose names are in `HOMES`. Nothing else in the project
-lists designs: the CLI, the laboratory and the tests ask here.
+A design module defines `DESIGNS`, a tuple of `Design` values, whose names are in `DESIGN_MODULES`.
+Nothing else in the project lists designs: the command line, the laboratory and the tests use this
+module.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,10 +16,10 @@ from implicast.language.parameters import Parameter, Parameters, Setting, settle
 from implicast.peer.contract import Message, Peer
 from implicast.peer.errors import ParameterError
 from implicast.peer.member import Member
+from implicast.peer.signing import SignedMessage
 from implicast.peer.site import Site
-from implicast.peer.words import Said
 
-HOMES = {
+DESIGN_MODULES = {
     "centralised": "centralised",
     "broker": "broker",
     "spice": "spice",
@@ -30,7 +31,7 @@ HOMES = {
     "chord-pubsub": "pubsub",
     "opchord-pubsub": "pubsub",
 }
-"""The module of each design; it is loaded when the design is first asked for."""
+"""The module of each design; it is imported when the design is first used."""
 
 
 SURVIVABLE = (
@@ -44,67 +45,68 @@ SURVIVABLE = (
     "restarts",
     "fails",
 )
-"""Peers come; go by their own wish; die; die and come back at their address. Messages are lost, repeated, overtaken.
-Nothing crosses between two sides for a while. Peers stand still and wake. Servers or brokers go down and come back; or
-never do."""
+"""Kinds of change that a design may survive. Peers join, leave, crash, or crash and return at their
+address. Messages are lost, duplicated and reordered. Two sides of a network are partitioned for a
+while. Peers are paused and resume. Servers or brokers crash and restart, or fail for good.
+"""
 
 ASSURANCE = Parameter(
     "assurance",
     "receipts",
-    "receipts: steps are confirmed and repeated, what is kept for others is kept more than once, upkeep runs; "
-    "none: every message is sent once, as the papers measure it, in a world where nothing fails",
+    "receipts: hops are acknowledged and retried, entries held for others are replicated, upkeep "
+    "runs; none: every message is sent once, as in the papers, in a network without failures",
     choices=("none", "receipts"),
 )
-"""The one parameter that every design names itself."""
+"""The one parameter that every design declares itself."""
 
 TRUST = (
     Parameter(
         "signed",
         False,
-        "registrations are signed by their owners and casts by their publishers, checked where they "
-        "are kept and where they are delivered; the default on a network",
+        "registrations are signed by their owners and casts by their publishers; the peers that "
+        "store and the members that receive them verify; the default on a network",
     ),
     Parameter(
         "signatures",
         "stand-in",
-        "of signed words: real ones, or a stand-in with the same checks and sizes for large runs",
+        "signature scheme: Ed25519, or a stand-in with the same checks and sizes for large runs",
         choices=("ed25519", "stand-in"),
     ),
     Parameter(
         "protected",
         "",
-        "what only the authority lets peers say of themselves, where words are signed: attributes, "
-        "and prefixes of tags with a star, like role,staff:*",
+        "with `signed`: attributes and tag prefixes (with a star) that need the authority's "
+        "permission, like role,staff:*",
     ),
     Parameter(
         "casts_per_s",
         0.0,
-        "casts of one publisher that a station or a member takes in a second; 0: any number",
+        "casts per second that a front end or a member accepts of one publisher; 0: no limit",
         0,
         1e6,
     ),
     Parameter(
         "casts_burst",
         50,
-        "casts of one publisher that are taken at once, where there is a limit",
+        "casts of one publisher that are accepted in a burst, with `casts_per_s`",
         1,
         1_000_000,
     ),
     Parameter(
         "audience_max",
         0,
-        "members that one station or publisher lets a cast select; 0: any number",
+        "members that a cast may select at one front end or publisher; 0: no limit",
         0,
         1 << 20,
     ),
 )
-"""What every design can be set to about trust."""
+"""Parameters on trust and limits that every design has."""
 OWN_POLICY = ("casts_per_s", "casts_burst", "audience_max")
-"""What nodes of one network may have set differently."""
+"""Parameters that nodes of one network may set differently."""
 
 
-def one_station(peers: int, parameters: Parameters) -> int:
-    """A server, or an authority, for all."""
+def one_front_end(peers: int, parameters: Parameters) -> int:
+    """One server, or one authority, for all peers."""
     return 1
 
 
@@ -120,52 +122,78 @@ class Design:
     kinds: tuple[type, ...]
     """Every kind of message its peers send, for the codec."""
     member: Callable[[Site], Member]
-    """One member that has yet to join by messages, anew or again with what it had kept."""
+    """Make one member, new or with durable state, that still has to join."""
     parameters: tuple[Parameter, ...] = ()
     languages: tuple[str, ...] = ("tags",)
-    """Of `tags`, `attributes` (peers hold values, casts hold predicates), `subscriptions` (the other way round)."""
+    """Of `tags`, `attributes` (peers hold values, casts hold predicates), `subscriptions` (the
+    reverse).
+    """
     infrastructure: Callable[[int, Parameters], int] = lambda peers, parameters: 0
     settling_us: int = 0
-    """Time after registration before casts are promised to arrive, for designs whose state settles by upkeep."""
+    """Time after registration from which casts are guaranteed to arrive, for designs whose state
+    converges by upkeep.
+    """
     survives: frozenset[str] = frozenset()
-    """Of `SURVIVABLE`: what it bears and keeps its promises once all is quiet again. Empty: a kind world only."""
+    """Of `SURVIVABLE`: changes after which all guarantees hold again. Empty: only a network without
+    failures.
+    """
     repair_us: int = 60_000_000
-    """Within this time after the last change its invariants hold again and casts reach everybody."""
+    """Time after the last change within which the invariants hold again and casts reach all
+    selected members.
+    """
     trial: Mapping[str, Setting] = field(default_factory=dict)
-    """Parameters of trials of change, where the defaults are for other sizes or dear to simulate."""
+    """Parameters for experiments with change, where the defaults suit other sizes or are expensive
+    to simulate.
+    """
     quick: Mapping[str, Setting] = field(default_factory=dict)
-    """On top of `trial`: parameters with which repair takes ten seconds at most, and what upkeep that costs."""
-    patience: tuple[Mapping[str, Setting], ...] = ()
-    """On top of `trial`: further points of the curve of upkeep against repair time, beside the defaults and `quick`."""
+    """On top of `trial`: parameters with which repair takes ten seconds at most, at a higher
+    upkeep.
+    """
+    upkeep_points: tuple[Mapping[str, Setting], ...] = ()
+    """On top of `trial`: further points on the curve of upkeep against repair time, besides the
+    defaults and `quick`.
+    """
     few_tags: bool = False
-    """Each tag of each peer is a place of its own on the overlay: trials give its peers a few tags, not dozens."""
+    """Each tag of each peer is a place of its own on the overlay: experiments give its peers a few
+    tags, not dozens.
+    """
     fixture: Callable[[Site, str], Peer] | None = None
-    """One piece of infrastructure, by role; anew or again with what it had kept."""
+    """Make one infrastructure peer by role, new or with durable state."""
     roles: Callable[[int, int], Mapping[str, tuple[int, ...]]] = lambda peers, infrastructure: {}
-    """By role, which numbers the infrastructure has where so many members come first."""
-    kept: Mapping[str, type[Message]] = field(default_factory=dict)
-    """By role (`member`, `server`, ...), the type of what outlives a crash."""
+    """By role, the addresses of the infrastructure, given the number of members and of
+    infrastructure peers. Members come first.
+    """
+    durable_types: Mapping[str, type[Message]] = field(default_factory=dict)
+    """By role (`member`, `server`, ...), the type of the durable state."""
     wary: bool = False
-    """Among members that lie, is nobody honest told what was not cast, nor twice, nor uninvited?"""
+    """Whether honest members among malicious ones are never notified of what was not cast, nor
+    twice, nor of casts that do not select them.
+    """
     audience: bool = False
-    """Can its members estimate how many a target selects?"""
+    """Whether its members can estimate how many members a target selects."""
     slows: bool = False
-    """Is there a keeper between publisher and reader, which hears complaints and slows a publisher?"""
+    """Whether a peer between publisher and members records complaints and throttles publishers."""
     assemble: Callable[[Any], list[Peer]] | None = None
-    """Only for a design of one's own: its converged network at once by a `Plan` (`world/plan.py`), members first, then
-    infrastructure, index = address. (Those of the house are set up, and looked at, by `world/populations`.)"""
+    """Only for a user's own design: its converged network from a `Plan` (`world/plan.py`), members
+    first, then infrastructure, index = address. (Built-in designs are set up and inspected by
+    `world/populations`.)
+    """
     objections: Callable[[Sequence[Peer]], list[str]] | None = None
-    """Likewise: sentences about what is wrong with its network, seen from outside; none when all is well."""
+    """Only for a user's own design: sentences about violated invariants of its network; none if all
+    hold.
+    """
 
     def settle(self, given: Mapping[str, Setting]) -> Parameters:
-        """Defaults with the given values checked and put in; `ParameterError` says what is wrong."""
+        """Defaults with the given values checked and filled in; `ParameterError` says what is
+        wrong.
+        """
         return settle(self.name, self.parameters, given)
 
 
 @cache
 def designs() -> dict[str, Design]:
-    """All designs, in the order of `HOMES`."""
-    return {name: design(name) for name in (*HOMES, *_OWN)}
+    """All designs, in the order of `DESIGN_MODULES`."""
+    return {name: design(name) for name in (*DESIGN_MODULES, *_OWN)}
 
 
 @cache
@@ -176,16 +204,22 @@ def _module(module: str) -> dict[str, Design]:
 
 
 def trusting(plain: Design) -> Design:
-    """A design with what all have about trust: parameters, and the kind of message that carries signed words."""
+    """A design with the parameters on trust, and with the message kind that carries signed
+    messages.
+    """
     own = {each.name for each in plain.parameters}
     more = tuple(each for each in TRUST if each.name not in own)
     return replace(
-        plain, parameters=(*plain.parameters, *more), kinds=(*dict.fromkeys((*plain.kinds, Said)),)
+        plain,
+        parameters=(*plain.parameters, *more),
+        kinds=(*dict.fromkeys((*plain.kinds, SignedMessage)),),
     )
 
 
 def add(own: Design) -> None:
-    """Take in a design of one's own: from now on it is simulated, compared and listed like the others."""
+    """Add a user's own design: it can then be simulated, compared and listed like the built-in
+    ones.
+    """
     _OWN[own.name] = trusting(own)
     designs.cache_clear()
 
@@ -194,11 +228,12 @@ _OWN: dict[str, Design] = {}
 
 
 def design(name: str) -> Design:
-    """The design of this name, or a `ParameterError` that lists what there is."""
+    """The design with this name, or a `ParameterError` that lists the names."""
     if name in _OWN:
         return _OWN[name]
-    if name not in HOMES:
-        near = get_close_matches(name, HOMES, 1)
-        meant = f"did you mean {near[0]}?" if near else f"choose one of: {', '.join(HOMES)}"
+    if name not in DESIGN_MODULES:
+        near = get_close_matches(name, DESIGN_MODULES, 1)
+        names = ", ".join(DESIGN_MODULES)
+        meant = f"did you mean {near[0]}?" if near else f"choose one of: {names}"
         raise ParameterError(f"there is no design {name!r}; {meant}")
-    return _module(HOMES[name])[name]
+    return _module(DESIGN_MODULES[name])[name]

@@ -187,8 +187,8 @@ def compare_command(
 ) -> None:
     """All designs (or those named) on the same peers and casts, in one table.
 
-    Messages are counted against one server that knows everybody. Exit code 1 when a contract is broken or a
-    requirement is not met.
+    Messages are counted against one server that knows every member. Exit code 1 when a contract is
+    broken or a requirement is not met.
     """
     chosen = list(names) or list(designs())
     refuse_repeats(chosen)
@@ -278,7 +278,7 @@ def _explained(found: Explanation) -> str:
 
 
 def _tried(found: Explanation) -> str:
-    reached = ", ".join(found.reached) or "nobody"
+    reached = ", ".join(found.reached) or "no member"
     lines = [
         _explained(replace(found, rendezvous=[])),
         f"  reached       {len(found.reached)}: {reached}",

@@ -7,7 +7,7 @@ from typing import Any
 from implicast.casting.designs import design
 from implicast.peer.errors import LocalError, ScenarioError
 from implicast.world.scenario import Scenario
-from implicast.world.simulate import Outcome, simulate
+from implicast.world.simulate import SimulationOutcome, simulate
 
 LABORATORY = {"bft": {"signatures": "stand-in"}}
 """Parameters that only make large simulations quicker: same checks, same sizes."""
@@ -85,7 +85,7 @@ def unknown_parameters(names: Sequence[str], scenario: Scenario) -> None:
             )
 
 
-def row(outcome: Outcome, cpu_s: float) -> Row:
+def row(outcome: SimulationOutcome, cpu_s: float) -> Row:
     measures, contract, messages = outcome.measures, outcome.contract, outcome.messages
     return Row(
         design=outcome.scenario.design,

@@ -1,4 +1,6 @@
-"""What a cast would do, before it is made: normal form, whom it selects, over which way, at what cost."""
+"""What a cast would do, before it is made: normal form, whom it selects, over which way, at what
+cost.
+"""
 
 import tempfile
 from collections import Counter
@@ -25,7 +27,7 @@ NAMED_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class DeliveryPath:
     """One message: who said what to whom, at which step."""
 
     step: int
@@ -43,7 +45,7 @@ class Explanation:
     words: str
     warnings: list[str] = field(default_factory=list)
     population: int | None = None
-    """Peers that were asked; None: nobody was named."""
+    """Peers that were asked; None: no peer was named."""
     expected: int | None = None
     members: list[str] = field(default_factory=list)
     design: str | None = None
@@ -53,14 +55,14 @@ class Explanation:
     messages: float | None = None
     hops: float | None = None
     latency_ms: float | None = None
-    way: list[Way] = field(default_factory=list)
+    way: list[DeliveryPath] = field(default_factory=list)
 
     def described(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def understood(expression: str, schema: Schema | None = None) -> tuple[Target, Explanation]:
-    """What the expression means, without anybody to apply it to."""
+    """What the expression means, without peers to apply it to."""
     target = parse(expression, schema)
     return target, Explanation(expression, render(target, schema), in_words(target, schema))
 
@@ -84,12 +86,12 @@ def _warnings(
 ) -> list[str]:
     found = []
     if not selected:
-        found.append(f"selects nobody of {len(described)}")
+        found.append(f"selects none of {len(described)}")
     elif selected == len(described) > 1:
-        found.append(f"selects everybody, all {selected}")
+        found.append(f"selects every peer, all {selected}")
     known = Counter(tag for _, said in described for tag in said.tags)
     unknown = sorted({tag for term in target.terms for tag in term.has} - known.keys())
-    return found + [f"nobody says {tag!r} of itself; {_instead(tag, known)}" for tag in unknown]
+    return found + [f"no peer registers {tag!r}; {_instead(tag, known)}" for tag in unknown]
 
 
 def _instead(tag: str, known: Counter[str]) -> str:
@@ -124,14 +126,15 @@ def followed(explanation: Explanation, network: Network, receipt: Receipt) -> Ex
         hops=receipt.hops,
         latency_ms=receipt.latency_ms,
         way=[
-            Way(each.depth, network.name(each.sender), network.name(each.receiver), each.kind)
+            DeliveryPath(each.depth, network.name(each.sender), network.name(each.receiver), each.kind)
             for each in steps
         ],
     )
 
 
 def measured(explanation: Explanation, target: Target, scenario: Scenario) -> Explanation:
-    """With the cost of one cast to the target among the peers of a workload, in an assembled world."""
+    """With the cost of one cast to the target among the peers of a workload, in an assembled world.
+    """
     design, parameters = scenario.settled()
     with tempfile.TemporaryDirectory(prefix="implicast-") as directory:
         run = Run(replace(scenario, casts=1), design, parameters, Path(directory) / "journal")

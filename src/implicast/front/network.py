@@ -1,4 +1,5 @@
-"""A network in one process, whose time moves by itself: the same peers as on a real one, in the deterministic world.
+"""A network in one process, whose time moves by itself: the same peers as on a real one, in the
+deterministic world.
 
     net = Network("dht")
     ann = net.peer("samba, football", name="ann")
@@ -7,7 +8,8 @@
     receipt.reached                  # ('ann', 'bob')
     bob.inbox()                      # [Message(publisher='ann', ...)]
 
-Every verb runs the world until it is at rest, so that what follows finds it done. The names are those of the live API.
+Every verb runs the world until it is at rest, so that what follows finds it done. The names are
+those of the live API.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,12 +37,12 @@ INTRODUCERS = 3
 
 
 class NotDone(LocalError):
-    """What was asked for was refused, or nobody answered."""
+    """What was asked for was refused, or no peer answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What somebody cast and this peer received."""
+    """A cast that this peer received."""
 
     publisher: str
     target: str
@@ -70,7 +72,7 @@ class Receipt:
 
     def _repr_html_(self) -> str:
         cells = {
-            "reached": ", ".join(self.reached) or "nobody",
+            "reached": ", ".join(self.reached) or "no member",
             "expected": self.expected,
             "messages": self.messages,
             "hops": f"{self.hops:.1f}",
@@ -97,7 +99,7 @@ class Peer:
         self._network.describe(self._address, text)
 
     def withdraw(self) -> None:
-        """Be nobody's audience any more."""
+        """Withdraw the registration: no later cast selects this peer."""
         self._network.withdraw(self._address)
 
     def cast(self, target: str, payload: bytes = b"") -> Receipt:
@@ -148,7 +150,7 @@ class Network:
         carrier = _Carrier(latency_ms)
         self.trace = Trace()
         self.world = World(carrier, seed, self.trace)
-        self.world.heard, self.trace.heard = self._hear, self._arrive
+        self.world.on_event, self.trace.heard = self._hear, self._arrive
         self.world.payload_of = lambda number: self._made[number][2]
         infrastructure = self.design.infrastructure(0, settled)
         plan = Plan(
@@ -163,7 +165,7 @@ class Network:
         )
         self.plan = replace(plan, roles=self.design.roles(plan.peers, plan.infrastructure))
         for address in range(infrastructure):
-            self.world.place(address, self.plan.stand(self.design, address))
+            self.world.place(address, self.plan.new_fixture(self.design, address))
         self.peers: dict[str, Peer] = {}
         self.inboxes: dict[int, list[Message]] = {}
         self._names: dict[int, str] = {}
@@ -177,14 +179,14 @@ class Network:
         return f"<Network {self.design.name}: {len(self.peers)} peers>"
 
     def peer(self, text: str = "", name: str | None = None) -> Peer:
-        """Somebody new: joins, and says what it is."""
+        """Adds a peer: it joins and registers its description."""
         address = self.plan.infrastructure + len(self.inboxes)
         chosen = name if name is not None else f"peer-{len(self.inboxes) + 1}"
         if chosen in self.peers:
             raise NotDone(f"there is a peer {chosen!r} already; choose another name")
         said = self._read(text) if text else None
         here = [peer.address for peer in self.peers.values()]
-        self.world.place(address, self.plan.begin(self.design, address))
+        self.world.place(address, self.plan.new_member(self.design, address))
         self._names[address], self.inboxes[address] = chosen, []
         known = tuple(here[:: max(1, len(here) // INTRODUCERS)][:INTRODUCERS])
         self._ask(
@@ -224,7 +226,9 @@ class Network:
     def cast(
         self, target: str | Target, payload: bytes = b"", by: Peer | str | None = None
     ) -> Receipt:
-        """Send a message to whoever the target describes, and wait until it is known what became of it."""
+        """Send a message to every member that the target describes, and wait until it is known what became of
+        it.
+        """
         publisher = self._publisher(by)
         wanted = parse(target, self.schema) if isinstance(target, str) else target
         number = len(self._made)
@@ -256,7 +260,9 @@ class Network:
 
     @property
     def measures(self) -> Any:
-        """Messages sent and received for casts by each peer, as a pandas DataFrame (or a list without pandas)."""
+        """Messages sent and received for casts by each peer, as a pandas DataFrame (or a list
+        without pandas).
+        """
         rows = [self._load(address) for address in sorted(self._names)]
         try:
             import pandas as pd
@@ -280,7 +286,7 @@ class Network:
             return by
         if by is None:
             if not self.peers:
-                raise NotDone("nobody is there who could cast: add a peer first, net.peer('jazz')")
+                raise NotDone("there is no peer that could cast: add one first, net.peer('jazz')")
             return next(iter(self.peers.values()))
         if by not in self.peers:
             raise NotDone(f"there is no peer {by!r}; there are: {', '.join(self.peers) or 'none'}")
@@ -310,7 +316,7 @@ class Network:
         if not any(
             who == address and isinstance(event, done) for who, event in self._events[before:]
         ):
-            raise NotDone(f"{failed}: {refused[0].reason if refused else 'nobody answered'}")
+            raise NotDone(f"{failed}: {refused[0].reason if refused else 'no peer answered'}")
 
     def _run(self) -> list[Refused]:
         """Until the world is at rest; what was refused meanwhile."""

@@ -17,7 +17,9 @@ from implicast.language.parse import description
 from implicast.language.target import Description
 
 PEOPLE_MAX = 4_096
-"""More are for `simulate`, which assembles its networks instead of letting one peer join after the other."""
+"""More are for `simulate`, which assembles its networks instead of letting one peer join after the
+other.
+"""
 
 
 class PeopleError(LocalError):
@@ -108,7 +110,7 @@ def _persons(
         except LanguageError as error:
             raise PeopleError(f"{path}: {where}: {error}") from None
     if not found:
-        raise PeopleError(f"{path} names nobody")
+        raise PeopleError(f"{path} names no peer")
     if len(found) > PEOPLE_MAX:
         raise PeopleError(
             f"{path} names {len(found)} peers; at most {PEOPLE_MAX} are taken: use `implicast simulate`"

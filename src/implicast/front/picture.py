@@ -1,4 +1,6 @@
-"""The way of one cast as a drawing: a column for each step, a line for each message, members filled."""
+"""The way of one cast as a drawing: a column for each step, a line for each message, members
+filled.
+"""
 
 from html import escape
 
@@ -43,7 +45,9 @@ def _tree(explanation: Explanation) -> dict[str, str]:
 
 
 def _places(explanation: Explanation, parent: dict[str, str]) -> dict[str, tuple[int, int]]:
-    """Column and row of everybody: as deep as its way from the publisher is long, in the order of hearing."""
+    """Column and row of every peer: as deep as its way from the publisher is long, in the order of
+    hearing.
+    """
     names = [explanation.way[0].by] if explanation.way else list(explanation.reached)
     rows: dict[int, int] = {}
     places: dict[str, tuple[int, int]] = {}

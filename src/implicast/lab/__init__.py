@@ -4,7 +4,8 @@ Data walks one way, and every stage is Parquet with a schema declared in `tables
 
     workload -> scenarios -> journals -> measures -> summary -> report
 
-Only this room imports pyspark; `import implicast` works without it. `lab.measures(path)` returns what a sweep measured.
+Only this room imports pyspark; `import implicast` works without it. `lab.measures(path)` returns
+what a sweep measured.
 """
 
 from importlib import import_module
@@ -13,7 +14,8 @@ from typing import Any
 
 __all__ = ["measures"]
 
-# A node does without compiled geometry (`net/__init__.py`); the laboratory, which reads what nodes write, does not.
+# A node does without compiled geometry (`net/__init__.py`); the laboratory, which reads what nodes
+# write, does not.
 environ.setdefault("IMPLICAST_NUMBA", "1")
 
 

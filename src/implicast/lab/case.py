@@ -1,7 +1,8 @@
-"""The corpus workloads that an experiment's runs need, made once before the sweep (thesis, section 9.3.2).
+"""The corpus workloads that an experiment's runs need, made once before the sweep (thesis, section
+9.3.2).
 
-A run whose workload is `corpus` is given a directory of tables, one for each number of peers, number of casts and seed;
-what a peer registers depends on its number and the seed alone.
+A run whose workload is `corpus` is given a directory of tables, one for each number of peers,
+number of casts and seed; what a peer registers depends on its number and the seed alone.
 """
 
 import json
@@ -15,12 +16,14 @@ from pyspark.sql import SparkSession
 from implicast.lab import tables, workloads
 from implicast.lab.corpus import casts, papers
 from implicast.lab.errors import CorpusError
-from implicast.lab.places import Place
 from implicast.lab.plan import Planned
+from implicast.lab.storage import Location
 
 CORPUS = "corpus"
 DATA = "IMPLICAST_DATA"
-"""The environment variable that names the directory of `bibliographies/`, `queries/` and `keywords/`."""
+"""The environment variable that names the directory of `bibliographies/`, `queries/` and
+`keywords/`.
+"""
 
 
 def data_directory(given: Path | None) -> Path:
@@ -58,7 +61,7 @@ def made(planned: Sequence[Planned], out: Path) -> Mapping[str, str] | None:
 
 
 def prepare(
-    spark: SparkSession, planned: Sequence[Planned], out: Place, data: Path
+    spark: SparkSession, planned: Sequence[Planned], out: Location, data: Path
 ) -> Mapping[str, str]:
     """Run -> directory of its workload, all of them made."""
     wanted = {each.run: key for each in planned if (key := _key(each)) is not None}

@@ -19,12 +19,12 @@ from implicast.lab.live_cli import stream_command
 from implicast.lab.lock import refuse
 from implicast.lab.measure import measure
 from implicast.lab.options import DIRECTORY, on_spark, say, started
-from implicast.lab.places import Place
 from implicast.lab.plan import Planned, plan
 from implicast.lab.published_cli import published_command
-from implicast.lab.required import requirements, unmet
+from implicast.lab.requirements import requirements, unmet
 from implicast.lab.run import broken_runs, claim, run
-from implicast.lab.sweep import Tally
+from implicast.lab.storage import Location
+from implicast.lab.sweep import SweepTally
 from implicast.lab.workload_cli import describe_command, groups_command, workload_command
 from implicast.world.requirement import Requirement
 
@@ -86,7 +86,7 @@ def list_command(as_json: bool) -> None:
 @click.option(
     "--data", type=DIRECTORY, help=f"Directory of bibliographies and keywords; also by {case.DATA}."
 )
-@click.option("--wait", is_flag=True, help="Wait while somebody else works in the folder.")
+@click.option("--wait", is_flag=True, help="Wait while another process works in the folder.")
 @click.option(
     "--require",
     "texts",
@@ -108,15 +108,15 @@ def run_command(
 ) -> None:
     """Run EXPERIMENT (a name, a .toml file, or `all`), or what is left of it, and write its report.
 
-    The folder grows: more seeds, more points, changed captions and further experiments are taken up, and what is
-    finished is neither made nor measured again. Exit code 1 when a run failed, broke its contract or does not meet a
-    requirement.
+    The folder grows: more seeds, more points, changed captions and further experiments are taken
+    up, and what is finished is neither made nor measured again. Exit code 1 when a run failed,
+    broke its contract or does not meet a requirement.
     """
     if out is not None and not out.strip():
         raise ExperimentError("--out is empty; name a folder or a URL, or leave it out")
     chosen = _all(data) if name == "all" else [experiment(name)]
     wanted = requirements(texts, chosen)
-    place = Place.of(out or f"lab-{'all' if name == 'all' else chosen[0].name}-{scale}")
+    place = Location.of(out or f"lab-{'all' if name == 'all' else chosen[0].name}-{scale}")
     data = _possible([plan(each, scale, runs) for each in chosen], place, data, wait)
     for each in (
         chosen[1:] and chosen
@@ -143,9 +143,11 @@ def run_command(
 
 
 def _possible(
-    plans: list[list[Planned]], place: Place, data: Path | None, wait: bool
+    plans: list[list[Planned]], place: Location, data: Path | None, wait: bool
 ) -> Path | None:
-    """Refuse what cannot be done before anything is started; the directory of data, where any is needed."""
+    """Refuse what cannot be done before anything is started; the directory of data, where any is
+    needed.
+    """
     for planned in plans:
         if case.needed(planned):
             data = case.data_directory(data)
@@ -160,7 +162,7 @@ def _possible(
 
 
 def _closing(made: list[str], unwell: list[str]) -> str:
-    """How it went with all of them, where nobody remembers the first lines any more."""
+    """How it went with all of them, for a reader who no longer sees the first lines."""
     left_out = sorted(set(experiments()) - set(made))
     parts = [f"{len(made) - len(unwell)} of {len(experiments())} experiments went well"]
     parts += [f"not well: {', '.join(unwell)}"] * bool(unwell)
@@ -169,7 +171,8 @@ def _closing(made: list[str], unwell: list[str]) -> str:
 
 
 def _all(data: Path | None) -> list[Experiment]:
-    """Every experiment; those from real bibliographies and on real maps only where there are any."""
+    """Every experiment; those from real bibliographies and on real maps only where there are any.
+    """
     found = {name: plan(each, "small") for name, each in experiments().items()}
     without = data is None and case.DATA not in os.environ
     lacking = {
@@ -189,7 +192,7 @@ def _all(data: Path | None) -> list[Experiment]:
 
 
 def _told(
-    made: Experiment, place: Place, went: Tally, planned: list[str], wanted: list[Requirement]
+    made: Experiment, place: Location, went: SweepTally, planned: list[str], wanted: list[Requirement]
 ) -> bool:
     """Say how it went and write the report; was everything well?"""
     say(f"{went.finished} runs made, {went.before} were there before, {len(went.failed)} failed")
@@ -212,9 +215,9 @@ def measure_command(
     directory: str, out: str | None, as_json: bool, master: str | None, conf: tuple[str, ...]
 ) -> None:
     """All measures of a journal, of a folder of journals `run=NAME`, or of a sweep's folder."""
-    place = Place.of(directory)
+    place = Location.of(directory)
     sources = journals.found(place)
-    kept = Place.of(out) if out else Place(f"{place.url.rstrip('/')}-measures")
+    kept = Location.of(out) if out else Location(f"{place.url.rstrip('/')}-measures")
     if kept.names() and "measures" not in kept.names():
         raise TableError(f"{kept} exists and holds no measures; name another directory with --out")
     with started(master, conf, brief=not any(each.has_changed() for each in sources)) as spark:
@@ -271,7 +274,7 @@ def compare_command(
     Exit code 0: nothing did. 1: something did, or one has what the other lacks.
     """
     found = compare.compare(
-        sole(Place.of(before), name), sole(Place.of(after), name), tolerance, measures
+        sole(Location.of(before), name), sole(Location.of(after), name), tolerance, measures
     )
     if not found.compared:
         raise TableError(
@@ -327,7 +330,8 @@ def entry_command() -> None:
     help="The archive to write.",
 )
 def pack_command(out: Path) -> None:
-    """Write an archive of all that workers need, for clusters without an environment of their own."""
+    """Write an archive of all that workers need, for clusters without an environment of their own.
+    """
     from implicast.lab.pack import pack
 
     path = pack(out)

@@ -1,8 +1,10 @@
-"""From finished runs to the tables of their folder: what is new is measured or taken from outcomes, once.
+"""From finished runs to the tables of their folder: what is new is measured or taken from outcomes,
+once.
 
-Most runs were measured by the task that made them, and their rows are in their outcomes. The others, large ones and
-those in which things changed, are measured together on Spark. Each run's measures are compared with those that the
-world took itself, in other code; where they differ is noted with the run.
+Most runs were measured by the task that made them, and their rows are in their outcomes. The
+others, large ones and those in which things changed, are measured together on Spark. Each run's
+measures are compared with those that the world took itself, in other code; where they differ is
+noted with the run.
 """
 
 import json
@@ -16,7 +18,7 @@ from pyspark.sql import SparkSession
 from implicast.lab import dataset, tables
 from implicast.lab.errors import TableError
 from implicast.lab.folder import Folder, Noted
-from implicast.lab.journals import Journals, Source
+from implicast.lab.journals import Journals, JournalSource
 from implicast.lab.measures.all import measured
 from implicast.lab.plan import Planned
 
@@ -40,7 +42,7 @@ def collect(spark: SparkSession, planned: Sequence[Planned], folder: Folder, sai
     if left:
         said(f"measuring {len(left)} runs on Spark")
         more = measured(
-            Journals(spark, [Source(run, folder.place, folder.experiment) for run in left]), said
+            Journals(spark, [JournalSource(run, folder.place, folder.experiment) for run in left]), said
         )
         for row in more["rejected"].to_pylist():
             raise TableError(f"the journal of {row['run']} cannot be measured: {row['reason']}")
@@ -81,7 +83,8 @@ def _rows(
     fresh: Mapping[str, Noted],
     differing: Mapping[str, str],
 ) -> list[dict[str, Any]]:
-    """The table of runs: what is planned as the plan has it, and what is there besides as it was."""
+    """The table of runs: what is planned as the plan has it, and what is there besides as it was.
+    """
     asked = {each.run: each for each in planned}
     rows = {
         run: row | {"planned": False}

@@ -1,9 +1,11 @@
-"""What changed between two sweeps: the same measures of the same series at the same points, with their intervals.
+"""What changed between two sweeps: the same measures of the same series at the same points, with
+their intervals.
 
-Runs with the same name had the same scenario and seed: they differ by nothing but the code that made them. Where both
-sweeps have them, their differences are what is judged, seed by seed (Student's t on pairs). Where seeds differ,
-the two means are judged by their intervals (Welch). A difference counts when it is larger than the tolerance and its
-95 % interval is away from zero; a single seed on both sides has no interval, and counts by its size alone.
+Runs with the same name had the same scenario and seed: they differ by nothing but the code that
+made them. Where both sweeps have them, their differences are what is judged, seed by seed
+(Student's t on pairs). Where seeds differ, the two means are judged by their intervals (Welch). A
+difference counts when it is larger than the tolerance and its 95 % interval is away from zero; a
+single seed on both sides has no interval, and counts by its size alone.
 """
 
 import math

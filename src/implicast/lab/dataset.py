@@ -1,7 +1,9 @@
-"""The tables of a sweep's folder: one Parquet file for each table and experiment, replaced in one step.
+"""The tables of a sweep's folder: one Parquet file for each table and experiment, replaced in one
+step.
 
-A table that grows is read, extended and written anew: rows are few (one for each run; some hundreds for its curves),
-and a data set of one file is what every reader is quickest with. Who reads meanwhile sees the old file or the new.
+A table that grows is read, extended and written anew: rows are few (one for each run; some hundreds
+for its curves), and a data set of one file is what every reader is quickest with. Who reads
+meanwhile sees the old file or the new.
 """
 
 import io
@@ -14,7 +16,7 @@ from implicast.lab import tables
 from implicast.lab.dictionary import LAB
 from implicast.lab.errors import TableError
 from implicast.lab.folder import Folder
-from implicast.lab.places import Place
+from implicast.lab.storage import Location
 from implicast.world.columns import with_meaning
 
 SCHEMAS: dict[str, pa.Schema] = {
@@ -85,5 +87,5 @@ def runs_in(folder: Folder, name: str) -> set[str]:
     return set(load(folder, name)["run"].to_pylist())
 
 
-def _file(folder: Folder, name: str) -> Place:
+def _file(folder: Folder, name: str) -> Location:
     return folder.place / name / f"experiment={folder.experiment}" / "part-0.parquet"

@@ -1,4 +1,5 @@
-"""The demonstration: all designs carry the same casts, on embedded Spark, and a report shows who bears what.
+"""The demonstration: all designs carry the same casts, on embedded Spark, and a report shows who
+bears what.
 
 python -m implicast.lab.demo [DIRECTORY]
 """

@@ -28,7 +28,9 @@ class Fit:
     likelihood: float
     """The exponent under which these frequencies are likeliest."""
     slope: float
-    """Minus the slope of the straight line through the log-log plot, ranks spread evenly over decades."""
+    """Minus the slope of the straight line through the log-log plot, ranks spread evenly over
+    decades.
+    """
 
 
 def ranks(counted: DataFrame, of: str) -> DataFrame:
@@ -63,7 +65,9 @@ def size_counts(sized: DataFrame, of: str) -> DataFrame:
 
 
 def describe(spark: SparkSession, directory: Path) -> None:
-    """Write the tables `ranks` and `sizes` beside a workload; group sizes when its groups were resolved."""
+    """Write the tables `ranks` and `sizes` beside a workload; group sizes when its groups were
+    resolved.
+    """
     registrations = tables.read(
         spark, directory / "registrations", tables.WORKLOAD["registrations"]
     )

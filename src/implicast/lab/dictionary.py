@@ -1,7 +1,8 @@
 """The data dictionary: what every column of every table means, and its unit.
 
-It is printed by `implicast lab tables`, written into the metadata of every Parquet file, and it is the page
-`docs/reference/tables.md`; a test holds the three equal. The journals' own columns are in `world/columns.py`.
+It is printed by `implicast lab tables`, written into the metadata of every Parquet file, and it is
+the page `docs/reference/tables.md`; a test holds the three equal. The journals' own columns are in
+`world/columns.py`.
 """
 
 from collections.abc import Iterator
@@ -31,7 +32,9 @@ MEASURES = {
     "latency_ms_max": "from cast to notification, largest of all notifications",
     "TOUT_capacity_G": "Gini coefficient of TOUT divided by what each peer can bear",
 }
-"""Name -> meaning. Counts are messages or packets, latency is in milliseconds, the rest are plain numbers."""
+"""Name -> meaning. Counts are messages or packets, latency is in milliseconds, the rest are plain
+numbers.
+"""
 
 CHANGE = {
     "delivery_ratio": "share of the expected notifications that came, of casts made while things changed",
@@ -61,7 +64,7 @@ CONTRACT = {
     "missing": "expected but never notified (liveness)",
     "repeated": "notifications beyond the first of one cast to one peer (at most once)",
     "uninvited": "notified, but no registration of the peer is selected (only the selected, only the registered)",
-    "invented": "notifications of casts that nobody cast (no invention)",
+    "invented": "notifications of casts that no peer made (no invention)",
     "excused": "not notified of a cast whose publisher was gone before it was finished; neither expected nor missing",
     "late": "first notified later than ten seconds after the cast",
     "altered": "notified of something else than was cast (unaltered)",
@@ -235,7 +238,9 @@ ROOMS = {"sweep": LAB, "journal": JOURNAL, "workload": WORKLOADS}
 
 
 def columns_of(table: str, room: str | None = None) -> Columns:
-    """The columns of a table that is written by Spark: of a workload or a sweep, unless the room is named."""
+    """The columns of a table that is written by Spark: of a workload or a sweep, unless the room is
+    named.
+    """
     rooms = (WORKLOADS, LAB) if room is None else (ROOMS[room],)
     return next((each[table] for each in rooms if table in each), {})
 

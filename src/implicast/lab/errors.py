@@ -6,7 +6,7 @@ LocalError
     ├── ExperimentError     an unknown experiment, or a file that does not describe one
     ├── TableError          a table that is missing or has not the declared columns
     ├── CorpusError         a corpus from which nothing can be drawn
-    └── FolderHeld          somebody else works in the folder
+    └── FolderHeld          another process works in the folder
 ImplicastError
 ├── NothingUsable       input was there, but none of it could be used
 └── SparkFailed         Spark gave up; the trace is in a log file
@@ -36,7 +36,7 @@ class CorpusError(LabError):
 
 
 class FolderHeld(LabError):
-    """Somebody else works in the folder."""
+    """Another process works in the folder."""
 
 
 class NothingUsable(ImplicastError):

@@ -1,4 +1,5 @@
-"""An experiment is a small declarative file: what varies, which designs, what network and load, how many seeds.
+"""An experiment is a small declarative file: what varies, which designs, what network and load, how
+many seeds.
 
     title = "Number of peers"
     designs = "tags"                      # every design that speaks this language, or "surviving", or a list of names
@@ -12,7 +13,8 @@
     [paper]
     values = [512, 1024, 2048, 4096, 8192]
 
-Designs that are added later join by their language, without new code here. `docs/reference/experiments.md` has it all.
+Designs that are added later join by their language, without new code here.
+`docs/reference/experiments.md` has it all.
 """
 
 import tomllib
@@ -33,20 +35,27 @@ from implicast.language.parameters import Setting
 
 SCALES = ("small", "medium", "paper")
 SURVIVING = "surviving"
-"""Instead of a language: every design that survives change, with the parameters with which it does."""
+"""Instead of a language: every design that survives change, with the parameters with which it does.
+"""
 PATIENCE = "patience"
-"""As axis: the points between patience and upkeep that each design names (`Design.patience` and `quick`)."""
+"""As axis: the points between patience and upkeep that each design names (`Design.patience` and
+`quick`).
+"""
 Value = Setting | list[Setting]
 
 
 class Axis(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What varies: one setting, or several that change together; or `patience`, the points that each design names."""
+    """What varies: one setting, or several that change together; or `patience`, the points that
+    each design names.
+    """
 
     of: str | list[str]
     label: str = ""
     log: bool = False
     form: str = ""
-    """How a value becomes the setting, such as `turnover={},over_s=300`; the point keeps the plain value."""
+    """How a value becomes the setting, such as `turnover={},over_s=300`; the point keeps the plain
+    value.
+    """
 
     @property
     def names(self) -> list[str]:
@@ -70,7 +79,9 @@ class Scale(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Variant(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A second thing to compare, such as two networks: settings that make up another series of each design."""
+    """A second thing to compare, such as two networks: settings that make up another series of each
+    design.
+    """
 
     scenario: dict[str, Setting] = {}
     designs: list[str] | None = None
@@ -86,7 +97,9 @@ class Figure(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     formula: str = ""
     """A second measure, drawn dotted: what a formula of the paper gives."""
     over: str = ""
-    """Another measure along the horizontal axis: what one is bought with in terms of the other, point by point."""
+    """Another measure along the horizontal axis: what one is bought with in terms of the other,
+    point by point.
+    """
     limit: float | None = None
     over_limit: float | None = None
     """What is aimed at, of `measure` and of `over`; thin lines."""
@@ -124,7 +137,9 @@ class Experiment(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return chosen or self.small
 
     def chosen(self) -> list[str]:
-        """The designs that take part: those named, or all that speak the language and know what the axis varies."""
+        """The designs that take part: those named, or all that speak the language and know what the
+        axis varies.
+        """
         known = all_designs()
         if isinstance(self.designs, list):
             return [name for name in self.designs if name in known]
@@ -280,7 +295,8 @@ def point_settings(made: Experiment, value: Value) -> Mapping[str, Setting]:
 
 
 def patience_settings(design: Design, value: Value) -> Mapping[str, Setting] | None:
-    """What a point between patience and upkeep sets for a design: `default`, `quick`, or its own first, second, ...
+    """What a point between patience and upkeep sets for a design: `default`, `quick`, or its own
+    first, second, ...
 
     None where the design names no such point.
     """
@@ -288,7 +304,7 @@ def patience_settings(design: Design, value: Value) -> Mapping[str, Setting] | N
         "default": {},
         **({"quick": design.quick} if design.quick else {}),
     }
-    points |= {str(number): each for number, each in enumerate(design.patience, 1)}
+    points |= {str(number): each for number, each in enumerate(design.upkeep_points, 1)}
     found = points.get(str(value))
     return None if found is None else {f"design.{name}": setting for name, setting in found.items()}
 

@@ -6,11 +6,12 @@
     OUT/failures/experiment=NAME/RUN.json           a run that failed, until it succeeds
     OUT/sends/experiment=NAME/run=RUN/sends.parquet and likewise notices, casts, ...: the journals
     OUT/measures/experiment=NAME/part-0.parquet     and likewise runs, contract, ...: one file for each table
-    OUT/_lock.json, _begun/, _scratch/              while somebody works here
+    OUT/_lock.json, _begun/, _scratch/              while a process works here
 
-A run is finished when its outcome is there: one small file, written last and at once. Its journal is put in place
-before, under names that follow from the run alone, so that an attempt that died half-way is written over by the next
-one, with the same bytes. Whatever starts with an underscore is hidden from Spark, DuckDB and pyarrow.
+A run is finished when its outcome is there: one small file, written last and at once. Its journal
+is put in place before, under names that follow from the run alone, so that an attempt that died
+half-way is written over by the next one, with the same bytes. Whatever starts with an underscore is
+hidden from Spark, DuckDB and pyarrow.
 """
 
 import json
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from implicast.lab.errors import ExperimentError, TableError
-from implicast.lab.places import Place
+from implicast.lab.storage import Location
 
 LAYOUT = 2
 READERS = 16
@@ -36,22 +37,22 @@ Noted = dict[str, Any]
 class Folder:
     """One experiment's part of a folder; a plain value that travels to workers."""
 
-    place: Place
+    place: Location
     experiment: str
 
     @property
-    def outcomes(self) -> Place:
+    def outcomes(self) -> Location:
         return self.place / "outcomes" / f"experiment={self.experiment}"
 
     @property
-    def failures(self) -> Place:
+    def failures(self) -> Location:
         return self.place / "failures" / f"experiment={self.experiment}"
 
     @property
-    def begun(self) -> Place:
+    def begun(self) -> Location:
         return self.place / "_begun" / self.experiment
 
-    def journal(self, table: str, run: str) -> Place:
+    def journal(self, table: str, run: str) -> Location:
         return (
             self.place / table / f"experiment={self.experiment}" / f"run={run}" / f"{table}.parquet"
         )
@@ -98,14 +99,14 @@ class Folder:
             return dict(zip(names, pool.map(self.outcome, names), strict=True))
 
     def sweep_up(self) -> None:
-        """Remove what attempts left half-done; only whoever holds the lock does."""
+        """Remove what attempts left half-done; only the holder of the lock does."""
         for name in ("_begun", "_scratch"):
             (self.place / name).remove()
         for each in (self.outcomes, self.failures, self.begun):
             each.make()
 
 
-def _runs(place: Place) -> set[str]:
+def _runs(place: Location) -> set[str]:
     return {
         name.removesuffix(".json")
         for name in place.names()
@@ -113,7 +114,7 @@ def _runs(place: Place) -> set[str]:
     }
 
 
-def opened(place: Place, make: bool = True) -> None:
+def opened(place: Location, make: bool = True) -> None:
     """The folder is ours or new, and made ours; a sentence when it is anything else."""
     marker = place / "lab.json"
     if place.is_file():
@@ -140,8 +141,9 @@ def opened(place: Place, make: bool = True) -> None:
         marker.write((json.dumps({"layout": LAYOUT}) + "\n").encode())
 
 
-def refuse_unwritable(place: Place) -> None:
-    """A sentence when nothing can be written here: on a disk that is said before Spark is started."""
+def refuse_unwritable(place: Location) -> None:
+    """A sentence when nothing can be written here: on a disk that is said before Spark is started.
+    """
     local = place.local
     if local is None:
         return
@@ -155,7 +157,7 @@ def refuse_unwritable(place: Place) -> None:
         ) from None
 
 
-def _layout(marker: Place) -> object:
+def _layout(marker: Location) -> object:
     try:
         return json.loads(marker.read())["layout"]
     except (ValueError, KeyError, TypeError):
@@ -164,7 +166,7 @@ def _layout(marker: Place) -> object:
         ) from None
 
 
-def sole(place: Place, experiment: str | None = None) -> Folder:
+def sole(place: Location, experiment: str | None = None) -> Folder:
     """The part of the experiment that is named, or of the only one there is."""
     there = experiments_in(place)
     if not there:
@@ -176,7 +178,7 @@ def sole(place: Place, experiment: str | None = None) -> Folder:
     return Folder(place, experiment or there[0])
 
 
-def experiments_in(place: Place) -> list[str]:
+def experiments_in(place: Location) -> list[str]:
     return sorted(_runs(place / "experiments"))
 
 

@@ -1,10 +1,12 @@
 """Journals of live nodes put together into one, in the world's columns.
 
-Each node wrote what it saw (`net/journal.py`). Here a message that one node sent meets the arrival that another wrote
-down, by its number among all that its sender sent; what it was for is found in `origins.py`. A row is given out when
-all that it needs has been read. What never arrives is given out as lost when the journals are `PATIENCE_US` further.
+Each node wrote what it saw (`net/journal.py`). Here a message that one node sent meets the arrival
+that another wrote down, by its number among all that its sender sent; what it was for is found in
+`origins.py`. A row is given out when all that it needs has been read. What never arrives is given
+out as lost when the journals are `PATIENCE_US` further.
 
-Nothing is given out twice, also when the gatherer is started again: what was given out before is read from the lake.
+Nothing is given out twice, also when the gatherer is started again: what was given out before is
+read from the lake.
 """
 
 import time
@@ -21,22 +23,24 @@ from implicast.language.target import scalar_text
 from implicast.net import journal
 from implicast.net.journal import (
     AnyRow,
-    Began,
-    Came,
-    Completed,
-    Ended,
-    Made,
-    Noticed,
-    Opened,
-    Renamed,
-    Sent,
+    CastRow,
+    CompletedRow,
+    NoticeRow,
+    OpenedRow,
+    ReceiptRow,
+    ReceivedRow,
+    RegistrationRow,
+    SentRow,
+    VersionRow,
 )
 from implicast.peer.contract import NUMBER_BITS
 
 PATIENCE_US = 30_000_000
 """How long a message may be under way; what has not come by then is lost."""
 IDLE_S = 10.0
-"""A journal to which nothing was added for so long is not written any more: nodes write every second."""
+"""A journal to which nothing was added for so long is not written any more: nodes write every
+second.
+"""
 
 
 class NoJournal(TableError):
@@ -56,7 +60,9 @@ class Journalled:
     closed: bool = False
 
     def is_written(self) -> bool:
-        """May more come soon? Not when the node stopped in order, nor when nothing came for a while."""
+        """May more come soon? Not when the node stopped in order, nor when nothing came for a
+        while.
+        """
         newest_s = max(
             (each.stat().st_mtime for each in journal.segments(self.folder)), default=0.0
         )
@@ -89,19 +95,21 @@ class Gatherer:
         self._registrations: dict[Key, dict[str, Any]] = {}
         """By life and version."""
         self._versions: dict[int, int] = {}
-        self._sent: dict[Key, tuple[int, Sent]] = {}
+        self._sent: dict[Key, tuple[int, SentRow]] = {}
         """Messages not given out yet: who sent them, and the row."""
         self._came: dict[Key, tuple[int, int]] = {}
         """By message: who got it, and when."""
-        self._notices: list[tuple[int, int, Noticed]] = []
+        self._notices: list[tuple[int, int, NoticeRow]] = []
         """Peer, life, row."""
-        self._ended: list[Ended] = []
+        self._ended: list[ReceiptRow] = []
         self.now_us = 0
         self.foreign = 0
         """Notices of casts whose publisher's journal is not here."""
 
     def take(self) -> dict[str, int]:
-        """Read what is new and give out what can be: rows by table. When no node writes any more, that is all."""
+        """Read what is new and give out what can be: rows by table. When no node writes any more,
+        that is all.
+        """
         out: dict[str, Rows] = {name: [] for name in STREAMED}
         for folder in _folders(self.source):
             there = self._journals.setdefault(folder, Journalled(folder))
@@ -124,31 +132,31 @@ class Gatherer:
     # --- reading
 
     def _read(self, there: Journalled, row: AnyRow, out: dict[str, Rows]) -> None:
-        if isinstance(row, Opened):
+        if isinstance(row, OpenedRow):
             self._open(there, row)
         elif there.incarnation < 0:
             raise TableError(
                 f"{there.folder} begins in the middle: its segments do not say whose they are"
             )
-        elif isinstance(row, Sent):
+        elif isinstance(row, SentRow):
             self._sent[there.incarnation, row.serial] = (there.peer, row)
             self._origins.sent((there.incarnation, row.serial), row)
-        elif isinstance(row, Came):
+        elif isinstance(row, ReceivedRow):
             key = (self.numbers.incarnation(row.sender, row.incarnation), row.serial)
             self._came.setdefault(key, (there.peer, row.time_us))
             self._origins.came(there.incarnation, row, key)
-        elif isinstance(row, journal.Asked):
+        elif isinstance(row, journal.RequestRow):
             self._origins.asked(there.incarnation, row)
-        elif isinstance(row, Noticed):
+        elif isinstance(row, NoticeRow):
             self._notices.append((there.peer, there.incarnation, row))
-        elif isinstance(row, Made):
+        elif isinstance(row, CastRow):
             self._make(there, row, out)
-        elif isinstance(row, Ended):
+        elif isinstance(row, ReceiptRow):
             self._ended.append(row)
         else:
             self._note(there, row)
 
-    def _open(self, there: Journalled, row: Opened) -> None:
+    def _open(self, there: Journalled, row: OpenedRow) -> None:
         if row.design != self.first.design:
             raise TableError(
                 f"{there.folder} is of a node of {row.design}, others are of {self.first.design}: gather "
@@ -159,7 +167,7 @@ class Gatherer:
         self._roles[there.peer] = "peer" if row.role == "member" else row.role
         self.numbers.incarnations_at(row.address, there.peer)
 
-    def _make(self, there: Journalled, row: Made, out: dict[str, Rows]) -> None:
+    def _make(self, there: Journalled, row: CastRow, out: dict[str, Rows]) -> None:
         number = self.numbers.cast(row.cast)
         self._origins.made[number] = row
         if row.target is not None and self._given.casts.add(number):
@@ -174,27 +182,27 @@ class Gatherer:
 
     def _note(self, there: Journalled, row: AnyRow) -> None:
         """What a node said of itself."""
-        if isinstance(row, journal.Closed):
+        if isinstance(row, journal.ClosedRow):
             there.closed = True
-        elif isinstance(row, journal.Stored):
+        elif isinstance(row, journal.StoredBytesRow):
             self._storage[there.peer] = row.bytes
-        elif isinstance(row, Began):
+        elif isinstance(row, RegistrationRow):
             self._registrations[there.incarnation, row.version] = self._registration(
                 there.peer, row
             )
-        elif isinstance(row, Renamed):
+        elif isinstance(row, VersionRow):
             self.numbers.goes_on(there.name, row.version >> NUMBER_BITS, there.incarnation)
             begun = self._registrations.pop((there.incarnation, row.before), None)
             if begun is not None:
                 self._registrations[there.incarnation, row.version] = begun
-        elif isinstance(row, Completed):
+        elif isinstance(row, CompletedRow):
             begun = self._registrations.get(
                 (there.incarnation, row.version)
             ) or self._registrations.get((there.incarnation, 0))
             if begun is not None and begun["completed_us"] is None:
                 begun["completed_us"] = row.time_us
 
-    def _registration(self, peer: int, row: Began) -> dict[str, Any]:
+    def _registration(self, peer: int, row: RegistrationRow) -> dict[str, Any]:
         self._versions[peer] = self._versions.get(peer, 0) + 1
         said, listed = row.description, row.description.values if row.description else ()
         values = [
@@ -245,7 +253,7 @@ class Gatherer:
                     out["sends"].append(self._sent_row(key, sender, row, facts, came))
 
     def _sent_row(
-        self, key: Key, sender: int, row: Sent, facts: Facts, came: tuple[int, int] | None
+        self, key: Key, sender: int, row: SentRow, facts: Facts, came: tuple[int, int] | None
     ) -> dict[str, Any]:
         receiver, arrived_us = came or (self.numbers.at(row.to), None)
         return {
@@ -354,12 +362,12 @@ def _folders(source: Path) -> list[Path]:
     return sorted(each for each in source.glob(f"**/{journal.FOLDER}") if each.is_dir())
 
 
-def _first(source: Path) -> Opened:
+def _first(source: Path) -> OpenedRow:
     """Who says first to which network and design all this belongs."""
     for folder in _folders(source):
         for path in journal.segments(folder):
             for row, _ in journal.rows(path):
-                if isinstance(row, Opened):
+                if isinstance(row, OpenedRow):
                     return row
     raise NoJournal(
         f"{source} holds no journal of a node: start nodes with --journal, or with `journal = true` in "

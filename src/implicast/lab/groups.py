@@ -1,12 +1,15 @@
-"""Which peers each cast selects, for millions of peers and hundreds of thousands of casts: the oracle.
+"""Which peers each cast selects, for millions of peers and hundreds of thousands of casts: the
+oracle.
 
-Peers are cut into blocks of 65,536. Where registrations lie, they are turned over: of each block, a list of peers for
-every tag. These lists travel packed, one value for many peers, and so do the casts, so that Spark moves hundreds of
-values and not tens of millions of words. A task then takes one block and resolves all casts by set algebra over one
-compressed bitmap per tag; what comes out is a bitmap of members per cast and block, not a row per member. Blocks are
-equal whatever the tags are, so a tag that four peers in five hold burdens no task more than another.
+Peers are cut into blocks of 65,536. Where registrations lie, they are turned over: of each block, a
+list of peers for every tag. These lists travel packed, one value for many peers, and so do the
+casts, so that Spark moves hundreds of values and not tens of millions of words. A task then takes
+one block and resolves all casts by set algebra over one compressed bitmap per tag; what comes out
+is a bitmap of members per cast and block, not a row per member. Blocks are equal whatever the tags
+are, so a tag that four peers in five hold burdens no task more than another.
 
-The other way, a join on the rarest tag of each term, makes a row for every candidate: `bench/groups_join.py` has it.
+The other way, a join on the rarest tag of each term, makes a row for every candidate:
+`bench/groups_join.py` has it.
 """
 
 from collections.abc import Iterator
@@ -20,21 +23,27 @@ from pyspark.sql import functions as F
 from implicast.lab import matching, tables
 
 BLOCK_BITS = 16
-"""A block is 2**16 peers: one container of a Roaring bitmap, and some 15 MB of registrations in a task."""
+"""A block is 2**16 peers: one container of a Roaring bitmap, and some 15 MB of registrations in a
+task.
+"""
 BLOCK = 1 << BLOCK_BITS
 CASTS_BITS = 18
 """So many casts, as a power of two, travel together: some megabytes."""
 
 _PACKED = pa.schema([("block", pa.int32()), ("packed", pa.binary())])
 _LISTS = pa.schema([("tag", pa.string()), ("peers", pa.list_(pa.uint16()))])
-"""The peers of a block that hold a tag, counted from its first; under no tag, all that have registered."""
+"""The peers of a block that hold a tag, counted from its first; under no tag, all that have
+registered.
+"""
 _PAIRS = pa.schema([("cast", pa.int32()), ("peer", pa.int32())])
 EXPLODED_ROWS = 1 << 16
 """Rows per batch when bitmaps are spelled out."""
 
 
 def groups(registrations: DataFrame, casts: DataFrame) -> DataFrame:
-    """(cast, block, size, members) for registrations (peer, tags) and casts (cast, target); no rows without members."""
+    """(cast, block, size, members) for registrations (peer, tags) and casts (cast, target); no rows
+    without members.
+    """
     turned = registrations.select("peer", "tags").mapInArrow(_turn_over, tables.schema(_PACKED))
     blocks = turned.groupBy("block").agg(F.collect_list("packed").alias("packed"))
     asked = casts.groupBy(F.shiftright("cast", CASTS_BITS)).agg(
@@ -64,7 +73,9 @@ def _turn_over(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """About a block of registrations at a time: Spark hands over fewer, and names of tags would travel more often."""
+    """About a block of registrations at a time: Spark hands over fewer, and names of tags would
+    travel more often.
+    """
     held: list[pa.RecordBatch] = []
     for batch in batches:
         if sum(map(len, held)) + len(batch) > BLOCK:
@@ -100,7 +111,8 @@ def _resolve(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
         for target, casts in _shared(rows["targets"][row], rows["casts"][row]).items():
             selected = block.selected(matching.parsed(target))
             if selected:
-                # Numbers within a block fill one container: shifting it is a copy, cheaper than building it anew.
+                # Numbers within a block fill one container: shifting it is a copy, cheaper than
+                # building it anew.
                 found = selected.shift(where << BLOCK_BITS)
                 found.run_optimize()
                 numbers += casts
@@ -110,7 +122,7 @@ def _resolve(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
     return made.sort_by("cast")
 
 
-def _unpacked(parts: pa.ListScalar) -> matching.Block:
+def _unpacked(parts: pa.ListScalar) -> matching.PeerBlock:
     """A block from its parts; there are several where its registrations did not lie together."""
     everyone, holders = BitMap(), matching.Holders()
     for part in parts:
@@ -118,11 +130,12 @@ def _unpacked(parts: pa.ListScalar) -> matching.Block:
         peers, ends = lists["peers"].values.to_numpy(), lists["peers"].offsets.to_numpy()
         everyone |= BitMap(peers[: ends[1]].astype(np.uint32))
         holders.add(lists["tag"].to_pylist()[1:], peers[ends[1] :], (ends[2:] - ends[1]).tolist())
-    return matching.Block(everyone, holders)
+    return matching.PeerBlock(everyone, holders)
 
 
 def _shared(targets: pa.ListScalar, casts: pa.ListScalar) -> dict[str, list[int]]:
-    """The casts of each target: one that several have in common is resolved once for all of them."""
+    """The casts of each target: one that several have in common is resolved once for all of them.
+    """
     found: dict[str, list[int]] = {}
     for target, cast in zip(targets.as_py(), casts.as_py(), strict=True):
         found.setdefault(target, []).append(cast)
@@ -136,7 +149,8 @@ def sizes(resolved: DataFrame, casts: DataFrame) -> DataFrame:
 
 
 def pairs(resolved: DataFrame) -> DataFrame:
-    """(cast, peer): the members spelled out. As many rows as notifications; mind the size before."""
+    """(cast, peer): the members spelled out. As many rows as notifications; mind the size before.
+    """
     return resolved.select("cast", "members").mapInArrow(_spell_out, tables.schema(_PAIRS))
 
 

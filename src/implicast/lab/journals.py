@@ -1,8 +1,9 @@
 """Journals of many runs read as one set of tables, each with the column `run`.
 
-Three forms are read: a sweep's folder (`OUT/sends/experiment=NAME/run=RUN/sends.parquet`), a folder of journals
-`run=RUN/sends.parquet`, as sweeps kept them before, and a single journal, as `implicast simulate --journal` writes it.
-A journal that cannot be read is set aside with its reason; the rest is measured.
+Three forms are read: a sweep's folder (`OUT/sends/experiment=NAME/run=RUN/sends.parquet`), a folder
+of journals `run=RUN/sends.parquet`, as sweeps kept them before, and a single journal, as `implicast
+simulate --journal` writes it. A journal that cannot be read is set aside with its reason; the rest
+is measured.
 """
 
 import json
@@ -20,39 +21,51 @@ from pyspark.sql import functions as F
 from implicast.lab import tables
 from implicast.lab.errors import TableError
 from implicast.lab.folder import Folder, experiments_in
-from implicast.lab.places import Place
+from implicast.lab.storage import Location
 from implicast.world.faults import Faults
-from implicast.world.journal import CHANGE_SCHEMAS, SCHEMAS
+from implicast.world.journal import CHANGE_SCHEMAS, FORMER_NAMES, SCHEMAS
 
 PREFIX = "run="
 ALL_SCHEMAS = {**SCHEMAS, **CHANGE_SCHEMAS}
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class JournalSource:
     """Where the journal of a run is: in a folder of its own, or in a sweep's folder."""
 
     run: str
-    place: Place
+    place: Location
     experiment: str = ""
     """Of a sweep's folder."""
 
-    def table(self, name: str) -> Place:
+    def table(self, name: str) -> Location:
+        """The file of a table; under its former name where only that is there."""
+        return self._file(self._stored_name(name))
+
+    def _file(self, name: str) -> Location:
         if self.experiment:
             return Folder(self.place, self.experiment).journal(name, self.run)
         return self.place / f"{name}.parquet"
 
-    def base(self, name: str) -> Place | None:
+    def _stored_name(self, name: str) -> str:
+        former = FORMER_NAMES.get(name)
+        if former is None or self._file(name).is_file() or not self._file(former).is_file():
+            return name
+        return former
+
+    def base(self, name: str) -> Location | None:
         """Where Spark finds `run=...` in the path; None for a journal alone."""
         if self.experiment:
-            return self.place / name
+            return self.place / self._stored_name(name)
         return (
-            Place(self.place.url.rpartition("/")[0]) if self.place.name.startswith(PREFIX) else None
+            Location(self.place.url.rpartition("/")[0]) if self.place.name.startswith(PREFIX) else None
         )
 
     def has_changed(self) -> bool:
-        """May peers have come and gone? Such journals are measured by Spark itself, others by Python's workers."""
-        return self.table("lives").is_file()
+        """May peers have come and gone? Such journals are measured by Spark itself, others by
+        Python's workers.
+        """
+        return self.table("incarnations").is_file()
 
     def scenario(self) -> dict[str, Any]:
         """What was run, as far as it is known."""
@@ -75,7 +88,7 @@ class Source:
 class Journals:
     """The tables of some runs, as DataFrames."""
 
-    def __init__(self, spark: SparkSession, sources: Sequence[Source]) -> None:
+    def __init__(self, spark: SparkSession, sources: Sequence[JournalSource]) -> None:
         if not sources:
             raise TableError("there is no journal to read")
         self.spark, self.sources = spark, list(sources)
@@ -89,12 +102,12 @@ class Journals:
         for base in sorted({str(each.base(name).url) for each in together}):  # type: ignore[union-attr]
             parts.append(
                 self._together(
-                    Place(base), [each for each in together if each.base(name) == Place(base)], name
+                    Location(base), [each for each in together if each.base(name) == Location(base)], name
                 )
             )
         return reduce(DataFrame.unionByName, parts)
 
-    def among(self, sources: Sequence[Source]) -> "Journals":
+    def among(self, sources: Sequence[JournalSource]) -> "Journals":
         """Only these."""
         return type(self)(self.spark, sources)
 
@@ -104,37 +117,41 @@ class Journals:
 
     def changed(self) -> list[str]:
         """Runs in which peers may come and go."""
-        return [each.run for each in self.sources if "lives" in self._there[each]]
+        return [each.run for each in self.sources if "incarnations" in self._there[each]]
 
     def undisturbed(self) -> list[str]:
         """Runs of which it is known that the network did nothing to messages."""
         return [each.run for each in self.sources if _is_undisturbed(each.scenario())]
 
-    def _together(self, base: Place, sources: list[Source], name: str) -> DataFrame:
-        """The folder's name gives `run` for a whole file at once; a function of the path would cost per row."""
+    def _together(self, base: Location, sources: list[JournalSource], name: str) -> DataFrame:
+        """The folder's name gives `run` for a whole file at once; a function of the path would cost
+        per row.
+        """
         paths = [each.table(name).for_spark for each in sources]
         columns = tables.schema(ALL_SCHEMAS[name], ("run", pa.string()))
         rows = self.spark.read.schema(columns).option("basePath", base.for_spark).parquet(*paths)
         return rows.select(columns.names)
 
-    def _alone(self, source: Source, name: str) -> DataFrame:
+    def _alone(self, source: JournalSource, name: str) -> DataFrame:
         rows = self.spark.read.schema(tables.schema(ALL_SCHEMAS[name])).parquet(
             source.table(name).for_spark
         )
         return rows.select(F.lit(source.run).alias("run"), *ALL_SCHEMAS[name].names)
 
 
-def _tables_of(source: Source) -> set[str]:
+def _tables_of(source: JournalSource) -> set[str]:
     return {*SCHEMAS, *(name for name in CHANGE_SCHEMAS if source.table(name).is_file())}
 
 
-def found(place: Place) -> list[Source]:
-    """The journals at a place: of a sweep's folder, of its `run=...` folders, or itself when it is one."""
+def found(place: Location) -> list[JournalSource]:
+    """The journals at a place: of a sweep's folder, of its `run=...` folders, or itself when it is
+    one.
+    """
     if (place / "sends.parquet").is_file():
-        return [Source(place.name.removeprefix(PREFIX), place)]
+        return [JournalSource(place.name.removeprefix(PREFIX), place)]
     if (place / "lab.json").is_file():
         return [
-            Source(run, place, name)
+            JournalSource(run, place, name)
             for name in experiments_in(place)
             for run in _journals(Folder(place, name))
         ]
@@ -144,7 +161,7 @@ def found(place: Place) -> list[Source]:
         raise TableError(
             f"{place} is not a journal and holds none: no sends.parquet and no {PREFIX}... folder"
         )
-    return [Source(name.removeprefix(PREFIX), base / name) for name in runs]
+    return [JournalSource(name.removeprefix(PREFIX), base / name) for name in runs]
 
 
 def _journals(folder: Folder) -> list[str]:
@@ -154,8 +171,10 @@ def _journals(folder: Folder) -> list[str]:
     return sorted(there & folder.finished())
 
 
-def objection(source: Source) -> str | None:
-    """Why a journal cannot be measured; None when every page of it can be read and has the declared columns."""
+def objection(source: JournalSource) -> str | None:
+    """Why a journal cannot be measured; None when every page of it can be read and has the declared
+    columns.
+    """
     for name, declared in ALL_SCHEMAS.items():
         place = source.table(name)
         if not place.is_file():

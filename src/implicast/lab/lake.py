@@ -4,8 +4,8 @@
     LAKE/run=R/TABLE.parquet                           the same, whole, as a simulation writes it; read by `lab measure`
     LAKE/gathered/R.json                               which numbers stand for which names
 
-A part is written aside and renamed: a stream never meets half a file. A cast's part is there before any part that
-names it.
+A part is written aside and renamed: a stream never meets half a file. A cast's part is there before
+any part that names it.
 """
 
 import io
@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from implicast.lab.errors import TableError
-from implicast.lab.places import Place
+from implicast.lab.storage import Location
 from implicast.world.journal import SCHEMAS
 
 RECEIPTS = pa.schema(
@@ -88,7 +88,7 @@ class Lake:
         return json.loads(path.read_text()) if path.is_file() else {}
 
     def keep_numbers(self, numbers: dict[str, dict[str, int]]) -> None:
-        Place(str(self._numbers.absolute())).write(json.dumps(numbers).encode())
+        Location(str(self._numbers.absolute())).write(json.dumps(numbers).encode())
 
     @property
     def _numbers(self) -> Path:
@@ -105,7 +105,7 @@ class Lake:
         self._put(folder / "casts.parquet", self._casts())
         for name in ("registrations", "peers", "links", "paths"):
             self._write(folder / f"{name}.parquet", small.get(name, []), SCHEMAS[name])
-        Place(str((folder / "scenario.json").absolute())).write(
+        Location(str((folder / "scenario.json").absolute())).write(
             json.dumps(scenario, indent=2, sort_keys=True).encode()
         )
         return folder
@@ -128,7 +128,7 @@ class Lake:
     def _put(self, path: Path, table: pa.Table) -> None:
         held = io.BytesIO()
         pq.write_table(table, held, compression="zstd")
-        Place(str(path.absolute())).write(held.getvalue())
+        Location(str(path.absolute())).write(held.getvalue())
 
 
 def check_run(name: str) -> str:

@@ -1,4 +1,6 @@
-"""The commands `implicast journal` and `implicast lab stream`: a deployment's data, gathered and watched."""
+"""The commands `implicast journal` and `implicast lab stream`: a deployment's data, gathered and
+watched.
+"""
 
 import json
 import signal

@@ -1,9 +1,9 @@
-"""Who works in a folder: one sweep at a time, and whoever comes second is told who was first.
+"""Who works in a folder: one sweep at a time, and the second process is told which one was first.
 
-The lock is a file with its holder's name that the holder renews. A holder that is dead (its process is gone, or it
-renewed nothing for a minute) has lost it. On a disk whoever looks and writes keeps out all others meanwhile, so of two
-that come at once, or that bury the same dead one, one wins. An object store has nothing for that: there one writes,
-waits a moment, and reads whose name stayed.
+The lock is a file with its holder's name that the holder renews. A holder that is dead (its process
+is gone, or it renewed nothing for a minute) has lost it. On a disk the process that looks and writes keeps
+out all others meanwhile, so of two that come at once, or that bury the same dead one, one wins. An
+object store has nothing for that: there one writes, waits a moment, and reads whose name stayed.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from implicast.lab.errors import FolderHeld
-from implicast.lab.places import Place
+from implicast.lab.storage import Location
 
 RENEW_S = 10.0
 STALE_S = 60.0
@@ -40,7 +40,9 @@ class Holder:
     since: str
     renewed: float
     born: str = ""
-    """When the process began, as its machine counts: a number that is given again is another process."""
+    """When the process began, as its machine counts: a number that is given again is another
+    process.
+    """
 
     @classmethod
     def here(cls) -> "Holder":
@@ -66,7 +68,7 @@ class Holder:
 
 @contextmanager
 def held(
-    place: Place, wait: bool = False, said: Callable[[str], None] = lambda text: None
+    place: Location, wait: bool = False, said: Callable[[str], None] = lambda text: None
 ) -> Iterator[Holder]:
     """The folder is ours as long as this lasts; `FolderHeld` names the holder, unless one waits."""
     mine, told = Holder.here(), False
@@ -89,22 +91,22 @@ def held(
         (place / "_lock.json").remove()
 
 
-def refuse(place: Place, wait: bool = False) -> None:
-    """`FolderHeld` when somebody works there, before any session is started."""
+def refuse(place: Location, wait: bool = False) -> None:
+    """`FolderHeld` when another process works there, before any session is started."""
     other = holder(place)
     if other is not None and other.alive() and not wait:
         raise FolderHeld(f"{place} is being worked on by {other}; wait for it, or give --wait")
 
 
-def holder(place: Place) -> Holder | None:
-    """Who holds the folder; None when nobody does."""
+def holder(place: Location) -> Holder | None:
+    """Who holds the folder; None when no process does."""
     try:
         return Holder(**json.loads((place / "_lock.json").read()))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def _take(lock: Place, mine: Holder) -> bool:
+def _take(lock: Location, mine: Holder) -> bool:
     if lock.local is not None:
         with _guarded(lock.local.with_name("_lock.guard")):
             return _write_if_free(lock, mine)
@@ -115,7 +117,7 @@ def _take(lock: Place, mine: Holder) -> bool:
     return found is not None and found.token == mine.token
 
 
-def _write_if_free(lock: Place, mine: Holder) -> bool:
+def _write_if_free(lock: Location, mine: Holder) -> bool:
     other = holder(_parent(lock))
     if other is not None and other.alive():
         return False
@@ -125,7 +127,9 @@ def _write_if_free(lock: Place, mine: Holder) -> bool:
 
 @contextmanager
 def _guarded(path: Path) -> Iterator[None]:
-    """One process at a time; the system frees it when that one dies. Where disks have no locks, all may pass."""
+    """One process at a time; the system frees it when that one dies. Where disks have no locks, all
+    may pass.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         with suppress(OSError):
@@ -142,7 +146,7 @@ def _born(pid: int) -> str:
         return ""
 
 
-def _renew(lock: Place, mine: Holder, stop: threading.Event) -> None:
+def _renew(lock: Location, mine: Holder, stop: threading.Event) -> None:
     while not stop.wait(RENEW_S):
         with suppress(OSError):  # a full disk does not end the sweep: the next attempt may succeed
             lock.write(_text(Holder(**{**asdict(mine), "renewed": time.time()})))
@@ -152,12 +156,12 @@ def _text(mine: Holder) -> bytes:
     return (json.dumps(asdict(mine)) + "\n").encode()
 
 
-def _parent(lock: Place) -> Place:
-    return Place(lock.url.replace("/_lock.json", "", 1))
+def _parent(lock: Location) -> Location:
+    return Location(lock.url.replace("/_lock.json", "", 1))
 
 
 def _user() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError):
-        return "somebody"
+        return "another process"

@@ -1,7 +1,9 @@
-"""Which of a block of registrations each target selects: set algebra over one compressed bitmap per tag.
+"""Which of a block of registrations each target selects: set algebra over one compressed bitmap per
+tag.
 
-Runs inside Spark's Python workers, on Arrow columns; exact, negation and ranges of attributes included. It shares no
-code with any design nor with the world's own judge, so that each can be checked against the others.
+Runs inside Spark's Python workers, on Arrow columns; exact, negation and ranges of attributes
+included. It shares no code with any design nor with the world's own judge, so that each can be
+checked against the others.
 """
 
 from collections.abc import Sequence
@@ -20,17 +22,21 @@ from implicast.language.target import Predicate, Scalar, Target, Term, read_scal
 Ints = npt.NDArray[np.int64]
 
 parsed = lru_cache(maxsize=1 << 18)(parse)
-"""Targets repeat, over blocks and in skewed workloads: reading one anew costs 34 us, looking it up 0.1. A worker that
-goes through blocks of a hundred thousand casts reads each once."""
+"""Targets repeat, over blocks and in skewed workloads: reading one anew costs 34 us, looking it up
+0.1. A worker that goes through blocks of a hundred thousand casts reads each once.
+"""
 
 
 CODES_SHORT = 1 << 16
-"""So many tags have numbers of 16 bits, which NumPy sorts by radix: 1.2 million of them in 19 ms instead of 97."""
+"""So many tags have numbers of 16 bits, which NumPy sorts by radix: 1.2 million of them in 19 ms
+instead of 97.
+"""
 
 
 class Holders:
-    """Who holds each tag: lists of numbers as they came, and a bitmap from when it is first asked for; most never
-    are."""
+    """Who holds each tag: lists of numbers as they came, and a bitmap from when it is first asked
+    for; most never are.
+    """
 
     def __init__(self) -> None:
         self._parts: list[tuple[dict[str, int], Any, list[int]]] = []
@@ -52,8 +58,10 @@ class Holders:
         return found
 
 
-class Block:
-    """Some peers, called by numbers: who they are, who of them holds each tag, who has which values."""
+class PeerBlock:
+    """Some peers, called by numbers: who they are, who of them holds each tag, who has which
+    values.
+    """
 
     def __init__(
         self, everyone: BitMap, holders: Holders, values: pa.ListArray | None = None
@@ -63,7 +71,7 @@ class Block:
         self._values = {} if values is None else _values(values)
 
     @classmethod
-    def of(cls, tags: pa.ListArray, values: pa.ListArray | None = None) -> "Block":
+    def of(cls, tags: pa.ListArray, values: pa.ListArray | None = None) -> "PeerBlock":
         """Registrations, called by their rows from 0 on."""
         rows, holders = np.arange(len(tags), dtype=np.uint32), Holders()
         held, numbers, ends = postings(tags, rows)
@@ -75,7 +83,8 @@ class Block:
         return reduce(BitMap.__or__, (self._selected_by(term) for term in target.terms), BitMap())
 
     def _selected_by(self, term: Term) -> BitMap:
-        # From the rarest tag onwards: every intersection is no larger than the smallest of the lists.
+        # From the rarest tag onwards: every intersection is no larger than the smallest of the
+        # lists.
         lists = sorted((self._holders.of(tag) for tag in term.has), key=len)
         found = reduce(BitMap.__and__, lists) if lists else self._everyone
         found = reduce(BitMap.__sub__, (self._holders.of(tag) for tag in term.lacks), found)
@@ -94,8 +103,9 @@ _NOTHING: tuple[Any, Any, Any] = (np.empty(0, np.uint32), np.empty(0, object), n
 
 
 def postings(tags: pa.ListArray, numbers: Any) -> tuple[Any, Any, Any]:
-    """The tags that somebody holds; the numbers of the rows that do, tag after tag, each in the order of the rows; and
-    where each tag's end."""
+    """The tags that at least one row holds; the numbers of the rows that do, tag after tag, each in the
+    order of the rows; and where each tag's end.
+    """
     coded = pc.dictionary_encode(tags.flatten())
     codes = coded.indices.to_numpy(zero_copy_only=False)
     if len(coded.dictionary) <= CODES_SHORT:

@@ -1,7 +1,9 @@
-"""Measures of journals that are there already: each is looked at by a task of its own, and a bad one stays alone.
+"""Measures of journals that are there already: each is looked at by a task of its own, and a bad
+one stays alone.
 
-A small journal is measured by the task that looks at it; large ones, and those in which things changed, follow.
-A journal that is damaged, incomplete or of another form becomes a row of the table `rejected`, with its reason.
+A small journal is measured by the task that looks at it; large ones, and those in which things
+changed, follow. A journal that is damaged, incomplete or of another form becomes a row of the table
+`rejected`, with its reason.
 """
 
 import io
@@ -16,11 +18,11 @@ from pyspark.sql import SparkSession
 
 from implicast.lab import dataset, tables
 from implicast.lab.errors import NothingUsable
-from implicast.lab.journals import Journals, Source, objection
+from implicast.lab.journals import Journals, JournalSource, objection
 from implicast.lab.measures import small
 from implicast.lab.measures.all import measured
-from implicast.lab.places import Place
 from implicast.lab.session import described
+from implicast.lab.storage import Location
 
 LOOKED = pa.schema([("number", pa.int64()), ("reason", pa.string()), ("measured", pa.string())])
 Said = Callable[[str], None]
@@ -29,11 +31,13 @@ TABLES = ("measures", "contract", "costs", "lorenz", "change", "rejected")
 
 def measure(
     spark: SparkSession,
-    sources: Sequence[Source],
-    out: Place | None = None,
+    sources: Sequence[JournalSource],
+    out: Location | None = None,
     said: Said = lambda stage: None,
 ) -> dict[str, pa.Table]:
-    """The tables of these journals, with `rejected`; written to `OUT/TABLE/part-0.parquet` where a place is named."""
+    """The tables of these journals, with `rejected`; written to `OUT/TABLE/part-0.parquet` where a
+    place is named.
+    """
     looked = _looked_at(spark, sources, said)
     found = _of_tasks(sources, looked)
     left = [
@@ -55,7 +59,7 @@ def measure(
     return found
 
 
-def _looked_at(spark: SparkSession, sources: Sequence[Source], said: Said) -> list[dict[str, Any]]:
+def _looked_at(spark: SparkSession, sources: Sequence[JournalSource], said: Said) -> list[dict[str, Any]]:
     said(f"looking at {len(sources)} journals")
     with described(spark, f"implicast: looking at {len(sources)} journals"):
         rows = spark.range(0, len(sources), 1, len(sources)).mapInArrow(
@@ -66,7 +70,7 @@ def _looked_at(spark: SparkSession, sources: Sequence[Source], said: Said) -> li
 
 
 def _look(
-    sources: Sequence[Source],
+    sources: Sequence[JournalSource],
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     asked = [json.dumps({**asdict(each), "place": each.place.url}) for each in sources]
 
@@ -74,20 +78,20 @@ def _look(
         for batch in batches:
             for number in batch["id"].to_pylist():
                 given = json.loads(asked[number])
-                reason, made = _one(Source(**{**given, "place": Place(given["place"])}))
+                reason, made = _one(JournalSource(**{**given, "place": Location(given["place"])}))
                 yield pa.record_batch([[number], [reason], [made]], schema=LOOKED)
 
     return work
 
 
-def _one(source: Source) -> tuple[str | None, str | None]:
+def _one(source: JournalSource) -> tuple[str | None, str | None]:
     """(why it cannot be measured, its rows as JSON); neither where it is left to Spark."""
     try:
         reason = objection(source)
         if reason is not None:
             return reason, None
         rows = sum(source.opened(name).metadata.num_rows for name in ("sends", "notices"))
-        if not small.is_small(rows, source.table("lives").is_file()):
+        if not small.is_small(rows, source.table("incarnations").is_file()):
             return None, None
         return None, json.dumps(small.measured(source.read))
     except (
@@ -99,7 +103,7 @@ def _one(source: Source) -> tuple[str | None, str | None]:
         )
 
 
-def _of_tasks(sources: Sequence[Source], looked: Sequence[dict[str, Any]]) -> dict[str, pa.Table]:
+def _of_tasks(sources: Sequence[JournalSource], looked: Sequence[dict[str, Any]]) -> dict[str, pa.Table]:
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
     for row in looked:
         run = sources[row["number"]].run
@@ -110,7 +114,7 @@ def _of_tasks(sources: Sequence[Source], looked: Sequence[dict[str, Any]]) -> di
     return {name: pa.Table.from_pylist(mine, dataset.SCHEMAS[name]) for name, mine in rows.items()}
 
 
-def _write(place: Place, name: str, table: pa.Table) -> None:
+def _write(place: Location, name: str, table: pa.Table) -> None:
     held = io.BytesIO()
     pq.write_table(table.cast(dataset.described(name)), held, compression="zstd")
     place.write(held.getvalue())

@@ -1,4 +1,6 @@
-"""What the commands of the laboratory share: the options of Spark, a session for one command, how one speaks."""
+"""What the commands of the laboratory share: the options of Spark, a session for one command, how
+one speaks.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,8 +10,8 @@ from typing import Any
 import click
 from pyspark.sql import SparkSession
 
+from implicast.lab.error_messages import plainly
 from implicast.lab.errors import LabError
-from implicast.lab.plainly import plainly
 from implicast.lab.session import session
 
 DIRECTORY = click.Path(path_type=Path)

@@ -1,15 +1,17 @@
-"""What each message of a live network was for, and how many led to it: found by going back from one to the other.
+"""What each message of a live network was for, and how many led to it: found by going back from one
+to the other.
 
-A node wrote for each message the input that it goes back to; that input was a message of another node, which goes back
-to an input there, and so on up to a wish of an application. As in the world, the purpose of the wish is inherited; a
-message that names a cast is for that cast, and what an alarm of standing upkeep leads to is upkeep.
+A node wrote for each message the input that it goes back to; that input was a message of another
+node, which goes back to an input there, and so on up to a wish of an application. As in the world,
+the purpose of the wish is inherited; a message that names a cast is for that cast, and what an
+alarm of standing upkeep leads to is upkeep.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from implicast.lab.numbering import Key, Numbers, serial
-from implicast.net.journal import Asked, Came, Made, Sent
+from implicast.net.journal import CastRow, ReceivedRow, RequestRow, SentRow
 from implicast.peer.contract import CastId
 
 FORGET_US = 900_000_000
@@ -34,7 +36,8 @@ class Facts:
 
 
 class Led(NamedTuple):
-    """An input: when it came, the message or the verb that it was, and the cast that a verb is for."""
+    """An input: when it came, the message or the verb that it was, and the cast that a verb is for.
+    """
 
     time_us: int
     what: Key | str
@@ -51,16 +54,16 @@ class Origins:
         self._numbers = numbers
         self._inputs: dict[Key, Led] = {}
         self._facts: dict[Key, tuple[int, Facts]] = {}
-        self._sent: dict[Key, Sent] = {}
-        self.made: dict[int, Made] = {}
+        self._sent: dict[Key, SentRow] = {}
+        self.made: dict[int, CastRow] = {}
 
-    def came(self, incarnation: int, row: Came, key: Key) -> None:
+    def came(self, incarnation: int, row: ReceivedRow, key: Key) -> None:
         self._inputs[incarnation, row.input] = Led(row.time_us, key, None)
 
-    def asked(self, incarnation: int, row: Asked) -> None:
+    def asked(self, incarnation: int, row: RequestRow) -> None:
         self._inputs[incarnation, row.input] = Led(row.time_us, row.verb, row.cast)
 
-    def sent(self, key: Key, row: Sent) -> None:
+    def sent(self, key: Key, row: SentRow) -> None:
         self._sent[key] = row
 
     def is_cast(self, cast: CastId) -> bool:
@@ -82,8 +85,10 @@ class Origins:
         )
 
     def of_message(self, key: Key, late: bool) -> Facts | None:
-        """None: what it needs has not been read yet, unless it is `late`. No recursion: chains may be long."""
-        chain: dict[Key, Sent] = {}
+        """None: what it needs has not been read yet, unless it is `late`. No recursion: chains may
+        be long.
+        """
+        chain: dict[Key, SentRow] = {}
         at, found = key, self._known(key)
         while found is None:
             row = self._sent.get(at)
@@ -116,11 +121,11 @@ class Origins:
         found = self._facts.get(key)
         return None if found is None else found[1]
 
-    def _unheard_of(self, row: Sent) -> bool:
+    def _unheard_of(self, row: SentRow) -> bool:
         """It names a cast of which it is not known yet what it is."""
         return row.cast is not None and self._numbers.cast(row.cast) not in self.made
 
-    def _inherited(self, row: Sent, before: Facts) -> Facts:
+    def _inherited(self, row: SentRow, before: Facts) -> Facts:
         depth = before.depth + 1
         if row.cast is not None and self.is_cast(row.cast):
             return Facts("cast", self._numbers.cast(row.cast), depth)

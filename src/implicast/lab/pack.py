@@ -1,9 +1,11 @@
-"""An archive of everything that workers need, for clusters whose machines have no environment of their own.
+"""An archive of everything that workers need, for clusters whose machines have no environment of
+their own.
 
-The archive holds this Python's packages as far as the laboratory uses them, laid out as a virtual environment:
-`spark.archives=implicast.tar.gz#env` unpacks it on every executor, `PYSPARK_PYTHON=./env/bin/python` runs it. Spark's
-own jars stay out: executors have them. The interpreter stays out too: the archive links to `python3.11` (or whichever
-packed it), which the machines must have at the same path.
+The archive holds this Python's packages as far as the laboratory uses them, laid out as a virtual
+environment: `spark.archives=implicast.tar.gz#env` unpacks it on every executor,
+`PYSPARK_PYTHON=./env/bin/python` runs it. Spark's own jars stay out: executors have them. The
+interpreter stays out too: the archive links to `python3.11` (or whichever packed it), which the
+machines must have at the same path.
 """
 
 import io
@@ -68,7 +70,9 @@ def _installed(name: str) -> bool:
 
 
 def _files(name: str) -> Iterator[tuple[str, Path]]:
-    """(path among the packages, file) of a distribution; of ours the source itself, which may be elsewhere."""
+    """(path among the packages, file) of a distribution; of ours the source itself, which may be
+    elsewhere.
+    """
     if name == ROOT:
         source = Path(__file__).resolve().parents[1]
         for path in sorted(source.rglob("*")):
@@ -93,7 +97,9 @@ def _worth(inside: str) -> bool:
 
 
 def _interpreter(archive: tarfile.TarFile) -> None:
-    """`bin/python`, a link to the interpreter that is below this environment, and what makes it look here."""
+    """`bin/python`, a link to the interpreter that is below this environment, and what makes it
+    look here.
+    """
     base = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     _text(
         archive,

@@ -1,7 +1,7 @@
 """One scenario in the world and on loopback: who was told of what, and how many messages that took.
 
-Both sides write a journal in the same columns, so both are counted by the same few lines; whom a cast reached on
-loopback is read from the inboxes besides.
+Both sides write a journal in the same columns, so both are counted by the same few lines; whom a
+cast reached on loopback is read from the inboxes besides.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from implicast.lab.gather import Gatherer
-from implicast.net.local import Local, Someone, Tasks
+from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
 from implicast.net.store import Store
 from implicast.peer.contract import CastId
 from implicast.peer.errors import ScenarioError
@@ -61,7 +61,9 @@ def in_world(scenario: Scenario) -> Side:
 def on_loopback(
     scenario: Scenario, plain: bool = True, record: bool = False, directory: Path | None = None
 ) -> Side:
-    """On this machine, over sockets, all nodes in this process; `record`: their inputs are kept in `directory`."""
+    """On this machine, over sockets, all nodes in this process; `record`: their inputs are kept in
+    `directory`.
+    """
     _refuse(scenario)
     if directory is not None:
         return asyncio.run(_lived(scenario, plain, record, directory))
@@ -85,16 +87,16 @@ async def _lived(scenario: Scenario, plain: bool, record: bool, directory: Path)
         **scenario.workload_parameters,
     )
     members = [
-        Someone(f"p{number:04d}", str(said)) for number, said in enumerate(drawn.described())
+        MemberSpec(f"p{number:04d}", str(said)) for number, said in enumerate(drawn.described())
     ]
     found, parameters = scenario.settled()
-    local = Local(
+    local = LocalNetwork(
         directory, scenario.design, members, dict(parameters), plain, limits=False, journal=True
     )
-    local.lay_out()
-    if plain and "authority" not in found.kept:
+    local.create_folders()
+    if plain and "authority" not in found.durable_types:
         _name(local, scenario.seed)
-    tasks = Tasks(local, record)
+    tasks = InProcessNodes(local, record)
     casts: dict[CastId, int] = {}
     try:
         await tasks.start_all()
@@ -120,8 +122,10 @@ async def _lived(scenario: Scenario, plain: bool, record: bool, directory: Path)
     return Side(frozenset(heard), messages, len(heard) - len(set(heard)))
 
 
-def _name(local: Local, seed: int) -> None:
-    """Members are called as in the world, and so stand where they stand there: on a ring routes depend on it."""
+def _name(local: LocalNetwork, seed: int) -> None:
+    """Members are called as in the world, and so stand where they stand there: on a ring routes
+    depend on it.
+    """
     for number, folder in enumerate(local.folders()):
         store = Store(folder / "node.db")
         store.put_now("name", name_of(network_of(seed), number))

@@ -1,4 +1,6 @@
-"""`implicast picture`: the surface of ICE as tiles by owner, a cast's way over it, and a registry's notches."""
+"""`implicast picture`: the surface of ICE as tiles by owner, a cast's way over it, and a registry's
+notches.
+"""
 
 from pathlib import Path
 

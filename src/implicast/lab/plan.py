@@ -1,7 +1,8 @@
-"""From an experiment to the rows of runs: every design, variant, point and seed, each a whole scenario with a name.
+"""From an experiment to the rows of runs: every design, variant, point and seed, each a whole
+scenario with a name.
 
-A run's name says what it is and ends in a digest of its scenario: the same scenario has the same name wherever and
-whenever it is planned, which is what makes a sweep resumable.
+A run's name says what it is and ends in a digest of its scenario: the same scenario has the same
+name wherever and whenever it is planned, which is what makes a sweep resumable.
 """
 
 import json
@@ -40,10 +41,14 @@ WEIGHTS = {
     "spice-unloaded": 7,
     "bft": 57,
 }
-"""Processor time of a design's runs over that of the server's, as the demonstration had them; others count as 3."""
+"""Processor time of a design's runs over that of the server's, as the demonstration had them;
+others count as 3.
+"""
 
 TOLD = ", told"
-"""Behind the name of a series whose replication was told the casts to come; live rates are the default."""
+"""Behind the name of a series whose replication was told the casts to come; live rates are the
+default.
+"""
 RUNS_MAX = 100_000
 """A larger plan is a typing error, or several experiments."""
 
@@ -80,7 +85,9 @@ class Planned:
 def plan(
     made: Experiment, scale: str, runs: int | None = None, first_seed: int = 1
 ) -> list[Planned]:
-    """All runs of an experiment at a scale; an `ExperimentError` or `LocalError` before anything has begun."""
+    """All runs of an experiment at a scale; an `ExperimentError` or `LocalError` before anything
+    has begun.
+    """
     size = made.scale(scale)
     designs = [""] if made.trial else made.chosen()
     if not designs:
@@ -188,8 +195,10 @@ def _own(made: Experiment, design: str) -> dict[str, Setting]:
 
 
 def _trial(made: Experiment, design: str) -> dict[str, Setting]:
-    """What every experiment sets: with the designs that survive change, what trials of change set, and receipts; with
-    all others, the designs as the papers measure them, unless the experiment says otherwise."""
+    """What every experiment sets: with the designs that survive change, what trials of change set,
+    and receipts; with all others, the designs as the papers measure them, unless the experiment
+    says otherwise.
+    """
     if made.trial or not design:
         return {}
     if made.designs == SURVIVING:
@@ -198,14 +207,17 @@ def _trial(made: Experiment, design: str) -> dict[str, Setting]:
 
 
 def _told(settings: Mapping[str, Setting]) -> str:
-    """What a series is called beside its design: whether replication knows the casts to come, as in the thesis."""
+    """What a series is called beside its design: whether replication knows the casts to come, as in
+    the thesis.
+    """
     return TOLD if settings.get("design.replication") == "beforehand" else ""
 
 
 def _borne(churn: str, design: str) -> str:
-    """Of what an experiment does to servers and brokers, what there is somebody for: the rest is the same for all.
+    """Of what an experiment does to servers and brokers, what there is a server or broker for: the rest is
+    the same for all.
 
-    One line speaks for every design; whoever has no broker that could fail leaves those words out.
+    One line speaks for every design; a design without a broker that could fail leaves those words out.
     """
     asked, survives = Churn.parse(churn), known(design).survives
     restarts, fails = asked.restarts * ("restarts" in survives), asked.fails * ("fails" in survives)
@@ -214,7 +226,9 @@ def _borne(churn: str, design: str) -> str:
 
 
 def _words(made: Experiment, value: Value, point: Mapping[str, Setting]) -> list[str]:
-    """What a run's name says of its point: the value where settings follow from it, else the settings."""
+    """What a run's name says of its point: the value where settings follow from it, else the
+    settings.
+    """
     plain = made.axis.form or made.axis.by_patience
     return [_word(point_label(value))] if plain else [_word(each) for each in point.values()]
 

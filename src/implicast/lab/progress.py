@@ -1,9 +1,10 @@
-"""How far a sweep has come: counts, failures, time left. One line rewritten on a terminal, a few lines elsewhere.
+"""How far a sweep has come: counts, failures, time left. One line rewritten on a terminal, a few
+lines elsewhere.
 
-The time left is what the runs that are left will take, shared by as many workers as there are. A run takes as long as
-the finished ones of its design did, by its size; before one is finished, as long as its design is known to take. The
-first runs are the longest, and they find workers that have to start and to compile first: while only a few are
-finished nothing is said of the time.
+The time left is what the runs that are left will take, shared by as many workers as there are. A
+run takes as long as the finished ones of its design did, by its size; before one is finished, as
+long as its design is known to take. The first runs are the longest, and they find workers that have
+to start and to compile first: while only a few are finished nothing is said of the time.
 """
 
 import sys
@@ -53,7 +54,8 @@ class Progress:
         self._say()
 
     def left_s(self) -> float | None:
-        """Seconds left, if the rest goes as what was done so far; None while too little was done."""
+        """Seconds left, if the rest goes as what was done so far; None while too little was done.
+        """
         if self.done < self.workers + 1 or not self._spent:
             return None
         expected = [self._expected_s(each) for each in self._left.values()]

@@ -1,4 +1,6 @@
-"""Where results come from: commit, versions, machine. Written beside every result, printed at the end of a report."""
+"""Where results come from: commit, versions, machine. Written beside every result, printed at the
+end of a report.
+"""
 
 import os
 import platform
@@ -22,12 +24,16 @@ def provenance() -> dict[str, str]:
 
 
 def origin() -> dict[str, str]:
-    """What every run carries of where it comes from: found once, by the driver, for workers may have no repository."""
+    """What every run carries of where it comes from: found once, by the driver, for workers may
+    have no repository.
+    """
     return {"commit": commit(), "version": _version("implicast")}
 
 
 def commit() -> str:
-    """The commit of the code that runs, marked when files differ from it; `unknown` outside a repository."""
+    """The commit of the code that runs, marked when files differ from it; `unknown` outside a
+    repository.
+    """
     here = Path(__file__).resolve().parent
     head = _git(here, "rev-parse", "--short=12", "HEAD")
     if not head:

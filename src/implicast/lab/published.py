@@ -1,11 +1,14 @@
-"""What a paper published, beside what was measured: three columns, never one for the other, and a verdict.
+"""What a paper published, beside what was measured: three columns, never one for the other, and a
+verdict.
 
 *Published* is what the paper prints, nothing else; a bound only where the paper states a bound. *Tolerance* is stated:
-how far the printed number is rounded, and two standard errors of the mean over the seeds that were run. Where a paper
-says that one thing grows, or is more than another, the comparison is paired and exact: every seed must show it.
+how far the printed number is rounded, and two standard errors of the mean over the seeds that were
+run. Where a paper says that one thing grows, or is more than another, the comparison is paired and
+exact: every seed must show it.
 
-A claim is `met`; `bettered` when the number is missed on the side that the paper would prefer; else `refuted`. It is
-judged at the scale it was made for: what a smaller run shows is told, and is no verdict.
+A claim is `met`; `bettered` when the number is missed on the side that the paper would prefer; else
+`refuted`. It is judged at the scale it was made for: what a smaller run shows is told, and is no
+verdict.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +38,9 @@ class Published(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The point; none: along the whole axis."""
     value: float | None = None
     rounding: float | None = None
-    """How far the printed number may be off by being rounded; half of its last digit when it is not given."""
+    """How far the printed number may be off by being rounded; half of its last digit when it is not
+    given.
+    """
     at_most: float | None = None
     at_least: float | None = None
     trend: Literal["", "rises", "falls", "flat"] = ""
@@ -105,7 +110,9 @@ def judge(claim: Published, evidence: Evidence) -> Judged:
 
 
 def _smaller(claim: Published, verdict: str, scale: str) -> str:
-    """What a smaller run says of a claim: of directions and ratios, whether it agrees; of sizes, nothing."""
+    """What a smaller run says of a claim: of directions and ratios, whether it agrees; of sizes,
+    nothing.
+    """
     if not claim.trend and not claim.against:
         return f"{NOT_RUN}; {scale} runs are told"
     return f"{NOT_RUN}; {scale} runs {'agree' if verdict != REFUTED else 'differ'}"

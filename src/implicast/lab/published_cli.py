@@ -6,11 +6,11 @@ import click
 
 from implicast.lab import case
 from implicast.lab.errors import LabError
-from implicast.lab.evidence import gather, needed, read, unmade, write
 from implicast.lab.experiment import SCALES, experiment, experiments
-from implicast.lab.material import directory, lacking, prepared
+from implicast.lab.inputs import directory, lacking, prepared
 from implicast.lab.options import DIRECTORY, say
 from implicast.lab.published_page import page
+from implicast.lab.published_values import gather, needed, read, unmade, write
 
 PAGE = Path("docs/reference/published.md")
 KEPT = Path("lab-published")
@@ -62,9 +62,9 @@ def published_command(
 ) -> None:
     """What the papers published beside what is measured here, as one page.
 
-    With names of experiments: first the runs that their claims need, one after the other; Spark is started only where
-    the workloads of a corpus have to be made. Experiments whose bibliographies or maps are not here are left out.
-    Without names: the page alone, from what was measured before.
+    With names of experiments: first the runs that their claims need, one after the other; Spark is
+    started only where the workloads of a corpus have to be made. Experiments whose bibliographies
+    or maps are not here are left out. Without names: the page alone, from what was measured before.
     """
     chosen, data = [experiment(name) for name in names], directory(data)
     if not where.parent.is_dir():

@@ -1,11 +1,13 @@
-"""The page `docs/reference/published.md`: every figure and numbered claim of the papers, beside what was measured."""
+"""The page `docs/reference/published.md`: every figure and numbered claim of the papers, beside
+what was measured.
+"""
 
 from collections import Counter
 from collections.abc import Iterable
 
-from implicast.lab.evidence import Kept, evidence
 from implicast.lab.experiment import Experiment
 from implicast.lab.published import BETTERED, MET, NOT_RUN, REFUTED, Judged, judge
+from implicast.lab.published_values import Kept, evidence
 
 HEAD = """# Published and measured
 

@@ -1,4 +1,5 @@
-"""The tables of a sweep's folder for people who go on from there: as Spark's DataFrames, or pandas'.
+"""The tables of a sweep's folder for people who go on from there: as Spark's DataFrames, or
+pandas'.
 
     from implicast import lab
     found = lab.measures("s3://bucket/peers")             # name of a table -> DataFrame of Spark
@@ -17,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from implicast.lab import dataset
 from implicast.lab.errors import TableError
 from implicast.lab.folder import Folder, experiments_in
-from implicast.lab.places import Place
 from implicast.lab.session import session
+from implicast.lab.storage import Location
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,10 +28,10 @@ Frames = Mapping[str, "DataFrame | pd.DataFrame"]
 
 
 def measures(
-    path: str | Path | Place, spark: SparkSession | None = None, pandas: bool = False
+    path: str | Path | Location, spark: SparkSession | None = None, pandas: bool = False
 ) -> Frames:
     """Table -> its rows, of all experiments of a folder, with the column `experiment`."""
-    place = Place.of(path)
+    place = Location.of(path)
     if not experiments_in(place):
         raise TableError(f"{place} is not a laboratory folder: it holds no experiment")
     found = {name: _rows(place, name) for name in dataset.SCHEMAS}
@@ -41,7 +42,7 @@ def measures(
     return {name: at.createDataFrame(table) for name, table in there.items()}
 
 
-def _rows(place: Place, name: str) -> pa.Table | None:
+def _rows(place: Location, name: str) -> pa.Table | None:
     parts = []
     for experiment in experiments_in(place):
         folder = Folder(place, experiment)

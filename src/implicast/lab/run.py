@@ -1,8 +1,9 @@
-"""An experiment from its file to its tables: plan, sweep, measures, summary. `folder.py` says what lies where.
+"""An experiment from its file to its tables: plan, sweep, measures, summary. `folder.py` says what
+lies where.
 
-A folder grows: more seeds, more points, more designs, a changed caption or another experiment are all taken up; what is
-finished is neither made nor measured again, and keeps the commit that made it. The summary is of the runs that were
-asked for last.
+A folder grows: more seeds, more points, more designs, a changed caption or another experiment are
+all taken up; what is finished is neither made nor measured again, and keeps the commit that made
+it. The summary is of the runs that were asked for last.
 """
 
 import json
@@ -22,11 +23,11 @@ from implicast.lab.folder import Folder, opened
 from implicast.lab.lock import held
 from implicast.lab.measures.all import arrow
 from implicast.lab.measures.summary import summary
-from implicast.lab.places import Place
 from implicast.lab.plan import Planned, plan
 from implicast.lab.provenance import provenance
 from implicast.lab.session import described
-from implicast.lab.sweep import Tally, sweep
+from implicast.lab.storage import Location
+from implicast.lab.sweep import SweepTally, sweep
 from implicast.world.journal import PHASES
 
 Said = Callable[[str], None]
@@ -35,15 +36,17 @@ Said = Callable[[str], None]
 def run(
     spark: SparkSession,
     made: Experiment,
-    out: Path | str | Place,
+    out: Path | str | Location,
     scale: str = "small",
     runs: int | None = None,
     data: Path | None = None,
     said: Said = lambda text: None,
     wait: bool = False,
-) -> Tally:
-    """Carry out an experiment, or what is left of it, up to its tables; `report.write` makes the report."""
-    planned, place = plan(made, scale, runs), Place.of(out)
+) -> SweepTally:
+    """Carry out an experiment, or what is left of it, up to its tables; `report.write` makes the
+    report.
+    """
+    planned, place = plan(made, scale, runs), Location.of(out)
     opened(place)
     with held(place, wait, said):
         folder = claim(place, made, scale, runs)
@@ -57,8 +60,10 @@ def run(
     return went
 
 
-def claim(place: Place, made: Experiment, scale: str, runs: int | None) -> Folder:
-    """Note what is asked for; `ExperimentError` when the place is something else than a laboratory folder."""
+def claim(place: Location, made: Experiment, scale: str, runs: int | None) -> Folder:
+    """Note what is asked for; `ExperimentError` when the place is something else than a laboratory
+    folder.
+    """
     opened(place)
     asked = {"experiment": json.loads(msgspec.json.encode(made)), "scale": scale, "runs": runs}
     text = json.dumps({**asked, "provenance": provenance()}, indent=2) + "\n"
@@ -83,12 +88,16 @@ def write_tables(
 
 
 def _frame(spark: SparkSession, folder: Folder, name: str) -> DataFrame:
-    """A table of the folder as Spark has it: a row for each run, read here and handed over as Arrow."""
+    """A table of the folder as Spark has it: a row for each run, read here and handed over as
+    Arrow.
+    """
     return spark.createDataFrame(dataset.load(folder, name))
 
 
 def _measures(spark: SparkSession, folder: Folder) -> tuple[list[str], DataFrame]:
-    """(run, every measure, every cost): one row for each run; with the measures of change where there are any."""
+    """(run, every measure, every cost): one row for each run; with the measures of change where
+    there are any.
+    """
     costs = _frame(spark, folder, "costs")
     wide = costs.groupBy("run").agg(
         *(
@@ -112,9 +121,11 @@ def _measures(spark: SparkSession, folder: Folder) -> tuple[list[str], DataFrame
 
 
 def changes(found: DataFrame) -> DataFrame:
-    """(run, every measure of change): repairs only of runs in which there was something to be repaired.
+    """(run, every measure of change): repairs only of runs in which there was something to be
+    repaired.
 
-    Where few events are drawn, some seeds have joins and leaves alone: in the mean they would pass for quick repairs.
+    Where few events are drawn, some seeds have joins and leaves alone: in the mean they would pass
+    for quick repairs.
     """
     return found.withColumns(
         {name: F.when(F.col("sudden") > 0, F.col(name)) for name in tables.REPAIRS}
@@ -132,7 +143,9 @@ def _trials(spark: SparkSession, folder: Folder) -> tuple[list[str], DataFrame]:
 
 
 def broken_runs(folder: Folder, runs: Sequence[str]) -> list[str]:
-    """Of these runs those in which a promise was broken. Where things changed: what may be promised then."""
+    """Of these runs those in which a promise was broken. Where things changed: what may be promised
+    then.
+    """
     kept = {
         row["run"]: row["kept"]
         for row in dataset.load(folder, "change").select(["run", "kept"]).to_pylist()

@@ -1,10 +1,11 @@
 """The one place that makes a Spark session, or takes the one that is there.
 
-Whoever submits decides: under `spark-submit`, in a notebook with a session, or with a `spark-defaults.conf`, master,
-memory and settings are theirs, and only what results depend on (UTC, Arrow) is added where they said nothing of it.
-Otherwise Spark is embedded: `local[*]`, quiet, no web page, nothing fetched from any network. Any cluster by one
-option: `--master spark://host:7077`, `yarn`, `k8s://...`, or a Spark Connect server as `sc://host:15002`.
-Whatever is missing (Java, pyspark, a server) is said before any work starts.
+The submitter decides: under `spark-submit`, in a notebook with a session, or with a
+`spark-defaults.conf`, master, memory and settings are theirs, and only what results depend on (UTC,
+Arrow) is added where they said nothing of it. Otherwise Spark is embedded: `local[*]`, quiet, no
+web page, nothing fetched from any network. Any cluster by one option: `--master spark://host:7077`,
+`yarn`, `k8s://...`, or a Spark Connect server as `sc://host:15002`. Whatever is missing (Java,
+pyspark, a server) is said before any work starts.
 """
 
 import os
@@ -33,17 +34,23 @@ PARTITIONS_PER_CORE = 3
 
 
 BRIEF = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=160m -XX:+UseSerialGC"
-"""For sessions of minutes: the Java process compiles quickly instead of well. Measures of 48 small runs took 38 s of
-processor time instead of 67 s, those of 30 million rows, which Python's workers read, 8.5 instead of 13.4. The many
-small pieces of code that measures become need room, or compiling stops."""
+"""For sessions of minutes: the Java process compiles quickly instead of well. Measures of 48 small
+runs took 38 s of processor time instead of 67 s, those of 30 million rows, which Python's workers
+read, 8.5 instead of 13.4. The many small pieces of code that measures become need room, or
+compiling stops.
+"""
 
 KEPT = {"MMAP": 1 << 30, "TRIM": 1 << 32}
-"""Workers make and drop arrays of some megabytes all the time. The C library keeps their memory up to these bounds (in
-bytes), instead of giving it back to the kernel, which clears every page that it hands out again."""
+"""Workers make and drop arrays of some megabytes all the time. The C library keeps their memory up
+to these bounds (in bytes), instead of giving it back to the kernel, which clears every page that it
+hands out again.
+"""
 
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Set by `spark-submit` for the Python that it starts: the Java process is there, with the submitter's settings."""
+"""Set by `spark-submit` for the Python that it starts: the Java process is there, with the
+submitter's settings.
+"""
 REMOTE = "SPARK_REMOTE"
 """The address of a Spark Connect server, as pyspark itself reads it."""
 
@@ -62,7 +69,8 @@ def session(
     app: str = "implicast",
     brief: bool = False,
 ) -> SparkSession:
-    """A session made ready for the laboratory: the submitter's, the one that is active, or a new one.
+    """A session made ready for the laboratory: the submitter's, the one that is active, or a new
+    one.
 
     `conf` overrides every setting made here; `brief` says that the session will have little to do.
     """
@@ -84,12 +92,16 @@ def session(
 
 
 def owned() -> bool:
-    """Are we in a process that `spark-submit` started? Then master, memory and settings are the submitter's."""
+    """Are we in a process that `spark-submit` started? Then master, memory and settings are the
+    submitter's.
+    """
     return SUBMITTED in os.environ
 
 
 def _taken(given: Mapping[str, str]) -> SparkSession:
-    """The submitter's session, with what the call asks for, and what results depend on where nobody spoke of it."""
+    """The submitter's session, with what the call asks for, and what results depend on where no one else
+    spoke of it.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
     for name, value in given.items():
@@ -108,7 +120,7 @@ def _fitted(spark: SparkSession, given: Mapping[str, str]) -> SparkSession:
 
 
 def _said(spark: SparkSession) -> list[str]:
-    """The settings that somebody made before the session was there."""
+    """The settings that were made before the session was there."""
     try:
         return [name for name, _ in spark.sparkContext.getConf().getAll()]
     except Exception:  # a Connect session has no SparkContext and says so in its own words
@@ -131,7 +143,9 @@ def _defaults() -> dict[str, str]:
 
 
 def cores(spark: SparkSession) -> int:
-    """How many tasks can run at once, as far as the session can tell; the local count for a Connect server."""
+    """How many tasks can run at once, as far as the session can tell; the local count for a Connect
+    server.
+    """
     try:
         return max(1, spark.sparkContext.defaultParallelism)
     except Exception:  # a Connect session has no SparkContext and says so in its own words
@@ -191,7 +205,8 @@ def _settings(master: str, brief: bool) -> dict[str, str]:
         "spark.driver.memory": DRIVER_MEMORY,
         **NEEDED,
         "spark.sql.parquet.compression.codec": "zstd",
-        # Stages are cut by Parquet that we write aside and rename: no second, slower protection is needed.
+        # Stages are cut by Parquet that we write aside and rename: no second, slower protection is
+        # needed.
         "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
         "spark.hadoop.parquet.enable.summary-metadata": "false",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log_settings()}"
@@ -203,7 +218,8 @@ def _settings(master: str, brief: bool) -> dict[str, str]:
             for what, limit in KEPT.items()
         }
     if master.startswith("local"):
-        # Without a network, or with a host name that resolves nowhere, embedded Spark must start all the same.
+        # Without a network, or with a host name that resolves nowhere, embedded Spark must start
+        # all the same.
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         settings["spark.local.dir"] = tempfile.gettempdir()
     return settings
@@ -240,7 +256,9 @@ def _start(builder: "SparkSession.Builder", master: str) -> SparkSession:
 
 @contextmanager
 def _quietly() -> Iterator[Path]:
-    """The Java process inherits standard error as it is now: a file, so that its banners and warnings are not shown."""
+    """The Java process inherits standard error as it is now: a file, so that its banners and
+    warnings are not shown.
+    """
     with tempfile.NamedTemporaryFile(prefix="implicast-spark-", suffix=".log", delete=False) as log:
         sys.stderr.flush()
         kept = os.dup(2)

@@ -1,12 +1,14 @@
-"""A picture of ICE and SPICE from a real run: tiles by owner, a cast's way over them, a registry through its notches.
+"""A picture of ICE and SPICE from a real run: tiles by owner, a cast's way over them, a registry
+through its notches.
 
     parameters = {"dimensions": 2, "storage_limit": 4, "frequency_limit": 0}
     scenario = Scenario("spice-unloaded", peers=256, casts=8, workload="extreme", parameters=parameters)
     draw(scenario, Path("ice.svg"))
 
-Thesis Figs. 7.3 (tiles), 7.5 (a route) and 8.1 (a registry that scales). Only surfaces of two dimensions can be drawn.
-Everything shown is read from the peers and the journal of the run; nothing is drawn by rule. The file's ending (svg,
-png, pdf) is the format. Matplotlib is imported when a picture is made.
+Thesis Figs. 7.3 (tiles), 7.5 (a route) and 8.1 (a registry that scales). Only surfaces of two
+dimensions can be drawn. Everything shown is read from the peers and the journal of the run; nothing
+is drawn by rule. The file's ending (svg, png, pdf) is the format. Matplotlib is imported when a
+picture is made.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.messages import CastTo
+from implicast.casting.spice.messages import CastRequest
 from implicast.casting.spice.spice import Spice
 from implicast.peer.errors import ScenarioError
 from implicast.space.morton import Box, box, side
@@ -30,13 +32,15 @@ HUE_STEP = 0.6180339887
 """The golden section: successive owners get colours far apart."""
 POINT = 0.01
 """A container with shorter edges is marked by a cross."""
-WAYS = {CastTo.__name__: ("#1f4e79", "to the registry and through it")}
+WAYS = {CastRequest.__name__: ("#1f4e79", "to the registry and through it")}
 """Colour and label of the messages drawn as arrows, by kind."""
 NOTCHES_MAX = 4
 """Panels in the lower row."""
 Point = tuple[float, float]
 Rectangle = tuple[float, float, float, float]
-"""Left, top, width, height; the vertical coordinate is the first dimension and runs down, as in Fig. 7.3."""
+"""Left, top, width, height; the vertical coordinate is the first dimension and runs down, as in
+Fig. 7.3.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,9 @@ def draw(scenario: Scenario, out: Path, cast: int = 0) -> Path:
 
 
 def observe(scenario: Scenario, cast: int = 0) -> Scene:
-    """Run the scenario; the surface, the registry that one cast walked through, and that cast's messages."""
+    """Run the scenario; the surface, the registry that one cast walked through, and that cast's
+    messages.
+    """
     design, parameters = scenario.settled()
     if parameters.get("dimensions") != 2 or scenario.casts <= cast:
         raise ScenarioError(
@@ -88,7 +94,7 @@ def observe(scenario: Scenario, cast: int = 0) -> Scene:
         hops = list(_hops(Path(directory) / "journal", cast))
     tag = target.terms[0].has[0]
     root = _root_used(peers, tag, hops)
-    kept = (key for peer in peers for key in peer.shelf.registries if key[:2] == (tag, root))
+    kept = (key for peer in peers for key in peer.registries.by_key if key[:2] == (tag, root))
     notches = sorted({key[2] for key in kept})
     containers = {notch: _area(_container_box(root, notch)) for notch in notches}
     return Scene(tag, publisher, [_tile(peer, tag, root) for peer in peers], hops, containers)
@@ -106,9 +112,11 @@ def _hops(directory: Path, cast: int) -> Iterable[Hop]:
 
 
 def _root_used(peers: Sequence[Spice], tag: str, hops: Iterable[Hop]) -> int:
-    """The root at which the cast found a registry of the tag: that of the first peer on its way at which one begins."""
+    """The root at which the cast found a registry of the tag: that of the first peer on its way at
+    which one begins.
+    """
     met = (
-        peers[peer].shelf.copies.get(tag, ())
+        peers[peer].registries.local_roots.get(tag, ())
         for sender, receiver, _ in hops
         for peer in (sender, receiver)
     )
@@ -116,9 +124,9 @@ def _root_used(peers: Sequence[Spice], tag: str, hops: Iterable[Hop]) -> int:
 
 
 def _tile(peer: Spice, tag: str, root: int) -> Tile:
-    kept = {key[2]: each for key, each in peer.shelf.registries.items() if key[:2] == (tag, root)}
+    kept = {key[2]: each for key, each in peer.registries.by_key.items() if key[:2] == (tag, root)}
     shares = {notch: (len(each.records), bool(each.closed)) for notch, each in kept.items()}
-    piece = max(peer.surface.pieces, key=lambda title: -title.bits)
+    piece = max(peer.surface.extents, key=lambda title: -title.bits)
     return Tile(int(str(peer.address)), _area(box(piece.low, piece.bits, 2)), shares)
 
 
@@ -197,7 +205,8 @@ def _arrow(axes: Any, start: Point, end: Point, colour: str) -> None:
     step = tuple((there - here + 0.5) % 1 - 0.5 for here, there in zip(start, end, strict=True))
     for at in dict.fromkeys((start, (end[0] - step[0], end[1] - step[1]))):
         to = (at[0] + step[0], at[1] + step[1])
-        # Clipped at the edge, and shown on both sides of it; the arrow's own patch does not count for the layout.
+        # Clipped at the edge, and shown on both sides of it; the arrow's own patch does not count
+        # for the layout.
         arrow = axes.annotate(
             "", to, at, arrowprops={"arrowstyle": "->", "color": colour, "lw": 1.3, "clip_on": True}
         )

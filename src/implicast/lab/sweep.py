@@ -1,11 +1,14 @@
-"""Runs on Spark, one per task, the longest first; the sweep goes on whatever happens to one of them.
+"""Runs on Spark, one per task, the longest first; the sweep goes on whatever happens to one of
+them.
 
-A worker that dies takes the whole Spark job with it; the runs that were under way then are tried alone, one job each:
-the deadly one is found and noted, the others are not lost, and the rest goes on together. (A job for each run from
-the start would be simpler and cost 0.2 s of processor time a run: more than many small runs take themselves.)
+A worker that dies takes the whole Spark job with it; the runs that were under way then are tried
+alone, one job each: the deadly one is found and noted, the others are not lost, and the rest goes
+on together. (A job for each run from the start would be simpler and cost 0.2 s of processor time a
+run: more than many small runs take themselves.)
 
-A sweep that is started again makes only what is not finished (`folder.py` says what that is). Journals leave the worker
-as Arrow columns straight into Parquet; passing the rows through the JVM as well would encode each of them twice.
+A sweep that is started again makes only what is not finished (`folder.py` says what that is).
+Journals leave the worker as Arrow columns straight into Parquet; passing the rows through the JVM
+as well would encode each of them twice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +35,7 @@ LOOK_FAR_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class SweepTally:
     """How a sweep went."""
 
     finished: int
@@ -55,7 +58,8 @@ class Course:
     errors: dict[str, str] = field(default_factory=dict)
 
     def unsettled(self, runs: Sequence[Planned]) -> list[Planned]:
-        """Those that have neither been finished nor failed; two listings, however many there are."""
+        """Those that have neither been finished nor failed; two listings, however many there are.
+        """
         settled = self.folder.finished() | self.folder.failed() | set(self.errors)
         return [each for each in runs if each.run not in settled]
 
@@ -84,10 +88,11 @@ def sweep(
     planned: Sequence[Planned],
     folder: Folder,
     workloads: Mapping[str, str] | None = None,
-) -> Tally:
-    """Make every run that is not there yet. `workloads`: run -> place of a workload that was made for it.
+) -> SweepTally:
+    """Make every run that is not there yet. `workloads`: run -> place of a workload that was made
+    for it.
 
-    Whoever calls holds the folder's lock.
+    The caller holds the folder's lock.
     """
     folder.sweep_up()
     done = folder.finished()
@@ -103,7 +108,7 @@ def sweep(
     )
     _carry_on(course, open_runs)
     failed = {each.run for each in open_runs} & (folder.failed() | set(course.errors))
-    return Tally(len(open_runs) - len(failed), before, tuple(sorted(failed)))
+    return SweepTally(len(open_runs) - len(failed), before, tuple(sorted(failed)))
 
 
 def _carry_on(course: Course, left: list[Planned]) -> None:

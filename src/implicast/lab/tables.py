@@ -1,7 +1,9 @@
-"""Every table of the laboratory, column by column, with units: what is read is checked, what is written has it.
+"""Every table of the laboratory, column by column, with units: what is read is checked, what is
+written has it.
 
-Journal tables are declared and written by the world (`world/journal.py`), one directory per run; read together they
-gain the column `run`. The others are stages of the laboratory. What each column means is in `dictionary.py`.
+Journal tables are declared and written by the world (`world/journal.py`), one directory per run;
+read together they gain the column `run`. The others are stages of the laboratory. What each column
+means is in `dictionary.py`.
 """
 
 import os
@@ -48,8 +50,10 @@ ENTRIES = pa.schema(
         ("text", pa.string()),
     ]
 )
-"""An entry of a bibliography: `number` counts from 0 and `line` from 1 within the file, `words` are those of its
-descriptive fields in order. `reason` says why it is not used and `text` how it begins; null when it is used."""
+"""An entry of a bibliography: `number` counts from 0 and `line` from 1 within the file, `words` are
+those of its descriptive fields in order. `reason` says why it is not used and `text` how it begins;
+null when it is used.
+"""
 
 QUERIES = pa.schema([("source", pa.string()), ("tags", TAGS), ("asked", pa.int64())])
 """A query or key phrase: its distinct words without stop words, and how often it was asked."""
@@ -57,7 +61,9 @@ QUERIES = pa.schema([("source", pa.string()), ("tags", TAGS), ("asked", pa.int64
 GROUPS = pa.schema(
     [("cast", pa.int32()), ("block", pa.int32()), ("size", pa.int64()), ("members", pa.binary())]
 )
-"""The members of a cast among the 65,536 peers of a block, from `block << 16` on: a Roaring bitmap of their numbers."""
+"""The members of a cast among the 65,536 peers of a block, from `block << 16` on: a Roaring bitmap
+of their numbers.
+"""
 
 DESCRIPTION: dict[str, pa.Schema] = {
     # how many registrations (of = registrations) or casts (of = casts) hold the tag of this rank
@@ -95,9 +101,11 @@ RUNS = pa.schema(
         ("differs", pa.string()),
     ]
 )
-"""A run of a sweep: where it stands on the axis, its whole scenario as JSON, how to replay it, where it came from, what
-it cost. `error` is null when the run was finished; `planned` is false for runs that were asked for once and are not any
-more: they stay, with the commit that made them, and no summary counts them."""
+"""A run of a sweep: where it stands on the axis, its whole scenario as JSON, how to replay it,
+where it came from, what it cost. `error` is null when the run was finished; `planned` is false for
+runs that were asked for once and are not any more: they stay, with the commit that made them, and
+no summary counts them.
+"""
 
 RUN_TRIALS = pa.schema([("run", pa.string()), ("measure", pa.string()), ("value", pa.float64())])
 """What a trial that is no simulation of casts measured."""
@@ -120,10 +128,11 @@ RUN_CHANGE = pa.schema(
         ("kept", pa.bool_()),
     ]
 )
-"""The contract during change and after it, and the measures of change. `calm_s` is from the end of the last deed to the
-first look that finds nothing wrong (infinite: none did), `allowed_s` what the design allows itself for that, `sudden`
-how many deeds came without a word: where it is zero, the repairs are those of joins and leaves. `upkeep_at_rest` is
-null where rest was too short."""
+"""The contract during change and after it, and the measures of change. `calm_s` is from the end of
+the last deed to the first look that finds nothing wrong (infinite: none did), `allowed_s` what the
+design allows itself for that, `sudden` how many deeds came without a word: where it is zero, the
+repairs are those of joins and leaves. `upkeep_at_rest` is null where rest was too short.
+"""
 REPAIRS = ("repair_s_median", "repair_s_max")
 """Means over seeds are of runs in which something came without a word."""
 RUN_COSTS = pa.schema(
@@ -147,7 +156,9 @@ RUN_LORENZ = pa.schema(
         ("share_of_load", pa.float64()),
     ]
 )
-"""A point of a Lorenz curve: the least loaded `share_of_peers` bear `share_of_load` (of TOUT, TIN or STOR)."""
+"""A point of a Lorenz curve: the least loaded `share_of_peers` bear `share_of_load` (of TOUT, TIN
+or STOR).
+"""
 
 SUMMARY = pa.schema(
     [
@@ -163,7 +174,9 @@ SUMMARY = pa.schema(
         ("high", pa.float64()),
     ]
 )
-"""Mean over seeds with its 95 % confidence interval; `low` and `high` equal the mean for a single run."""
+"""Mean over seeds with its 95 % confidence interval; `low` and `high` equal the mean for a single
+run.
+"""
 
 
 def schema(declared: pa.Schema, *more: tuple[str, pa.DataType]) -> StructType:
@@ -185,7 +198,8 @@ def read(spark: SparkSession, path: Path, declared: pa.Schema) -> DataFrame:
 
 
 def write(rows: DataFrame, path: Path, declared: pa.Schema) -> None:
-    """Aside, then renamed: a directory of this name is whole. Columns are put in the declared order.
+    """Aside, then renamed: a directory of this name is whole. Columns are put in the declared
+    order.
 
     Each column takes its unit and meaning along, into the metadata of the files.
     """
@@ -222,7 +236,9 @@ def replace(aside: Path, path: Path) -> None:
 
 
 def check(path: Path, declared: pa.Schema) -> None:
-    """`TableError` unless the Parquet file, or the first one in the directory, has the declared columns and types."""
+    """`TableError` unless the Parquet file, or the first one in the directory, has the declared
+    columns and types.
+    """
     parts = [path] if path.is_file() else sorted(path.glob("*.parquet"))
     if not parts:
         raise TableError(f"{path} holds no Parquet file")

@@ -1,8 +1,10 @@
-"""What a worker does with one run: make a world, run it, measure a small journal, put all in place, say it is done.
+"""What a worker does with one run: make a world, run it, measure a small journal, put all in place,
+say it is done.
 
-The journal is written on the worker's own disk (or beside the results, where those are on a disk) under a name that no
-other attempt has. When it is whole its tables are put in their places, and last comes the outcome, which makes the run
-a finished one. A run that breaks down becomes a file with its error.
+The journal is written on the worker's own disk (or beside the results, where those are on a disk)
+under a name that no other attempt has. When it is whole its tables are put in their places, and
+last comes the outcome, which makes the run a finished one. A run that breaks down becomes a file
+with its error.
 """
 
 import gc
@@ -26,8 +28,9 @@ import pyarrow.parquet as pq
 from implicast.lab.errors import LabError
 from implicast.lab.folder import Folder, Noted
 from implicast.lab.measures import small
-from implicast.lab.places import Place
 from implicast.lab.plan import Planned
+from implicast.lab.storage import Location
+from implicast.world.journal import table_path
 from implicast.world.simulate import simulate
 
 ATTEMPT = pa.schema([("run", pa.string()), ("seconds", pa.float64()), ("error", pa.string())])
@@ -38,12 +41,16 @@ Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 def carry_out(
     runs: Sequence[Planned], folder: Folder, workloads: Mapping[str, str], origin: Mapping[str, str]
 ) -> Work:
-    """What a worker does with the numbers of runs that it is given; `origin` is where the code comes from."""
+    """What a worker does with the numbers of runs that it is given; `origin` is where the code
+    comes from.
+    """
     tasks = [json.dumps(asdict(each)) for each in runs]
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         _see(folder)
-        gc.freeze()  # pyspark's workers collect garbage after every task: 0.12 s to walk through modules, for nothing
+        # pyspark's workers collect garbage after every task: 0.12 s to walk through modules, for
+        # nothing
+        gc.freeze()
         for batch in batches:
             for number in batch["id"].to_pylist():
                 planned = Planned(**json.loads(tasks[number]))
@@ -57,7 +64,9 @@ def carry_out(
 
 
 def _see(folder: Folder) -> None:
-    """Driver and workers must mean the same place: a path of one machine is another folder on the next."""
+    """Driver and workers must mean the same place: a path of one machine is another folder on the
+    next.
+    """
     if not (folder.place / "lab.json").is_file():
         raise LabError(
             f"the worker on {socket.gethostname()} {UNSEEN} {folder.place}: name a place that all machines reach, "
@@ -68,7 +77,9 @@ def _see(folder: Folder) -> None:
 def attempt(
     planned: Planned, folder: Folder, workload: str | None, origin: Mapping[str, str]
 ) -> str | None:
-    """Try one run; what went wrong, or None. A failure is noted, unless there is no room even for that."""
+    """Try one run; what went wrong, or None. A failure is noted, unless there is no room even for
+    that.
+    """
     mark = folder.begun / f"{planned.run}.json"
     scratch = folder.scratch(planned.run)
     try:
@@ -121,7 +132,7 @@ def _run(
 def _fetched(workload: str | None) -> Iterator[str | None]:
     """A run's workload on this machine's disk, where it has one of its own."""
     with tempfile.TemporaryDirectory(prefix="implicast-workload-") as copied:
-        yield None if workload is None else str(Place.of(workload).fetch(Path(copied)))
+        yield None if workload is None else str(Location.of(workload).fetch(Path(copied)))
 
 
 def _simulated(planned: Planned, journal: Path, stated: str | None) -> Noted:
@@ -135,13 +146,16 @@ def _simulated(planned: Planned, journal: Path, stated: str | None) -> Noted:
 
 
 def _measured(journal: Path, rows: int) -> Noted | None:
-    """What was measured here and now; large journals, and those in which things changed, are left to Spark."""
-    changed = (journal / "lives.parquet").is_file()
+    """What was measured here and now; large journals, and those in which things changed, are left
+    to Spark.
+    """
+    changed = table_path(journal, "incarnations").is_file()
     return small.measured(small.reader(journal)) if small.is_small(rows, changed) else None
 
 
 def trial(planned: Planned, stated: str | None = None) -> Noted:
-    """A trial of another kind: a function of settings by name, with its seed, that returns a row of numbers by name.
+    """A trial of another kind: a function of settings by name, with its seed, that returns a row of
+    numbers by name.
 
     `stated`: the directory of its workload, where that had to be made first.
     """

@@ -1,4 +1,5 @@
-"""Trials of overlays as single rows of numbers, for experiments that name one of them in `trial`."""
+"""Trials of overlays as single rows of numbers, for experiments that name one of them in `trial`.
+"""
 
 from collections.abc import Mapping
 from statistics import fmean
@@ -20,7 +21,9 @@ def condcast_traffic(
 
 
 def condcast_age(nodes: int, flows: int, changes: int = 10, seed: int = 1) -> Row:
-    """How long until a change is in every table, beside the estimate E, and what was missed until then."""
+    """How long until a change is in every table, beside the estimate E, and what was missed until
+    then.
+    """
     rows = ages(nodes, flows, changes, seed)
     return {
         "age_mean_s": fmean(row["age_s"] for row in rows),
@@ -33,12 +36,16 @@ def condcast_age(nodes: int, flows: int, changes: int = 10, seed: int = 1) -> Ro
 
 
 def condcast_formulas(nodes: int, period_s: float, hold_s: float = 2.0, alpha: float = 0.2) -> Row:
-    """With as many flows as are needed: the age E of aggregates and getEnt calls until a change is everywhere."""
+    """With as many flows as are needed: the age E of aggregates and getEnt calls until a change is
+    everywhere.
+    """
     return _numbers(ages_and_calls([nodes], period_s, hold_s, alpha)[0])
 
 
 def attacks(name: str, f: float, peers: int = 128, casts: int = 8, seed: int = 1) -> Row:
-    """What a design loses to a share of liars, under every strategy; how soon they are noticed, where any is."""
+    """What a design loses to a share of liars, under every strategy; how soon they are noticed,
+    where any is.
+    """
     row = table_row(name, f, peers, casts, seed)
     never = {
         key.replace("share", "s")

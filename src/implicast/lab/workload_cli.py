@@ -15,7 +15,7 @@ from implicast.lab.options import DIRECTORY, on_spark, pair, say, started
 from implicast.lab.report.workload_figures import workload_figures
 
 EMPTY_MAX = 0.5
-"""Where more casts than this select nobody, something is said."""
+"""Where more casts than this select no peer, a warning is printed."""
 
 
 @click.command("workload")
@@ -57,7 +57,7 @@ EMPTY_MAX = 0.5
 @click.option(
     "--back-off",
     is_flag=True,
-    help="corpus: casts that select nobody ask for their rarest tag that somebody registers.",
+    help="corpus: casts that select no peer ask for their rarest tag that some peer registers.",
 )
 @click.option("--groups", "resolve", is_flag=True, help="Resolve the groups of all casts too.")
 @on_spark
@@ -77,7 +77,9 @@ def workload_command(
     master: str | None,
     conf: tuple[str, ...],
 ) -> None:
-    """Make a workload: zipf, extreme or groups (drawn), corpus (bibliographies, queries), tags (a tagging site)."""
+    """Make a workload: zipf, extreme or groups (drawn), corpus (bibliographies, queries), tags (a
+    tagging site).
+    """
     if out.exists() and any(out.iterdir()):
         raise LabError(f"{out} exists already; name a new directory with --out")
     if name == "corpus":
@@ -159,13 +161,13 @@ def _corpus(
 
 
 def _mind_the_empty(spark: SparkSession, out: Path, asked: DataFrame, back_off: bool) -> None:
-    """Say how many casts select nobody; where it is asked for, let them ask for less."""
+    """Say how many casts select no peer; where it is asked for, let them ask for less."""
     registered = tables.read(spark, out / "registrations", tables.WORKLOAD["registrations"])
     share = _empty_share(spark, out, registered)
     if share > EMPTY_MAX and not back_off:
         say(
-            f"warning: {share:.1%} of the casts select nobody: their words are not those of the registrations. "
-            f"Take key phrases instead of a query log, or --back-off to the rarest tag that somebody registers."
+            f"warning: {share:.1%} of the casts select no peer: their words are not those of the registrations. "
+            f"Take key phrases instead of a query log, or --back-off to the rarest tag that some peer registers."
         )
     if back_off:
         sized = _sizes(spark, out, registered)
@@ -175,7 +177,7 @@ def _mind_the_empty(spark: SparkSession, out: Path, asked: DataFrame, back_off: 
             tables.WORKLOAD["casts"],
         )
         say(
-            f"{share:.1%} of the casts selected nobody; with back-off {_empty_share(spark, out, registered):.1%} do"
+            f"{share:.1%} of the casts selected no peer; with back-off {_empty_share(spark, out, registered):.1%} do"
         )
 
 

@@ -1,8 +1,8 @@
 """Workloads at any size: registrations and casts as Parquet tables that a world can read.
 
-Drawn ones (`zipf`, `extreme`, `groups`) come from the very functions a world draws with (`implicast.workload`), each
-task drawing its ranges of peers and casts; every draw is a function of seed and key, so neither ranges nor partitions
-change anything. Corpus ones are in `corpus/`.
+Drawn ones (`zipf`, `extreme`, `groups`) come from the very functions a world draws with
+(`implicast.workload`), each task drawing its ranges of peers and casts; every draw is a function of
+seed and key, so neither ranges nor partitions change anything. Corpus ones are in `corpus/`.
 """
 
 import json

@@ -1,9 +1,10 @@
 """Typed attributes: numbers on an exact decimal grid, and strings.
 
-A number has a minimum, a maximum and a precision; its values are `minimum + j * precision` for j = 0, 1, 2, ... and
-are kept as the whole number j (a *grid step*). No float ever touches a value: between 8.30 and 8.70 at a
-precision of 0.01 there are exactly 39 values. After "publish/subscribe over Chord" (data model): attributes have a
-type, a name, and for numbers a range and a precision; strings know equality only.
+A number has a minimum, a maximum and a precision; its values are `minimum + j * precision` for j =
+0, 1, 2, ... and are kept as the whole number j (a *grid step*). No float ever touches a value:
+between 8.30 and 8.70 at a precision of 0.01 there are exactly 39 values. After "publish/subscribe
+over Chord" (data model): attributes have a type, a name, and for numbers a range and a precision;
+strings know equality only.
 
 How predicates are written is in `parse.py` and `predicates.py`; schemas as text: `Schema.read`.
 """
@@ -28,12 +29,16 @@ _NUMBER_IN_SCHEMA = re.compile(r"\s*(\S+)\s*\.\.\s*(\S+)(?:\s+by\s+(\S+))?\s*")
 
 
 STEPS_MAX = 1 << 53
-"""Steps of one attribute: its values travel as whole numbers of 64 bits, and other languages read them as doubles."""
+"""Steps of one attribute: its values travel as whole numbers of 64 bits, and other languages read
+them as doubles.
+"""
 
 
 @dataclass(frozen=True)
 class Number:
-    """A numeric attribute. `Number("price", "0", "1000", "0.01")`; a precision of 1 makes it a whole number."""
+    """A numeric attribute. `Number("price", "0", "1000", "0.01")`; a precision of 1 makes it a
+    whole number.
+    """
 
     name: str
     minimum: Exact
@@ -56,8 +61,10 @@ class Number:
             )
         if self.steps_max > STEPS_MAX:
             raise LanguageError(
-                f"attribute {self.name}: {self.minimum}..{self.maximum} by {self.precision} has {self.steps_max:,}"
-                f" steps; at most {STEPS_MAX:,} can be told apart: give a coarser precision or a narrower range"
+                f"attribute {self.name}: {self.minimum}..{self.maximum} by {self.precision} has "
+                f"{self.steps_max:,}"
+                f" steps; at most {STEPS_MAX:,} can be told apart: give a coarser precision or a "
+                "narrower range"
             )
 
     @cached_property
@@ -78,7 +85,9 @@ class Number:
         return max(_decimals(self._minimum), _decimals(self._precision))
 
     def read(self, given: Exact) -> int:
-        """The grid step of a value; `LanguageError` if it is no number, off the grid or out of range."""
+        """The grid step of a value; `LanguageError` if it is no number, off the grid or out of
+        range.
+        """
         step = (exact(given, self.name) - self._minimum) / self._precision
         if not 0 <= step <= self.steps_max:
             raise LanguageError(
@@ -87,7 +96,8 @@ class Number:
         if step.denominator != 1:
             below = step.numerator // step.denominator
             raise LanguageError(
-                f"{given} is off the grid of {self.name}, which has steps of {self.precision} from {self.minimum}:"
+                f"{given} is off the grid of {self.name}, which has steps of {self.precision} from "
+                f"{self.minimum}:"
                 f" the nearest values are {self.text(below)} and {self.text(below + 1)}"
             )
         return int(step)
@@ -107,7 +117,9 @@ class Number:
 
 @dataclass(frozen=True)
 class Text:
-    """A string attribute, compared exactly as written (NFC, case kept). With `choices` it can also be negated."""
+    """A string attribute, compared exactly as written (NFC, case kept). With `choices` it can also
+    be negated.
+    """
 
     name: str
     choices: tuple[str, ...] = ()
@@ -125,7 +137,8 @@ class Text:
             raise LanguageError(f"{shown(value)} cannot be a value of {self.name}: {objection}")
         if self.choices and value not in self.choices:
             raise LanguageError(
-                f"{shown(value)} is not a value of {self.name}: choose one of {', '.join(self.choices)}"
+                f"{shown(value)} is not a value of {self.name}: choose one of "
+                f"{', '.join(self.choices)}"
             )
         return value
 
@@ -146,7 +159,9 @@ class Schema:
 
     @classmethod
     def read(cls, text: str) -> "Schema":
-        """From lines (or `;` between) like `price: 0..1000 by 0.01`, `exchange: NYSE | LSE`, `title: text`."""
+        """From lines (or `;` between) like `price: 0..1000 by 0.01`, `exchange: NYSE | LSE`,
+        `title: text`.
+        """
         lines = (line.strip() for line in re.split(r"[;\n]", text))
         return cls(*(_attribute(line) for line in lines if line))
 
@@ -160,7 +175,8 @@ class Schema:
         found = self._by_name.get(name)
         if found is None:
             raise LanguageError(
-                f"unknown attribute {shown(name)}: the schema has {', '.join(self._by_name) or 'none'}"
+                f"unknown attribute {shown(name)}: the schema has "
+                f"{', '.join(self._by_name) or 'none'}"
             )
         return found
 
@@ -188,7 +204,8 @@ def exact(given: Exact, name: str) -> Fraction:
     """The number that a decimal text means, nothing lost."""
     if isinstance(given, float):
         raise LanguageError(
-            f"{given!r} for {name} is a float, which is not exact: give a text, an integer or a Decimal"
+            f"{given!r} for {name} is a float, which is not exact: give a text, an integer or a "
+            "Decimal"
         )
     if not isinstance(given, bool) and _DECIMAL.fullmatch(
         f"{given:f}" if isinstance(given, Decimal) else str(given)
@@ -209,7 +226,8 @@ def _attribute(line: str) -> Attribute:
     name, colon, kind = line.partition(":")
     if not colon or not kind.strip():
         raise LanguageError(
-            f"cannot read {shown(line)}: write `name: minimum..maximum by precision` or `name: text`"
+            f"cannot read {shown(line)}: write `name: minimum..maximum by precision` or `name: "
+            "text`"
         )
     number = _NUMBER_IN_SCHEMA.fullmatch(kind)
     if number:

@@ -1,10 +1,13 @@
-"""A Bloom filter of tags: small, never wrong about what it does not hold, wrong about the rest with a known chance.
+"""A Bloom filter of tags: small, never wrong about what it does not hold, wrong about the rest with
+a known chance.
 
-Thesis section 2.6.1 and Table 2.1: for k tags and a false-positive rate rho, `m = k ln(rho) / ln(0.6185)` bits and
-`h = ln(rho) / ln(1/2)` hash functions. The BROKER design keeps one for each neighbour; `rho` is its routing error.
+Thesis section 2.6.1 and Table 2.1: for k tags and a false-positive rate rho, `m = k ln(rho) /
+ln(0.6185)` bits and `h = ln(rho) / ln(1/2)` hash functions. The BROKER design keeps one for each
+neighbour; `rho` is its routing error.
 
-The bits are a bytearray: a broker's filter of 177,000 bits answers in 0.3 us and takes a tag in 0.4 us, where a
-Python integer takes 2.2 and 0.9. (Below some 20,000 bits an integer with a mask for each tag would be faster.)
+The bits are a bytearray: a broker's filter of 177,000 bits answers in 0.3 us and takes a tag in 0.4
+us, where a Python integer takes 2.2 and 0.9. (Below some 20,000 bits an integer with a mask for
+each tag would be faster.)
 """
 
 from collections.abc import Iterable
@@ -42,7 +45,8 @@ def _check_error(error: float) -> None:
 
 @lru_cache(maxsize=131_072)
 def positions(tag: str, bits: int, hashes: int) -> tuple[int, ...]:
-    """The tag's bits, by double hashing: two digests do the work of `hashes` functions (Kirsch and Mitzenmacher).
+    """The tag's bits, by double hashing: two digests do the work of `hashes` functions (Kirsch and
+    Mitzenmacher).
 
     Remembered, because a cast asks for the same few tags at every hop: 0.1 us instead of 2.5.
     """
@@ -63,7 +67,8 @@ class Bloom:
     def __init__(self, bits: int, hashes: int, whole: int = 0) -> None:
         if not 2 <= bits <= BITS_MAX or not 1 <= hashes <= 64:
             raise LanguageError(
-                f"no Bloom filter has {bits} bits and {hashes} hash functions: 2..{BITS_MAX} and 1..64 do"
+                f"no Bloom filter has {bits} bits and {hashes} hash functions: 2..{BITS_MAX} and "
+                "1..64 do"
             )
         self.bits, self.hashes, self.whole = bits, hashes, whole or bits
         self._field, self.ones = bytearray((bits + 7) // 8), 0
@@ -113,7 +118,8 @@ class Bloom:
     def passes(self, target: Target) -> bool:
         """True unless no description made of the added tags can be selected.
 
-        Of a term only the wanted tags can be asked: what it excludes, and its predicates, a filter cannot rule out.
+        Of a term only the wanted tags can be asked: what it excludes, and its predicates, a filter
+        cannot rule out.
         """
         return any(all(map(self.might_hold, term.has)) for term in target.terms)
 
@@ -121,7 +127,8 @@ class Bloom:
         """What either may hold. Both must be of one size."""
         if (self.bits, self.hashes, self.whole) != (other.bits, other.hashes, other.whole):
             raise LanguageError(
-                f"Bloom filters of {self.bits} bits and {self.hashes} hashes and of {other.bits} and {other.hashes}"
+                f"Bloom filters of {self.bits} bits and {self.hashes} hashes and of {other.bits} "
+                f"and {other.hashes}"
                 " cannot be united"
             )
         both = int.from_bytes(self._field, "little") | int.from_bytes(other._field, "little")
@@ -132,7 +139,9 @@ class Bloom:
     __or__ = union
 
     def fill(self) -> float:
-        """The share of bits that are set; about half when it holds as many tags as it was sized for."""
+        """The share of bits that are set; about half when it holds as many tags as it was sized
+        for.
+        """
         return self.ones / self.bits
 
     def __eq__(self, other: object) -> bool:

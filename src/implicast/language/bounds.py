@@ -1,6 +1,7 @@
-"""Bounds of the values of the language as they travel: what is beyond them is refused when it is decoded.
+"""Bounds of the language's values in messages. Decoding refuses what exceeds them.
 
-They follow from the default limits of texts (`limits.py`): whoever raises those for texts of its own sends no more.
+They follow from the default limits of texts (`limits.py`): raising those limits for local texts
+does not allow longer messages.
 """
 
 from typing import Annotated, TypeVar

@@ -6,7 +6,9 @@ class ImplicastError(Exception):
 
 
 class LocalError(ImplicastError):
-    """The caller asked for nonsense; nothing was done. The text says what, where, and what would be right."""
+    """The caller asked for nonsense; nothing was done. The text says what, where, and what would be
+    right.
+    """
 
 
 class LanguageError(LocalError):
@@ -18,3 +20,7 @@ class LanguageError(LocalError):
     def __init__(self, text: str, column: int | None = None) -> None:
         super().__init__(text)
         self.column = column
+
+
+class OldNameWarning(FutureWarning):
+    """An input uses a name that a later version will refuse. The command line prints it."""

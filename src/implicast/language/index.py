@@ -1,8 +1,10 @@
-"""An inverted index over descriptions: who is selected, by set algebra over posting lists and not by scanning.
+"""Inverted index over descriptions: resolves targets by set algebra over posting lists, not by
+scanning.
 
-Used wherever many descriptions are kept: by the server, by brokers and rendezvous peers, and by oracles. A term costs
-about the length of the shortest posting list among its tags, an answer its own length (sorted, so that whoever walks
-through it does the same in every process). `bench/index.py` compares it with scanning.
+Used wherever many descriptions are stored: by the server, by brokers and rendezvous peers, and by
+oracles. A term costs about the length of the shortest posting list among its tags, an answer its
+own length. Answers are sorted, so that iteration is the same in every process. `bench/index.py`
+compares it with scanning.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -13,7 +15,9 @@ from typing import Generic, TypeVar
 from implicast.language.target import Description, Predicate, Scalar, Target, Term
 
 Key = TypeVar("Key", int, str, bytes, tuple[str, int], int | tuple[str, int])
-"""Whoever holds a description: an address, or any other number or name. Keys of one index compare with each other."""
+"""Holder of a description: an address, or any other number or name. Keys of one index compare with
+each other.
+"""
 
 
 class Index(Generic[Key]):
@@ -66,11 +70,11 @@ class Index(Generic[Key]):
         return description
 
     def tags(self) -> list[str]:
-        """All tags that anybody holds, sorted."""
+        """All tags in the index, sorted."""
         return sorted(self._tags)
 
     def held(self) -> tuple[str, ...]:
-        """The same in the order in which they came, for whoever does not need them sorted: a tenth of the time."""
+        """All tags in the order of insertion, which takes a tenth of the time of sorting them."""
         return tuple(self._tags)
 
     def count(self, tag: str) -> int:
@@ -94,8 +98,8 @@ class Index(Generic[Key]):
     def select_least(self, target: Target, term: Term) -> list[Key]:
         """The keys for which `term` is the least of the target's terms that select them, sorted.
 
-        Over all terms of a target these lists are disjoint and together are `select(target)`: so each of several
-        peers can serve one term, and nobody is notified twice.
+        Over all terms of a target these lists are disjoint and together are `select(target)`.
+        Therefore several peers can each serve one term, and no member is notified twice.
         """
         found = self._selected(term)
         for earlier in target.terms[: target.terms.index(term)]:
@@ -119,9 +123,9 @@ class Index(Generic[Key]):
         """Those who hold all wanted tags; without any, those whom the first predicate admits."""
         if not term.has:
             return self._admitted(term.where[0]) if term.where else set(self._descriptions)
-        nobody: set[Key] = set()
+        empty: set[Key] = set()
         # From the shortest posting list up: an intersection costs as much as its smaller side.
-        postings = sorted((self._tags.get(tag, nobody) for tag in term.has), key=len)
+        postings = sorted((self._tags.get(tag, empty) for tag in term.has), key=len)
         return reduce(set.intersection, postings)
 
     def _admitted(self, predicate: Predicate) -> set[Key]:

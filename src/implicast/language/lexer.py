@@ -36,7 +36,8 @@ def tokens(text: str, limits: Limits) -> list[Token]:
     """All tokens, the last of kind END; `LanguageError` for what cannot stand in an expression."""
     if len(text) > limits.characters:
         raise LanguageError(
-            f"the text has {len(text)} characters; at most {limits.characters} are read (limit: characters)",
+            f"the text has {len(text)} characters; at most {limits.characters} are read (limit: "
+            "characters)",
             limits.characters + 1,
         )
     return list(_tokens(text, limits))
@@ -93,7 +94,8 @@ def _unknown(character: str, column: int) -> LanguageError:
     elif character == "@":
         hint = "a grid step is written @ and a whole number"
     else:
-        hint = f'quote a tag that holds more than letters, digits and {" ".join(PUNCTUATION)}, like "machine learning"'
+        plain = f"letters, digits and {' '.join(PUNCTUATION)}"
+        hint = f'quote a tag that holds more than {plain}, like "machine learning"'
     return LanguageError(f"unknown character {character!r} at column {column}: {hint}", column)
 
 

@@ -1,7 +1,9 @@
-"""How large an expression may be: every bound by name, with its reason; all can be raised by whoever trusts the text.
+"""Size limits of expressions: every limit by name, with its reason. All can be raised for texts
+from a trusted source.
 
-A cast may come from a stranger, and normal forms explode: `(a|b)&(c|d)&...` doubles its terms with every pair. So
-every product is sized before it is built, and whatever exceeds a bound is refused with the bound's name.
+A cast may come from an unknown peer, and normal forms explode: `(a|b)&(c|d)&...` doubles its terms
+with every pair. Therefore every product is sized before it is built, and an expression that exceeds
+a limit is refused with the limit's name.
 """
 
 from dataclasses import dataclass
@@ -11,7 +13,9 @@ from implicast.language.errors import LanguageError
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on one text. The defaults are far above what people write and refuse a hostile text in milliseconds."""
+    """Bounds on one text. The defaults are far above what people write and refuse a hostile text in
+    milliseconds.
+    """
 
     characters: int = 16_384
     """Of the whole text: reading is linear in it."""
@@ -24,14 +28,17 @@ class Limits:
     tags_per_term: int = 64
     """Wanted, unwanted and predicates together."""
     steps: int = 131_072
-    """Comparisons of terms on the way to the normal form, a term made counting for eight: bounds time and memory."""
+    """AntiEntropy of terms on the way to the normal form, a term made counting for eight: bounds
+    time and memory.
+    """
     tags_per_description: int = 1_024
     """Of one registration."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.nesting <= NESTING_MAX:
             raise LanguageError(
-                f"a nesting of {self.nesting} is out of range: 1..{NESTING_MAX} can be read by recursion"
+                f"a nesting of {self.nesting} is out of range: 1..{NESTING_MAX} can be read by "
+                "recursion"
             )
 
 

@@ -1,8 +1,9 @@
-"""From a tree of `&`, `|`, `!` to the normal form: the least set of conjunctions that says the same.
+"""From a tree of `&`, `|`, `!` to the normal form: the least set of conjunctions that says the
+same.
 
-Negation is pushed down to the leaves (De Morgan), conjunctions are multiplied out, contradictory terms (`a & !a`,
-an empty range) and absorbed ones (`a | a&b` is `a`) vanish. Terms are not merged any further: `a&b | a&!b` stays
-as it is. Every product is sized before it is built (`limits.py`).
+Negation is pushed down to the leaves (De Morgan), conjunctions are multiplied out, contradictory
+terms (`a & !a`, an empty range) and absorbed ones (`a | a&b` is `a`) vanish. Terms are not merged
+any further: `a&b | a&!b` stays as it is. Every product is sized before it is built (`limits.py`).
 """
 
 from collections import Counter
@@ -65,7 +66,9 @@ _TRUE = Clause(_NOTHING, _NOTHING, ())
 
 
 def normal_form(node: Node, limits: Limits = LIMITS) -> Target:
-    """The target that a tree means; `LanguageError` if it is too large, empty, or says only what is unwanted."""
+    """The target that a tree means; `LanguageError` if it is too large, empty, or says only what is
+    unwanted.
+    """
     return _target(_Normaliser(limits).clauses(node, negated=False), limits)
 
 
@@ -83,7 +86,7 @@ def target_of(terms: Iterable[Term], limits: Limits = LIMITS) -> Target:
 def _target(clauses: list[Clause], limits: Limits) -> Target:
     if not clauses:
         raise LanguageError(
-            "the expression can select nobody: every term contradicts itself (like a & !a)"
+            "the expression can select no peer: every term contradicts itself (like a & !a)"
         )
     return Target(tuple(sorted((_term(clause, limits) for clause in clauses), key=_order)))
 
@@ -92,7 +95,8 @@ def _term(clause: Clause, limits: Limits) -> Term:
     if not clause.has and not clause.where:
         unwanted = " & ".join(f"!{name}" for name in sorted(clause.lacks)[:3])
         raise LanguageError(
-            f"the term {unwanted} only says what is unwanted: every term needs at least one tag or predicate"
+            f"the term {unwanted} only says what is unwanted: every term needs at least one tag or "
+            "predicate"
             " that is wanted"
         )
     if _size(clause)[0] > limits.tags_per_term:
@@ -102,12 +106,13 @@ def _term(clause: Clause, limits: Limits) -> Term:
 
 def _too_long(clause: Clause, limits: Limits) -> LanguageError:
     return LanguageError(
-        f"a term has {_size(clause)[0]} tags; at most {limits.tags_per_term} are allowed (limit: tags_per_term)"
+        f"a term has {_size(clause)[0]} tags; at most {limits.tags_per_term} are allowed (limit: "
+        "tags_per_term)"
     )
 
 
 def _order(term: Term) -> tuple[object, ...]:
-    """A total order; ends of ranges may be of different kinds, which do not compare by themselves."""
+    """A total order. Ends of ranges may be of different kinds, which Python does not compare."""
     return (
         term.has,
         term.lacks,
@@ -156,14 +161,15 @@ class _Normaliser:
         return self.absorb([self.checked(clause) for clause in both if clause is not None], apart)
 
     def checked(self, clause: Clause) -> Clause:
-        # Some slack, as long clauses may yet be absorbed; none at all would let 3,400 tags take 300 ms.
+        # Some slack, as long clauses may yet be absorbed; none at all would let 3,400 tags take 300
+        # ms.
         if len(clause.has) + len(clause.lacks) > 4 * self.limits.tags_per_term:
             raise _too_long(clause, self.limits)
         return clause
 
     def absorb(self, clauses: list[Clause], apart: bool) -> list[Clause]:
-        # Parts that share no name absorb nothing of each other: a product's size is then known before it is built,
-        # and `(a1|b1)&(a2|b2)&...` is refused in 5 ms instead of 27.
+        # Parts that share no name absorb nothing of each other: a product's size is then known
+        # before it is built, and `(a1|b1)&(a2|b2)&...` is refused in 5 ms instead of 27.
         kept = clauses if apart or len(clauses) < 2 else absorbed(clauses, self.charge)
         if len(kept) > self.limits.terms:
             raise self.too_many(f"more than {self.limits.terms} terms", "terms")
@@ -176,7 +182,8 @@ class _Normaliser:
 
     def too_many(self, what: str, limit: str) -> LanguageError:
         return LanguageError(
-            f"the expression is too complicated: {what} (limit: {limit}); cast to its parts one by one"
+            f"the expression is too complicated: {what} (limit: {limit}); cast to its parts one by "
+            "one"
         )
 
 
@@ -227,10 +234,11 @@ def _intersection(predicates: Iterable[Predicate]) -> tuple[Predicate, ...] | No
 
 
 def absorbed(clauses: Iterable[Clause], charge: Callable[[int], None]) -> list[Clause]:
-    """Without repeated clauses and those that imply another one; the shortest and widest come first.
+    """Without repeated clauses and those that imply another one; the shortest and widest come
+    first.
 
-    A clause can only imply another if it holds the other's rarest literal, so that kept clauses are looked up by
-    it: 990 pairs of 45 tags take 5 ms, where comparing all with all takes 51.
+    A clause can only imply another if it holds the other's rarest literal, so that kept clauses are
+    looked up by it: 990 pairs of 45 tags take 5 ms, where comparing all with all takes 51.
     """
     distinct = sorted(dict.fromkeys(clauses), key=_size)
     literals = {clause: _literals(clause) for clause in distinct}

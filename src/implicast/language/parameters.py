@@ -78,7 +78,9 @@ class Parameter:
 
 
 def settle(owner: str, declared: tuple[Parameter, ...], given: Mapping[str, Setting]) -> Parameters:
-    """Defaults, with the given values in their place; `ParameterError` names what is unknown or out of range."""
+    """Defaults, with the given values in their place; `ParameterError` names what is unknown or out
+    of range.
+    """
     known = {parameter.name: parameter for parameter in declared}
     for name in given:
         if name not in known:

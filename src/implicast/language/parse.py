@@ -84,7 +84,8 @@ def _description(tags: list[str], values: list[Value], limits: Limits) -> Descri
     distinct = sorted(set(tags))
     if len(distinct) > limits.tags_per_description:
         raise LanguageError(
-            f"the description has {len(distinct)} tags; at most {limits.tags_per_description} are allowed"
+            f"the description has {len(distinct)} tags; at most {limits.tags_per_description} are "
+            "allowed"
             " (limit: tags_per_description)"
         )
     return Description(tuple(distinct), tuple(by_name[name] for name in sorted(by_name)))
@@ -153,7 +154,8 @@ class _Parser:
         self.depth += 1
         if self.depth > self.limits.nesting:
             raise LanguageError(
-                f"parentheses and negations are nested more than {self.limits.nesting} deep at column {token.column}"
+                f"parentheses and negations are nested more than {self.limits.nesting} deep at "
+                f"column {token.column}"
                 " (limit: nesting)",
                 token.column,
             )

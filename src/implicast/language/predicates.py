@@ -1,8 +1,10 @@
-"""Comparisons as written, turned into ranges of grid steps or strings, with the place of whatever is wrong.
+"""AntiEntropy as written, turned into ranges of grid steps or strings, with the place of whatever
+is wrong.
 
-With a schema values are decimal and strings; every range has two ends. Without one only what needs no schema can be
-read: grid steps (`price <= @870`) and strings (`exchange = "NYSE"`), as `str` of a target writes them; a string that is
-one word, begins with a letter and stands behind a plain name needs no quotes (`role = doctor`).
+With a schema values are decimal and strings; every range has two ends. Without one only what needs
+no schema can be read: grid steps (`price <= @870`) and strings (`exchange = "NYSE"`), as `str` of a
+target writes them; a string that is one word, begins with a letter and stands behind a plain name
+needs no quotes (`role = doctor`).
 """
 
 import re
@@ -140,7 +142,8 @@ def _bare(name: Token, token: Token) -> Scalar:
     if token.kind == QUOTED or (name.kind == WORD and _PLAIN.fullmatch(token.text)):
         return normalize("NFC", token.text)
     raise _misfit(
-        f"the attribute {fold(name.text)} needs a schema to read the value {token.text!r}: pass one,"
+        f"the attribute {fold(name.text)} needs a schema to read the value {token.text!r}: pass "
+        "one,"
         ' or write a grid step (@17), a word (NYSE) or a quoted string ("New York")',
         token.column,
     )

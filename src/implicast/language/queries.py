@@ -1,4 +1,4 @@
-"""Queries on values that can be combined: may somebody in this combination match? The table stands in `values.py`."""
+"""Queries on combined values: may any peer in the combination match? `values.py` has the table."""
 
 from collections.abc import Iterable
 from math import ceil, floor
@@ -7,7 +7,7 @@ from implicast.language import bloom
 from implicast.language.bounds import Bits, Index, Parts, Positions, Word
 from implicast.language.values import (
     Bitmap,
-    Bloom,
+    BloomValue,
     Box,
     Bundle,
     Categories,
@@ -95,12 +95,12 @@ class Holds(Kind, frozen=True, tag="holds"):
     positions: Positions
 
     def match(self, value: object) -> bool:
-        return isinstance(value, Bloom) and all(
+        return isinstance(value, BloomValue) and all(
             has_bit(value.bits, position) for position in self.positions
         )
 
 
-class Part(Kind, frozen=True, tag="part"):
+class PartQuery(Kind, frozen=True, tag="part"):
     """A query for one part of a bundle, counted from 0."""
 
     index: Index
@@ -143,7 +143,7 @@ class OwnQuery(Kind, frozen=True, tag="own_query"):
 
 
 AnyQuery = (
-    Everything | Above | Within | InBox | OfCategory | Holds | Part | AllOf | AnyOf | OwnQuery
+    Everything | Above | Within | InBox | OfCategory | Holds | PartQuery | AllOf | AnyOf | OwnQuery
 )
 
 

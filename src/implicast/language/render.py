@@ -1,4 +1,6 @@
-"""Targets and descriptions as people write them, values in decimal. What is rendered reads back as the same value."""
+"""Targets and descriptions as people write them, values in decimal. What is rendered reads back as
+the same value.
+"""
 
 from implicast.language.attributes import Number, Schema
 from implicast.language.tags import quoted, written
@@ -8,7 +10,8 @@ from implicast.language.target import Description, Predicate, Target, Term
 def render(value: Target | Description, schema: Schema | None = None) -> str:
     """A text that `parse` (or `description`) reads back to an equal value with the same schema.
 
-    Without a schema it is `str(value)`: grid steps stand for numbers, since only a schema knows what they mean.
+    Without a schema it is `str(value)`: grid steps stand for numbers, since only a schema knows
+    what they mean.
     """
     if schema is None:
         return str(value)

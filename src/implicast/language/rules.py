@@ -1,10 +1,12 @@
-"""Tag rules (thesis, 10.2.2): relations of two tags, as a thesaurus has them, and how they widen a target.
+"""Tag rules (thesis, 10.2.2): relations of two tags, as a thesaurus has them, and how they widen a
+target.
 
     ml USE machine-learning      ml is better said machine-learning        UF: the other way round
     overlay RT routing           related
     privacy NT anonymity         privacy includes the narrower anonymity   BT: the other way round
 
-A rule weighs as much as there are names that state it. Offers are for people to take: nothing widens by itself.
+A rule weighs as much as there are names that state it. Offers are for people to take: nothing
+widens by itself.
 """
 
 from collections import defaultdict
@@ -45,7 +47,9 @@ class Rule(msgspec.Struct, frozen=True, array_like=True, order=True):
         return f"{self.tag} {self.relation} {self.other}"
 
     def read_from(self, tag: str) -> tuple[str, str] | None:
-        """The relation and the other tag, as one reads the rule from this tag; None if it is not about it."""
+        """The relation and the other tag, as one reads the rule from this tag; None if it is not
+        about it.
+        """
         if tag == self.tag:
             return self.relation, self.other
         return (OPPOSITE[self.relation], self.tag) if tag == self.other else None
@@ -81,7 +85,7 @@ def stated(tag: str, rules: Iterable[tuple[str, Rule]]) -> Stated:
 
 
 def offers(target: Target, about: Callable[[str], Stated], own: str, names_min: int) -> list[Offer]:
-    """How a target could be widened: by one's own rules at once, by others' from so many names on."""
+    """How a target could be widened: by own rules at once, by others' from so many names on."""
     found = []
     for tag in sorted({tag for term in target.terms for tag in term.has}):
         for (relation, other), names in about(tag).items():

@@ -1,9 +1,10 @@
-"""Subscriptions kept at one place, and those that an event matches found without trying all of them.
+"""Subscriptions kept at one place, and those that an event matches found without trying all of
+them.
 
-Every term is filed under one of its constraints: a tag or a single value if it has one, else its narrowest range. A
-range is filed under the one or two blocks of 2^i grid values that it touches, 2^i being the first not below its width.
-So an event looks into one drawer per tag, per value, and per block size that its attributes occur with, and tries only
-what it finds there.
+Every term is filed under one of its constraints: a tag or a single value if it has one, else its
+narrowest range. A range is filed under the one or two blocks of 2^i grid values that it touches,
+2^i being the first not below its width. So an event looks into one drawer per tag, per value, and
+per block size that its attributes occur with, and tries only what it finds there.
 """
 
 from collections.abc import Hashable, Iterator
@@ -14,7 +15,9 @@ from implicast.language.target import Description, Predicate, Scalar, Target, Te
 Key = TypeVar("Key", bound=Hashable)
 
 Drawer = tuple[str, int, Scalar | None]
-"""Attribute ("" for tags), logarithm of the block size (-1 for single values, OPEN for open ends), value or block."""
+"""Attribute ("" for tags), logarithm of the block size (-1 for single values, OPEN for open ends),
+value or block.
+"""
 OPEN = 1 << 16
 
 

@@ -1,8 +1,9 @@
 """One tag: its canonical form, and how it is written.
 
-A tag is any non-empty text, case-folded and NFC, so that `Café`, `café` and `CAFÉ` are one tag however they were
-typed. Letters, digits and `- _ . : / + #` are written plainly (`c++`, `naïve`, `topic:jazz`); anything else
-between double quotes (`"machine learning"`). How tags make expressions is in `parse.py`.
+A tag is any non-empty text, case-folded and NFC, so that `Café`, `café` and `CAFÉ` are one tag
+however they were typed. Letters, digits and `- _ . : / + #` are written plainly (`c++`, `naïve`,
+`topic:jazz`); anything else between double quotes (`"machine learning"`). How tags make expressions
+is in `parse.py`.
 """
 
 import re
@@ -29,15 +30,18 @@ def fold(text: str) -> str:
     """The canonical form of a tag. Folding twice changes nothing."""
     if _ASCII_TAG.fullmatch(text):
         return text
-    # A form that no longer changes is idempotent by construction. In trials over all characters, and over Greek and
-    # Latin letters with two marks, one pass always sufficed; the loop is there for sequences nobody tried.
+    # A form that does not change under one more pass is idempotent by construction. In trials over
+    # all characters, and over Greek and Latin letters with two marks, one pass always sufficed; the
+    # loop is there for sequences that were not tried.
     while (folded := normalize("NFC", normalize("NFD", text).casefold())) != text:
         text = folded
     return text
 
 
 def tag(text: str, characters_max: int = LIMITS.tag_characters) -> str:
-    """The tag of this text, checked and folded; a `LanguageError` without a column if it cannot be one."""
+    """The tag of this text, checked and folded; a `LanguageError` without a column if it cannot be
+    one.
+    """
     objection = objection_to(text, characters_max)
     if objection:
         raise LanguageError(f"{shown(text)} cannot be a tag: {objection}")
@@ -56,7 +60,9 @@ def objection_to(text: str, characters_max: int = LIMITS.tag_characters) -> str 
 
 
 def is_word_character(character: str) -> bool:
-    """May stand in an unquoted tag: letters, digits, the marks that belong to letters, and `PUNCTUATION`."""
+    """May stand in an unquoted tag: letters, digits, the marks that belong to letters, and
+    `PUNCTUATION`.
+    """
     return character in PUNCTUATION or category(character)[0] in "LNM"
 
 

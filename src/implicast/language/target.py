@@ -1,8 +1,9 @@
 """The values of the language: what a peer is (`Description`) and whom a cast is for (`Target`).
 
-Both are frozen, ordered and encodable, so they travel inside messages. Texts are read by `parse.py`;
-predicates over typed attributes are in `attributes.py`. `str` of a target or a description is a text that reads back
-without a schema (grid steps are written `@17`); `render.py` writes values in decimal.
+Both are frozen, ordered and encodable, so they travel inside messages. Texts are read by
+`parse.py`; predicates over typed attributes are in `attributes.py`. `str` of a target or a
+description is a text that reads back without a schema (grid steps are written `@17`); `render.py`
+writes values in decimal.
 """
 
 import re
@@ -14,7 +15,9 @@ from implicast.language.bounds import Described, Step, Termed, Terms, Word
 from implicast.language.tags import quoted, unquoted, written
 
 Scalar = Step | Word
-"""A value of an attribute: a whole number of grid steps, or a string. Decimal grids are exact (`attributes.py`)."""
+"""A value of an attribute: a whole number of grid steps, or a string. Decimal grids are exact
+(`attributes.py`).
+"""
 
 _STEP = re.compile(r"@-?[0-9]{1,30}")
 
@@ -33,7 +36,9 @@ class Value(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class Predicate(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """A closed range `low..high` of an attribute's grid, or (low == high) one value. `None` leaves that end open."""
+    """A closed range `low..high` of an attribute's grid, or (low == high) one value. `None` leaves
+    that end open.
+    """
 
     attribute: Word
     low: Scalar | None
@@ -89,7 +94,9 @@ class Predicate(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class Description(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """What a peer says of itself: its tags, sorted and distinct, and its values, sorted by attribute."""
+    """What a peer says of itself: its tags, sorted and distinct, and its values, sorted by
+    attribute.
+    """
 
     tags: Described[Word] = ()
     values: Described[Value] = ()
@@ -105,14 +112,17 @@ class Description(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class Term(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """A conjunction: all of `has`, none of `lacks`, every predicate of `where`. Each part sorted and distinct."""
+    """A conjunction: all of `has`, none of `lacks`, every predicate of `where`. Each part sorted
+    and distinct.
+    """
 
     has: Termed[Word] = ()
     lacks: Termed[Word] = ()
     where: Termed[Predicate] = ()
 
     def selects(self, description: Description) -> bool:
-        # Plain loops: every member checks every notice, and generators would cost three times as much.
+        # Plain loops: every member checks every notice, and generators would cost three times as
+        # much.
         tags = description.tags
         for tag in self.has:
             if tag not in tags:
@@ -137,7 +147,9 @@ class Term(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class Target(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """A disjunction of terms in normal form: sorted, distinct, none absorbed by another. Equal targets are equal."""
+    """A disjunction of terms in normal form: sorted, distinct, none absorbed by another. Equal
+    targets are equal.
+    """
 
     terms: Terms[Term]
 
@@ -148,7 +160,9 @@ class Target(msgspec.Struct, frozen=True, array_like=True, order=True):
         return False
 
     def least_term(self, description: Description) -> Term | None:
-        """The least of the terms that select: who handles it notifies, so that nobody is notified twice."""
+        """The least of the terms that select a description. The peer that handles this term
+        notifies, so that no member is notified twice.
+        """
         return next((term for term in self.terms if term.selects(description)), None)
 
     def __str__(self) -> str:

@@ -1,31 +1,36 @@
-"""Values that can be combined, and queries that ask of a combination whether somebody in it may match.
+"""Values that can be combined, and queries whether any peer in a combination may match.
 
-A peer holds a *value*; `reduce` combines the values of many peers into one of the same kind and about the same size; a
-*query* looks at either. One law binds the two (condcast, section 3.2, formula 1):
+A peer holds a *value*. `reduce` combines the values of many peers into one of the same kind and
+about the same size. A *query* applies to either. One law binds the two (condcast, section 3.2,
+formula 1):
 
     match(v1) or match(v2)  implies  match(reduce(v1, v2))
 
-so a combination that does not match proves that nobody in it does; one that matches proves nothing. Combinations
-overlap, so `reduce` is idempotent, commutative and associative too. All of this is checked by `tests/laws`.
+so a combination that does not match proves that no peer in it does; one that matches proves
+nothing. Combinations overlap, so `reduce` is also idempotent, commutative and associative.
+`tests/laws` checks all of this.
 
-| value        | is                           | reduce         | queries                                 | exact |
-|--------------|------------------------------|----------------|-----------------------------------------|-------|
-| `Threshold`  | a number, say a load         | larger         | `Above`                                 | yes   |
-| `Interval`   | a number as [c, c]           | hull           | `Within`                                | no    |
-| `Bitmap`     | a whole number as one bit    | or             | `Within`                                | yes   |
-| `Box`        | a point of d dimensions      | bounding box   | `InBox`                                 | no    |
-| `Categories` | the bits of own categories   | or             | `OfCategory`                            | yes   |
-| `Bloom`      | words in a Bloom filter      | or             | `Holds`                                 | no    |
-| `Bundle`     | several of these             | part by part   | `Part`, `AllOf` (not exact), `AnyOf`    |       |
-| `Own`        | bytes of a kind you added    | yours          | `OwnQuery`                              |       |
+| value        | is                         | reduce       | queries                  | exact |
+|--------------|----------------------------|--------------|--------------------------|-------|
+| `Threshold`  | a number, say a load       | larger       | `Above`                  | yes   |
+| `Interval`   | a number as [c, c]         | hull         | `Within`                 | no    |
+| `Bitmap`     | a whole number as one bit  | or           | `Within`                 | yes   |
+| `Box`        | a point of d dimensions    | bounding box | `InBox`                  | no    |
+| `Categories` | the bits of own categories | or           | `OfCategory`             | yes   |
+| `BloomValue` | words in a Bloom filter    | or           | `Holds`                  | no    |
+| `Bundle`     | several of these           | part by part | `PartQuery`, `AnyOf`     |       |
+|              |                            |              | `AllOf`                  | no    |
+| `Own`        | bytes of a kind you added  | yours        | `OwnQuery`               |       |
 
-*Exact* means that a combination matches only if somebody in it does. `Everything` matches any value: that is plain
-split-forward broadcasting. There is no negation: the law forbids it. A query finds no match in a value of another
-kind, and values of different kinds cannot be reduced.
+*Exact* means that a combination matches only if a peer in it does. `Everything` matches any value:
+that is plain split-forward broadcasting. There is no negation: the law forbids it. A query finds no
+match in a value of another kind, and values of different kinds cannot be reduced.
 
-Values are frozen structs, so they travel inside messages as they are (`AnyValue`); so are queries (`queries.py`).
+Values are frozen structs, so they travel inside messages as they are (`AnyValue`); so are queries
+(`queries.py`).
 
-**Your own kind.** Encode your value as bytes, give two pure functions, and name them once in every process:
+**Your own kind.** Encode your value as bytes, give two pure functions, and name them once in every
+process:
 
     add_kind("lowest-price", reduce=min, match=lambda query, value: value <= query)
     peer_value, question = Own("lowest-price", b"0042"), OwnQuery("lowest-price", b"0050")
@@ -46,7 +51,9 @@ BITMAP_BITS_MAX = 1 << 20
 
 
 class ValueRefused(LanguageError, ValueError):
-    """Numbers that make no value. A `ValueError` too, so that one that comes off the wire is refused as unreadable."""
+    """Numbers that make no value. A `ValueError` too, so that one that comes off the wire is
+    refused as unreadable.
+    """
 
 
 class Reducible(Protocol):
@@ -62,7 +69,7 @@ class Kind(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A frozen struct that names its kind on the wire."""
 
     def alike(self, other: object) -> bool:
-        """Whether the two can be combined: of one kind, and of one make where the kind has several."""
+        """Whether the two can be combined: of one kind, and of equal size where sizes differ."""
         return type(self) is type(other)
 
 
@@ -90,7 +97,9 @@ class Interval(Kind, frozen=True, tag="interval"):
 
 
 class Box(Kind, frozen=True, tag="box"):
-    """From corner low to corner high, both included, in as many dimensions as the corners have numbers."""
+    """From corner low to corner high, both included, in as many dimensions as the corners have
+    numbers.
+    """
 
     low: Parts[Number]
     high: Parts[Number]
@@ -123,7 +132,7 @@ class Bitmap(Kind, frozen=True, tag="bitmap"):
 
 
 class Categories(Kind, frozen=True, tag="categories"):
-    """The categories somebody belongs to, numbered from 0."""
+    """The categories of at least one peer in the combination, numbered from 0."""
 
     bits: Bits
 
@@ -135,20 +144,22 @@ class Categories(Kind, frozen=True, tag="categories"):
         return Categories(bits_or(self.bits, other.bits))
 
 
-class Bloom(Kind, frozen=True, tag="bloom"):
-    """Words in a Bloom filter of fixed width (`bloom_of`). The more peers in it, the fuller; a full one matches all."""
+class BloomValue(Kind, frozen=True, tag="bloom"):
+    """Words in a Bloom filter of fixed width (`bloom_of`). The more peers in it, the fuller; a full
+    one matches all.
+    """
 
     bits: Bits
 
     def alike(self, other: object) -> bool:
-        return isinstance(other, Bloom) and len(self.bits) == len(other.bits)
+        return isinstance(other, BloomValue) and len(self.bits) == len(other.bits)
 
-    def reduce(self, other: "Bloom") -> "Bloom":
+    def reduce(self, other: "BloomValue") -> "BloomValue":
         if not self.alike(other):
             raise LanguageError(
                 f"Bloom filters of {len(self.bits)} and {len(other.bits)} bytes cannot be combined"
             )
-        return Bloom(bits_or(self.bits, other.bits))
+        return BloomValue(bits_or(self.bits, other.bits))
 
 
 class Own(Kind, frozen=True, tag="own"):
@@ -188,7 +199,7 @@ class Bundle(Kind, frozen=True, tag="bundle"):
         )
 
 
-AnyValue = Threshold | Interval | Bitmap | Box | Categories | Bloom | Own | Bundle
+AnyValue = Threshold | Interval | Bitmap | Box | Categories | BloomValue | Own | Bundle
 
 
 def reduce(one: AnyValue, other: AnyValue) -> AnyValue:
@@ -208,9 +219,11 @@ _kinds: dict[str, tuple[Reduce, Match]] = {}
 
 
 def add_kind(name: str, reduce: Reduce, match: Match) -> None:
-    """Name a kind of value: how two are combined, and whether a query (first) matches a value (second).
+    """Name a kind of value: how two are combined, and whether a query (first) matches a value
+    (second).
 
-    The functions must obey the laws at the head of this module; `tests/laws/test_values.py` shows how to test yours.
+    The functions must obey the laws at the head of this module; `tests/laws/test_values.py` shows
+    how to test yours.
     """
     if _kinds.setdefault(name, (reduce, match)) != (reduce, match):
         raise LanguageError(f"there is a kind of value {name!r} already")
@@ -234,9 +247,9 @@ def bloom_bits(words: Iterable[str], bits: int, hashes: int) -> bytes:
     return filter_.to_bytes()
 
 
-def bloom_of(words: Iterable[str], bits: int, hashes: int) -> Bloom:
+def bloom_of(words: Iterable[str], bits: int, hashes: int) -> BloomValue:
     """The filter that holds these words, as a value."""
-    return Bloom(bloom_bits(words, bits, hashes))
+    return BloomValue(bloom_bits(words, bits, hashes))
 
 
 # --- bits and numbers

@@ -1,4 +1,7 @@
-"""The same peers over real sockets: `node.py` is the API, `driver.py` the host of one peer, `carrier.py` its links."""
+"""Runs the peers of a design as processes on a network.
+
+`node.py` is the API, `driver.py` hosts one peer, `connection_pool.py` holds the node's connections.
+"""
 
 from os import environ
 

@@ -1,10 +1,11 @@
-"""The authority of a network: a folder with its key, its certificate, and who it has admitted.
+"""The authority of a network: a folder with its key, its certificate and the list of admitted
+nodes.
 
     DIR/authority.key   DIR/authority.pem   DIR/authority.db
 
-Serials are written down before a certificate leaves and are never used again; so are the numbers of the lists of the
-revoked (`revoked` in the folder is the newest). A name is the digest of a key, so the first key of a name is its only
-one; names of people (`label`) are the roster's.
+Serial numbers of certificates and of revocation lists are stored before use and never reused; the
+file `revoked` holds the newest list. A node's name is the digest of its key, so each name has one
+key. A `label` is a readable name that the authority assigns.
 """
 
 import sqlite3
@@ -29,22 +30,23 @@ from implicast.net.identity import (
     root_certificate,
 )
 from implicast.net.revocation import RevokedNames, signed_list
-from implicast.net.speech import TEMPLATE, commission, protected_by
+from implicast.net.signing import TEMPLATE, grant_extension, protected_by
 from implicast.peer.contract import Name
-from implicast.peer.words import Charter
+from implicast.peer.trust_policy import TrustPolicy
 
 REVOKED = "revoked"
-"""The file with the newest list of the revoked, in the authority's folder and in those of nodes."""
+"""File with the newest revocation list, in the authority's folder and in those of nodes."""
 SCHEMA = """
 create table if not exists meta (key text primary key, value text) without rowid;
-create table if not exists issued (serial integer primary key, label text, name blob, until text, revoked_at text);
+create table if not exists issued (
+    serial integer primary key, label text, name blob, until text, revoked_at text);
 create table if not exists rights (name blob, said blob);
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """One certificate that was issued."""
+    """One issued certificate."""
 
     serial: int
     label: str
@@ -66,7 +68,7 @@ class CertificateAuthority:
 
     @classmethod
     def init(cls, directory: Path, network: str) -> "CertificateAuthority":
-        """A new authority; refuses where there is one."""
+        """Create an authority; raises `IdentityError` if the folder has one already."""
         if (directory / "authority.key").exists():
             raise IdentityError(f"{directory} is an authority already")
         try:
@@ -87,66 +89,75 @@ class CertificateAuthority:
     def open(cls, directory: Path) -> "CertificateAuthority":
         if not (directory / "authority.key").exists():
             raise IdentityError(
-                f"{directory} is no authority: make one with `implicast authority init {directory}`"
+                f"{directory} is not an authority's folder: create one with "
+                f"`implicast authority init {directory}`"
             )
         return cls(directory)
 
     def issue(
         self, label: str, public: Ed25519PublicKey, validity: timedelta = VALIDITY
     ) -> x509.Certificate:
-        """A certificate for a key, the first or a new one in time; the serial is safe before it leaves."""
+        """Issue a certificate for a key, the first one or a renewal. The serial number is committed
+        before the certificate is signed.
+        """
         name = name_of_key(public)
         if any(each.name == name and each.revoked for each in self.admitted()):
-            raise IdentityError(f"{name.hex()} was revoked: a new key is a new name")
+            raise IdentityError(
+                f"{name.hex()} was revoked: create a new key, which gives a new name"
+            )
         with self._db:
             row = self._db.execute("insert into issued (label, name) values (?, ?)", (label, name))
         serial = int(row.lastrowid or 0)
-        protected, said = protected_by(self.directory), self.allowed(name)
-        word = partial(self._word, name, protected, said)
-        certificate = node_certificate(self._key, self.root, public, serial, validity, word)
+        protected, descriptions = protected_by(self.directory), self.allowed(name)
+        grant = partial(self._grant, name, protected, descriptions)
+        certificate = node_certificate(self._key, self.root, public, serial, validity, grant)
         with self._db:
             until = certificate.not_valid_after_utc.isoformat()
             self._db.execute("update issued set until = ? where serial = ?", (until, serial))
         return certificate
 
-    def _word(
-        self, name: Name, protected: tuple[str, ...], said: list[Description], until_us: int
+    def _grant(
+        self, name: Name, protected: tuple[str, ...], descriptions: list[Description], until_us: int
     ) -> x509.UnrecognizedExtension:
-        return commission(self._key, name, until_us, protected, said)
+        return grant_extension(self._key, name, until_us, protected, descriptions)
 
-    def allow(self, label: str, said: Description) -> list[Name]:
-        """All who were admitted under a label, or a name in hexadecimal, may say this of themselves."""
+    def allow(self, label: str, allowed: Description) -> list[Name]:
+        """Allow all nodes admitted under a label, or one node by its name in hexadecimal, to use
+        these protected attributes and tags in their descriptions.
+        """
         names = sorted(
             {each.name for each in self.admitted() if label in (each.label, each.name.hex())}
         )
         if not names:
             raise IdentityError(
-                f"{label} was never admitted; `implicast authority list` says who was"
+                f"{label} was never admitted; `implicast authority list` shows the admitted nodes"
             )
-        wanted = Charter.of(b"", protected_by(self.directory)).protected(said)
-        if len(wanted) < len(said.tags) + len(said.values):
+        wanted = TrustPolicy.of(b"", protected_by(self.directory)).protected(allowed)
+        if len(wanted) < len(allowed.tags) + len(allowed.values):
             path = self.directory / "authority.toml"
             raise IdentityError(
-                f"{said}: not all of this is protected by {path}; anybody may say the rest"
+                f"{allowed}: not all of it is protected by {path}; the rest needs no permission"
             )
         with self._db:
             for name in names:
                 self._db.execute(
-                    "insert into rights values (?, ?)", (name, msgspec.msgpack.encode(said))
+                    "insert into rights values (?, ?)", (name, msgspec.msgpack.encode(allowed))
                 )
         return names
 
     def allowed(self, name: Name) -> list[Description]:
-        """What a name may say of itself."""
+        """The protected descriptions that a name may use."""
         rows = self._db.execute("select said from rights where name = ?", (name,)).fetchall()
-        return [msgspec.msgpack.decode(said, type=Description) for (said,) in rows]
+        return [msgspec.msgpack.decode(descriptions, type=Description) for (descriptions,) in rows]
 
     def revoke(self, label: str) -> list[Name]:
-        """All certificates of a label, or of a name in hexadecimal, count no more."""
+        """Revoke all certificates of a label, or of a name in hexadecimal, and write a new
+        revocation list.
+        """
         found = [each.name for each in self.admitted() if label in (each.label, each.name.hex())]
         if not found:
             raise IdentityError(
-                f"{label} was never admitted; `implicast authority list` says who was"
+                f"{label} was never admitted; `implicast authority list` shows the admitted nodes"
             )
         with self._db:
             for name in found:
@@ -160,7 +171,7 @@ class CertificateAuthority:
         return sorted(set(found))
 
     def revoked(self) -> RevokedNames:
-        """The newest list of the revoked, signed."""
+        """The newest revocation list, signed."""
         names = sorted({each.name for each in self.admitted() if each.revoked})
         return signed_list(self._key, self._list_number(), tuple(names))
 
@@ -169,7 +180,7 @@ class CertificateAuthority:
         return 0 if row is None else int(row[0])
 
     def label_of(self, name: Name) -> str | None:
-        """Under which label a name was admitted; None: never, or it was revoked."""
+        """The label of an admitted name; None if it was never admitted or is revoked."""
         found = [each for each in self.admitted() if each.name == name]
         return found[-1].label if found and not found[-1].revoked else None
 
@@ -184,7 +195,6 @@ class CertificateAuthority:
 
     @property
     def network(self) -> str:
-        """The name of the network."""
         return str(self._db.execute("select value from meta where key = 'network'").fetchone()[0])
 
     def close(self) -> None:

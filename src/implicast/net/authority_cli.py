@@ -1,4 +1,4 @@
-"""The commands of an authority: who belongs to its network."""
+"""The commands of an authority, which decides who belongs to its network."""
 
 import asyncio
 import contextlib
@@ -12,40 +12,41 @@ from cryptography import x509
 from implicast.language.parse import description
 from implicast.net import control
 from implicast.net.authority import REVOKED, CertificateAuthority
+from implicast.net.authority_service import serve_authority
 from implicast.net.config import address_of
-from implicast.net.credentials import put
+from implicast.net.credentials import write_atomically
 from implicast.net.enrolment import enrol
 from implicast.net.identity import own_key, pem
 from implicast.net.logs import log_to_stderr
-from implicast.net.office import serve_office
 from implicast.net.options import authority_option, json_option
 
 STAND_INS = 2
-"""Of a light client: one for each of two proxies."""
-TOLD_MAX = 3
-"""Nodes that are told a list; they tell the rest."""
+"""Stand-ins of a light client: one for each of two proxies."""
+TELL_MAX = 3
+"""Nodes that receive a new list from the command. They spread it to the others."""
 _tell = click.option(
     "--tell",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="The folder of a running node that is told; several times for several.",
+    help="Folder of a running node that receives the list; may be repeated.",
 )
 
 
 @click.group("authority")
 def authority_command() -> None:
-    """The authority of a network: who belongs to it."""
+    """Manage the authority of a network: who belongs to it."""
 
 
 @authority_command.command("init")
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--name", "network", required=True, help="The network's name.")
 def authority_init(directory: Path, network: str) -> None:
-    """Make a new authority in a folder."""
+    """Create an authority in a folder."""
     CertificateAuthority.init(directory.expanduser(), network).close()
     click.echo(
-        f"{directory}: the authority of {network}. Keep authority.key to yourself; give authority.pem to nodes."
+        f"{directory}: the authority of {network}. Keep authority.key secret; "
+        "give authority.pem to nodes."
     )
 
 
@@ -59,13 +60,15 @@ def authority_init(directory: Path, network: str) -> None:
     "--role",
     default="member",
     show_default=True,
-    help="`authority` for the node that plays it in bft.",
+    help="Role of the node; `authority` for the authority peer of bft.",
 )
 @click.option(
-    "--client", is_flag=True, help="A light client: two stand-ins for its proxies are admitted too."
+    "--client", is_flag=True, help="A light client: admit two stand-ins for its proxies too."
 )
 def authority_issue(label: str, directory: Path, folder: Path, role: str, client: bool) -> None:
-    """Admit the node of a folder under a LABEL: its key is made there, its certificate is put beside it."""
+    """Admit the node of a folder under a LABEL. Creates its key there and puts the certificate
+    beside it.
+    """
     authority = CertificateAuthority.open(directory.expanduser())
     for number in range(STAND_INS * client):
         admit(authority, f"{label}.standin{number}", folder.expanduser() / f"standin{number}", role)
@@ -75,7 +78,7 @@ def authority_issue(label: str, directory: Path, folder: Path, role: str, client
 
 
 def admit(authority: CertificateAuthority, label: str, folder: Path, role: str) -> x509.Certificate:
-    """Key, certificate and root in a folder."""
+    """Write key, certificate and root certificate into a folder."""
     certificate = authority.issue(label, own_key(folder / "node.key").public_key())
     (folder / "node.pem").write_bytes(pem(certificate))
     (folder / "authority.pem").write_bytes(pem(authority.root))
@@ -91,22 +94,23 @@ def admit(authority: CertificateAuthority, label: str, folder: Path, role: str) 
     "--node",
     "folder",
     type=click.Path(path_type=Path),
-    help="The node's folder: its certificate says so from now on; else its next one does.",
+    help="The node's folder: replace its certificate now; without it the next renewal does.",
 )
 def authority_allow(label: str, text: str, directory: Path, folder: Path | None) -> None:
-    """LABEL (or a name in hexadecimal) may say TEXT of itself, such as "role = doctor".
+    """Allow LABEL (or a name in hexadecimal) to use TEXT in its description, such as "role =
+    doctor".
 
-    What needs to be allowed is in authority.toml, in the authority's folder, under [protected].
+    Section [protected] of authority.toml, in the authority's folder, lists what must be allowed.
     """
-    said = description(text)
+    allowed = description(text)
     authority = CertificateAuthority.open(directory.expanduser())
-    names = authority.allow(label, said)
+    names = authority.allow(label, allowed)
     if folder is not None:
         certificate = authority.issue(label, own_key(folder.expanduser() / "node.key").public_key())
-        put(folder.expanduser() / "node.pem", pem(certificate))
+        write_atomically(folder.expanduser() / "node.pem", pem(certificate))
     authority.close()
     for name in names:
-        click.echo(f"{name.hex()} may say: {said}")
+        click.echo(f"{name.hex()} may use: {allowed}")
 
 
 @authority_command.command("revoke")
@@ -114,15 +118,16 @@ def authority_allow(label: str, text: str, directory: Path, folder: Path | None)
 @authority_option
 @_tell
 def authority_revoke(label: str, directory: Path, tell: tuple[Path, ...]) -> None:
-    """LABEL (or a name in hexadecimal) belongs to the network no more: a new signed list says so.
+    """Revoke LABEL (or a name in hexadecimal) with a new signed revocation list.
 
-    The list is told to running nodes (--tell, or those of the local network that this authority belongs to) and
-    spreads from them to all. In bft the node that plays the authority expels it too: its places count no more.
+    The list is sent to running nodes (--tell, or those of the local network of this authority) and
+    spreads from them to all others. In bft the node with the role `authority` also expels the
+    revoked node from the overlay.
     """
     authority = CertificateAuthority.open(directory.expanduser())
     for name in authority.revoke(label):
         click.echo(f"{name.hex()} is revoked")
-    _told(authority, tell)
+    _tell_nodes(authority, tell)
     authority.close()
 
 
@@ -130,20 +135,20 @@ def authority_revoke(label: str, directory: Path, tell: tuple[Path, ...]) -> Non
 @authority_option
 @_tell
 def authority_tell(directory: Path, tell: tuple[Path, ...]) -> None:
-    """Tell running nodes the newest list of the revoked."""
+    """Send the newest revocation list to running nodes."""
     authority = CertificateAuthority.open(directory.expanduser())
-    _told(authority, tell)
+    _tell_nodes(authority, tell)
     authority.close()
 
 
-def _told(authority: CertificateAuthority, tell: tuple[Path, ...]) -> None:
-    """Give the newest list to a few nodes; the rest hear it from them."""
+def _tell_nodes(authority: CertificateAuthority, tell: tuple[Path, ...]) -> None:
+    """Send the newest list to a few nodes, which spread it."""
     newest = authority.revoked()
     near = authority.directory.resolve().parent
     folders = [each.expanduser() for each in tell] or sorted(
         each.parent for each in near.glob("*/control.sock")
     )
-    told = 0
+    count = 0
     for folder in folders:
         with contextlib.suppress(control.ControlError):
             next(
@@ -151,15 +156,16 @@ def _told(authority: CertificateAuthority, tell: tuple[Path, ...]) -> None:
                     folder, {"do": "revoked", "list": msgspec.msgpack.encode(newest).hex()}, 10.0
                 )
             )
-            told += 1
-        if told >= TOLD_MAX and not tell:
+            count += 1
+        if count >= TELL_MAX and not tell:
             break
     where = authority.directory / REVOKED
-    if told:
-        click.echo(f"list {newest.number} was told to {told} running nodes and spreads from them")
+    if count:
+        click.echo(f"list {newest.number} was sent to {count} running nodes and spreads from them")
     else:
         click.echo(
-            f"no running node was told: copy {where} into the folder of a node, or name one with --tell"
+            f"no running node has the list yet: copy {where} into the folder of a node, "
+            "or name one with --tell"
         )
 
 
@@ -167,14 +173,15 @@ def _told(authority: CertificateAuthority, tell: tuple[Path, ...]) -> None:
 @authority_option
 @click.option("--listen", default="0.0.0.0:7069", show_default=True, metavar="HOST:PORT")
 def authority_serve(directory: Path, listen: str) -> None:
-    """Answer nodes: renew certificates before they expire, and tell who was revoked. Ctrl-C stops it.
+    """Serve nodes: renew certificates before they expire, and distribute the revocation list.
+    Ctrl-C stops it.
 
-    Nodes find it by `authority = "HOST:PORT"` in their node.toml, or `implicast node --authority HOST:PORT`. It is not
-    needed for casts.
+    Nodes find the service by `authority = "HOST:PORT"` in their node.toml, or by `implicast node
+    --authority HOST:PORT`. Casts do not need it.
     """
     log_to_stderr("info")
     try:
-        asyncio.run(serve_office(directory.expanduser(), *address_of(listen)))
+        asyncio.run(serve_authority(directory.expanduser(), *address_of(listen)))
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
@@ -183,7 +190,7 @@ def authority_serve(directory: Path, listen: str) -> None:
 @authority_option
 @json_option
 def authority_list(directory: Path, as_json: bool) -> None:
-    """Who was admitted."""
+    """List the issued certificates."""
     authority = CertificateAuthority.open(directory.expanduser())
     for each in authority.admitted():
         row = {

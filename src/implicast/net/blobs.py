@@ -1,12 +1,14 @@
-"""Payloads that are too large to travel inside a cast: files in the node's folder, named by what is in them.
+"""Payloads that are too large for a cast, stored as files in the node's folder under the digest of
+their content.
 
-    DIR/blobs/ROOT          whole        DIR/blobs/ROOT.part     being fetched: chunks at their places, holes between
+    DIR/blobs/ROOT          a complete payload
+    DIR/blobs/ROOT.part     a payload being fetched: a sparse file with the chunks that have arrived
     DIR/blobs/ROOT.leaves   the digests of its chunks
 
-A large payload is cut into chunks of 256 KiB; the digests of the chunks are its leaves, the digest of the leaves and
-the size is its root. The cast carries a `Reference` with the root in place of the payload. Whatever comes is checked
-against the leaves, and these against the root; after a crash the chunks in the file are checked again, and those that
-are right need not be fetched again.
+A large payload is divided into chunks of 256 KiB. The digests of the chunks are its leaves; the
+digest of leaves and size is its root. A cast carries a `Reference` with the root in place of the
+payload. Received chunks are verified against the leaves, and the leaves against the root. After a
+crash the chunks of a partial file are verified again, and only the missing ones are fetched.
 """
 
 import contextlib
@@ -25,13 +27,15 @@ from implicast.peer.fields import Text, Token
 from implicast.peer.wire import UNREADABLE
 
 INLINE_MAX = 32 << 10
-"""Bytes that travel inside a cast."""
+"""Largest payload in bytes that a cast carries itself."""
 BLOB_MAX = 16 << 20
 CHUNK_BYTES = 256 << 10
 DIGEST_BYTES = 32
 HOLDERS = 3
-KEPT_MAX = 1 << 30
-"""Bytes of whole payloads that a node keeps; beyond, the oldest that nobody needs go."""
+BLOBS_MAX_BYTES = 1 << 30
+"""Bytes of complete payloads that a node stores. Beyond this limit the oldest ones that are not
+needed are deleted.
+"""
 _MARK = b"\x00implicast\x00"
 
 Root = Annotated[bytes, Meta(min_length=DIGEST_BYTES, max_length=DIGEST_BYTES)]
@@ -39,18 +43,18 @@ Leaves = tuple[bytes, ...]
 
 
 class BlobError(LocalError):
-    """A payload that cannot be kept or sent; the text says why."""
+    """A payload cannot be stored or sent; the text says why."""
 
 
 class Reference(Message):
-    """Stands in a cast for a payload that is fetched."""
+    """Takes the place of a large payload in a cast."""
 
     root: Root
     size: Token
     holders: Annotated[tuple[Contact, ...], Meta(max_length=HOLDERS)]
-    """Where it can be had: the publisher first."""
+    """Nodes that hold the payload; the publisher is first."""
     name: Text = ""
-    """What its file was called."""
+    """File name of the payload."""
 
     @property
     def chunks(self) -> int:
@@ -61,17 +65,19 @@ _reference = msgspec.msgpack.Decoder(Reference)
 
 
 def wrapped(payload: bytes) -> bytes:
-    """A payload as it travels inside a cast: as it is, unless it looks like a reference."""
+    """The bytes that a cast carries for a small payload. A payload that starts like a reference is
+    escaped.
+    """
     return _MARK + b"\x00" + payload if payload.startswith(_MARK) else payload
 
 
 def referring(reference: Reference) -> bytes:
-    """A reference as it travels inside a cast."""
+    """The bytes that a cast carries for a reference."""
     return _MARK + b"\x01" + msgspec.msgpack.encode(reference)
 
 
 def unwrapped(carried: bytes) -> "bytes | Reference":
-    """What a cast carried: the payload, or the reference to it."""
+    """Decode the bytes that a cast carried: the payload, or the reference to it."""
     if not carried.startswith(_MARK):
         return carried
     kind, rest = carried[len(_MARK) : len(_MARK) + 1], carried[len(_MARK) + 1 :]
@@ -92,26 +98,28 @@ def root_of(leaves: Leaves, size: int) -> bytes:
 
 
 class Blobs:
-    """The files of one node."""
+    """The payload files of one node."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory / "blobs"
-        self.beside: Callable[[], Iterable[Blobs]] = lambda: ()
-        """Others whose whole payloads can be had here too: those of the stand-ins of a proxy."""
+        self.other_stores: Callable[[], Iterable[Blobs]] = lambda: ()
+        """Further stores that are searched for complete payloads: a proxy searches those of its
+        stand-ins.
+        """
 
     def path(self, root: bytes) -> Path:
         return self._directory / root.hex()
 
     def _found(self, root: bytes) -> Path:
-        """Where a whole payload lies."""
+        """The path of a complete payload."""
         own = self.path(root)
-        beside = (each.path(root) for each in self.beside())
-        return own if own.exists() else next((each for each in beside if each.exists()), own)
+        other_stores = (each.path(root) for each in self.other_stores())
+        return own if own.exists() else next((each for each in other_stores if each.exists()), own)
 
     def add(self, data: bytes, most: int = BLOB_MAX) -> tuple[bytes, int]:
-        """Keep a payload; its root and size. Safe on the disk when this returns."""
+        """Store a payload and return its root and size. The file is durable when this returns."""
         if len(data) > most:
-            raise BlobError(f"the payload has {len(data):,} bytes; at most {most:,} are carried")
+            raise BlobError(f"the payload has {len(data):,} bytes; the limit is {most:,}")
         leaves = leaves_of(data[at : at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES))
         root = root_of(leaves, len(data))
         if not self.whole(root):
@@ -123,11 +131,11 @@ class Blobs:
         return self._found(root).exists()
 
     def read(self, root: bytes) -> bytes:
-        """A whole payload."""
+        """The content of a complete payload."""
         try:
             return self._found(root).read_bytes()
         except OSError:
-            raise BlobError(f"{root.hex()} is not here whole") from None
+            raise BlobError(f"{root.hex()} is not complete here") from None
 
     def leaves(self, root: bytes) -> Leaves | None:
         try:
@@ -137,7 +145,7 @@ class Blobs:
         return tuple(packed[at : at + DIGEST_BYTES] for at in range(0, len(packed), DIGEST_BYTES))
 
     def chunk(self, root: bytes, number: int) -> bytes | None:
-        """A chunk of a whole payload, to be given away."""
+        """One chunk of a complete payload; None if it is not here."""
         try:
             with self._found(root).open("rb") as file:
                 file.seek(number * CHUNK_BYTES)
@@ -147,8 +155,10 @@ class Blobs:
 
     # --- fetching
 
-    def begin(self, reference: Reference, leaves: Leaves) -> set[int]:
-        """Begin or resume a payload whose leaves are right; the chunks that are there already."""
+    def begin_fetch(self, reference: Reference, leaves: Leaves) -> set[int]:
+        """Start or resume a fetch whose leaves are verified. Returns the numbers of the chunks that
+        are already here.
+        """
         self._write(self.path(reference.root).with_suffix(".leaves"), b"".join(leaves))
         part = self.path(reference.root).with_suffix(".part")
         part.touch()
@@ -160,30 +170,32 @@ class Blobs:
                     have.add(number)
         return have
 
-    def put(self, reference: Reference, number: int, data: bytes) -> None:
-        """A chunk that was found right, at its place."""
+    def put_chunk(self, reference: Reference, number: int, data: bytes) -> None:
+        """Write a verified chunk at its offset."""
         with self.path(reference.root).with_suffix(".part").open("r+b") as file:
             file.seek(number * CHUNK_BYTES)
             file.write(data)
 
-    def finish(self, reference: Reference) -> None:
-        """All chunks are there: from now on it is whole, also after a crash."""
+    def finish_fetch(self, reference: Reference) -> None:
+        """Make the payload complete and durable, once all its chunks are written."""
         part = self.path(reference.root).with_suffix(".part")
         with part.open("r+b") as file:
             os.fsync(file.fileno())
         part.replace(self.path(reference.root))
 
-    def tidy(self, needed: set[bytes], most: int = KEPT_MAX) -> None:
-        """Delete the oldest that are not needed, when there is too much."""
+    def evict(self, needed: set[bytes], most: int = BLOBS_MAX_BYTES) -> None:
+        """Delete the oldest payloads that are not in `needed`, until at most `most` bytes are
+        stored.
+        """
         if not self._directory.exists():
             return
         whole = [each for each in self._directory.iterdir() if not each.suffix]
-        kept = sum(each.stat().st_size for each in whole)
+        total = sum(each.stat().st_size for each in whole)
         for each in sorted(whole, key=lambda path: path.stat().st_mtime):
-            if kept <= most:
+            if total <= most:
                 return
             if bytes.fromhex(each.name) not in needed:
-                kept -= each.stat().st_size
+                total -= each.stat().st_size
                 each.unlink()
                 each.with_suffix(".leaves").unlink(missing_ok=True)
 

@@ -1,7 +1,7 @@
-"""Rows of one kind that a commit writes together: many rows a statement.
+"""Writes the rows of a commit with few SQL statements, many rows each.
 
-SQLite gives Python's lock away for every statement that it carries out, and takes it again after: for a row a statement
-that is most of what a row costs, in a thread beside a busy loop.
+Python's sqlite3 module releases and reacquires the GIL for each statement. With one row per
+statement this would be most of the cost of a row in a process with a busy event loop.
 """
 
 import sqlite3
@@ -14,14 +14,16 @@ Write = tuple[str, tuple[Any, ...]]
 """A statement and its values."""
 
 MOST = 64
-"""Rows of a statement, at most. Fewer are cut into powers of two, so that a handful of statements is prepared once."""
+"""Rows in one statement. A smaller number is split into powers of two, so that few statements need
+to be prepared.
+"""
 
 NOTICE = "insert or ignore into notices values (?, ?, ?, ?, ?, ?, null)"
 CAST = "insert into outbox values (?, ?, ?, ?, ?, ?, null)"
 RECEIPT = "insert or replace into receipts values (?, ?, ?, ?)"
 SETTLED = "update outbox set settled_us = ? where life = ? and serial = ?"
 
-_MANY = {
+_BULK = {
     NOTICE: ("insert or ignore into notices values ", "(?, ?, ?, ?, ?, ?, null)", ""),
     CAST: ("insert into outbox values ", "(?, ?, ?, ?, ?, ?, null)", ""),
     RECEIPT: ("insert or replace into receipts values ", "(?, ?, ?, ?)", ""),
@@ -31,13 +33,15 @@ _MANY = {
         ") as new where life = new.column2 and serial = new.column3",
     ),
 }
-"""How a statement begins and ends when it is about many rows, and what stands between for each. They are carried out in
-this order, before all others: a cast is there before it is settled, a notice before it is done."""
+"""For each statement with many rows: its start, the part for each row, its end. They are executed
+in this order and before all other statements, so that a cast is inserted before it is settled and a
+notice before it is marked done.
+"""
 
 
-def carry_out(db: sqlite3.Connection, writes: Iterable[Write]) -> None:
-    """Write all of it, within the transaction that is open."""
-    alike: dict[str, list[tuple[Any, ...]]] = {statement: [] for statement in _MANY}
+def write_all(db: sqlite3.Connection, writes: Iterable[Write]) -> None:
+    """Execute all writes within the open transaction."""
+    alike: dict[str, list[tuple[Any, ...]]] = {statement: [] for statement in _BULK}
     others: list[Write] = []
     for statement, values in writes:
         if statement in alike:
@@ -46,7 +50,7 @@ def carry_out(db: sqlite3.Connection, writes: Iterable[Write]) -> None:
             others.append((statement, values))
     alike[RECEIPT] = list(
         {row[:2]: row for row in alike[RECEIPT]}.values()
-    )  # the last word on each cast
+    )  # only the last receipt of each cast
     for statement, rows in alike.items():
         _write_rows(db, statement, rows)
     for statement, same in groupby(others, itemgetter(0)):
@@ -54,7 +58,7 @@ def carry_out(db: sqlite3.Connection, writes: Iterable[Write]) -> None:
 
 
 def _write_rows(db: sqlite3.Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    begins, each, ends = _MANY[statement]
+    begins, each, ends = _BULK[statement]
     at = 0
     while at < len(rows):
         count = min(MOST, 1 << (len(rows) - at).bit_length() - 1)

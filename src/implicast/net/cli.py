@@ -1,4 +1,4 @@
-"""What one asks of a running node: `cast`, `inbox`, `describe`, `receipts`, `status`, `peers`, `leave`."""
+"""Commands for a running node: `cast`, `inbox`, `describe`, `receipts`, `status`, and so on."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from implicast.net import control, places
+from implicast.net import control, locations
 from implicast.net.blobs import INLINE_MAX
 from implicast.net.options import debug_option, dir_option, json_option, node_option
 from implicast.peer.errors import ParameterError
@@ -17,18 +17,18 @@ from implicast.peer.errors import ParameterError
 
 @click.command("cast")
 @click.argument("target")
-@click.option("-m", "--message", help="What is said.")
+@click.option("-m", "--message", help="The message.")
 @click.option(
     "--file",
     "path",
     type=click.Path(path_type=Path),
-    help="A file that is sent; - reads standard input.",
+    help="A file to send; - reads standard input.",
 )
 @click.option("--wait", default=5.0, show_default=True, help="Seconds to wait for the receipt.")
 @click.option(
     "--verified",
     is_flag=True,
-    help="Check the registrations of those selected here, too; on rings.",
+    help="This node also checks the registrations of the selected members (ring designs).",
 )
 @node_option
 @dir_option
@@ -45,10 +45,12 @@ def cast_command(
     as_json: bool,
     debug: bool,
 ) -> None:
-    """Send a message to whoever TARGET describes, and print the receipt. Exit code 1 when somebody did not answer.
+    """Send a message to all members that TARGET selects, and print the receipt. Exit code 1 if a
+    member did not answer.
 
-    Up to 32 KiB travel inside the cast; a larger file, up to 16 MiB, is fetched by those who get it, from this node and
-    from each other. The command shows how many have it, and returns when all do or --wait is over; the rest goes on.
+    Up to 32 KiB travel inside the cast. A larger file, up to 16 MiB, is fetched by the receivers,
+    from this node and from each other. The command shows how many have it, and returns when all do
+    or when --wait is over; the transfers continue.
     """
     request = {
         "do": "cast",
@@ -58,7 +60,7 @@ def cast_command(
         **_payload(message, path),
     }
     receipt: dict[str, Any] = {}
-    for answer in control.ask(places.node(name, directory), request, wait + 30):
+    for answer in control.ask(locations.node(name, directory), request, wait + 30):
         if "fetched" in answer:
             _show_fetched(answer["fetched"], as_json)
             receipt = answer
@@ -72,12 +74,14 @@ def cast_command(
 def _show_fetched(fetched: dict[str, int], as_json: bool) -> None:
     if sys.stderr.isatty() and not as_json:
         whole = fetched["have"] >= fetched["expected"]
-        said = f"{fetched['have']} of {fetched['expected']} have all {fetched['size']:,} bytes"
-        click.echo("\r" + said, nl=whole, err=True)
+        shown_text = (
+            f"{fetched['have']} of {fetched['expected']} have all {fetched['size']:,} bytes"
+        )
+        click.echo("\r" + shown_text, nl=whole, err=True)
 
 
 def _payload(message: str | None, path: Path | None) -> dict[str, str]:
-    """What is asked of the node: a payload, or a file that it reads itself."""
+    """The payload part of a request: a payload, or a file that the node reads itself."""
     if message is not None and path is not None:
         raise ParameterError("-m and --file are two messages: give one")
     if path is None:
@@ -92,7 +96,7 @@ def _payload(message: str | None, path: Path | None) -> dict[str, str]:
 
 def receipt_text(receipt: dict[str, Any]) -> str:
     if receipt["complete"] and not receipt["expected"]:
-        return "nobody matched"
+        return "no member matched"
     parts = [f"{receipt['notified']} of {receipt['expected']} notified"]
     parts += [
         f"{receipt[each]} {each}" for each in ("declined", "unreachable", "open") if receipt[each]
@@ -102,15 +106,17 @@ def receipt_text(receipt: dict[str, Any]) -> str:
     )
     if "fetched" in receipt and receipt["fetched"]["have"] < receipt["fetched"]["expected"]:
         parts.append(f"{receipt['fetched']['have']} have fetched it so far")
-    parts += ["not known yet what became of it; `implicast receipts` says later"] * (
+    parts += ["the receipt is not complete yet; `implicast receipts` shows it later"] * (
         not receipt["complete"]
     )
     return "; ".join(parts)
 
 
 @click.command("inbox")
-@click.option("--follow", is_flag=True, help="Go on as messages arrive.")
-@click.option("--keep", is_flag=True, help="Do not mark them as done: they are shown again.")
+@click.option("--follow", is_flag=True, help="Continue as messages arrive.")
+@click.option(
+    "--keep", is_flag=True, help="Do not mark the messages as done; they are shown again."
+)
 @node_option
 @dir_option
 @json_option
@@ -118,17 +124,21 @@ def receipt_text(receipt: dict[str, Any]) -> str:
 def inbox_command(
     follow: bool, keep: bool, name: str | None, directory: Path | None, as_json: bool, debug: bool
 ) -> None:
-    """Show what has arrived at a node and is not done yet. With --follow it goes on when the node starts again."""
+    """Show the messages that have arrived at a node and are not done. With --follow, continue also
+    after a restart of the node.
+    """
     request = {"do": "inbox", "follow": follow, "keep": keep}
     try:
-        for note in _notes(places.node(name, directory), request):
-            click.echo(json.dumps(note) if as_json else _note_text(note))
+        for note in inbox_messages(locations.node(name, directory), request):
+            click.echo(json.dumps(note) if as_json else _message_text(note))
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
 
-def _notes(folder: Path, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What the node hands out, each once, though a node that begins again hands out anew what is not done."""
+def inbox_messages(folder: Path, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The node's inbox messages, each once. A restarted node hands out again the messages that are
+    not done; the repeats are skipped.
+    """
     shown: set[str] = set()
     while True:
         try:
@@ -140,23 +150,23 @@ def _notes(folder: Path, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         except control.StoppedError as stopped:
             if not request["follow"]:
                 raise
-            click.echo(f"{stopped}: waiting until it is back", err=True)
+            click.echo(f"{stopped}: waiting until it restarts", err=True)
             control.wait_until_up(folder)
 
 
-def _note_text(note: dict[str, Any]) -> str:
+def _message_text(note: dict[str, Any]) -> str:
     when = time.strftime("%H:%M:%S", time.localtime(note["arrived_us"] / 1e6))
-    said = note["text"] if note["text"] is not None else f"{note['bytes']:,} bytes"
+    shown_text = note["text"] if note["text"] is not None else f"{note['bytes']:,} bytes"
     if note["file"] is not None:
-        said = f"{note['name'] or 'a file'}, {said}: {note['file']}"
-    shown = "".join(each if each.isprintable() else "�" for each in said)
+        shown_text = f"{note['name'] or 'a file'}, {shown_text}: {note['file']}"
+    shown = "".join(each if each.isprintable() else "�" for each in shown_text)
     return f"{when}  from {note['publisher'][:8]}  {shown}"
 
 
 def _asking(
     name: str, help_text: str, request: dict[str, Any], show: Callable[[dict[str, Any]], str]
 ) -> click.Command:
-    """A command that asks a node one thing and prints the answers."""
+    """A command that sends one request to a node and prints the answers."""
 
     @click.command(name, help=help_text)
     @node_option
@@ -164,7 +174,7 @@ def _asking(
     @json_option
     @debug_option
     def command(name: str | None, directory: Path | None, as_json: bool, debug: bool) -> None:
-        for answer in control.ask(places.node(name, directory), request):
+        for answer in control.ask(locations.node(name, directory), request):
             click.echo(json.dumps(answer) if as_json else show(answer))
 
     return command
@@ -182,25 +192,24 @@ def _status_text(status: dict[str, Any]) -> str:
 def _receipts_text(row: dict[str, Any]) -> str:
     when = time.strftime("%H:%M:%S", time.localtime(row["made_us"] / 1e6))
     if "notified" not in row:
-        return f"{when}  {row['target']}  unknown yet"
-    return f"{when}  {row['target']}  {row['notified']} of {row['expected']} notified, {row['open']} open"
+        return f"{when}  {row['target']}  no receipt yet"
+    counts = f"{row['notified']} of {row['expected']} notified, {row['open']} open"
+    return f"{when}  {row['target']}  {counts}"
 
 
-status_command = _asking(
-    "status", "What there is to know about a node.", {"do": "status"}, _status_text
-)
+status_command = _asking("status", "Show the status of a node.", {"do": "status"}, _status_text)
 peers_command = _asking(
     "peers",
-    "Who a node is connected with.",
+    "List the nodes that a node is connected to.",
     {"do": "peers"},
     lambda each: f"{each['name'][:8]}  {each['address']}",
 )
 receipts_command = _asking(
-    "receipts", "What became of a node's casts.", {"do": "receipts"}, _receipts_text
+    "receipts", "Show the receipts of a node's casts.", {"do": "receipts"}, _receipts_text
 )
 leave_command = _asking(
     "leave",
-    "Let a node hand over what it keeps for others, and go.",
+    "Let a node hand over the data it stores for others, and leave.",
     {"do": "leave"},
     lambda answer: "left",
 )
@@ -215,6 +224,6 @@ leave_command = _asking(
 def describe_command(
     text: str, name: str | None, directory: Path | None, as_json: bool, debug: bool
 ) -> None:
-    """Say what a node is, in place of what it said before."""
-    (answer,) = control.ask(places.node(name, directory), {"do": "describe", "text": text})
+    """Set the description of a node. It replaces the previous one."""
+    (answer,) = control.ask(locations.node(name, directory), {"do": "describe", "text": text})
     click.echo(json.dumps(answer) if as_json else f"registered: {answer['description']}")

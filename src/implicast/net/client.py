@@ -1,4 +1,5 @@
-"""A light client: its own key, its own inbox, no peer. Its proxies hear for it while it sleeps.
+"""A light client: it has its own key and inbox but runs no peer. Its proxies receive casts for it
+while it is offline.
 
     async with Client.open("ann", ["a.example:7070", "b.example:7070"], network="lab") as client:
         await client.describe("gpu, eu")
@@ -6,9 +7,10 @@
         for held, payload in await client.fetch():
             ...
 
-What was fetched is committed here before the proxy is told; a cast that comes from both proxies, or again, is dropped
-by its id. It is handed out again, also after a crash, until the next `fetch` or the end. A client that moves to another
-proxy takes its file with it.
+Fetched notices are committed here before the proxy is informed. A cast that both proxies deliver,
+or one delivers twice, is dropped by its id. The client hands a notice out again, also after a
+crash, until the next `fetch` or until it is closed. A client that moves to another proxy takes its
+database with it.
 """
 
 import asyncio
@@ -23,14 +25,21 @@ from typing import Self
 import msgspec
 
 from implicast.net.blobs import HOLDERS, INLINE_MAX, Blobs, Reference, referring, unwrapped, wrapped
-from implicast.net.carrier import Carrier
 from implicast.net.clock import Clock
 from implicast.net.config import address_of, text_of
+from implicast.net.connection_pool import ConnectionPool
 from implicast.net.counters import Counters
-from implicast.net.errands import CastFor, CastTaken
 from implicast.net.frames import PROTOCOL, Hello
 from implicast.net.identity import contexts, name_in, name_of_key, own_key
-from implicast.net.proxy import Enlist, Enlisted, Fetch, Fetched, Held, delegated
+from implicast.net.proxy import (
+    FetchInbox,
+    HeldNotice,
+    InboxBatch,
+    StandInReply,
+    StandInRequest,
+    delegated,
+)
+from implicast.net.proxy_casts import ProxyCastRequest, ProxyCastResult
 from implicast.net.receipt import Receipt
 from implicast.net.services import Services
 from implicast.net.store import Store
@@ -40,12 +49,15 @@ from implicast.peer.errors import LocalError
 
 ANSWER_S = 10.0
 CAST_S = 30.0
-"""How long a proxy may take for an errand; afterwards it is asked again when the client wakes."""
+"""Seconds to wait for the result of a cast. Afterwards the client repeats the request when it next
+goes online.
+"""
 FILES_S = 60.0
-"""How long a client waits for large payloads when it fetches; those that are not here then come the next time."""
-Answer = Enlisted | Fetched | CastTaken
-Errand = tuple[str, str, bytes]
-"""The proxy that has it, the target, what the cast carries."""
+"""Seconds that `fetch` waits for large payloads. The missing ones are returned by a later `fetch`.
+"""
+Answer = StandInReply | InboxBatch | ProxyCastResult
+PendingCast = tuple[str, str, bytes]
+"""A cast without result: its proxy, the target, the bytes that the cast carries."""
 
 
 class ClientError(LocalError):
@@ -53,7 +65,7 @@ class ClientError(LocalError):
 
 
 class Client:
-    """One light client, awake."""
+    """One light client, online."""
 
     def __init__(self, directory: Path, proxies: Sequence[str], network: str) -> None:
         self.directory = directory
@@ -68,15 +80,21 @@ class Client:
         self.clock = Clock(time.monotonic)
         tls = contexts(*(directory / each for each in ("node.key", "node.pem", "authority.pem")))
         self.services = Services(self.counters)
-        self.carrier = Carrier(self._hello, lambda *told: None, self.counters, *tls, name_in)
-        self.services.carrier = self.carrier
-        self.carrier.served = self.services.receive
-        self.services.offer(Enlisted, lambda hello, told: self._answered(hello, told.number, told))
-        self.services.offer(Fetched, lambda hello, told: self._answered(hello, told.token, told))
-        self.services.offer(CastTaken, lambda hello, told: self._answered(hello, told.number, told))
+        self.pool = ConnectionPool(self._hello, lambda *answer: None, self.counters, *tls, name_in)
+        self.services.pool = self.pool
+        self.pool.on_service = self.services.receive
+        self.services.register(
+            StandInReply, lambda hello, answer: self._answered(hello, answer.number, answer)
+        )
+        self.services.register(
+            InboxBatch, lambda hello, answer: self._answered(hello, answer.token, answer)
+        )
+        self.services.register(
+            ProxyCastResult, lambda hello, answer: self._answered(hello, answer.number, answer)
+        )
         self._asked: dict[tuple[Address, int], asyncio.Future[Answer]] = {}
-        self._given: list[CastId] = []
-        """Handed out, and not done yet."""
+        self._handed_out: list[CastId] = []
+        """Casts that were handed out and are not marked done."""
         self.blobs = Blobs(directory)
         own = Contact(self.name, (self.name.hex(), 0))
         self._transfers = Transfers(self.blobs, self.services, lambda: own, lambda: None)
@@ -90,38 +108,42 @@ class Client:
         try:
             yield client
         finally:
-            client.transfers_stop()
-            await client.carrier.close()
+            client.stop_transfers()
+            await client.pool.close()
             client.store.close()
 
     async def describe(self, text: str) -> int:
-        """Hand the description, signed, to all proxies; how many took it. `ClientError` when none did."""
+        """Send the signed description to all proxies. Returns how many accepted it; `ClientError`
+        if none did.
+        """
         number = int.from_bytes(self.store.get("number") or b"", "big") + 1
         self.store.put_now("number", number.to_bytes(8, "big"))
         refused: list[str] = []
         for rank, proxy in enumerate(self.proxies):
             key, certificate, enrolment = delegated(self.directory, rank)
-            unsigned = Enlist(key, certificate, enrolment, text, number, b"")
-            told = Enlist(
+            unsigned = StandInRequest(key, certificate, enrolment, text, number, b"")
+            request = StandInRequest(
                 key, certificate, enrolment, text, number, self._key.sign(unsigned.body())
             )
-            answer = await self._ask(proxy, number, told)
-            if not isinstance(answer, Enlisted) or answer.refused:
-                said = answer.refused if isinstance(answer, Enlisted) else "does not answer"
-                refused.append(f"{text_of(proxy)}: {said}")
+            answer = await self._ask(proxy, number, request)
+            if not isinstance(answer, StandInReply) or answer.refused:
+                reason = answer.refused if isinstance(answer, StandInReply) else "does not answer"
+                refused.append(f"{text_of(proxy)}: {reason}")
         if len(refused) == len(self.proxies):
-            raise ClientError("no proxy stands in for this client: " + "; ".join(refused))
+            raise ClientError("no proxy runs a stand-in for this client: " + "; ".join(refused))
         return len(self.proxies) - len(refused)
 
-    async def fetch(self, wait: float = FILES_S) -> list[tuple[Held, bytes]]:
-        """What is new at any proxy, oldest first, with its payload: each once. `wait`: so long for large payloads."""
+    async def fetch(self, wait: float = FILES_S) -> list[tuple[HeldNotice, bytes]]:
+        """Fetch the new notices from all proxies, each once, oldest first, with payloads. `wait`
+        limits the time for large payloads, in seconds.
+        """
         self._done()
         answered = 0
         for proxy in self.proxies:
             async for batch in self._batches(proxy):
                 answered += 1
                 for each in batch:
-                    self._note(each)
+                    self._store_notice(each)
                 await self.store.committed()
         if not answered:
             raise ClientError("no proxy answers: " + ", ".join(map(text_of, self.proxies)))
@@ -129,35 +151,37 @@ class Client:
         found = [
             (each, payload) for each in self._open() if (payload := self._payload(each)) is not None
         ]
-        self._given = [each.cast for each, _ in found]
+        self._handed_out = [each.cast for each, _ in found]
         return found
 
     def _done(self) -> None:
-        """What was handed out is not handed out again."""
-        for cast in self._given:
+        """Mark the notices that were handed out as done."""
+        for cast in self._handed_out:
             self.store.done(cast, self.clock.now_us())
-        self._given = []
+        self._handed_out = []
 
-    def _open(self) -> list[Held]:
+    def _open(self) -> list[HeldNotice]:
         return [
-            Held(CastId(bytes(publisher), incarnation, serial), arrived_us, bytes(carried))
+            HeldNotice(CastId(bytes(publisher), incarnation, serial), arrived_us, bytes(carried))
             for publisher, incarnation, serial, carried, _, arrived_us, _ in self.store.inbox()
         ]
 
-    def _payload(self, held: Held) -> bytes | None:
-        """None: it is being fetched."""
+    def _payload(self, held: HeldNotice) -> bytes | None:
+        """The payload; None while it is being fetched."""
         carried = unwrapped(held.carried)
         if isinstance(carried, bytes):
             return carried
         return self.blobs.read(carried.root) if self.blobs.whole(carried.root) else None
 
-    def file(self, held: Held) -> Path | None:
-        """Where a large payload lies; it stays there."""
+    def file(self, held: HeldNotice) -> Path | None:
+        """The file of a large payload; None for a small one. The file stays."""
         carried = unwrapped(held.carried)
         return self.blobs.path(carried.root) if isinstance(carried, Reference) else None
 
     async def _fetch_files(self, wait: float) -> None:
-        """Large payloads, from the proxies: whoever cast them may be asleep, and is not known here."""
+        """Fetch large payloads from the proxies: their publishers may be offline, and the client
+        has no contact with them.
+        """
         wanted = [
             each for held in self._open() if isinstance(each := unwrapped(held.carried), Reference)
         ]
@@ -170,96 +194,103 @@ class Client:
         ):
             await asyncio.sleep(0.05)
 
-    def transfers_stop(self) -> None:
-        """What was handed out is done; what is being fetched is fetched on when the client wakes again."""
+    def stop_transfers(self) -> None:
+        """Mark the notices that were handed out as done and stop all fetches. They resume when the
+        client next goes online.
+        """
         self._done()
         self._transfers.stop()
 
     async def cast(self, target: str, payload: bytes = b"", name: str = "") -> Receipt:
-        """Let a proxy cast this: the first that answers. `ClientError`: none does, or it refuses.
+        """Let a proxy make this cast: the first one that answers. `ClientError` if none answers or
+        it refuses.
 
-        The errand is written down before it leaves. When no answer comes the same proxy is asked again by `errands`,
-        now or when the client wakes: it becomes one cast.
+        The request is stored before it is sent. If no result comes, `retry_pending_casts` repeats
+        the request to the same proxy. However often it is repeated, it becomes one cast.
         """
         carried = wrapped(payload)
         if len(payload) > INLINE_MAX:
             carried = referring(self._transfers.publish(payload, name, []))
-        proxy = await self._awake()
+        proxy = await self._first_answering()
         number = randbits(62)
-        self._put_errand(number, (text_of(proxy), target, carried))
-        return await self._run_errand(number, proxy, target, carried)
+        self._put_pending(number, (text_of(proxy), target, carried))
+        return await self._run_cast(number, proxy, target, carried)
 
-    async def errands(self) -> list[Receipt]:
-        """Ask again for what was cast and not answered; the receipts that came. One that is refused is given up."""
+    async def retry_pending_casts(self) -> list[Receipt]:
+        """Repeat the requests without result and return the receipts that arrive. A refused request
+        is given up.
+        """
         found = []
-        for number, (proxy, target, carried) in self._errands().items():
+        for number, (proxy, target, carried) in self._pending_casts().items():
             with contextlib.suppress(ClientError):
-                found.append(await self._run_errand(number, address_of(proxy), target, carried))
+                found.append(await self._run_cast(number, address_of(proxy), target, carried))
         return found
 
-    async def _run_errand(
-        self, number: int, proxy: Address, target: str, carried: bytes
-    ) -> Receipt:
-        answer = await self._ask(proxy, number, CastFor(number, target, carried), CAST_S)
-        if not isinstance(answer, CastTaken):
+    async def _run_cast(self, number: int, proxy: Address, target: str, carried: bytes) -> Receipt:
+        answer = await self._ask(proxy, number, ProxyCastRequest(number, target, carried), CAST_S)
+        if not isinstance(answer, ProxyCastResult):
             raise ClientError(
-                f"{text_of(proxy)} has not said what became of the cast; it is asked again when the "
-                "client wakes"
+                f"{text_of(proxy)} sent no result for the cast; the client repeats the request "
+                "when it next goes online"
             )
-        self._put_errand(number, None)
+        self._put_pending(number, None)
         if answer.refused:
             raise ClientError(f"{text_of(proxy)} did not cast: {answer.refused}")
         return answer.receipt()
 
-    async def _awake(self) -> Address:
+    async def _first_answering(self) -> Address:
         """The first proxy that answers."""
         for proxy in self.proxies:
             token = randbits(62)
             cursor = int.from_bytes(self.store.get(f"cursor {text_of(proxy)}") or b"", "big")
-            if isinstance(await self._ask(proxy, token, Fetch(token, cursor)), Fetched):
+            if isinstance(await self._ask(proxy, token, FetchInbox(token, cursor)), InboxBatch):
                 return proxy
         raise ClientError("no proxy answers: " + ", ".join(map(text_of, self.proxies)))
 
-    def _errands(self) -> dict[int, Errand]:
-        return msgspec.msgpack.decode(self.store.get("errands") or b"\x80", type=dict[int, Errand])
+    def _pending_casts(self) -> dict[int, PendingCast]:
+        return msgspec.msgpack.decode(
+            self.store.get("errands") or b"\x80", type=dict[int, PendingCast]
+        )
 
-    def _put_errand(self, number: int, errand: Errand | None) -> None:
-        """Safe when this returns; None: it is answered."""
-        open_ = self._errands()
-        if errand is None:
+    def _put_pending(self, number: int, pending: PendingCast | None) -> None:
+        """Store a request; None deletes it. Durable when this returns."""
+        open_ = self._pending_casts()
+        if pending is None:
             open_.pop(number, None)
         else:
-            open_[number] = errand
+            open_[number] = pending
         self.store.put_now("errands", msgspec.msgpack.encode(open_))
 
-    async def _batches(self, proxy: Address) -> AsyncIterator[tuple[Held, ...]]:
-        """All that a proxy has after the cursor. The cursor moves when what came is committed here."""
+    async def _batches(self, proxy: Address) -> AsyncIterator[tuple[HeldNotice, ...]]:
+        """All notices that a proxy holds after the cursor. The cursor advances when a batch is
+        committed here.
+        """
         key = f"cursor {text_of(proxy)}"
         while True:
             cursor = int.from_bytes(self.store.get(key) or b"", "big")
             token = randbits(62)
-            answer = await self._ask(proxy, token, Fetch(token, cursor))
-            if not isinstance(answer, Fetched):
+            answer = await self._ask(proxy, token, FetchInbox(token, cursor))
+            if not isinstance(answer, InboxBatch):
                 return
             yield answer.notices
             if not answer.notices:
                 return
             self.store.put_now(key, answer.notices[-1].arrived_us.to_bytes(8, "big"))
 
-    def _note(self, held: Held) -> None:
-        """Once, whoever has it."""
+    def _store_notice(self, held: HeldNotice) -> None:
+        """Add a notice to the inbox; repeats are ignored."""
         self.store.notice(held.cast, "", held.carried, held.arrived_us)
 
     async def _ask(
         self,
         proxy: Address,
         token: int,
-        question: Enlist | Fetch | CastFor,
+        request: StandInRequest | FetchInbox | ProxyCastRequest,
         wait_s: float | None = None,
     ) -> Answer | None:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._asked[proxy, token] = future
-        self.services.send(proxy, question)
+        self.services.send(proxy, request)
         try:
             async with asyncio.timeout(ANSWER_S if wait_s is None else wait_s):
                 return await future
@@ -268,10 +299,10 @@ class Client:
         finally:
             self._asked.pop((proxy, token), None)
 
-    def _answered(self, hello: Hello, token: int, told: Answer) -> None:
+    def _answered(self, hello: Hello, token: int, answer: Answer) -> None:
         future = self._asked.get((hello.address, token))
         if future is not None and not future.done():
-            future.set_result(told)
+            future.set_result(answer)
 
     def _hello(self) -> Hello:
         return Hello(

@@ -1,4 +1,4 @@
-"""The command `client`: a light client that is awake for a moment, or as long as one looks."""
+"""The command `client`: a light client that goes online once, or stays online with --follow."""
 
 import asyncio
 import json
@@ -10,11 +10,11 @@ from implicast.net.blobs import BLOB_MAX
 from implicast.net.cli import receipt_text
 from implicast.net.client import Client
 from implicast.net.options import debug_option, json_option
-from implicast.net.proxy import Held
+from implicast.net.proxy import HeldNotice
 from implicast.net.receipt import Receipt
 from implicast.peer.errors import ParameterError
 
-LOOK_S = 2.0
+FETCH_EVERY_S = 2.0
 
 
 @click.command("client")
@@ -28,20 +28,18 @@ LOOK_S = 2.0
     metavar="HOST:PORT",
     help="A proxy; give two.",
 )
-@click.option("--describe", "said", help="What the client is from now on.")
-@click.option(
-    "--cast", "target", help="Let a proxy cast to whoever this describes, and print the receipt."
-)
-@click.option("-m", "--message", help="What is cast.")
-@click.option("--file", "path", type=click.Path(path_type=Path), help="A file that is cast.")
-@click.option("--follow", is_flag=True, help="Go on as messages arrive.")
+@click.option("--describe", "describe_as", help="The client's new description.")
+@click.option("--cast", "target", help="Target of a cast that a proxy makes; prints the receipt.")
+@click.option("-m", "--message", help="The message to cast.")
+@click.option("--file", "path", type=click.Path(path_type=Path), help="A file to cast.")
+@click.option("--follow", is_flag=True, help="Continue as messages arrive.")
 @json_option
 @debug_option
 def client_command(
     directory: Path,
     network: str,
     proxies: tuple[str, ...],
-    said: str | None,
+    describe_as: str | None,
     target: str | None,
     message: str | None,
     path: Path | None,
@@ -49,26 +47,28 @@ def client_command(
     as_json: bool,
     debug: bool,
 ) -> None:
-    """Fetch what has arrived for a light client while it slept: each message once, whichever proxy has it.
+    """Fetch the messages that arrived while a light client was offline, each once.
 
     \b
     implicast authority issue ann --client --authority lab-authority --node ann
     implicast client ann --network lab --proxy a:7070 --proxy b:7070 --describe "gpu, eu"
     implicast client ann --network lab --proxy a:7070 --proxy b:7070 --cast "gpu & eu" -m "hello"
     """
-    words = _said(target, message, path)
+    cast_payload = _payload(target, message, path)
 
     async def awake() -> None:
         async with Client.open(directory, proxies, network) as client:
-            if said is not None:
-                count = await client.describe(said)
-                click.echo(f"{count} of {len(proxies)} proxies stand in", err=True)
-            for receipt in await client.errands():
+            if describe_as is not None:
+                count = await client.describe(describe_as)
+                click.echo(f"{count} of {len(proxies)} proxies run a stand-in", err=True)
+            for receipt in await client.retry_pending_casts():
                 click.echo(f"cast earlier: {_receipt(receipt, as_json)}", err=True)
             if target is not None:
                 click.echo(
                     _receipt(
-                        await client.cast(target, words, path.name if path is not None else ""),
+                        await client.cast(
+                            target, cast_payload, path.name if path is not None else ""
+                        ),
                         as_json,
                     )
                 )
@@ -77,7 +77,7 @@ def client_command(
                     click.echo(_shown(held, payload, as_json, client.file(held)))
                 if not follow:
                     return
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(FETCH_EVERY_S)
 
     try:
         asyncio.run(awake())
@@ -85,16 +85,18 @@ def client_command(
         raise SystemExit(130) from None
 
 
-def _said(target: str | None, message: str | None, path: Path | None) -> bytes:
+def _payload(target: str | None, message: str | None, path: Path | None) -> bytes:
     if target is None and (message is not None or path is not None):
-        raise ParameterError("-m and --file say what is cast: name a target with --cast")
+        raise ParameterError("-m and --file give the payload of a cast: add a target with --cast")
     if message is not None and path is not None:
         raise ParameterError("-m and --file are two messages: give one")
     if path is None:
         return (message or "").encode()
     try:
         if path.stat().st_size > BLOB_MAX:
-            raise ParameterError(f"{path} has more than the {BLOB_MAX:,} bytes that are carried")
+            raise ParameterError(
+                f"{path} has more than the {BLOB_MAX:,} bytes that a cast can carry"
+            )
         return path.read_bytes()
     except OSError as error:
         raise ParameterError(f"{path} cannot be read: {error.strerror or error}") from None
@@ -104,7 +106,7 @@ def _receipt(receipt: Receipt, as_json: bool) -> str:
     return json.dumps(receipt.described()) if as_json else receipt_text(receipt.described())
 
 
-def _shown(held: Held, payload: bytes, as_json: bool, file: Path | None) -> str:
+def _shown(held: HeldNotice, payload: bytes, as_json: bool, file: Path | None) -> str:
     text = (
         payload.decode(errors="replace")
         if file is None

@@ -1,10 +1,10 @@
-"""What a node is told before it starts: its folder with `node.toml`, and the network it belongs to.
+"""The configuration of a node: its folder with `node.toml`.
 
 DIR/node.toml       design, network, role, listen, join, parameters, infrastructure
-DIR/node.key        the node's own key, made here, read by nobody else
-DIR/node.pem        the authority's word on it        DIR/authority.pem   the network's root
-DIR/journal/        what it saw, where `journal = true`
-DIR/node.db         life, inbox, outbox, receipts     DIR/control.sock    for the command line
+DIR/node.key        the node's private key, created here
+DIR/node.pem        its certificate               DIR/authority.pem   the network's root certificate
+DIR/journal/        the journal, if `journal = true`
+DIR/node.db         durable state, inbox, outbox  DIR/control.sock    the control socket
 """
 
 import tomllib
@@ -20,37 +20,39 @@ from implicast.peer.errors import LocalError
 
 
 class ConfigError(LocalError):
-    """A folder or a text that is no node's; says what would be right."""
+    """A folder or value is not valid; the text says what is."""
 
 
 class NodeConfig(msgspec.Struct, forbid_unknown_fields=True):
-    """One node, as its file says it."""
+    """The content of `node.toml`."""
 
     network: str
     design: str = "spice-unloaded"
     role: str = "member"
     listen: str = "127.0.0.1:0"
     advertise: str = ""
-    """Where others reach it, when that is not where it listens."""
+    """The address at which other nodes reach this one, if it differs from `listen`."""
     join: list[str] = []
     parameters: dict[str, str | int | float | bool] = {}
     infrastructure: dict[str, list[str]] = {}
     authority: str = ""
-    """Where the authority answers (`implicast authority serve`): renews certificates, tells who was revoked."""
+    """Address of the authority service (`implicast authority serve`), which renews certificates and
+    distributes the revocation list.
+    """
     plain: bool = False
-    """Without TLS: for trials on one machine."""
+    """Without TLS: for tests on one machine."""
     journal: bool = False
-    """Write down what the node sees, for `implicast journal`."""
+    """Write a journal, for `implicast journal`."""
     metrics: str = ""
-    """Where Prometheus may ask: a port of loopback, or host:port."""
+    """Where Prometheus metrics are served: a port on loopback, or host:port. Empty: nowhere."""
     rate_per_s: float = 2000.0
     casts_per_s: float = 10.0
     casts_burst: float = 50.0
     ttl_s: float = 86_400.0
     proxy: bool = False
-    """Does this node stand in for light clients?"""
+    """Run stand-ins for light clients."""
     payload_max: int = 16 << 20
-    """The largest payload that this node sends or fetches."""
+    """Size in bytes of the largest payload that this node sends or fetches."""
 
     @property
     def roles(self) -> Mapping[str, tuple[Address, ...]]:
@@ -62,7 +64,7 @@ def read_config(directory: Path) -> NodeConfig:
     try:
         return msgspec.convert(tomllib.loads(path.read_text()), NodeConfig, strict=False)
     except FileNotFoundError:
-        raise ConfigError(f"{directory} is no node's folder: it has no node.toml") from None
+        raise ConfigError(f"{directory} is not a node's folder: it has no node.toml") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
@@ -70,7 +72,7 @@ def read_config(directory: Path) -> NodeConfig:
 
 
 def write_config(directory: Path, config: NodeConfig) -> None:
-    """As TOML; nested tables last."""
+    """Write `node.toml`, with nested tables last."""
     plain: dict[str, Any] = msgspec.to_builtins(config)
     tables = {name: value for name, value in plain.items() if isinstance(value, dict)}
     lines = [f"{name} = {_toml(value)}" for name, value in plain.items() if name not in tables]
@@ -89,14 +91,14 @@ def _toml(value: Any) -> str:
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """`host:port`, `[::1]:port` or `port`."""
+    """Parse `host:port`, `[::1]:port` or `port`."""
     host, _, port = text.rpartition(":")
     try:
         number = int(port)
     except ValueError:
         number = -1
     if not 0 <= number < 1 << 16:
-        raise ConfigError(f"{text!r} is no address: write host:port, like 192.0.2.7:7070")
+        raise ConfigError(f"{text!r} is not an address: write host:port, like 192.0.2.7:7070")
     return host.strip("[]") or "127.0.0.1", number
 
 
@@ -109,7 +111,7 @@ def text_of(address: Address) -> str:
 
 @cache
 def software() -> str:
-    """The version that hellos name. Looked up once: it is read from a file."""
+    """The version in this node's hellos. Cached, because it is read from a file."""
     from implicast import __version__
 
     return __version__

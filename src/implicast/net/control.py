@@ -1,6 +1,8 @@
-"""The command line speaks to a running node: lines of JSON over a Unix socket that only its owner may open.
+"""The control socket of a running node: lines of JSON over a Unix socket that only its owner may
+open. The command line uses it.
 
-A request is one line, `{"do": "cast", "target": "gpu & eu", ...}`; answers are lines, the last one with `"end": true`.
+A request is one line, `{"do": "cast", "target": "gpu & eu", ...}`. Each answer is one line; the
+last one has `"end": true`.
 """
 
 import asyncio
@@ -13,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from implicast.net.node import Node, Note
+from implicast.net.node import InboxMessage, Node
 from implicast.net.revocation import read_list
 from implicast.peer.contract import CastId
 from implicast.peer.errors import ImplicastError, LocalError
@@ -22,20 +24,20 @@ LINE_MAX = 1 << 20
 SOCKET = "control.sock"
 OPEN_FILES = Path("/proc/self/fd")
 PATH_MAX = 103
-"""What every Unix allows (Linux 107)."""
+"""Longest path of a socket in bytes that every Unix allows (Linux: 107)."""
 Answer = dict[str, Any]
 
 
 class ControlError(LocalError):
-    """Nobody answers, or the node refused; the text says why."""
+    """The node does not answer or refuses the request; the text says why."""
 
 
 class StoppedError(ControlError):
-    """The node stopped while it was asked; it may come back."""
+    """The node stopped during the request; it may come back."""
 
 
 async def serve(node: Node) -> asyncio.Server:
-    """Answer at the node's socket."""
+    """Serve requests at the node's socket."""
     path = node.directory / SOCKET
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
@@ -51,7 +53,9 @@ async def serve(node: Node) -> asyncio.Server:
 
 @contextlib.contextmanager
 def socket_name(path: Path) -> Iterator[str]:
-    """A socket's path may have 107 bytes: a longer one is named by way of its folder, held open meanwhile."""
+    """The name under which a socket is opened. A path longer than `PATH_MAX` is reached through a
+    descriptor of its folder.
+    """
     if len(os.fsencode(path)) <= PATH_MAX:
         yield str(path)
         return
@@ -83,7 +87,7 @@ async def _attend(node: Node, reader: asyncio.StreamReader, writer: asyncio.Stre
         asyncio.LimitOverrunError,
         ValueError,
         asyncio.CancelledError,
-    ):  # or the node stops
+    ):  # the client disconnected or sent too long a line, or the node stops
         pass
     finally:
         writer.close()
@@ -95,7 +99,7 @@ async def _answers(node: Node, line: bytes) -> AsyncIterator[Answer]:
         verb = _VERBS.get(request.get("do"))
         if verb is None:
             raise ControlError(
-                f"the node does not know {request.get('do')!r}; it knows: {', '.join(_VERBS)}"
+                f"unknown request {request.get('do')!r}; known requests: {', '.join(_VERBS)}"
             )
         async for answer in verb(node, request):
             yield answer
@@ -103,7 +107,7 @@ async def _answers(node: Node, line: bytes) -> AsyncIterator[Answer]:
     except ImplicastError as error:
         yield {"error": str(error), "end": True}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        yield {"error": f"a request that cannot be read: {error!r}", "end": True}
+        yield {"error": f"invalid request: {error!r}", "end": True}
 
 
 async def _cast(node: Node, request: Answer) -> AsyncIterator[Answer]:
@@ -132,7 +136,9 @@ def _read_file(path: Path, most: int) -> bytes:
 
 
 async def _fetched(node: Node, cast: CastId, deadline: float) -> AsyncIterator[dict[str, int]]:
-    """How many have a large payload whole, as it changes, until all have it or the time is over."""
+    """How many receivers have the complete large payload, at each change, until all have it or the
+    deadline passes.
+    """
     last: dict[str, int] | None = None
     while (now := node.payloads.fetched(cast)) is not None:
         if now != last:
@@ -145,17 +151,17 @@ async def _fetched(node: Node, cast: CastId, deadline: float) -> AsyncIterator[d
 
 async def _describe(node: Node, request: Answer) -> AsyncIterator[Answer]:
     await node.describe(str(request["text"]))
-    yield {"description": str(node.said)}
+    yield {"description": str(node.description)}
 
 
 async def _inbox(node: Node, request: Answer) -> AsyncIterator[Answer]:
     async for note in node.inbox(follow=bool(request.get("follow"))):
-        yield _noted(note)
+        yield _inbox_answer(note)
         if not request.get("keep"):
             await note.done()
 
 
-def _noted(note: Note) -> Answer:
+def _inbox_answer(note: InboxMessage) -> Answer:
     text: str | None
     large = note.path is not None
     try:
@@ -187,7 +193,7 @@ async def _peers(node: Node, request: Answer) -> AsyncIterator[Answer]:
 
 async def _receipts(node: Node, request: Answer) -> AsyncIterator[Answer]:
     for incarnation, serial, target, made_us, written in node.store.receipts():
-        settled = node.awaited.receipts.get(CastId(node.name, incarnation, serial)) or written
+        settled = node.events.receipts.get(CastId(node.name, incarnation, serial)) or written
         counts = (
             {}
             if settled is None
@@ -206,7 +212,7 @@ async def _receipts(node: Node, request: Answer) -> AsyncIterator[Answer]:
 
 
 async def _revoked(node: Node, request: Answer) -> AsyncIterator[Answer]:
-    news = node.revocations.take(read_list(bytes.fromhex(request["list"])))
+    news = node.revocations.accept(read_list(bytes.fromhex(request["list"])))
     yield {"number": node.revocations.number, "news": news}
 
 
@@ -262,7 +268,9 @@ _VERBS: dict[str, Callable[[Node, Answer], AsyncIterator[Answer]]] = {
 
 
 def ask(directory: Path, request: Answer, timeout_s: float | None = 60.0) -> Iterator[Answer]:
-    """Ask a running node; its answers as they come. `ControlError` when it refuses or nobody answers."""
+    """Send a request to a running node and yield its answers. Raises `ControlError` if the node
+    refuses or does not answer.
+    """
     path = directory / SOCKET
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(timeout_s)
@@ -282,14 +290,14 @@ def ask(directory: Path, request: Answer, timeout_s: float | None = 60.0) -> Ite
                 f"the node in {directory} did not answer within {timeout_s:g} s"
             ) from None
         except ConnectionError:
-            raise StoppedError(f"the node in {directory} stopped while it was asked") from None
+            raise StoppedError(f"the node in {directory} stopped during the request") from None
 
 
 def _line(answers: BinaryIO, directory: Path) -> bytes:
     try:
         return answers.readline()
     except TimeoutError:
-        raise ControlError(f"the node in {directory} has not answered in time") from None
+        raise ControlError(f"the node in {directory} did not answer in time") from None
 
 
 def _read(line: socket.socket, directory: Path) -> Iterator[Answer]:
@@ -301,11 +309,11 @@ def _read(line: socket.socket, directory: Path) -> Iterator[Answer]:
             if answer.get("end"):
                 return
             yield answer
-    raise StoppedError(f"the node in {directory} stopped in the middle of its answer")
+    raise StoppedError(f"the node in {directory} stopped before the end of its answer")
 
 
 def wait_until_up(directory: Path) -> None:
-    """Until a node that stopped answers again."""
+    """Wait until a stopped node answers again."""
     while True:
         with contextlib.suppress(ControlError):
             next(ask(directory, {"do": "status"}, 5.0))

@@ -1,7 +1,9 @@
-"""A node's certificate over time: renewed at two thirds of its validity, put to use without a restart.
+"""The certificate of a running node: renewed at two thirds of its validity and replaced without a
+restart.
 
-A new certificate comes from the authority's office, where there is one (`NodeConfig.authority`), or is put into the
-folder by hand (`implicast authority issue` again). The same folder may be given a new list of the revoked (`revoked`).
+A new certificate comes from the authority service (`NodeConfig.authority`), or is put into the
+folder by hand (`implicast authority issue` again). A new revocation list may be put into the same
+folder (`revoked`).
 """
 
 import asyncio
@@ -19,8 +21,8 @@ from msgspec import Meta
 from implicast.net.authority import REVOKED
 from implicast.net.config import address_of
 from implicast.net.frames import Hello
+from implicast.net.heartbeat import NodeHeartbeat
 from implicast.net.identity import IdentityError, name_of_key, own_key, root_key
-from implicast.net.pulse import Pulse
 from implicast.net.revocation import RevocationError, read_list
 from implicast.peer.contract import Message
 from implicast.peer.errors import RemoteError
@@ -30,20 +32,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("implicast")
 
-LOOK_S = 5.0
-"""How often the folder is looked at."""
-OFFICE_S = 20.0
-"""How often the authority's office is asked for news."""
+FOLDER_POLL_S = 5.0
+"""Seconds between two checks of the folder."""
+AUTHORITY_POLL_S = 20.0
+"""Seconds between two requests to the authority service."""
 CERTIFICATE_MAX = 32_768
 
 
-class Renew(Message):
-    """Asks the authority for a new certificate of the asker's own key."""
+class RenewCertificate(Message):
+    """Asks the authority for a new certificate for the sender's key."""
 
     wire = 0x0E05
 
 
-class Renewed(Message):
+class CertificateRenewed(Message):
     """The new certificate, in PEM."""
 
     wire = 0x0E06
@@ -67,44 +69,46 @@ class Credentials:
 
     @property
     def due(self) -> bool:
-        """Is it time for a new one?"""
+        """True if two thirds of the validity are over."""
         return datetime.now(UTC) >= self.since + (self.until - self.since) * 2 / 3
 
     async def watch(self, node: "Node") -> None:
-        """For ever: look for news in the folder, and at the office."""
-        turn = 0
+        """Check the folder and the authority service for news until cancelled."""
+        rounds = 0
         while True:
-            await asyncio.sleep(LOOK_S if turn else 0.2)
-            self.look(node)
-            if node.config.authority and turn % int(OFFICE_S / LOOK_S) == 0:
-                office = address_of(node.config.authority)
-                node.services.send(office, Pulse(node.clock.now_us(), node.revocations.number))
+            await asyncio.sleep(FOLDER_POLL_S if rounds else 0.2)
+            self.check_folder(node)
+            if node.config.authority and rounds % int(AUTHORITY_POLL_S / FOLDER_POLL_S) == 0:
+                authority = address_of(node.config.authority)
+                node.services.send(
+                    authority, NodeHeartbeat(node.clock.now_us(), node.revocations.number)
+                )
                 if self.due:
-                    node.services.send(office, Renew())
-            turn += 1
+                    node.services.send(authority, RenewCertificate())
+            rounds += 1
 
-    def look(self, node: "Node") -> None:
-        """Take what was put into the folder since the last time."""
+    def check_folder(self, node: "Node") -> None:
+        """Load the files that changed in the folder since the last call."""
         if self._stamp("node.pem") != self._stamps["node.pem"]:
             self._stamps["node.pem"] = self._stamp("node.pem")
-            self._use()
-            self._speak(node)
+            self._load_certificate()
+            self._reload_signing(node)
         if self._stamp(REVOKED) != self._stamps[REVOKED]:
             self._stamps[REVOKED] = self._stamp(REVOKED)
             try:
-                node.revocations.take(read_list((self._directory / REVOKED).read_bytes()))
+                node.revocations.accept(read_list((self._directory / REVOKED).read_bytes()))
             except (OSError, RevocationError) as error:
                 log.warning("%s: %s", self._directory / REVOKED, error)
         if self.due and not self._warned:
             self._warned = True
             log.warning(
-                "this node's certificate expires on %s; it asks for a new one",
+                "this node's certificate expires on %s; the node requests a new one",
                 f"{self.until:%Y-%m-%d}",
             )
 
-    def _speak(self, node: "Node") -> None:
+    def _reload_signing(self, node: "Node") -> None:
         try:
-            node.speak_anew()
+            node.reload_signing()
         except (IdentityError, ValueError, OSError) as error:
             log.warning("%s", error)
 
@@ -113,34 +117,36 @@ class Credentials:
             return (self._directory / name).stat().st_mtime_ns
         return 0
 
-    def _use(self) -> None:
-        """New connections show the certificate that is in the folder now."""
+    def _load_certificate(self) -> None:
+        """Use the certificate in the folder for new connections."""
         try:
             for context in self._contexts:
                 context.load_cert_chain(self._directory / "node.pem", self._directory / "node.key")
             self._read()
             self._warned = False
-            log.info("a new certificate, until %s", f"{self.until:%Y-%m-%d}")
+            log.info("loaded a new certificate, valid until %s", f"{self.until:%Y-%m-%d}")
         except (OSError, ValueError, ssl.SSLError) as error:
             log.warning("%s cannot be used: %s", self._directory / "node.pem", error)
 
-    def on_renewed(self, hello: Hello, renewed: Renewed) -> None:
-        """A certificate is taken when the authority signed it for this node's key and it lasts longer."""
+    def on_renewed(self, hello: Hello, renewed: CertificateRenewed) -> None:
+        """Store a certificate that the authority signed for this node's key, if it expires later
+        than the current one.
+        """
         try:
             certificate = x509.load_pem_x509_certificate(renewed.certificate)
             root = root_key(self._directory / "authority.pem")
             root.verify(certificate.signature, certificate.tbs_certificate_bytes)
             own = name_of_key(own_key(self._directory / "node.key").public_key())
             if name_of_key(certificate.public_key()) != own:  # type: ignore[arg-type]
-                raise ValueError("of another key")
+                raise ValueError("it is for another key")
         except Exception as error:
-            raise RemoteError(f"a certificate that cannot be used: {error!r}") from None
+            raise RemoteError(f"unusable certificate: {error!r}") from None
         if certificate.not_valid_after_utc > self.until:
-            put(self._directory / "node.pem", renewed.certificate)
+            write_atomically(self._directory / "node.pem", renewed.certificate)
 
 
-def put(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all."""
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a file atomically: after a crash it has the old or the new content."""
     aside = path.with_suffix(path.suffix + ".new")
     try:
         with aside.open("wb") as file:

@@ -1,6 +1,7 @@
-"""What a node's peer delivers to its application: written down, and told to those who wait for it.
+"""Stores the events that a peer delivers and passes them to the waiting callers.
 
-A receipt may count this very node: it is told when all that was delivered before it can be read.
+A receipt may count this node among the notified. So a receipt is passed on only when all earlier
+notices are committed and can be read.
 """
 
 import asyncio
@@ -9,24 +10,27 @@ from typing import TYPE_CHECKING
 
 from implicast.net.logs import log_event
 from implicast.peer.contract import Message
-from implicast.peer.events import Notice, Outlived, Settled
+from implicast.peer.events import IncarnationAdvanced, Notice, Settled
 
 if TYPE_CHECKING:
     from implicast.net.node import Node
 
 
 class Deliveries:
-    """Takes the events of one peer."""
+    """Processes the events of one peer."""
 
     def __init__(self, node: "Node") -> None:
         self._node = node
-        self._told_later: deque[tuple[Settled, asyncio.Future[None]]] = deque()
+        self._waiting_receipts: deque[tuple[Settled, asyncio.Future[None]]] = deque()
 
-    def safe(self, events: list[Message]) -> "asyncio.Future[None] | None":
-        """What the peer delivered. Notices are committed before anything leaves that the same input sent."""
+    def commit_events(self, events: list[Message]) -> "asyncio.Future[None] | None":
+        """Store events. Returns a future that is done when they are committed, or None if the
+        input's messages need not wait: only notices, and everything in a `commit_first` node, must
+        wait.
+        """
         node = self._node
         driver, store = node.driver, node.store
-        hold, settled = driver.careful, []
+        hold, settled = driver.commit_first, []
         for event in events:
             log_event(event)
             if isinstance(event, Notice):
@@ -38,31 +42,31 @@ class Deliveries:
                 store.settled(event, driver.host.now_us)
                 settled.append(event)
             else:
-                self._hear(event)
+                self._dispatch(event)
         safe = self._commit() if hold else None
         for event in settled:
-            self._settle(event, safe or driver.unsafe())
+            self._dispatch_receipt(event, safe or driver.pending_commit())
         return safe
 
     def _commit(self) -> "asyncio.Future[None]":
-        if self._node.driver.careful:
+        if self._node.driver.commit_first:
             self._node.store.touch()
         return self._node.store.commit()
 
-    def _hear(self, event: Message) -> None:
-        self._node.awaited.hear(event)
-        self._node.subscriptions.hear(event)
-        if isinstance(event, Outlived):
-            self._node.live(event.incarnation)
+    def _dispatch(self, event: Message) -> None:
+        self._node.events.on_event(event)
+        self._node.subscriptions.on_event(event)
+        if isinstance(event, IncarnationAdvanced):
+            self._node.set_incarnation(event.incarnation)
 
-    def _settle(self, settled: Settled, safe: "asyncio.Future[None] | None") -> None:
-        """Tell it, in turn, when what was delivered before is safe."""
-        if safe is None and not self._told_later:
-            self._hear(settled)
+    def _dispatch_receipt(self, settled: Settled, safe: "asyncio.Future[None] | None") -> None:
+        """Pass a receipt on, in order, once the notices delivered before it are committed."""
+        if safe is None and not self._waiting_receipts:
+            self._dispatch(settled)
         else:
-            self._told_later.append((settled, safe or self._told_later[-1][1]))
-            self._told_later[-1][1].add_done_callback(self._tell_in_turn)
+            self._waiting_receipts.append((settled, safe or self._waiting_receipts[-1][1]))
+            self._waiting_receipts[-1][1].add_done_callback(self._dispatch_waiting)
 
-    def _tell_in_turn(self, safe: "asyncio.Future[None]") -> None:
-        while self._told_later and self._told_later[0][1].done():
-            self._hear(self._told_later.popleft()[0])
+    def _dispatch_waiting(self, safe: "asyncio.Future[None]") -> None:
+        while self._waiting_receipts and self._waiting_receipts[0][1].done():
+            self._dispatch(self._waiting_receipts.popleft()[0])

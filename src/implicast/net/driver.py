@@ -1,11 +1,12 @@
-"""The host of one peer on a network: real time, real alarms, real sends; one input at a time.
+"""The host of one peer on a network: real time, real timers, real sockets; one input at a time.
 
-What one input delivers to the application is committed before anything leaves by which the peer stands: so a
-notification is confirmed only when it is safe, however often it comes. Inputs that deliver nothing are not held up but
-for such confirmations, nor are messages that promise nothing (`Message.promises`).
+The events that an input delivers to the application are committed before any dependent message of
+that input is sent. So a peer acknowledges a notification only when the notice is durable, also if
+the notification is repeated. An input without events is delayed only in its acknowledgements.
+Messages that do not depend on durable state (`Message.after_commit` is false) are never delayed.
 
-Whatever comes from outside and cannot be read, or is not for this role, is counted and dropped; a handler that breaks
-down over a message is a bug, is counted and logged, and does not stop the node.
+A message that cannot be decoded, or that is not for this role, is counted and dropped. An exception
+in a handler is a bug: it is counted and logged, and the node continues.
 """
 
 import asyncio
@@ -17,50 +18,52 @@ from typing import Any
 
 import msgspec
 
-from implicast.casting.telling import Got, GotAgain
-from implicast.net.carrier import Carrier
+from implicast.casting.notifier import NotifyAck, NotifyAgainAck
 from implicast.net.clock import Clock
+from implicast.net.connection_pool import ConnectionPool
 from implicast.net.counters import Counters
 from implicast.net.frames import Hello
-from implicast.net.journal import Came, Cause, JournalWriter
-from implicast.net.record import LOOKS, VERBS, Input, Recorder, digest_of
-from implicast.net.speech import Unsigned
+from implicast.net.journal import Cause, JournalWriter, ReceivedRow
+from implicast.net.record import READS, VERBS, RecordedInput, Recorder, digest_of
+from implicast.net.signing import PendingSignature
 from implicast.peer.changes import Changes
 from implicast.peer.contract import Address, Message, Peer
 from implicast.peer.errors import RemoteError
 from implicast.peer.member import Member
+from implicast.peer.signing import SignedMessage
 from implicast.peer.wire import MESSAGE_BYTES_MAX, Codec
-from implicast.peer.words import Said
 
 log = logging.getLogger("implicast")
 
-CONFIRMING = (Got.wire, GotAgain.wire)
-"""Kinds that say that a notification was taken, by their numbers on the wire."""
-Held = tuple[list[tuple[Address, Message]], Cause]
-"""What one input sent, and what for."""
-Safe = Callable[[list[Message]], "asyncio.Future[None] | None"]
-"""Told what was delivered; gives what is to be awaited before anything is sent, or None."""
-Watch = Callable[[bool, Address, Message], None]
-"""Shown a message: whether it came or goes, from whom or to whom, and what it says."""
+ACK_KINDS = (NotifyAck.wire, NotifyAgainAck.wire)
+"""Wire numbers of the messages that acknowledge a notification."""
+HeldOutput = tuple[list[tuple[Address, Message]], Cause]
+"""Messages that one input sent, and the input's cause."""
+CommitEvents = Callable[[list[Message]], "asyncio.Future[None] | None"]
+"""Takes the events that an input delivered. Returns a future that is done when they are committed,
+or None if nothing needs to be awaited.
+"""
+MessageObserver = Callable[[bool, Address, Message], None]
+"""Called with each message: True if it was received, the other node's address, the message."""
 
 
-def _promises(message: Message) -> bool:
-    return message.promises
+def _waits_for_commit(message: Message) -> bool:
+    return message.after_commit
 
 
-def _confirms(message: Message) -> bool:
-    """Does it say that a notification was taken, signed or not?"""
-    return isinstance(message, Got | Unsigned) or (
-        isinstance(message, Said) and message.kind in CONFIRMING
+def _is_ack(message: Message) -> bool:
+    """True if the message acknowledges a notification, signed or not."""
+    return isinstance(message, NotifyAck | PendingSignature) or (
+        isinstance(message, SignedMessage) and message.kind in ACK_KINDS
     )
 
 
 def _signed(message: Message) -> Message:
-    return message.said() if type(message) is Unsigned else message
+    return message.signed() if type(message) is PendingSignature else message
 
 
 class NetHost:
-    """What one peer sees of the network."""
+    """The `Host` that a peer sees."""
 
     __slots__ = ("_driver", "address", "now_us", "rng")
 
@@ -89,105 +92,120 @@ class Driver:
         codec: Codec,
         counters: Counters,
         seed: int,
-        safe: Safe,
-        careful: bool,
+        safe: CommitEvents,
+        commit_first: bool,
         clock: Clock,
     ) -> None:
-        """`codec` is for all that the design says. `careful`: nothing leaves before what led to it is safe."""
+        """`codec` covers all message kinds of the design. With `commit_first`, an input's messages
+        are sent only after the state changes of that input are committed, also if it delivered no
+        event.
+        """
         self.host = NetHost(self, address, seed)
         self.peer: Peer | None = None
-        self.careful = careful
-        self.carrier: Carrier | None = None
+        self.commit_first = commit_first
+        self.pool: ConnectionPool | None = None
         self.out: list[tuple[Address, Message]] = []
         self.events: list[Message] = []
         self.recorder: Recorder | None = None
         self.journal: JournalWriter | None = None
-        self._watch: Watch | None = None
-        self._codec = self._own = codec
+        self._observer: MessageObserver | None = None
+        self._codec = self.own_codec = codec
         self._counters, self._safe = counters, safe
         self._loop = asyncio.get_running_loop()
         self._clock = clock
         self._serial = self._sent = 0
         self._cause: Cause = (0, False, 0)
-        """What the present input goes back to: a message, a wish, or the beginning."""
-        self._awaited: asyncio.Future[None] | None = None
-        self._held: list[Held] = []
-        """What waits for `_awaited`."""
+        """The cause of the current input: a message, a call of the application, or the start of the
+        node.
+        """
+        self._commit_awaited: asyncio.Future[None] | None = None
+        self._held: list[HeldOutput] = []
+        """Messages to be sent when `_commit_awaited` is done."""
         self.seed = seed
         self._stopped = False
 
     def run(self, peer: Peer) -> None:
-        """From now on inputs go to this peer; what its role does not understand is refused while it is decoded."""
+        """Pass all inputs to this peer from now on. Message kinds that its role does not handle
+        fail to decode.
+        """
         self.peer = peer
         understood = set(type(peer).kinds())
-        self._own = Codec(kind for kind in self._codec.kinds if kind in understood)
+        self.own_codec = Codec(kind for kind in self._codec.kinds if kind in understood)
         self._outputs()
 
-    def show(self, watch: Watch | None) -> None:
-        """From now on somebody is shown every message that comes and goes."""
-        self._watch = watch
+    def observe(self, observer: MessageObserver | None) -> None:
+        """Call `observer` with every message received or sent from now on; None: stop."""
+        self._observer = observer
 
     # --- inputs
 
     def tick(self) -> int:
-        """The time of the next input: microseconds since 1970 as of the start, then by the monotonic clock."""
+        """Advance and return the time of the next input, in microseconds since 1970. The wall clock
+        is read once at start; afterwards the monotonic clock counts.
+        """
         host, now_us = self.host, self._clock.now_us()
         if now_us > host.now_us:
             host.now_us = now_us
         return host.now_us
 
-    def receive(self, hello: Hello, body: bytes, cause: int) -> None:
+    def receive(self, hello: Hello, body: bytes, sender_serial: int) -> None:
         peer = self.peer
         if self._stopped or peer is None:
             return
         try:
-            message = self._own.decode(body)
+            message = self.own_codec.decode(body)
         except RemoteError:
             self._counters["refused_frames"] += 1
             return
         self.tick()
         sender = hello.address
-        if self._watch is not None:
-            self._watch(True, sender, message)
+        if self._observer is not None:
+            self._observer(True, sender, message)
         if self.journal is not None:
             self.journal.write(
-                Came(self._serial + 1, self.host.now_us, hello.name, hello.incarnation, cause)
+                ReceivedRow(
+                    self._serial + 1, self.host.now_us, hello.name, hello.incarnation, sender_serial
+                )
             )
         self._serial = serial = self._serial + 1
         self._cause = (serial, False, self.host.now_us)
         try:
             peer.receive(sender, message)
         except Exception as error:
-            self._broke(error, "m", sender)
+            self._on_handler_error(error, "m", sender)
         if self.recorder is not None:
             self._record("m", sender, "", body)
         if self.out or self.events:
             self._outputs()
 
-    def ask(self, verb: str, *arguments: Any) -> Any:
-        """Let the application call a verb of the peer; what the verb returns."""
-        assert verb in VERBS, f"{verb} is no verb of an application"
+    def call(self, verb: str, *arguments: Any) -> Any:
+        """Call a verb of the peer for the application and return its result."""
+        assert verb in VERBS, f"{verb} is not a verb of an application"
         self.tick()
         if self.journal is not None and isinstance(self.peer, Member):
-            self.journal.asked(self._serial + 1, self.host.now_us, verb, arguments, self.peer)
+            self.journal.on_verb(self._serial + 1, self.host.now_us, verb, arguments, self.peer)
         return self._handle(getattr(self.peer, verb), arguments, "v", verb, arguments)
 
-    def look(self, what: str) -> Any:
-        """Read something of the peer. A peer may tidy up while it is read, so a record has it like an input."""
-        assert what in LOOKS, f"{what} is nothing that a node reads"
-        found = getattr(self.peer, what)() if self.peer is not None else None
+    def read_peer(self, what: str) -> Any:
+        """Call a read method of the peer. A peer may clean up its state while it is read, so the
+        record treats the call as an input.
+        """
+        assert what in READS, f"{what} is not a read method of a peer"
+        found = getattr(self.peer, READS[what])() if self.peer is not None else None
         if self.recorder is not None:
-            self.recorder.write(Input("k", self.host.now_us, None, what, b"", digest_of([])))
+            self.recorder.write(
+                RecordedInput("k", self.host.now_us, None, what, b"", digest_of([]))
+            )
         return found
 
-    def kept(self) -> Message | None:
-        """What the peer keeps."""
-        found: Message | None = self.look("kept")
+    def durable_state(self) -> Message | None:
+        """The peer's durable state."""
+        found: Message | None = self.read_peer("kept")
         return found
 
     def changes(self) -> Changes | None:
-        """What has changed of it since it was last asked."""
-        found: Changes | None = self.look("changes")
+        """The changes of the durable state since the last call."""
+        found: Changes | None = self.read_peer("changes")
         return found
 
     def arm(self, delay_us: int, alarm: Message) -> None:
@@ -216,29 +234,32 @@ class Driver:
         value: Any,
         cause: Cause | None = None,
     ) -> Any:
-        """One input of the node itself, from the time it came to what leaves, as `receive` has it for those of others;
-        an alarm goes back to another `cause`."""
+        """Process one input that comes from the node itself: a verb or an alarm. `receive` does the
+        same for messages. An alarm has the `cause` of the input that set it.
+        """
         self._serial = serial = self._serial + 1
         self._cause = cause or (serial, False, self.host.now_us)
         result = None
         try:
             result = handle(*arguments)
         except Exception as error:
-            self._broke(error, kind, None)
+            self._on_handler_error(error, kind, None)
         if self.recorder is not None:
             self._record(kind, None, what, msgspec.msgpack.encode(value))
         if self.out or self.events:
             self._outputs()
         return result
 
-    def _broke(self, error: Exception, kind: str, sender: Address | None) -> None:
-        """A handler did not go through with an input: nonsense is refused, anything else is a bug."""
+    def _on_handler_error(self, error: Exception, kind: str, sender: Address | None) -> None:
+        """Count an exception of a handler: a `RemoteError` as a refused message, anything else as a
+        bug.
+        """
         if isinstance(error, RemoteError):
             self._counters["refused_frames"] += 1
         else:
             self._counters["broken"] += 1
             log.error(
-                "a handler broke down over an input of kind %s from %s",
+                "a handler raised an exception for an input of kind %s from %s",
                 kind,
                 sender,
                 exc_info=error,
@@ -246,10 +267,12 @@ class Driver:
 
     def _record(self, kind: str, sender: Address | None, what: str, packed: bytes) -> None:
         assert self.recorder is not None, "inputs are recorded"
-        self.recorder.write(Input(kind, self.host.now_us, sender, what, packed, self.sent_digest()))
+        self.recorder.write(
+            RecordedInput(kind, self.host.now_us, sender, what, packed, self.sent_digest())
+        )
 
     def sent_digest(self) -> bytes:
-        """Of what the present input has sent so far."""
+        """Digest of the messages that the current input has sent so far."""
         return digest_of([(to, self._codec.encode(_signed(message))) for to, message in self.out])
 
     def _outputs(self) -> None:
@@ -259,13 +282,15 @@ class Driver:
         if events:
             self.events = []
         if self.journal is not None:
-            self.journal.heard(self._cause, events)
-        safe = self._safe(events) if events or (self.careful and out) else None
-        waits = _promises
+            self.journal.on_events(self._cause, events)
+        safe = self._safe(events) if events or (self.commit_first and out) else None
+        waits = _waits_for_commit
         if (
             safe is None
-        ):  # what came before may not be safe yet: a repeat of it is not confirmed before
-            safe, waits = self._awaited, _confirms
+            # An earlier event may not be committed yet. A repeated notification of it must not be
+            # acknowledged before it is.
+        ):
+            safe, waits = self._commit_awaited, _is_ack
         if safe is None or safe.done():
             self._send(out, self._cause)
         else:
@@ -273,40 +298,48 @@ class Driver:
             self._hold(safe, [each for each in out if waits(each[1])])
 
     def _hold(self, safe: "asyncio.Future[None]", out: list[tuple[Address, Message]]) -> None:
-        """Keep back what was sent until what led to it is safe; all that waits for one commit leaves together."""
-        if safe is not self._awaited:
-            self._awaited, self._held = safe, []
+        """Delay messages until a commit is done. All messages that wait for the same commit are
+        sent together.
+        """
+        if safe is not self._commit_awaited:
+            self._commit_awaited, self._held = safe, []
             safe.add_done_callback(partial(self._release, self._held))
         self._held.append((out, self._cause))
 
-    def unsafe(self) -> "asyncio.Future[None] | None":
-        """Done when what was delivered so far is safe; None: it is."""
-        return None if self._awaited is None or self._awaited.done() else self._awaited
+    def pending_commit(self) -> "asyncio.Future[None] | None":
+        """A future that is done when all events so far are committed; None if they are."""
+        return (
+            None
+            if self._commit_awaited is None or self._commit_awaited.done()
+            else self._commit_awaited
+        )
 
-    def _release(self, held: list[Held], safe: "asyncio.Future[None]") -> None:
-        """What led to it is safe: it may leave."""
+    def _release(self, held: list[HeldOutput], safe: "asyncio.Future[None]") -> None:
+        """Send the delayed messages, now that the commit is done."""
         if not self._stopped and not safe.cancelled():
             for out, cause in held:
                 self._send(out, cause)
 
     def _send(self, out: list[tuple[Address, Message]], cause: Cause) -> None:
-        """Every message bears its number among all that were sent in this life: by it others say what came."""
-        carrier = self.carrier
-        if carrier is None:
+        """Send messages. Each one carries its serial number among all messages of this incarnation;
+        receivers write it into their journals.
+        """
+        pool = self.pool
+        if pool is None:
             return
         last: Message | None = None
-        body, encode, watch, journal = b"", self._codec.encode, self._watch, self.journal
+        body, encode, observer, journal = b"", self._codec.encode, self._observer, self.journal
         for to, message in out:
-            if type(message) is Unsigned:
-                message = message.said()
+            if type(message) is PendingSignature:
+                message = message.signed()
             if message is not last:
                 last, body = message, encode(message)
             self._sent = sent = self._sent + 1
-            if watch is not None:
-                watch(False, to, message)
+            if observer is not None:
+                observer(False, to, message)
             if journal is not None:
-                journal.sent(sent, cause, to, message, len(body))
+                journal.on_sent(sent, cause, to, message, len(body))
             if len(body) <= MESSAGE_BYTES_MAX:
-                carrier.send(to, body, sent)
+                pool.send(to, body, sent)
             else:
                 self._counters["dropped_queue"] += 1

@@ -1,7 +1,7 @@
-"""What a node says when it cannot do what it was asked."""
+"""Errors of a node."""
 
 from implicast.peer.errors import LocalError
 
 
 class NodeError(LocalError):
-    """What was asked of the node cannot be done; the text says why."""
+    """The node cannot do what was asked; the text says why."""

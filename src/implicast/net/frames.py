@@ -1,8 +1,9 @@
-"""Bytes to frames and back, without any I/O.
+"""Encodes and decodes frames, without any I/O.
 
-A frame is a header (length of the body, flags, the serial of the input that caused it) and a body. The first frame of
-every connection is a `Hello`: who speaks, for which network, and a digest of all that both must agree on. Nonsense
-raises `RemoteError`; the connection is closed then.
+A frame is a header (length of the body, flags, serial number of the message) and a body. The first
+frame of each connection is a `Hello` with the sender's identity, its network, and a digest of
+everything on which both sides must agree. Invalid bytes raise `RemoteError`, and the connection is
+closed.
 """
 
 import struct
@@ -15,40 +16,43 @@ from implicast.peer.fields import Digest, Micros, Text, Token
 from implicast.peer.wire import MESSAGE_BYTES_MAX, UNREADABLE
 
 PROTOCOL = 2
-"""Version of the protocol. Two nodes of different versions refuse each other with a sentence that names both."""
+"""Version of the protocol. Nodes with different versions refuse each other; the error names both.
+"""
 HEADER = struct.Struct(">IBQ")
 HEADER_BYTES = HEADER.size
 MESSAGE, HELLO, SERVICE = 0, 1, 2
-"""For the peer; who speaks; for the node itself (`services.py`)."""
+"""Frame flags: a message for the peer, a hello, a message for the node itself (`services.py`)."""
 
 
 class Hello(Message):
-    """What each side says first."""
+    """The first message of each side of a connection."""
 
     protocol: int
     network: Digest
     digest: Digest
-    """Of design, kinds, fields and parameters (`wire.Codec.digest`); empty for those who run no peer."""
+    """Digest of design, message kinds, fields and parameters (`wire.Codec.digest`); empty if the
+    sender runs no peer.
+    """
     name: Name
     address: Address
     incarnation: Incarnation
     now_us: Micros
-    """The speaker's clock, to be compared."""
+    """The sender's clock, for comparison with the receiver's."""
     software: Text = ""
     revocations: Token = 0
-    """The number of the newest list of the revoked that the speaker has (`revocation.py`)."""
+    """Number of the newest revocation list that the sender has (`revocation.py`)."""
 
 
 Frame = tuple[int, int, bytes]
-"""What came: flags, cause, body."""
+"""A decoded frame: flags, serial number, body."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _hello = msgspec.msgpack.Decoder(Hello)
 
 
-def framed(body: bytes, flags: int = MESSAGE, cause: int = 0) -> bytes:
-    return HEADER.pack(len(body), flags, cause) + body
+def framed(body: bytes, flags: int = MESSAGE, serial: int = 0) -> bytes:
+    return HEADER.pack(len(body), flags, serial) + body
 
 
 def hello_frame(hello: Hello) -> bytes:
@@ -59,22 +63,22 @@ def read_hello(body: bytes) -> Hello:
     try:
         return _hello.decode(body)
     except UNREADABLE as error:
-        raise RemoteError(f"a hello that cannot be read: {error}") from None
+        raise RemoteError(f"invalid hello: {error}") from None
 
 
 class Frames:
-    """Cuts a stream of bytes into frames."""
+    """Splits a byte stream into frames."""
 
     __slots__ = ("_rest", "_wanted", "largest")
 
     def __init__(self, largest: int = MESSAGE_BYTES_MAX) -> None:
         self._rest = bytearray()
         self._wanted = 0
-        """How long the rest must be for anything to be found in it."""
+        """Number of bytes needed before the next frame can be complete."""
         self.largest = largest
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that are whole with these bytes; the rest waits for more."""
+        """Add received bytes and return the frames that are complete."""
         found: list[Frame] = []
         if self._rest:
             self._rest += data
@@ -84,17 +88,17 @@ class Frames:
             self._rest.clear()
         start, have, read, self._wanted = 0, len(data), HEADER.unpack_from, HEADER_BYTES
         while have - start >= HEADER_BYTES:
-            length, flags, cause = read(data, start)
+            length, flags, serial = read(data, start)
             if length > self.largest or flags > SERVICE:
                 raise RemoteError(
-                    f"a frame of {length} bytes with flags {flags}; at most {self.largest} are accepted"
+                    f"a frame of {length} bytes with flags {flags}; the limit is {self.largest}"
                 )
             body = start + HEADER_BYTES
             if body + length > have:
                 self._wanted = HEADER_BYTES + length
                 break
             start = body + length
-            found.append((flags, cause, data[body:start]))
+            found.append((flags, serial, data[body:start]))
         if start < have:
             self._rest += data[start:]
         return found

@@ -1,7 +1,9 @@
-"""Keys and X.509 certificates of nodes: one Ed25519 key for each node, made there, and the authority's word on it.
+"""Keys and X.509 certificates of nodes. Each node creates its own Ed25519 key; the authority signs
+a certificate for it.
 
-A node's name is the digest of its public key. Its certificate says so in the subject alternative name, as the URI
-`implicast:NAME`, and is signed by the network's authority alone: no system roots are asked. TLS 1.3, both sides verify.
+A node's name is the digest of its public key. The certificate has the name as URI `implicast:NAME`
+in its subject alternative name. Only the network's authority is trusted, no system roots.
+Connections use TLS 1.3, and both sides verify.
 """
 
 import ssl
@@ -22,22 +24,22 @@ from implicast.peer.name import name_of_public
 
 SCHEME = "implicast:"
 BEFORE = timedelta(minutes=5)
-"""Certificates begin so long before they are issued: clocks differ."""
+"""Certificates are valid from this long before their issue, because clocks differ."""
 VALIDITY = timedelta(days=30)
 AUTHORITY_VALIDITY = timedelta(days=3650)
 
 
 class IdentityError(LocalError):
-    """A key or certificate that cannot be used; the text says why."""
+    """A key or certificate cannot be used; the text says why."""
 
 
 def name_of_key(public: Ed25519PublicKey) -> Name:
-    """Who holds this key."""
+    """The name of the node that holds this key."""
     return name_of_public(public.public_bytes_raw())
 
 
 def new_key(path: Path) -> Ed25519PrivateKey:
-    """A new key in a new file that only its owner may read."""
+    """Create a key in a new file that only its owner may read."""
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -54,19 +56,19 @@ def read_key(path: Path) -> Ed25519PrivateKey:
     except OSError as error:
         raise IdentityError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError:
-        raise IdentityError(f"{path} holds no private key") from None
+        raise IdentityError(f"{path} is not a private key file") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise IdentityError(f"{path} holds a key of another kind; Ed25519 is wanted")
+        raise IdentityError(f"{path} holds a key of another type; expected Ed25519")
     return key
 
 
 def own_key(path: Path) -> Ed25519PrivateKey:
-    """The key of a file, made when there is none."""
+    """Read the key in a file; create it if there is none."""
     return read_key(path) if path.exists() else new_key(path)
 
 
 def root_certificate(key: Ed25519PrivateKey, network: str) -> x509.Certificate:
-    """The authority's word on itself."""
+    """The authority's self-signed certificate."""
     subject = x509.Name(
         [x509.NameAttribute(NameOID.COMMON_NAME, f"implicast authority of {network}"[:64])]
     )
@@ -91,9 +93,11 @@ def node_certificate(
     public: Ed25519PublicKey,
     serial: int,
     validity: timedelta = VALIDITY,
-    word: Callable[[int], x509.ExtensionType] | None = None,
+    extension: Callable[[int], x509.ExtensionType] | None = None,
 ) -> x509.Certificate:
-    """The authority's word that this key belongs to this name; `word(until_us)`: what else it says."""
+    """A certificate that binds a key to its name. `extension(until_us)` makes an additional
+    extension.
+    """
     name = name_of_key(public)
     now = datetime.now(UTC)
     made = (
@@ -111,8 +115,10 @@ def node_certificate(
             critical=False,
         )
     )
-    if word is not None:
-        made = made.add_extension(word(int((now + validity).timestamp() * 1e6)), critical=False)
+    if extension is not None:
+        made = made.add_extension(
+            extension(int((now + validity).timestamp() * 1e6)), critical=False
+        )
     return made.sign(authority, None)
 
 
@@ -135,7 +141,9 @@ def pem(certificate: x509.Certificate) -> bytes:
 
 
 def contexts(key: Path, certificate: Path, root: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """For accepting and for dialling: TLS 1.3, own root, both sides verified, no names of hosts."""
+    """TLS contexts for accepting and for dialling: TLS 1.3, only the network's root, both sides
+    verified, no host names.
+    """
     try:
         made = [
             _context(side, key, certificate, root)
@@ -154,14 +162,15 @@ def _context(side: int, key: Path, certificate: Path, root: Path) -> ssl.SSLCont
     context.load_verify_locations(root)
     context.load_cert_chain(certificate, key)
     if side == ssl.PROTOCOL_TLS_SERVER:
-        context.num_tickets = 0  # asyncio cannot resume; tickets would only cost
+        context.num_tickets = 0  # asyncio cannot resume sessions, so tickets are of no use
     return context
 
 
 def name_in(connection: "ssl.SSLObject | ssl.SSLSocket | None") -> Name | None:
-    """The name in the certificate of the other side; None without one."""
+    """The name in the certificate of the other side; None without a certificate."""
     found = connection.getpeercert() if connection is not None else None
-    names: Sequence[tuple[str, str]] = (found or {}).get("subjectAltName", ())  # type: ignore[assignment]
+    alternatives = (found or {}).get("subjectAltName", ())
+    names: Sequence[tuple[str, str]] = alternatives  # type: ignore[assignment]
     for kind, value in names:
         if kind == "URI" and value.startswith(SCHEME):
             try:
@@ -172,7 +181,7 @@ def name_in(connection: "ssl.SSLObject | ssl.SSLSocket | None") -> Name | None:
 
 
 def expires_s(connection: "ssl.SSLObject | ssl.SSLSocket | None") -> float | None:
-    """When the certificate of the other side expires, in seconds since 1970; None without one."""
+    """Expiry of the other side's certificate, in seconds since 1970; None without a certificate."""
     found = connection.getpeercert() if connection is not None else None
     until = (found or {}).get("notAfter")
     return ssl.cert_time_to_seconds(until) if isinstance(until, str) else None
@@ -183,9 +192,9 @@ def root_key(path: Path) -> Ed25519PublicKey:
     try:
         key = x509.load_pem_x509_certificate(path.read_bytes()).public_key()
     except (OSError, ValueError) as error:
-        raise IdentityError(f"{path} holds no certificate of an authority: {error}") from None
+        raise IdentityError(f"{path} is not an authority's certificate: {error}") from None
     if not isinstance(key, Ed25519PublicKey):
-        raise IdentityError(f"{path} holds a key of another kind; Ed25519 is wanted")
+        raise IdentityError(f"{path} holds a key of another type; expected Ed25519")
     return key
 
 

@@ -1,11 +1,15 @@
-"""What a node saw, on file: the raw form of the journal that the world writes, for `implicast journal` to gather.
+"""The journal of one node: the raw data from which `implicast journal` builds the same journal as
+the simulator writes.
 
-A node knows names and its own inputs, and neither the numbers of others nor what became of what it sent. So it writes
-what it can know: inputs, sends with the input they go back to, notices, casts, receipts, registrations. What needs all
-nodes (numbers, arrivals, depth, what a message was for) is found when journals are gathered (`lab/gather.py`).
+A node knows its own inputs and the names of other nodes. It knows neither the peers' numbers nor
+the fate of its messages. So it writes inputs, sent messages with the input that caused them,
+notices, casts, receipts and registrations. Everything that needs the journals of all nodes
+(numbers, arrivals, depth, purpose of a message) is computed when they are gathered
+(`lab/gather.py`).
 
-Rows wait in memory for a second at most and are written in segments. The oldest segment goes when there are too many,
-and what cannot be written is counted and dropped: a journal never stops a node.
+Rows are buffered for at most one second and written in segments. Beyond `SEGMENTS_MAX` the oldest
+segment is deleted. Rows that cannot be written are counted and dropped: the journal never stops a
+node.
 """
 
 import asyncio
@@ -20,28 +24,28 @@ import msgspec
 from implicast.language.target import Description
 from implicast.net.counters import Counters
 from implicast.peer.contract import Address, CastId, Message, Name, Peer
-from implicast.peer.events import Notice, Outlived, Registered, Settled, Withdrawn
+from implicast.peer.events import IncarnationAdvanced, Notice, Registered, Settled, Withdrawn
 from implicast.peer.member import Member
 
 FOLDER = "journal"
 SEGMENT_BYTES = 8 << 20
 SEGMENTS_MAX = 32
-"""Segments a node keeps: 256 MiB."""
+"""Segments that a node keeps: 256 MiB."""
 HELD_BYTES = 1 << 20
-"""What waits in memory at most, should the disk be slow."""
+"""Bytes of rows buffered in memory while the disk is slow."""
 FLUSH_S = 1.0
 
 
 CASTING = ("cast", "cast_verified", "publish")
-"""Verbs that name a cast."""
+"""Verbs that make a cast."""
 
 
-class Row(msgspec.Struct, array_like=True, gc=False):
-    """One line of a node's journal."""
+class JournalRow(msgspec.Struct, array_like=True, gc=False):
+    """One row of a node's journal."""
 
 
-class Opened(Row, tag="o"):
-    """The node began a life."""
+class OpenedRow(JournalRow, tag="o"):
+    """The node starts an incarnation."""
 
     time_us: int
     name: Name
@@ -53,19 +57,19 @@ class Opened(Row, tag="o"):
     parameters: dict[str, Any]
 
 
-class Came(Row, tag="m"):
-    """A message came, and is input `input` of this life."""
+class ReceivedRow(JournalRow, tag="m"):
+    """A message was received as input number `input` of this incarnation."""
 
     input: int
     time_us: int
     sender: Name
     incarnation: int
     serial: int
-    """Which of all that its sender sent in that life."""
+    """Serial number of the message among all that its sender sent in its incarnation."""
 
 
-class Asked(Row, tag="v"):
-    """The application asked for something."""
+class RequestRow(JournalRow, tag="v"):
+    """The application called a verb."""
 
     input: int
     time_us: int
@@ -73,14 +77,14 @@ class Asked(Row, tag="v"):
     cast: CastId | None = None
 
 
-class Sent(Row, tag="s"):
-    """A message left."""
+class SentRow(JournalRow, tag="s"):
+    """A message was sent."""
 
     serial: int
     origin: int
-    """The message or wish that it goes back to, through alarms too; 0: the node's own beginning."""
+    """The message or verb that caused it, directly or through alarms; 0: the start of the node."""
     upkeep: bool
-    """An alarm of standing upkeep stands between the two."""
+    """True if a maintenance alarm lies between the cause and this message."""
     time_us: int
     to: Address
     kind: str
@@ -88,7 +92,7 @@ class Sent(Row, tag="s"):
     cast: CastId | None
 
 
-class Noticed(Row, tag="n"):
+class NoticeRow(JournalRow, tag="n"):
     """The application was notified."""
 
     origin: int
@@ -97,8 +101,8 @@ class Noticed(Row, tag="n"):
     digest: bytes
 
 
-class Made(Row, tag="c"):
-    """A cast was made; `target` None: a thing was published to whoever subscribed."""
+class CastRow(JournalRow, tag="c"):
+    """A cast was made. `target` is None if it was published to subscribers."""
 
     cast: CastId
     time_us: int
@@ -106,8 +110,8 @@ class Made(Row, tag="c"):
     digest: bytes
 
 
-class Ended(Row, tag="t"):
-    """The publisher knows what became of its cast."""
+class ReceiptRow(JournalRow, tag="t"):
+    """The publisher's receipt is complete."""
 
     cast: CastId
     time_us: int
@@ -116,83 +120,87 @@ class Ended(Row, tag="t"):
     unreachable: int
 
 
-class Began(Row, tag="r"):
-    """A description was asked for; None: a withdrawal."""
+class RegistrationRow(JournalRow, tag="r"):
+    """A registration was requested; description None: a withdrawal."""
 
     version: int
-    """0: what the node's disk says that it is, which it may say by itself."""
+    """0: the description from the node's durable state, which the peer may register by itself."""
     time_us: int
     description: Description | None
 
 
-class Renamed(Row, tag="l"):
-    """What was asked for under one version goes on under another."""
+class VersionRow(JournalRow, tag="l"):
+    """A registration continues under another version."""
 
     before: int
     version: int
 
 
-class Completed(Row, tag="d"):
-    """A description, or a withdrawal, is complete."""
+class CompletedRow(JournalRow, tag="d"):
+    """A registration or withdrawal is complete."""
 
     version: int
     time_us: int
 
 
-class Stored(Row, tag="w"):
-    """What the node stores for others."""
+class StoredBytesRow(JournalRow, tag="w"):
+    """Size of the data that the node stores for other peers."""
 
     time_us: int
     bytes: int
 
 
-class Closed(Row, tag="z"):
-    """The node stopped in order: nothing more of this life comes."""
+class ClosedRow(JournalRow, tag="z"):
+    """The node stopped in an orderly way. No further row of this incarnation follows."""
 
 
 AnyRow = (
-    Opened
-    | Came
-    | Asked
-    | Sent
-    | Noticed
-    | Made
-    | Ended
-    | Began
-    | Renamed
-    | Completed
-    | Stored
-    | Closed
+    OpenedRow
+    | ReceivedRow
+    | RequestRow
+    | SentRow
+    | NoticeRow
+    | CastRow
+    | ReceiptRow
+    | RegistrationRow
+    | VersionRow
+    | CompletedRow
+    | StoredBytesRow
+    | ClosedRow
 )
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(AnyRow)
 
 
 Cause = tuple[int, bool, int]
-"""What a peer does an input for: the input it goes back to, whether that is upkeep, and when."""
+"""Cause of an input: the input at the start of the chain, whether a maintenance alarm lies between,
+the time.
+"""
 
 
 class JournalWriter:
-    """Writes one life of a node."""
+    """Writes the journal of one incarnation."""
 
     def __init__(
         self, folder: Path, counters: Counters, storage: Callable[[], int] = lambda: 0
     ) -> None:
-        """`storage`: asked now and then what the node stores for others."""
+        """`storage` returns the number of bytes that the node stores for other peers."""
         self._folder, self._counters, self._storage = folder / FOLDER, counters, storage
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._held: list[bytes] = []
         self._held_bytes = self._written = 0
         self._stored = -1
-        self._opening: Opened | None = None
+        self._opening: OpenedRow | None = None
         self._file: BinaryIO | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def open(self, opening: Opened, said: Description | None) -> None:
-        """A life begins, with what the node's disk says that it is; every segment says whose it is."""
+    def open(self, opening: OpenedRow, described: Description | None) -> None:
+        """Start an incarnation with the description in its durable state. Every segment begins with
+        `opening`.
+        """
         self._opening = opening
-        if said is not None:
-            self.write(Began(0, opening.time_us, said))
+        if described is not None:
+            self.write(RegistrationRow(0, opening.time_us, described))
 
     def write(self, row: AnyRow) -> None:
         packed = _encode(row)
@@ -206,15 +214,17 @@ class JournalWriter:
         elif self._held_bytes > HELD_BYTES // 2:
             self.flush()
 
-    def sent(self, serial: int, cause: Cause, to: Address, message: Message, size: int) -> None:
+    def on_sent(self, serial: int, cause: Cause, to: Address, message: Message, size: int) -> None:
         cast = getattr(message, "cast", None)
         named = cast if isinstance(cast, CastId) else None
-        self.write(Sent(serial, *cause, to, type(message).__name__, size, named))
+        self.write(SentRow(serial, *cause, to, type(message).__name__, size, named))
 
-    def asked(
+    def on_verb(
         self, number: int, now_us: int, verb: str, arguments: tuple[Any, ...], peer: Peer
     ) -> None:
-        """What the application is about to ask for, and what will be named so."""
+        """Record a verb that the application is about to call, and the cast or registration that it
+        starts.
+        """
         assert isinstance(peer, Member)
         cast = (
             arguments[0]
@@ -223,34 +233,36 @@ class JournalWriter:
             if verb in CASTING
             else None
         )
-        self.write(Asked(number, now_us, verb, cast))
+        self.write(RequestRow(number, now_us, verb, cast))
         if cast is not None and verb != "carry_on":
             what, payload = arguments
             self.write(
-                Made(cast, now_us, str(what) if verb != "publish" else None, digest(payload))
+                CastRow(cast, now_us, str(what) if verb != "publish" else None, digest(payload))
             )
         if verb in ("register", "withdraw"):
-            said = arguments[0] if verb == "register" else None
-            self.write(Began(peer.upcoming_version(), now_us, said))
+            described = arguments[0] if verb == "register" else None
+            self.write(RegistrationRow(peer.upcoming_version(), now_us, described))
 
-    def heard(self, cause: Cause, events: list[Message]) -> None:
-        """What the peer delivered."""
+    def on_events(self, cause: Cause, events: list[Message]) -> None:
+        """Record the events that the peer delivered."""
         origin, _, now_us = cause
         for event in events:
             if isinstance(event, Notice):
-                self.write(Noticed(origin, now_us, event.cast, digest(event.payload)))
+                self.write(NoticeRow(origin, now_us, event.cast, digest(event.payload)))
             elif isinstance(event, Settled):
                 if not event.open:
                     self.write(
-                        Ended(event.cast, now_us, event.notified, event.declined, event.unreachable)
+                        ReceiptRow(
+                            event.cast, now_us, event.notified, event.declined, event.unreachable
+                        )
                     )
             elif isinstance(event, Registered | Withdrawn):
-                self.write(Completed(event.version, now_us))
-            elif isinstance(event, Outlived):
-                self.write(Renamed(event.before, event.version))
+                self.write(CompletedRow(event.version, now_us))
+            elif isinstance(event, IncarnationAdvanced):
+                self.write(VersionRow(event.before, event.version))
 
     def flush(self) -> None:
-        """What waits is written; where that fails it is lost, and counted."""
+        """Write the buffered rows. Rows that cannot be written are counted and dropped."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -260,21 +272,21 @@ class JournalWriter:
             self._written += sum(map(len, rows))
         except OSError:
             self._counters["journal_lost"] += len(rows)
-            self._shut()
+            self._close_segment()
 
     def note_storage(self, now_us: int) -> None:
-        """What the node stores for others, when that has changed."""
+        """Record the size of the data stored for other peers, if it changed."""
         stored = self._storage()
         if stored != self._stored:
             self._stored = stored
-            self.write(Stored(now_us, stored))
+            self.write(StoredBytesRow(now_us, stored))
 
     def close(self) -> None:
-        self.write(Closed())
+        self.write(ClosedRow())
         self.flush()
-        self._shut()
+        self._close_segment()
 
-    def _shut(self) -> None:
+    def _close_segment(self) -> None:
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -283,7 +295,7 @@ class JournalWriter:
     def _open_segment(self) -> BinaryIO:
         if self._file is not None and self._written < SEGMENT_BYTES:
             return self._file
-        self._shut()
+        self._close_segment()
         there = segments(self._folder)
         for old in there[: max(0, len(there) + 1 - SEGMENTS_MAX)]:
             old.unlink(missing_ok=True)
@@ -297,17 +309,19 @@ class JournalWriter:
 
 
 def digest(payload: bytes) -> bytes:
-    """By which a payload that was altered on its way is told."""
+    """Digest by which a payload altered in transit is detected."""
     return blake2b(payload, digest_size=8).digest()
 
 
 def segments(folder: Path) -> list[Path]:
-    """The files of a journal, oldest first."""
+    """The segment files of a journal, oldest first."""
     return sorted(folder.glob("*.rows"))
 
 
 def rows(path: Path, offset: int = 0) -> Iterator[tuple[AnyRow, int]]:
-    """The whole rows of a segment from a place on, each with the place after it; half a row at the end is left."""
+    """The complete rows of a segment from an offset, each with the offset after it. An incomplete
+    row at the end is skipped.
+    """
     with path.open("rb") as file:
         file.seek(offset)
         data = file.read()

@@ -1,4 +1,6 @@
-"""A network on loopback, with its own authority: its folders, its nodes as processes or as tasks of one process."""
+"""A network on loopback with its own authority: creates its folders and runs its nodes, as
+processes or as tasks of one process.
+"""
 
 import asyncio
 import contextlib
@@ -28,27 +30,30 @@ from implicast.net.node import Node
 from implicast.peer.errors import LocalError
 
 MARK = "local.json"
-"""Says that a folder was made here, and may be made anew."""
+"""Marks a folder that `create_folders` made and may replace."""
 CA = "ca"
-"""The folder of the network's authority."""
+"""Name of the folder of the network's authority."""
 READY_S = 120.0
-ORPHANED_S = 1.0
-"""How often a node looks whether the process that started it is still there."""
-TOGETHER = 4
-"""Nodes that join at the same time: those who meet while a neighbourhood changes ask again, and that takes longer."""
+PARENT_CHECK_S = 1.0
+"""Seconds between two checks whether the parent process still runs."""
+JOINS_AT_ONCE = 4
+"""Nodes that join at once. With more, joins that affect the same neighbourhood collide, and their
+retries take longer.
+"""
 
 
 Page = Callable[[Node], AbstractAsyncContextManager[object]]
-"""Serves a page of a node for as long as it is entered."""
+"""Serves the web page of a node while the context is entered."""
 
 
 def no_page(node: Node) -> AbstractAsyncContextManager[object]:
     return contextlib.nullcontext()
 
 
-RARELY = (50_000, 10, 10)
-"""How often cycles are looked for in a process of nodes (`gc.set_threshold`): what goes with a message is in no cycle.
-In turns: a tenth less CPU for a delivery than at the usual 700."""
+GC_THRESHOLDS = (50_000, 10, 10)
+"""Thresholds of the garbage collector (`gc.set_threshold`). Objects that belong to a message form
+no cycles, so rare collections suffice: a tenth less CPU per delivery than with the default of 700.
+"""
 
 
 class StartError(LocalError):
@@ -56,37 +61,39 @@ class StartError(LocalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Someone:
-    """One member: its name, and what it says of itself."""
+class MemberSpec:
+    """One member: its name and its description."""
 
     name: str
     text: str
 
 
 @dataclass(slots=True)
-class Local:
-    """One network, laid out in a folder."""
+class LocalNetwork:
+    """A network with its folders."""
 
     directory: Path
     design: str
-    members: Sequence[Someone]
+    members: Sequence[MemberSpec]
     parameters: dict[str, Setting] = field(default_factory=dict)
     plain: bool = False
     limits: bool = True
-    """Are casts and messages per second limited, as on a network of strangers?"""
+    """Limit casts and messages per second, as on a public network."""
     journal: bool = False
-    """Do nodes write a journal?"""
-    apart: bool = False
-    """Each node at an address of its own in 127.0.0.0/8, so that they can be cut off from each other."""
+    """Nodes write a journal."""
+    separate_addresses: bool = False
+    """Give each node its own address in 127.0.0.0/8, so that tests can partition them."""
     page: Page = no_page
-    """Serves the page of each member."""
+    """Serves the web page of each member."""
 
-    def lay_out(self) -> None:
-        """The folders of all nodes, with keys and certificates; what was there from last time goes."""
+    def create_folders(self) -> None:
+        """Create the folders of all nodes, with keys and certificates. Deletes an existing local
+        network in the folder.
+        """
         if self.directory.exists():
             if not (self.directory / MARK).exists() and any(self.directory.iterdir()):
                 raise StartError(
-                    f"{self.directory} holds something else; name another folder with --dir"
+                    f"{self.directory} holds other files; choose another folder with --dir"
                 )
             shutil.rmtree(self.directory)
         self.directory.mkdir(parents=True, mode=0o700)
@@ -95,17 +102,17 @@ class Local:
         )
         authority = None if self.plain else CertificateAuthority.init(self.directory / CA, "local")
         infrastructure = self._infrastructure()
-        places = self._places(sum(map(len, infrastructure.values())) + len(self.members))
-        where = {role: [next(places) for _ in names] for role, names in infrastructure.items()}
+        addresses = self._addresses(sum(map(len, infrastructure.values())) + len(self.members))
+        where = {role: [next(addresses) for _ in names] for role, names in infrastructure.items()}
         for role, names in infrastructure.items():
             for name, listen in zip(names, where[role], strict=True):
                 self._folder(authority, name, NodeConfig("local", role=role, listen=listen), where)
         first = ""
-        for number, someone in enumerate(self.members):
-            listen = next(places)
+        for number, member in enumerate(self.members):
+            listen = next(addresses)
             self._folder(
                 authority,
-                someone.name,
+                member.name,
                 NodeConfig("local", listen=listen, join=[first] * bool(first)),
                 where,
             )
@@ -113,11 +120,11 @@ class Local:
         if authority is not None:
             authority.close()
 
-    def _places(self, count: int) -> Iterator[str]:
+    def _addresses(self, count: int) -> Iterator[str]:
         for number, port in enumerate(free_ports(count)):
             yield (
                 f"127.0.{number // 250}.{number % 250 + 2}:{port}"
-                if self.apart
+                if self.separate_addresses
                 else f"127.0.0.1:{port}"
             )
 
@@ -152,7 +159,7 @@ class Local:
             certificate = authority.issue(name, own_key(folder / "node.key").public_key())
             (folder / "node.pem").write_bytes(pem(certificate))
             shutil.copy(self.directory / CA / "authority.pem", folder / "authority.pem")
-        if "authority" in design(self.design).kept:
+        if "authority" in design(self.design).durable_types:
             (self.directory / CA).mkdir(exist_ok=True)
             enrol(self.directory / CA, folder, config.role)
 
@@ -160,11 +167,11 @@ class Local:
         return sorted(each.parent for each in self.directory.glob("_*/node.toml"))
 
     def folders(self) -> list[Path]:
-        return [self.directory / someone.name for someone in self.members]
+        return [self.directory / member.name for member in self.members]
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody uses at the moment."""
+    """Ports of loopback that are free at the moment."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -172,39 +179,42 @@ def free_ports(count: int) -> list[int]:
         return [int(each.getsockname()[1]) for each in sockets]
 
 
-def everybody(count: int) -> list[Someone]:
-    """So many members with descriptions that are shipped; they repeat after twenty."""
+def sample_members(count: int) -> list[MemberSpec]:
+    """Members with the descriptions in `people.txt`, which repeat after twenty."""
     lines = resources.files("implicast.net").joinpath("people.txt").read_text().splitlines()
-    return [Someone(f"n{number + 1:02d}", lines[number % len(lines)]) for number in range(count)]
+    return [MemberSpec(f"n{number + 1:02d}", lines[number % len(lines)]) for number in range(count)]
 
 
 # --- running
 
 
-def settle() -> None:
-    """All nodes of this process are up. What is there now stays: looking through it for garbage would stop them for a
-    moment, now and then."""
+def freeze_heap() -> None:
+    """Exclude all existing objects from garbage collection and collect rarely. Call it when the
+    nodes of this process are up: a collection would pause them.
+    """
     gc.freeze()
-    gc.set_threshold(*RARELY)
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
-async def attend(
+async def serve_node(
     folder: Path,
-    said: str | None = None,
+    describe_as: str | None = None,
     ready: Callable[[Node], None] = lambda node: None,
     record: Path | None = None,
     page: Page = no_page,
 ) -> None:
-    """Run one node until it is cancelled: join (then it is ready), describe itself, answer at its control socket."""
+    """Run one node until it leaves or is cancelled: open its control socket, join, call `ready`,
+    register its description.
+    """
     async with Node.open(folder, record=record) as node:
-        servers = [await control.serve(node), *await _measured(node)]
+        servers = [await control.serve(node), *await _metrics_servers(node)]
         try:
             if node.config.role == "member":
                 await node.join()
             async with page(node):
                 ready(node)
-                if said and node.said is None:
-                    await node.describe(said, wait=READY_S)
+                if describe_as and node.description is None:
+                    await node.describe(describe_as, wait=READY_S)
                 await node.left.wait()
                 await asyncio.sleep(1.0)
         finally:
@@ -212,8 +222,8 @@ async def attend(
                 server.close()
 
 
-async def _measured(node: Node) -> list[asyncio.Server]:
-    """The page for Prometheus, where the node is to have one."""
+async def _metrics_servers(node: Node) -> list[asyncio.Server]:
+    """The metrics server, if the node's configuration has one."""
     where = node.config.metrics
     if not where:
         return []
@@ -227,63 +237,69 @@ async def _measured(node: Node) -> list[asyncio.Server]:
         ) from None
 
 
-async def _until_orphaned(parent: int) -> None:
-    """Until the process that started this one is no more, however it ended."""
+async def _until_parent_exits(parent: int) -> None:
+    """Wait until the parent process has ended."""
     while os.getppid() == parent:
-        await asyncio.sleep(ORPHANED_S)
+        await asyncio.sleep(PARENT_CHECK_S)
 
 
 def run_node(
-    folder: Path, said: str | None = None, page: Page = no_page, parent: int | None = None
+    folder: Path, describe_as: str | None = None, page: Page = no_page, parent: int | None = None
 ) -> None:
-    """One node as a process of its own, until it is told to stop, or `parent` is gone."""
+    """Run one node as a process, until a signal stops it or `parent` ends."""
 
     async def main() -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, task.cancel)
-        watching = asyncio.ensure_future(_until_orphaned(parent)) if parent is not None else None
+        watching = (
+            asyncio.ensure_future(_until_parent_exits(parent)) if parent is not None else None
+        )
         if watching is not None:
             watching.add_done_callback(lambda _: task.cancel())
         with contextlib.suppress(asyncio.CancelledError):
-            await attend(folder, said, lambda node: settle(), page=page)
+            await serve_node(folder, describe_as, lambda node: freeze_heap(), page=page)
 
     asyncio.run(main())
 
 
-class Processes:
-    """The nodes of a network, a process each. Forked, so that they share what has been loaded already."""
+class NodeProcesses:
+    """Runs each node of a network as a process. Processes are forked, so that they share the loaded
+    modules.
+    """
 
-    def __init__(self, local: Local) -> None:
+    def __init__(self, local: LocalNetwork) -> None:
         self._local = local
         self._context = multiprocessing.get_context("fork")
         self.running: dict[str, multiprocessing.process.BaseProcess] = {}
 
-    def start(self, folder: Path, said: str | None = None) -> None:
-        wanted = (folder, said, self._local.page, os.getpid())
+    def start(self, folder: Path, describe_as: str | None = None) -> None:
+        wanted = (folder, describe_as, self._local.page, os.getpid())
         process = self._context.Process(target=run_node, args=wanted, daemon=True)
         process.start()
         self.running[folder.name] = process
 
     def start_all(self, progress: Callable[[int, int], None] = lambda done, of: None) -> float:
-        """Fixtures first, then the first member, then the others, some at a time; seconds until all are registered."""
+        """Start infrastructure nodes, then the first member, then the others, `JOINS_AT_ONCE` at a
+        time. Returns the seconds until all are registered.
+        """
         begun = time.monotonic()
         for folder in self._local.fixtures():
             self.start(folder)
         wait_for(self._local.fixtures(), _joined)
         pairs = list(zip(self._local.folders(), self._local.members, strict=True))
         joining: list[Path] = []
-        for number, (folder, someone) in enumerate(pairs):
-            self.start(folder, someone.text)
+        for number, (folder, member) in enumerate(pairs):
+            self.start(folder, member.text)
             joining.append(folder)
-            wait_for(joining, _joined, TOGETHER - 1 if number else 0)
+            wait_for(joining, _joined, JOINS_AT_ONCE - 1 if number else 0)
         for done, _ in enumerate(wait_each([folder for folder, _ in pairs], _registered), 1):
             progress(done, len(pairs))
         return time.monotonic() - begun
 
     def kill(self, name: str) -> None:
-        """As `kill -9`."""
+        """Kill a node with SIGKILL."""
         process = self.running.pop(name)
         process.kill()
         process.join()
@@ -308,7 +324,7 @@ def _joined(status: dict[str, Any]) -> bool:
 
 
 def wait_for(folders: list[Path], is_ready: Callable[[dict[str, Any]], bool], but: int = 0) -> None:
-    """Until all but so many are ready; those that are leave the list."""
+    """Wait until all but `but` nodes are ready, and remove the ready ones from the list."""
     if len(folders) > but:
         for folder in wait_each(folders, is_ready):
             folders.remove(folder)
@@ -319,7 +335,9 @@ def wait_for(folders: list[Path], is_ready: Callable[[dict[str, Any]], bool], bu
 def wait_each(
     folders: Sequence[Path], is_ready: Callable[[dict[str, Any]], bool]
 ) -> Iterator[Path]:
-    """The folders as their nodes get ready; an error that names those that do not."""
+    """Yield folders as their nodes become ready. Raises `StartError` with the names of those that
+    do not.
+    """
     deadline, left = time.monotonic() + READY_S, list(folders)
     while left:
         for folder in list(left):
@@ -334,11 +352,11 @@ def wait_each(
             time.sleep(0.05)
 
 
-class Tasks:
-    """The nodes of a network as tasks of this process."""
+class InProcessNodes:
+    """Runs the nodes of a network as tasks of this process."""
 
-    def __init__(self, local: Local, recorded: bool = False) -> None:
-        """`recorded`: every node writes its inputs to `record` in its folder."""
+    def __init__(self, local: LocalNetwork, recorded: bool = False) -> None:
+        """With `recorded`, every node writes its inputs to the file `record` in its folder."""
         self._local, self._recorded = local, recorded
         self.nodes: dict[str, Node] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -350,25 +368,27 @@ class Tasks:
         for folder in self._local.fixtures():
             await self.start(folder.name, None)
         first, *others = self._local.members
-        await self.start(first.name, first.text)  # alone: the others join through it
-        places = asyncio.Semaphore(TOGETHER)
+        await self.start(first.name, first.text)  # alone, because the others join through it
+        slots = asyncio.Semaphore(JOINS_AT_ONCE)
 
-        async def in_turn(someone: Someone) -> None:
-            async with places:
-                await self.start(someone.name, someone.text)
+        async def start_one(member: MemberSpec) -> None:
+            async with slots:
+                await self.start(member.name, member.text)
 
-        await asyncio.gather(*map(in_turn, others))
-        for done, someone in enumerate(self._local.members, 1):
-            await asyncio.wait_for(self.nodes[someone.name].registered.wait(), READY_S)
+        await asyncio.gather(*map(start_one, others))
+        for done, member in enumerate(self._local.members, 1):
+            await asyncio.wait_for(self.nodes[member.name].registered.wait(), READY_S)
             progress(done, len(self._local.members))
         return time.monotonic() - begun
 
-    async def start(self, name: str, said: str | None) -> None:
-        """Start a node, or start it again; returns when it is in."""
+    async def start(self, name: str, describe_as: str | None) -> None:
+        """Start or restart a node. Returns when it has joined."""
         ready: asyncio.Future[Node] = asyncio.get_running_loop().create_future()
         folder = self._local.directory / name
         record = folder / "record" if self._recorded else None
-        task = asyncio.create_task(attend(folder, said, ready.set_result, record, self._local.page))
+        task = asyncio.create_task(
+            serve_node(folder, describe_as, ready.set_result, record, self._local.page)
+        )
         self._tasks[name] = task
         task.add_done_callback(lambda _: ready.cancel())
         with contextlib.suppress(asyncio.CancelledError):
@@ -378,7 +398,7 @@ class Tasks:
         self.nodes[name] = ready.result()
 
     def crash(self, name: str) -> None:
-        """As if the process had been killed: nothing is written any more, connections break."""
+        """Simulate a killed process: the node writes nothing more, and its connections break."""
         self.nodes.pop(name).crash()
         self._tasks.pop(name).cancel()
 
@@ -389,7 +409,7 @@ class Tasks:
 
 
 def is_running(directory: Path) -> bool:
-    """Is a network running in this folder?"""
+    """True if a network runs in this folder."""
     mark = directory / "local.pid"
     try:
         os.kill(int(mark.read_text()), 0)

@@ -1,4 +1,4 @@
-"""The command `local`: a network on this machine, judged where casts are asked for."""
+"""The command `local`: a network on this machine; with --casts it makes casts and checks them."""
 
 import asyncio
 import json
@@ -17,16 +17,16 @@ from implicast.casting.designs import design as designed
 from implicast.front.pairs import pairs
 from implicast.front.people import read_people
 from implicast.language.parameters import Setting
-from implicast.net import places, trial
+from implicast.net import live_check, locations
 from implicast.net.local import (
-    Local,
-    Processes,
-    Someone,
+    InProcessNodes,
+    LocalNetwork,
+    MemberSpec,
+    NodeProcesses,
     StartError,
-    Tasks,
-    everybody,
+    freeze_heap,
     is_running,
-    settle,
+    sample_members,
 )
 from implicast.net.logs import log_to_stderr
 from implicast.net.options import debug_option, dir_option, json_option, web_option
@@ -36,16 +36,16 @@ DESIGN = "spice-unloaded"
 
 
 ROUNDS = {"round_s": 5.0, "slack_s": 2.0}
-"""Of designs in which a registration waits for a round of upkeep: short ones, for a network that is tried out."""
+"""Short maintenance rounds, for designs in which a registration waits for a round."""
 
 
 @click.command("local")
 @click.argument("count", type=click.IntRange(1, 500), default=20)
-@click.option("--design", help="How casts are carried. [spice-unloaded]")
+@click.option("--design", help="The design of the network. [spice-unloaded]")
 @click.option(
     "--scenario",
     type=click.Path(path_type=Path),
-    help="Make the casts of a file, as `simulate` does.",
+    help="Run the scenario in a file, like `simulate`.",
 )
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameters of the design."
@@ -54,17 +54,13 @@ ROUNDS = {"round_s": 5.0, "slack_s": 2.0}
     "--peers-from",
     "people",
     type=click.Path(path_type=Path),
-    help="Who there is, instead of COUNT.",
+    help="File with the members, instead of COUNT.",
 )
-@click.option(
-    "--in-process", is_flag=True, help="Nodes as tasks of one process instead of a process each."
-)
+@click.option("--in-process", is_flag=True, help="Run all nodes in one process.")
 @click.option("--plain", is_flag=True, help="Without TLS.")
-@click.option(
-    "--journal", is_flag=True, help="Nodes write down what they see, for `implicast journal`."
-)
-@click.option("--casts", default=0, help="Make so many casts, judge them, and stop.")
-@click.option("--seed", default=1, show_default=True, help="Of the casts.")
+@click.option("--journal", is_flag=True, help="Nodes write a journal, for `implicast journal`.")
+@click.option("--casts", default=0, help="Make this number of casts, check them, and stop.")
+@click.option("--seed", default=1, show_default=True, help="Random seed of the casts.")
 @web_option
 @dir_option
 @json_option
@@ -85,7 +81,7 @@ def local_command(
     as_json: bool,
     debug: bool,
 ) -> None:
-    """Start a network of COUNT nodes on this machine, with its own authority, and say who is what.
+    """Start a network of COUNT nodes on this machine, with its own authority, and list the nodes.
 
     \b
     implicast local 20                            in one terminal
@@ -98,24 +94,24 @@ def local_command(
         run_on_loopback(scenario, design, plain, as_json)
         return
     members = (
-        everybody(count)
+        sample_members(count)
         if people is None
-        else [Someone(each.name, each.text) for each in read_people(people).persons]
+        else [MemberSpec(each.name, each.text) for each in read_people(people).persons]
     )
-    where = (directory or places.local()).expanduser()
+    where = (directory or locations.local()).expanduser()
     if is_running(where):
         raise StartError(
-            f"a network is running in {where}: stop it first, or name another folder with --dir"
+            f"a network is running in {where}: stop it first, or choose another folder with --dir"
         )
     parameters = _parameters(design or DESIGN, settings)
-    made = Local(
+    made = LocalNetwork(
         where, design or DESIGN, members, parameters, plain, limits=not casts, journal=journal
     )
     pages = None if web is None else Pages(members, web)
     if pages is not None:
         made.page = pages
     _quiet()
-    made.lay_out()
+    made.create_folders()
     (where / "local.pid").write_text(str(os.getpid()))
     try:
         if in_process:
@@ -125,21 +121,21 @@ def local_command(
     finally:
         (where / "local.pid").unlink(missing_ok=True)
     if outcome is not None:
-        click.echo(json.dumps(outcome, indent=2) if as_json else _verdict(outcome))
+        click.echo(json.dumps(outcome, indent=2) if as_json else _result_text(outcome))
         if outcome["missing"] or outcome["wrong"] or outcome["twice"]:
             raise SystemExit(1)
 
 
 def _parameters(name: str, settings: tuple[str, ...]) -> dict[str, Setting]:
-    """What was given, and short rounds where it says nothing of them."""
+    """The given parameters, with short rounds where they are not given."""
     known = {each.name for each in designed(name).parameters}
     return {**{each: value for each, value in ROUNDS.items() if each in known}, **pairs(settings)}
 
 
 def _as_processes(
-    made: Local, casts: int, seed: int, as_json: bool, pages: Pages | None
+    made: LocalNetwork, casts: int, seed: int, as_json: bool, pages: Pages | None
 ) -> dict[str, Any] | None:
-    processes = Processes(made)
+    processes = NodeProcesses(made)
     signal.signal(signal.SIGTERM, _interrupted)
     try:
         seconds = processes.start_all(_progress(as_json))
@@ -147,15 +143,15 @@ def _as_processes(
             _welcome(made, seconds, pages)
             signal.pause()
             return None
-        return _tried(made, casts, seed, seconds, lambda: _cpu_s(processes))
+        return _run_check(made, casts, seed, seconds, lambda: _cpu_s(processes))
     except KeyboardInterrupt:
         return None
     finally:
         processes.stop()
 
 
-def _cpu_s(processes: Processes) -> float:
-    """User and system time of all nodes, from /proc where there is one."""
+def _cpu_s(processes: NodeProcesses) -> float:
+    """User and system time of all nodes in seconds, from /proc; 0 if there is none."""
     ticks = os.sysconf("SC_CLK_TCK")
     total = 0.0
     for process in processes.running.values():
@@ -172,21 +168,21 @@ def _interrupted(number: int, frame: Any) -> None:
 
 
 async def _in_process(
-    made: Local, casts: int, seed: int, as_json: bool, pages: Pages | None
+    made: LocalNetwork, casts: int, seed: int, as_json: bool, pages: Pages | None
 ) -> dict[str, Any] | None:
-    tasks = Tasks(made)
+    tasks = InProcessNodes(made)
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)
     try:
         seconds = await tasks.start_all(_progress(as_json))
-        settle()
+        freeze_heap()
         if not casts:
             _welcome(made, seconds, pages)
             await asyncio.Event().wait()
-        found: dict[str, Any] = await trial.in_thread(
-            _tried, made, casts, seed, seconds, time.process_time
+        found: dict[str, Any] = await live_check.run_in_thread(
+            _run_check, made, casts, seed, seconds, time.process_time
         )
         return found
     except asyncio.CancelledError:
@@ -195,23 +191,23 @@ async def _in_process(
         await tasks.stop()
 
 
-def _tried(
-    made: Local, casts: int, seed: int, ready_s: float, cpu_s: Callable[[], float]
+def _run_check(
+    made: LocalNetwork, casts: int, seed: int, ready_s: float, cpu_s: Callable[[], float]
 ) -> dict[str, Any]:
     base, members = made.directory, made.members
-    drawn = trial.draw(members, casts, seed)
+    drawn = live_check.draw(members, casts, seed)
     every = [*made.fixtures(), *made.folders()]
-    messages, sent = trial.traffic(base, every)
+    messages, sent = live_check.traffic(base, every)
     begun, cpu = time.monotonic(), cpu_s()
-    receipts = trial.cast_all(base, drawn)
+    receipts = live_check.cast_all(base, drawn)
     took_s, cpu = time.monotonic() - begun, cpu_s() - cpu
-    messages_after, sent_after = trial.traffic(base, every)
-    made_us = trial.casts_made_us(base, members)
+    messages_after, sent_after = live_check.traffic(base, every)
+    made_us = live_check.casts_made_us(base, members)
     named = {}
     for each, receipt in zip(drawn, receipts, strict=True):
         _, incarnation, serial = receipt["cast"].split(".")
         named[each.number] = made_us.get((each.publisher, int(incarnation), int(serial)), 0)
-    verdict = trial.judge(
+    result = live_check.judge(
         base, drawn, receipts, members, {number: at for number, at in named.items() if at}
     )
     return {
@@ -219,7 +215,7 @@ def _tried(
         "nodes": len(every),
         "casts": casts,
         **{
-            each: getattr(verdict, each)
+            each: getattr(result, each)
             for each in (
                 "due",
                 "delivered",
@@ -240,11 +236,12 @@ def _tried(
     }
 
 
-def _verdict(outcome: dict[str, Any]) -> str:
+def _result_text(outcome: dict[str, Any]) -> str:
     return (
-        f"{outcome['design']}: {outcome['nodes']} nodes, {outcome['casts']} casts: {outcome['delivered']} of "
-        f"{outcome['due']} delivered, {outcome['wrong']} wrong, {outcome['twice']} twice; {outcome['receipts_exact']} "
-        f"receipts exact; p50 {outcome['latency_ms']['p50']} ms, p99 {outcome['latency_ms']['p99']} ms; "
+        f"{outcome['design']}: {outcome['nodes']} nodes, {outcome['casts']} casts: "
+        f"{outcome['delivered']} of {outcome['due']} delivered, {outcome['wrong']} wrong, "
+        f"{outcome['twice']} twice; {outcome['receipts_exact']} receipts exact; "
+        f"p50 {outcome['latency_ms']['p50']} ms, p99 {outcome['latency_ms']['p99']} ms; "
         f"ready after {outcome['seconds_to_ready']} s"
     )
 
@@ -254,14 +251,17 @@ def _progress(as_json: bool) -> Callable[[int, int], None]:
 
     def show(done: int, of: int) -> None:
         if shown:
-            click.echo(f"\r{done} of {of} nodes are in and registered", nl=done == of, err=True)
+            click.echo(
+                f"\r{done} of {of} nodes have joined and registered", nl=done == of, err=True
+            )
 
     return show
 
 
-def _welcome(made: Local, seconds: float, pages: Pages | None) -> None:
+def _welcome(made: LocalNetwork, seconds: float, pages: Pages | None) -> None:
     click.echo(
-        f"{len(made.members)} nodes of {made.design} are up after {seconds:.1f} s, in {made.directory}\n"
+        f"{len(made.members)} nodes of {made.design} are up after {seconds:.1f} s, "
+        f"in {made.directory}\n"
     )
     width = max(len(each.name) for each in made.members)
     for each in made.members:

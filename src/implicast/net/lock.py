@@ -1,4 +1,6 @@
-"""A file of a node belongs to one process at a time: two would take turns in one life, and answer for each other."""
+"""Ensures that one process at a time uses the database of a node. Two processes would act as the
+same incarnation.
+"""
 
 import contextlib
 import fcntl
@@ -6,18 +8,19 @@ import os
 import time
 from pathlib import Path
 
-PATIENCE_S = 2.0
-"""A process that was told to stop may take a moment."""
+LOCK_TIMEOUT_S = 2.0
+"""Seconds to wait for a process that is stopping."""
 
 
 class Lock:
-    """Held by one process; the system lets go of it however the process ends. It stands beside the file: SQLite has
-    locks of its own on the file itself."""
+    """An exclusive lock on a file beside the database, because SQLite locks the database itself.
+    The operating system releases it when the process ends.
+    """
 
     def __init__(self, path: Path) -> None:
-        """`TimeoutError`: another process has it."""
+        """Raises `TimeoutError` if another process holds the lock."""
         self._file = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + LOCK_TIMEOUT_S
         while not self._taken():
             if time.monotonic() > deadline:
                 os.close(self._file)

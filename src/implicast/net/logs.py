@@ -1,9 +1,19 @@
-"""The log of a node: levels, one line an event, nothing secret: names and counts, never what was said or to whom."""
+"""The log of a node: one line per event. It contains names and counts, never payloads, targets or
+descriptions.
+"""
 
 import logging
 
 from implicast.peer.contract import CastId, Message
-from implicast.peer.events import Joined, Left, Notice, Outlived, Refused, Registered, Settled
+from implicast.peer.events import (
+    IncarnationAdvanced,
+    Joined,
+    Left,
+    Notice,
+    Refused,
+    Registered,
+    Settled,
+)
 
 log = logging.getLogger("implicast")
 
@@ -11,21 +21,21 @@ FORM = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 class OneLine(logging.Formatter):
-    """Whatever an event says, also a traceback, is one line: a log is read by lines."""
+    """Formats each record as one line, also a traceback, because logs are read line by line."""
 
     def format(self, record: logging.LogRecord) -> str:
         return " | ".join(super().format(record).splitlines())
 
 
 def log_to_stderr(level: str) -> None:
-    """Log what is at least of this level: `debug`, `info` or `warning`."""
+    """Log records of at least this level: `debug`, `info` or `warning`."""
     handler = logging.StreamHandler()
     handler.setFormatter(OneLine(FORM))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
 def log_event(event: Message) -> None:
-    """What happened to a node, at its level."""
+    """Log an event that the peer delivered."""
     if isinstance(event, Notice):
         if log.isEnabledFor(logging.DEBUG):
             log.debug("notice of %s, %d bytes", _named(event.cast), len(event.payload))
@@ -43,16 +53,15 @@ def log_event(event: Message) -> None:
                 event.open,
             )
     elif isinstance(event, Registered):
-        log.info(
-            "registered: what this node says of itself is complete (version %d)", event.version
-        )
+        log.info("registered: the description is visible to all casts (version %d)", event.version)
     elif isinstance(event, Joined):
         log.info("joined")
     elif isinstance(event, Left):
         log.info("left")
-    elif isinstance(event, Outlived):
+    elif isinstance(event, IncarnationAdvanced):
         log.warning(
-            "others know a later life of this node: it goes on in life %d", event.incarnation
+            "other nodes know a later incarnation of this node: it continues as incarnation %d",
+            event.incarnation,
         )
     elif isinstance(event, Refused):
         log.warning("%s was refused: %s", event.verb, event.reason)

@@ -1,7 +1,8 @@
-"""What a node counts, in the text that Prometheus reads: `implicast node DIR --metrics PORT`.
+"""Prometheus metrics of a node: `implicast node DIR --metrics PORT`.
 
-The page is made when it is asked for, from what the node counts anyway, in the node's own loop: nothing runs beside it.
-It answers on loopback unless a host is named, tells names and counts, and never what was said or to whom.
+The page is computed from the node's counters when it is requested, in the node's event loop. It is
+served on loopback unless a host is given. It contains names and counts, never payloads, targets or
+descriptions.
 """
 
 import asyncio
@@ -25,10 +26,13 @@ REQUEST_S = 5.0
 PLAIN = {
     "delivered": ("implicast_delivered", "notices handed to the inbox"),
     "strays": ("implicast_strays", "messages of a kind that is not for this role"),
-    "broken": ("implicast_broken", "messages over which a handler broke down: a bug"),
-    "dials": ("implicast_dials", "connections begun"),
+    "broken": ("implicast_broken", "messages whose handler raised an exception: a bug"),
+    "dials": ("implicast_dials", "connections dialled"),
     "accepted": ("implicast_accepted", "connections accepted"),
-    "limited": ("implicast_limited", "messages dropped because a connection sent more than it may"),
+    "limited": (
+        "implicast_limited",
+        "messages dropped because a connection exceeded its rate limit",
+    ),
     "journal_lost": ("implicast_journal_lost", "rows of the journal that could not be written"),
 }
 LABELLED = {
@@ -39,37 +43,37 @@ LABELLED = {
         {"bytes_sent": "sent", "bytes_received": "received"},
     ),
     "implicast_dropped": (
-        "messages lost here",
+        "messages dropped by this node",
         "reason",
         {"dropped_queue": "queue", "dropped_unreachable": "gone"},
     ),
     "implicast_refused": (
-        "what was refused",
+        "refused frames and connections",
         "what",
         {"refused_frames": "frames", "refused_strangers": "strangers"},
     ),
 }
 GAUGES = {
     "connections": ("implicast_connections", "open connections"),
-    "inbox": ("implicast_inbox", "notices kept"),
+    "inbox": ("implicast_inbox", "notices in the inbox"),
     "inbox_open": ("implicast_inbox_open", "notices that are not done"),
     "outbox_open": ("implicast_outbox_open", "casts whose receipt is open"),
-    "joined": ("implicast_joined", "1: the node is part of its overlay"),
-    "registered": ("implicast_registered", "1: what it said of itself is complete"),
-    "disk_full": ("implicast_disk_full", "1: nothing is confirmed for want of room"),
-    "up_s": ("implicast_up_seconds", "since the node started"),
-    "life": ("implicast_life", "which life of the node this is"),
+    "joined": ("implicast_joined", "1: the node has joined its overlay"),
+    "registered": ("implicast_registered", "1: its description is registered"),
+    "disk_full": ("implicast_disk_full", "1: the disk is full, nothing is acknowledged"),
+    "up_s": ("implicast_up_seconds", "seconds since the node started"),
+    "life": ("implicast_life", "incarnation number of the node"),
 }
 
 
 class Counted(Protocol):
-    """What a node tells of itself."""
+    """Provides the status of a node."""
 
     def status(self) -> dict[str, Any]: ...
 
 
 class NodeCollector:
-    """Turns the status of a node into metrics."""
+    """Converts the status of a node to metrics."""
 
     def __init__(self, node: Counted) -> None:
         self._node = node
@@ -80,7 +84,7 @@ class NodeCollector:
         named = {
             each: str(status[each]) for each in ("name", "design", "role", "network", "address")
         }
-        yield InfoMetricFamily("implicast_node", "which node this is", value=named)
+        yield InfoMetricFamily("implicast_node", "identity of the node", value=named)
         for key, (name, about) in PLAIN.items():
             yield CounterMetricFamily(name, about, value=counters.get(key, 0))
         for name, (about, label, keys) in LABELLED.items():
@@ -93,7 +97,7 @@ class NodeCollector:
 
 
 async def serve(node: Counted, where: str) -> asyncio.Server:
-    """Answer `GET /metrics` at a port, or at HOST:PORT."""
+    """Serve `GET /metrics` at a port on loopback, or at HOST:PORT."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(NodeCollector(node))
     host, port = address_of(where)
@@ -105,7 +109,7 @@ async def serve(node: Counted, where: str) -> asyncio.Server:
 async def _answer(
     registry: CollectorRegistry, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """One request for each connection; whatever is no request for the metrics is refused."""
+    """Answer one request per connection. Anything but `GET /metrics` gets 404."""
     try:
         async with asyncio.timeout(REQUEST_S):
             head = await reader.readuntil(b"\r\n\r\n")
@@ -125,5 +129,8 @@ async def _answer(
 
 
 def _reply(writer: asyncio.StreamWriter, status: str, body: bytes, kind: str) -> None:
-    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
     writer.write(head.encode() + body)

@@ -1,11 +1,11 @@
-"""One node: a peer, its connections, its file. The API that people use.
+"""One node: a peer, its connections and its database file. This is the API for applications.
 
 async with Node.open("lab/ann") as node:
     await node.describe("gpu, eu")
     receipt = await node.cast("gpu & eu", b"hello", wait=5.0)
-    async for note in node.inbox():
+    async for message in node.inbox():
         ...
-        await note.done()
+        await message.done()
 """
 
 import asyncio
@@ -28,46 +28,48 @@ from implicast.language.attributes import Schema
 from implicast.language.parameters import Setting
 from implicast.language.parse import description
 from implicast.language.target import Description
-from implicast.net.carrier import Carrier
+from implicast.net.bootstrap import Bootstrap
 from implicast.net.clock import Clock
 from implicast.net.config import NodeConfig, address_of, read_config, software, text_of
+from implicast.net.connection_pool import ConnectionPool
 from implicast.net.counters import Counters
-from implicast.net.credentials import Credentials, Renewed
+from implicast.net.credentials import CertificateRenewed, Credentials
 from implicast.net.deliveries import Deliveries
 from implicast.net.driver import Driver
+from implicast.net.durable_state import DurableStateStore
 from implicast.net.errors import NodeError
 from implicast.net.frames import PROTOCOL, Hello
+from implicast.net.heartbeat import NodeHeartbeats
 from implicast.net.identity import contexts, name_in, root_key
-from implicast.net.keep import Keep
-from implicast.net.notes import Note, Notes, Payloads
-from implicast.net.origin import journal_of, opening_of, own_name, peer_of
+from implicast.net.inbox import InboxMessage, InboxReader, Payloads
+from implicast.net.outbox import Outbox
 from implicast.net.proxy import Proxy
-from implicast.net.pulse import Pulses
-from implicast.net.receipt import Awaited, Receipt
+from implicast.net.receipt import PeerEvents, Receipt
 from implicast.net.record import Recorder
 from implicast.net.revocation import Revocations, RevocationsKnown, RevokedNames
-from implicast.net.sending import Sending
 from implicast.net.services import Services
-from implicast.net.speech import expel, renew, words_of
+from implicast.net.signing import expel, load_grant, signing_of
+from implicast.net.startup import header_of, journal_of, own_name, peer_of
 from implicast.net.status import status_of
 from implicast.net.store import Store
-from implicast.net.subscriptions import Subscriptions
-from implicast.net.way_in import WayIn
+from implicast.net.subscriptions import NodeSubscriptions
 from implicast.peer.contract import NAME_BYTES, Address, CastId, Incarnation, Name, Peer
 from implicast.peer.events import Estimated, Refused
 from implicast.peer.member import Member
 from implicast.peer.name import next_incarnation
+from implicast.peer.signing import UNSIGNED, Signing
 from implicast.peer.wire import Codec
-from implicast.peer.words import BELIEVED, Words
 
-__all__ = ["Node", "NodeError", "Note", "Receipt"]
+__all__ = ["InboxMessage", "Node", "NodeError", "Receipt"]
 
 log = logging.getLogger("implicast")
 
-KEEP_S = 2.0
-"""How often what the peer keeps is written, when it has changed."""
-ON_A_NETWORK: Mapping[str, Setting] = {"signed": True, "signatures": "ed25519"}
-"""Parameters of designs that have other defaults here than in the world."""
+STATE_WRITE_S = 2.0
+"""Seconds between two writes of the peer's durable state. A write happens only if the state
+changed.
+"""
+NETWORK_DEFAULTS: Mapping[str, Setting] = {"signed": True, "signatures": "ed25519"}
+"""Design parameters whose default on a network differs from their default in the simulator."""
 LEAVE_S = 30.0
 
 
@@ -80,14 +82,14 @@ class Node:
 
     driver: Driver
     store: Store
-    pulses: Pulses
+    heartbeats: NodeHeartbeats
 
     def __init__(self, directory: Path, config: NodeConfig) -> None:
         self.directory, self.config = directory, config
         self.design: Design = design(config.design)
         self.parameters: Mapping[str, Setting] = self.design.settle(
             {
-                **ON_A_NETWORK,
+                **NETWORK_DEFAULTS,
                 "casts_per_s": config.casts_per_s,
                 "casts_burst": config.casts_burst,
                 **config.parameters,
@@ -95,26 +97,29 @@ class Node:
         )
         given = str(self.parameters.get("schema") or "")
         self.schema = Schema.read(given) if given else None
-        """Which attributes there are, where the network has agreed on it."""
-        self.subscriptions = Subscriptions(self)
+        """The attributes that descriptions and targets may use; None if the network has no schema.
+        """
+        self.subscriptions = NodeSubscriptions(self)
         self.counters = Counters()
-        self.words: Words = BELIEVED
+        self.signing: Signing = UNSIGNED
         self.network = blake2b(
             config.network.encode(), person=b"network", digest_size=NAME_BYTES
         ).digest()
         self.address: Address = address_of(config.advertise or config.listen)
-        self.said: Description | None = None
-        self.awaited = Awaited()
+        self.description: Description | None = None
+        self.events = PeerEvents()
         self.peer: Peer | None = None
         self.record: Path | None = None
-        """Where all inputs are written, to be replayed."""
+        """File to which the node writes all inputs of its peer, for `replay-node`; None: it writes
+        no record.
+        """
         self.started = time.monotonic()
         self._arrived = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._crashed = False
-        self.sending, self._way_in = Sending(self), WayIn(self)
+        self.outbox, self._bootstrap = Outbox(self), Bootstrap(self)
 
-    # --- beginning and ending
+    # --- start and stop
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -125,7 +130,9 @@ class Node:
         record: Path | None = None,
         **changes: Any,
     ) -> AsyncIterator[Self]:
-        """A node from its folder; `changes` (listen, join, ...) in place of what its file says."""
+        """Open the node of a folder. `changes` (listen, join, ...) override the values of its
+        `node.toml`.
+        """
         where = Path(directory).expanduser()
         found = config if config is not None else read_config(where)
         node = cls(where, msgspec.structs.replace(found, **changes))
@@ -138,10 +145,10 @@ class Node:
 
     async def start(self) -> None:
         self.store = Store(self.directory / "node.db")
-        self.store.after = self.wake_readers
-        self.keep = Keep(self.store, self.design, self.config.role)
+        self.store.after_commit = self.wake_readers
+        self.state_store = DurableStateStore(self.store, self.design, self.config.role)
         self.name = own_name(self)
-        self.live(
+        self.set_incarnation(
             next_incarnation(
                 int.from_bytes(self.store.get("life") or b"", "big"), Random(secrets.randbits(64))
             )
@@ -159,7 +166,7 @@ class Node:
         server_tls, client_tls = tls or (None, None)
         self.credentials = None if tls is None else Credentials(self.directory, tls)
         self.clock = Clock(time.monotonic)
-        self.carrier = Carrier(
+        self.pool = ConnectionPool(
             self._hello,
             lambda hello, body, cause: None,
             self.counters,
@@ -170,41 +177,41 @@ class Node:
         )
         self._serve(root_key(self.directory / "authority.pem") if tls is not None else None)
         host, port = address_of(self.config.listen)
-        port = await self.carrier.listen(host, port)
+        port = await self.pool.listen(host, port)
         if not self.config.advertise:
             self.address = (host, port)
-        careful = self.config.role != "member"
+        commit_first = self.config.role != "member"
         self.driver = Driver(
             self.address,
             codec,
             self.counters,
             secrets.randbits(64),
-            Deliveries(self).safe,
-            careful,
+            Deliveries(self).commit_events,
+            commit_first,
             self.clock,
         )
         self.driver.tick()
-        self.driver.carrier, self.carrier.arrived = self.carrier, self.driver.receive
-        kept: Any = self.keep.read()
-        self.said = (
-            kept.member.description if kept is not None and self.config.role == "member" else None
+        self.driver.pool, self.pool.on_message = self.pool, self.driver.receive
+        state: Any = self.state_store.read()
+        self.description = (
+            state.member.description if state is not None and self.config.role == "member" else None
         )
-        self.words = words_of(
+        self.signing = signing_of(
             self.directory, self.parameters, self.driver.host, self.address, self.network, late=True
         )
-        expel(self.words, self.carrier.banned)
-        self.peer = peer_of(self, kept)
+        expel(self.signing, self.pool.banned)
+        self.peer = peer_of(self, state)
         if self.record is not None:
             self.driver.recorder = Recorder(self.record)
-            self.driver.recorder.write(opening_of(self, kept))
+            self.driver.recorder.write(header_of(self, state))
         if self.config.journal:
             self.driver.journal = journal_of(self)
         self.driver.run(self.peer)
-        self._strike_off(self.carrier.banned)
-        if careful:
-            self.store.before = partial(self.keep.write, self.driver)
-        self.background(self._keep_often())
-        self.background(self.pulses.beat(self.carrier))
+        self.expel_from_overlay(self.pool.banned)
+        if commit_first:
+            self.store.before_commit = partial(self.state_store.write, self.driver)
+        self.background(self._write_state_periodically())
+        self.background(self.heartbeats.run(self.pool))
         self.payloads.resume()
         self.proxy = Proxy(self) if self.config.proxy else None
         if self.proxy is not None:
@@ -213,120 +220,128 @@ class Node:
             self.background(self.credentials.watch(self))
 
     def _serve(self, root: Ed25519PublicKey | None) -> None:
-        """What the node answers itself."""
+        """Register the handlers of messages that the node answers itself, without its peer."""
         self.services = Services(self.counters)
-        self.services.carrier = self.carrier
+        self.services.pool = self.pool
         self.revocations = Revocations(
-            root, self.store, self._ban, self.services.send, self.carrier.links
+            root, self.store, self._ban, self.services.send, self.pool.connected_nodes
         )
-        self.services.offer(RevocationsKnown, self.revocations.on_known)
-        self.services.offer(RevokedNames, self.revocations.on_list)
-        self.pulses = Pulses(self.services, self.clock, self.revocations)
+        self.services.register(RevocationsKnown, self.revocations.on_known)
+        self.services.register(RevokedNames, self.revocations.on_list)
+        self.heartbeats = NodeHeartbeats(self.services, self.clock, self.revocations)
         if self.credentials is not None:
-            self.services.offer(Renewed, self.credentials.on_renewed)
+            self.services.register(CertificateRenewed, self.credentials.on_renewed)
         self.payloads = Payloads(self)
-        self.notes = Notes(self, self.payloads)
-        self.carrier.served = self.services.receive
-        self.carrier.greeted = self._greeted
+        self._inbox_reader = InboxReader(self, self.payloads)
+        self.pool.on_service = self.services.receive
+        self.pool.on_hello = self._on_hello
 
     def _ban(self, names: set[Name]) -> None:
-        """These belong to the network no more: their connections are closed, and their words count for nothing."""
-        self.carrier.ban(names)
-        expel(self.words, names)
-        self._strike_off(names)
+        """Close the connections of revoked names and reject everything that these names sign."""
+        self.pool.ban(names)
+        expel(self.signing, names)
+        self.expel_from_overlay(names)
 
-    def _strike_off(self, names: set[Name]) -> None:
-        """The node that plays the authority of an overlay gives them no places any more, and tells its members so."""
+    def expel_from_overlay(self, names: set[Name]) -> None:
+        """Expel revoked names from the overlay, if this node runs the overlay's authority peer: the
+        peer assigns them no positions and announces the expulsion to its members.
+        """
         if self.config.role == "authority" and self.peer is not None:
             for name in sorted(names):
-                self.driver.ask("expel", name)
+                self.driver.call("expel", name)
 
-    def speak_anew(self) -> None:
-        """There is a new certificate: speak with what it says."""
-        renew(self.words, self.directory, self.parameters)
+    def reload_signing(self) -> None:
+        """Sign with the rights of the certificate that is in the folder now."""
+        load_grant(self.signing, self.directory, self.parameters)
 
-    def _greeted(self, hello: Hello) -> None:
+    def _on_hello(self, hello: Hello) -> None:
         self.clock.compare(hello.name, hello.now_us)
-        self.revocations.known(hello, hello.revocations)
+        self.revocations.on_number(hello, hello.revocations)
 
     async def join(self, introducers: list[str] | None = None) -> None:
-        """Become part of the network, through addresses given or known from last time; none: be the first."""
-        await self._way_in.join(introducers)
+        """Join the network through `introducers` (default: `join` of the configuration) and through
+        the neighbours of the previous run. Without any address the node starts a new network.
+        """
+        await self._bootstrap.join(introducers)
 
     def crash(self) -> None:
-        """For trials: from now on nothing is written, and nothing is said."""
+        """Simulate a crash, for tests: the node writes and sends nothing from now on."""
         self._crashed = True
         self.driver.stop()
         self.store.abandon()
-        self.carrier.abort()
+        self.pool.abort()
 
     async def stop(self) -> None:
-        """As a crash, but what there is to write is written."""
+        """Stop without leaving the overlay. Pending writes are committed, so that the node can
+        restart.
+        """
         self.payloads.transfers.stop()
         if self.proxy is not None:
             await self.proxy.stop()
         for task in list(self._tasks):
             task.cancel()
         if not self._crashed:
-            self.keep.note_neighbours(self.carrier)
-            self.keep.write(self.driver)
+            self.state_store.note_neighbours(self.pool)
+            self.state_store.write(self.driver)
         self.driver.stop()
         if self.driver.recorder is not None:
             self.driver.recorder.close()
         if self.driver.journal is not None and not self._crashed:
             self.driver.journal.close()
-        await self.carrier.close()
+        await self.pool.close()
         self.store.close()
 
     async def leave(self) -> None:
-        """Hand over what is kept for others, and go for good."""
+        """Hand the data stored for other peers over to them and leave the network for good."""
         self.member()
-        self.driver.ask("leave")
+        self.driver.call("leave")
         try:
             async with asyncio.timeout(LEAVE_S):
                 await self.left.wait()
         except TimeoutError:
             raise NodeError(
-                f"nobody took over what this node keeps within {LEAVE_S:.0f} s"
+                f"no peer took over the data of this node within {LEAVE_S:.0f} s"
             ) from None
 
     @property
     def joined(self) -> asyncio.Event:
-        return self.awaited.joined
+        return self.events.joined
 
     @property
     def left(self) -> asyncio.Event:
-        return self.awaited.left
+        return self.events.left
 
     @property
     def registered(self) -> asyncio.Event:
-        """Set while every later cast that selects what this node says will arrive."""
-        return self.awaited.registered
+        """Set once every later cast that selects this node's description reaches this node."""
+        return self.events.registered
 
     @property
     def refused(self) -> list[Refused]:
-        """The last things that the network declined."""
-        return self.awaited.refused
+        """The most recent requests that the network refused."""
+        return self.events.refused
 
-    # --- the application's verbs
+    # --- operations of the application
 
     async def describe(self, text: str, wait: float = 30.0) -> None:
-        """Say what this node is, and wait until every later cast that selects it will arrive."""
-        said = description(text, self.schema)
+        """Register this node's description. Returns once every later cast that selects it reaches
+        this node.
+        """
+        described = description(text, self.schema)
         member = self.member()
-        self.said = said
-        self.awaited.registering(member.upcoming_version())
-        self.driver.ask("register", said)
-        self.keep.write(self.driver)
+        self.description = described
+        self.events.expect_registration(member.upcoming_version())
+        self.driver.call("register", described)
+        self.state_store.write(self.driver)
         try:
             async with asyncio.timeout(wait):
-                await self._way_in.until(self.registered)
-            self.keep.write(self.driver)
-            self.keep.note_neighbours(self.carrier)
+                await self._bootstrap.until(self.registered)
+            self.state_store.write(self.driver)
+            self.state_store.note_neighbours(self.pool)
             await self.store.committed()
         except TimeoutError:
             raise NodeError(
-                f"the description was not complete within {wait:.0f} s; it goes on"
+                f"the registration was not complete within {wait:.0f} s; it continues"
             ) from None
 
     async def cast(
@@ -337,63 +352,78 @@ class Node:
         name: str = "",
         verified: bool = False,
     ) -> Receipt:
-        """Send to whoever the target describes. The cast is safe when this returns; the receipt may still fill.
-        `verified`: this node checks the registrations of those selected itself, in designs that show them to it.
+        """Send a payload to all members that the target selects.
 
-        A payload of more than 32 KiB is kept here, and those who get the cast fetch it; `name` is a name for its file.
+        The cast is durable when this returns; its receipt may still be incomplete. `wait` is the
+        time in seconds to wait for a complete receipt. With `verified`, this node itself checks the
+        registrations of the selected members, in designs that show them to the publisher.
+
+        A payload of more than 32 KiB is stored at this node, and the receivers fetch it from here;
+        `name` is the file name they see.
         """
-        return await self.sending.cast(target, payload, wait, name, verified)
+        return await self.outbox.cast(target, payload, wait, name, verified)
 
     def upcoming_cast(self) -> CastId:
-        """How the next cast will be called: whoever writes it down first can ask the outbox after a crash."""
+        """The id of the next cast. An application that stores it first can look the cast up in the
+        outbox after a crash.
+        """
         return self.member().upcoming_cast()
 
     async def complain(self, cast: CastId) -> bool:
-        """A cast that came was not for this node's owner: say so, signed, to the peer that told it.
+        """Send a signed complaint about an unwanted cast to the peer that delivered it.
 
-        False where nobody can be told: the design has no keeper between publisher and reader, or it is too long ago.
+        Returns False if no peer can receive the complaint: the design has no peer between publisher
+        and reader, or the cast is too old.
         """
-        return self.sending.complain(cast)
+        return self.outbox.complain(cast)
 
     def slowed_until_us(self) -> int | None:
-        """Until when this node's casts to large groups are declined, as too many complained; None: they are not."""
-        until_us = self.awaited.slowed_us
+        """The time until which this node's casts to large groups are declined because of
+        complaints, in microseconds since 1970; None if they are not declined.
+        """
+        until_us = self.events.slowed_us
         return until_us if until_us > self.driver.tick() else None
 
     def receipt(self, cast: CastId) -> Receipt:
         return Receipt.of(
             cast,
-            self.awaited.receipts.get(cast) or self.store.receipt(cast.incarnation, cast.serial),
+            self.events.receipts.get(cast) or self.store.receipt(cast.incarnation, cast.serial),
         )
 
     async def estimate(self, target: str, wait: float = 5.0) -> Estimated | None:
-        """About how many a target selects; None where the design cannot tell."""
-        return await self.sending.estimate(target, wait)
+        """The estimated number of members that a target selects; None if the design gives no
+        estimate.
+        """
+        return await self.outbox.estimate(target, wait)
 
     async def subscribe(self, target: str, wait: float = 30.0) -> int:
-        """Hear of whatever is published with a description that the target selects; the subscription's number."""
+        """Subscribe to everything that is published with a description that the target selects.
+        Returns the number of the subscription.
+        """
         return await self.subscriptions.subscribe(target, wait)
 
     async def unsubscribe(self, number: int, wait: float = 30.0) -> None:
         await self.subscriptions.unsubscribe(number, wait)
 
     async def publish(self, text: str, payload: bytes = b"", wait: float = 5.0) -> Receipt:
-        """Tell whoever subscribed to things of this description."""
-        self.sending.spend()
+        """Notify all members that subscribed to things of this description."""
+        self.outbox.spend()
         payload = self.payloads.carried(payload, "")
         return await self.subscriptions.publish(text, payload, wait)
 
-    async def inbox(self, follow: bool = True) -> AsyncIterator[Note]:
-        """What has arrived and is not done, oldest first; then, if it is followed, what arrives."""
-        async for note in self.notes.follow(follow):
-            yield note
+    async def inbox(self, follow: bool = True) -> AsyncIterator[InboxMessage]:
+        """Yield the messages that have arrived and are not done, oldest first. With `follow`,
+        continue with messages as they arrive.
+        """
+        async for message in self._inbox_reader.follow(follow):
+            yield message
 
     async def done(self, cast: CastId) -> None:
         self.store.done(cast, self.driver.tick())
         await self.store.committed()
 
     def status(self) -> dict[str, Any]:
-        """What there is to know about this node."""
+        """The node's status as printable values."""
         return status_of(self)
 
     def peers(self) -> list[dict[str, Any]]:
@@ -402,18 +432,18 @@ class Node:
                 "name": each.name.hex(),
                 "address": text_of(each.address),
                 "life": each.incarnation,
-                "queued": self.carrier.queued(each.address),
+                "queued": self.pool.queued(each.address),
             }
-            for each in self.carrier.links()
+            for each in self.pool.connected_nodes()
         ]
 
-    # --- inside
+    # --- internal
 
     def member(self) -> Member:
-        """The peer, of a node that takes part."""
+        """The peer of a node with role `member`; `NodeError` for other roles."""
         if not isinstance(self.peer, Member):
             raise NodeError(
-                f"this node is a {self.config.role}: it neither describes itself nor casts"
+                f"this node is a {self.config.role}: only members register descriptions and cast"
             )
         return self.peer
 
@@ -430,29 +460,29 @@ class Node:
             self.revocations.number,
         )
 
-    async def safe(self) -> None:
-        """When what the peer keeps is on disk."""
-        self.keep.write(self.driver)
+    async def commit_state(self) -> None:
+        """Write the peer's durable state and wait until it is committed."""
+        self.state_store.write(self.driver)
         await self.store.committed()
 
     def wake_readers(self) -> None:
-        """There may be something new in the inbox."""
+        """Wake the tasks that wait for new messages in the inbox."""
         self._arrived.set()
         self._arrived = asyncio.Event()
 
     async def until_arrived(self) -> None:
         await self._arrived.wait()
 
-    def live(self, incarnation: Incarnation) -> None:
-        """Go on in this life."""
+    def set_incarnation(self, incarnation: Incarnation) -> None:
+        """Continue as this incarnation. The number is committed before this returns."""
         self.incarnation = incarnation
         self.store.put_now("life", self.incarnation.to_bytes(8, "big"))
 
-    async def _keep_often(self) -> None:
+    async def _write_state_periodically(self) -> None:
         while True:
-            await asyncio.sleep(KEEP_S)
-            self.keep.write(self.driver)
-            self.keep.note_neighbours(self.carrier)
+            await asyncio.sleep(STATE_WRITE_S)
+            self.state_store.write(self.driver)
+            self.state_store.note_neighbours(self.pool)
             if self.driver.journal is not None:
                 self.driver.journal.note_storage(self.driver.host.now_us)
             if self.store.dirty:
@@ -460,7 +490,7 @@ class Node:
                 await self.store.committed()
 
     def background(self, what: Any) -> None:
-        """Let something go on until it ends or the node does."""
+        """Run a coroutine as a task that is cancelled when the node stops."""
         task = asyncio.ensure_future(what)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

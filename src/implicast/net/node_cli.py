@@ -1,4 +1,4 @@
-"""The commands `node` and `replay-node`: one node run, and run again from its record."""
+"""The commands `node` and `replay-node`: run one node, and replay its record."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ import click
 
 from implicast.front.pairs import pairs
 from implicast.net.config import ConfigError, NodeConfig, read_config, write_config
-from implicast.net.local import Page, attend, no_page, settle
+from implicast.net.local import Page, freeze_heap, no_page, serve_node
 from implicast.net.logs import log_to_stderr
 from implicast.net.node import Node
 from implicast.net.notify import notify
@@ -25,46 +25,47 @@ from implicast.web.pages import page_of
 @click.command("node")
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--network", help="The network's name, for a new node.")
-@click.option("--design", help="How casts are carried; all nodes of a network agree on it.")
-@click.option(
-    "--role", help="member (the default), or a piece of infrastructure: server, broker, authority."
-)
+@click.option("--design", help="The design of the network; the same for all its nodes.")
+@click.option("--role", help="member (the default), or infrastructure: server, broker, authority.")
 @click.option("--listen", metavar="HOST:PORT")
 @click.option(
     "--advertise",
     metavar="HOST:PORT",
-    help="Where others reach it, if that is not where it listens.",
+    help="The address that other nodes use, if it differs from --listen.",
 )
 @click.option(
     "--join",
     multiple=True,
     metavar="HOST:PORT",
-    help="Nodes of the network that are there already.",
+    help="A node that is already in the network; may be repeated.",
 )
 @click.option(
-    "--serves", multiple=True, metavar="ROLE=HOST:PORT", help="Where the infrastructure is."
+    "--serves",
+    multiple=True,
+    metavar="ROLE=HOST:PORT",
+    help="Address of an infrastructure node; may be repeated.",
 )
-@click.option("--proxy", is_flag=True, default=None, help="Stand in for light clients that sleep.")
+@click.option("--proxy", is_flag=True, default=None, help="Run stand-ins for light clients.")
 @click.option(
     "--authority",
     metavar="HOST:PORT",
-    help="Where the authority answers: renewals, who was revoked.",
+    help="Address of the authority service.",
 )
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Parameters of the design."
 )
-@click.option(
-    "--describe", "said", help="What the node says of itself when it has said nothing yet."
-)
+@click.option("--describe", "describe_as", help="The node's description, if it has none yet.")
 @click.option("--plain", is_flag=True, default=None, help="Without TLS.")
 @click.option(
     "--journal",
     is_flag=True,
     default=None,
-    help="Write down what it sees, for `implicast journal`.",
+    help="Write a journal, for `implicast journal`.",
 )
 @click.option(
-    "--metrics", metavar="PORT", help="Answer Prometheus at a port of loopback, or at HOST:PORT."
+    "--metrics",
+    metavar="PORT",
+    help="Serve Prometheus metrics at a port on loopback, or at HOST:PORT.",
 )
 @click.option(
     "--record",
@@ -82,20 +83,22 @@ from implicast.web.pages import page_of
 @debug_option
 def node_command(
     directory: Path,
-    said: str | None,
+    describe_as: str | None,
     record: Path | None,
     level: str,
     web: int | None,
     debug: bool,
     **given: Any,
 ) -> None:
-    """Run the node of a folder until it is stopped; options are written into its node.toml."""
+    """Run the node of a folder until it is stopped. The options are written into its node.toml."""
     log_to_stderr(level)
     directory = directory.expanduser()
     _configure(directory, given)
     try:
         asyncio.run(
-            _attended(directory, said, record, no_page if web is None else page_of(directory, web))
+            _serve(
+                directory, describe_as, record, no_page if web is None else page_of(directory, web)
+            )
         )
     except KeyboardInterrupt:
         raise SystemExit(130) from None
@@ -123,11 +126,11 @@ def _configure(directory: Path, given: dict[str, Any]) -> None:
             setattr(config, name, given[name])
     config.join = list(given["join"]) or config.join
     config.parameters = {**config.parameters, **pairs(given["settings"])}
-    for word in given["serves"]:
-        role, equals, where = word.partition("=")
+    for given_role in given["serves"]:
+        role, equals, where = given_role.partition("=")
         if not equals:
             raise ParameterError(
-                f"--serves {word}: expected ROLE=HOST:PORT, like server=192.0.2.7:7070"
+                f"--serves {given_role}: expected ROLE=HOST:PORT, like server=192.0.2.7:7070"
             )
         config.infrastructure.setdefault(role, [])
         if where not in config.infrastructure[role]:
@@ -135,21 +138,21 @@ def _configure(directory: Path, given: dict[str, Any]) -> None:
     write_config(directory, config)
 
 
-async def _attended(directory: Path, said: str | None, record: Path | None, page: Page) -> None:
+async def _serve(directory: Path, describe_as: str | None, record: Path | None, page: Page) -> None:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
     log = logging.getLogger("implicast")
     try:
-        await attend(directory, said, _up, record, page)
+        await serve_node(directory, describe_as, _on_ready, record, page)
     except asyncio.CancelledError:
         notify("STOPPING=1")
         log.info("stopped")
 
 
-def _up(node: Node) -> None:
-    """The node is in: said in the log, and to systemd where that waits for it."""
-    settle()
+def _on_ready(node: Node) -> None:
+    """Log that the node has joined, and notify systemd if it waits for that."""
+    freeze_heap()
     where = node.status()["address"]
     logging.getLogger("implicast").info("%s is up: %s", where, node.name.hex())
     notify(f"READY=1\nSTATUS={node.design.name} at {where}")
@@ -166,7 +169,7 @@ def _up(node: Node) -> None:
 @json_option
 @debug_option
 def replay_node_command(path: Path, folder: Path | None, as_json: bool, debug: bool) -> None:
-    """Feed the recorded inputs of a node to a fresh peer, and compare what it sends, byte for byte."""
+    """Replay the recorded inputs of a node to a new peer, and compare the bytes it sends."""
     went = replay(path, folder)
     if as_json:
         click.echo(json.dumps(asdict(went)))

@@ -1,4 +1,4 @@
-"""Tells systemd how the node is, where systemd asked to be told (`Type=notify`)."""
+"""Notifies systemd of the node's state, for units with `Type=notify`."""
 
 import contextlib
 import os
@@ -6,7 +6,9 @@ import socket
 
 
 def notify(text: str) -> None:
-    """`READY=1`, `STOPPING=1` or `STATUS=...` to the socket that systemd named; nothing where there is none."""
+    """Send `READY=1`, `STOPPING=1` or `STATUS=...` to the socket that systemd named; do nothing if
+    there is none.
+    """
     where = os.environ.get("NOTIFY_SOCKET", "")
     if not where:
         return

@@ -1,4 +1,4 @@
-"""Options that several commands of the live network share."""
+"""Command line options that several commands share."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import click
 
 
 class WebPort(click.ParamType[int]):
-    """A port, or none in particular: 0."""
+    """A port number; without a value 0, for any free port."""
 
     name = "port"
 
@@ -16,15 +16,17 @@ class WebPort(click.ParamType[int]):
         if value == "-":
             return 0
         if not str(value).isdecimal() or int(value) >= 1 << 16:
-            self.fail(f"{value!r} is no port: write a number below 65536, or nothing", param, ctx)
+            self.fail(
+                f"{value!r} is not a port: write a number below 65536, or nothing", param, ctx
+            )
         return int(value)
 
 
 def _nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The nodes of the network in question, for the shell."""
-    from implicast.net import places
+    """Names of the network's nodes, for shell completion."""
+    from implicast.net import locations
 
-    base = ctx.params.get("directory") or places.local()
+    base = ctx.params.get("directory") or locations.local()
     return sorted(each.parent.name for each in base.glob(f"{incomplete}*/node.toml"))
 
 
@@ -39,7 +41,7 @@ dir_option = click.option(
     "--dir", "directory", type=click.Path(path_type=Path), help="The folder of the network or node."
 )
 json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON, a line each where there are many."
+    "--json", "as_json", is_flag=True, help="Print JSON; one line per item if there are several."
 )
 authority_option = click.option(
     "--authority",
@@ -55,6 +57,6 @@ web_option = click.option(
     is_flag=False,
     flag_value="-",
     type=WebPort(),
-    help="Serve a page on this machine, at a port of your choice or at one that is free; its address is printed.",
+    help="Serve a web page on this machine, at PORT or at a free port; prints its address.",
 )
 debug_option = click.option("--debug", is_flag=True, help="Show the traceback of an error.")

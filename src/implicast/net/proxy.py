@@ -1,12 +1,16 @@
-"""Members served for light clients: those that sleep, move, and cannot be reached.
+"""A proxy: runs members on behalf of light clients that are offline at times, move, or cannot be
+reached.
 
-A light client has its own key and no peer. It hands each of its proxies a stand-in: a key that the authority admitted
-for this purpose, and a description signed by the client. The proxy runs a node for it, in its own process and with its
-own file; so a proxy is nothing new to a design, and whatever the stand-in took is safe as in any inbox. The client
-fetches what has arrived with a cursor, from any of its proxies, and drops by its id what it has already; large payloads
-it fetches from the proxy as nodes do from each other. What it casts is an errand (`errands.py`).
+A light client has its own key and runs no peer. It gives each of its proxies a stand-in: a key that
+the authority admitted for this purpose, and a description signed by the client. The proxy runs a
+node for the stand-in, in its own process and with its own database. To a design the stand-in is a
+member like any other, and its inbox is as durable.
 
-    DIR/clients/NAME/       the stand-in's folder, a node's like any other
+The client fetches new notices with a cursor from any of its proxies, and drops those that it
+already has by their id. It fetches large payloads from the proxy like any node. Casts of the client
+are made by the stand-in (`proxy_casts.py`).
+
+    DIR/clients/NAME/       the stand-in's folder, a node folder
 """
 
 import asyncio
@@ -21,10 +25,10 @@ from msgspec import Meta
 
 from implicast.language.parse import description
 from implicast.net.config import NodeConfig, address_of, text_of, write_config
-from implicast.net.credentials import put
-from implicast.net.errands import CastFor, Errands
+from implicast.net.credentials import write_atomically
 from implicast.net.frames import Hello
 from implicast.net.identity import IdentityError
+from implicast.net.proxy_casts import ProxyCastRequest, ProxyCasts
 from implicast.peer.contract import CastId, Message, Name
 from implicast.peer.errors import ImplicastError, RemoteError
 from implicast.peer.fields import Count, Digest, Micros, Payload, Text, Token
@@ -36,83 +40,85 @@ log = logging.getLogger("implicast")
 
 CLIENTS_MAX = 100
 """Clients that one proxy serves."""
-KEPT_US = 30 * 86_400 * 1_000_000
-"""Notices that no client has fetched are kept for 30 days."""
+RETENTION_US = 30 * 86_400 * 1_000_000
+"""Notices that the client has not fetched are kept for 30 days."""
 FETCH_MAX = 64
 FETCH_BYTES = 512 << 10
 Pem = Annotated[bytes, Meta(max_length=8_192)]
 
 
-class Enlist(Message):
-    """A client asks to be stood in for, under this description. A higher number replaces a lower one."""
+class StandInRequest(Message):
+    """A client asks the proxy to run a stand-in with this description. A higher number replaces a
+    lower one.
+    """
 
     wire = 0x0E20
     key: Pem
     certificate: Pem
     enrolment: Pem
-    """For designs with places of their own (`enrolment.py`); else empty."""
+    """Key file of designs whose overlay has its own authority (`enrolment.py`); else empty."""
     text: Text
     number: Token
     signature: Digest
 
     def body(self) -> bytes:
-        """What the client signs."""
+        """The bytes that the client signs."""
         return b"stand in" + msgspec.msgpack.encode((self.certificate, self.text, self.number))
 
 
-class Enlisted(Message):
-    """The proxy stands in for the client; or says why not."""
+class StandInReply(Message):
+    """The proxy runs the stand-in, or `refused` says why not."""
 
     wire = 0x0E21
     number: Token
     refused: Text = ""
 
 
-class Fetch(Message):
-    """Whatever has arrived after the cursor; what is up to it the client has for good."""
+class FetchInbox(Message):
+    """Asks for the notices after the cursor; the client has stored all up to it."""
 
     wire = 0x0E22
     token: Token
     cursor: Micros
 
 
-class Held(Message):
-    """One cast that the stand-in took."""
+class HeldNotice(Message):
+    """One notice in the stand-in's inbox."""
 
     cast: CastId
     arrived_us: Micros
     carried: Payload
 
 
-class Fetched(Message):
+class InboxBatch(Message):
     wire = 0x0E23
     token: Token
-    notices: Annotated[tuple[Held, ...], Meta(max_length=FETCH_MAX)]
+    notices: Annotated[tuple[HeldNotice, ...], Meta(max_length=FETCH_MAX)]
     left: Count
-    """How many more there are."""
+    """Number of further notices."""
 
 
 class Proxy:
-    """The stand-ins of one node."""
+    """The stand-ins that one node runs."""
 
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._base = node.directory / "clients"
-        self._standing: dict[Name, Node] = {}
+        self._stand_ins: dict[Name, Node] = {}
         self._tasks: dict[Name, asyncio.Task[None]] = {}
-        node.services.offer(Enlist, self._on_enlist)
-        node.services.offer(Fetch, self._on_fetch)
-        node.services.offer(CastFor, self._on_cast_for)
-        self._errands = Errands(node)
-        node.payloads.blobs.beside = lambda: [
-            each.payloads.blobs for each in self._standing.values()
+        node.services.register(StandInRequest, self._on_stand_in_request)
+        node.services.register(FetchInbox, self._on_fetch)
+        node.services.register(ProxyCastRequest, self._on_cast_request)
+        self._proxy_casts = ProxyCasts(node)
+        node.payloads.blobs.other_stores = lambda: [
+            each.payloads.blobs for each in self._stand_ins.values()
         ]
 
     def resume(self) -> None:
-        """Stand in again for those who were served before this node fell."""
+        """Restart the stand-ins of the previous run."""
         for folder in sorted(self._base.glob("*/enlisted")):
-            told = msgspec.msgpack.decode(folder.read_bytes(), type=Enlist)
-            self._stand_in(bytes.fromhex(folder.parent.name), told)
+            request = msgspec.msgpack.decode(folder.read_bytes(), type=StandInRequest)
+            self._start_stand_in(bytes.fromhex(folder.parent.name), request)
 
     async def stop(self) -> None:
         for task in self._tasks.values():
@@ -123,42 +129,44 @@ class Proxy:
     def clients(self) -> int:
         return len(self._tasks)
 
-    # --- what clients ask
+    # --- requests of clients
 
-    def _on_enlist(self, hello: Hello, told: Enlist) -> None:
-        refused = self._objection(hello, told)
-        if not refused and self._newer(hello.name, told):
-            self._note(hello.name, told)
-            self._stand_in(hello.name, told)
-        self._node.services.send(hello.address, Enlisted(told.number, refused))
+    def _on_stand_in_request(self, hello: Hello, request: StandInRequest) -> None:
+        refused = self._refusal(hello, request)
+        if not refused and self._is_newer(hello.name, request):
+            self._write_folder(hello.name, request)
+            self._start_stand_in(hello.name, request)
+        self._node.services.send(hello.address, StandInReply(request.number, refused))
 
-    def _objection(self, hello: Hello, told: Enlist) -> str:
-        """Why this client is not served; empty: it is."""
-        public = self._node.carrier.key_of(hello.address)
+    def _refusal(self, hello: Hello, request: StandInRequest) -> str:
+        """Why the proxy does not serve this client; empty if it does."""
+        public = self._node.pool.key_of(hello.address)
         if public is None:
-            return "without TLS nobody can be stood in for"
+            return "a proxy needs TLS to run stand-ins"
         if hello.name not in self._tasks and len(self._tasks) >= CLIENTS_MAX:
             return f"this proxy serves {CLIENTS_MAX} clients already"
         try:
-            public.verify(told.signature, told.body())
-            description(told.text, self._node.schema)
+            public.verify(request.signature, request.body())
+            description(request.text, self._node.schema)
         except InvalidSignature:
             return "the description was not signed by the client's key"
         except ImplicastError as error:
             return str(error)
         return ""
 
-    def _newer(self, name: Name, told: Enlist) -> bool:
+    def _is_newer(self, name: Name, request: StandInRequest) -> bool:
         try:
             before = msgspec.msgpack.decode(
-                (self._base / name.hex() / "enlisted").read_bytes(), type=Enlist
+                (self._base / name.hex() / "enlisted").read_bytes(), type=StandInRequest
             )
         except (OSError, msgspec.MsgspecError):
             return True
-        return told.number > before.number
+        return request.number > before.number
 
-    def _note(self, name: Name, told: Enlist) -> None:
-        """The stand-in's folder: as this node's own, with the client's delegated key."""
+    def _write_folder(self, name: Name, request: StandInRequest) -> None:
+        """Write the stand-in's folder: a configuration like this node's own, and the key that the
+        client provided.
+        """
         folder, own = self._base / name.hex(), self._node.config
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         host, _ = address_of(own.listen)
@@ -177,61 +185,63 @@ class Proxy:
         if not (folder / "node.toml").exists():
             write_config(folder, config)
         for file, data in (
-            ("node.key", told.key),
-            ("node.pem", told.certificate),
-            ("enrolment", told.enrolment),
+            ("node.key", request.key),
+            ("node.pem", request.certificate),
+            ("enrolment", request.enrolment),
         ):
             if data:
-                put(folder / file, data)
+                write_atomically(folder / file, data)
                 (folder / file).chmod(0o600)
-        put(folder / "authority.pem", (self._node.directory / "authority.pem").read_bytes())
-        put(folder / "enlisted", msgspec.msgpack.encode(told))
+        write_atomically(
+            folder / "authority.pem", (self._node.directory / "authority.pem").read_bytes()
+        )
+        write_atomically(folder / "enlisted", msgspec.msgpack.encode(request))
 
-    def _stand_in(self, name: Name, told: Enlist) -> None:
-        standing = self._standing.get(name)
-        if standing is not None:
-            self._node.background(_described(standing, told.text))
+    def _start_stand_in(self, name: Name, request: StandInRequest) -> None:
+        stand_in = self._stand_ins.get(name)
+        if stand_in is not None:
+            self._node.background(_describe(stand_in, request.text))
         elif name not in self._tasks:
-            self._tasks[name] = asyncio.ensure_future(self._attend(name, told.text))
+            self._tasks[name] = asyncio.ensure_future(self._serve(name, request.text))
 
-    async def _attend(self, name: Name, text: str) -> None:
-        """Run the stand-in's node as long as this one runs."""
+    async def _serve(self, name: Name, text: str) -> None:
+        """Run the stand-in's node while this node runs; restart it after errors."""
         from implicast.net.node import Node
 
         while True:
             try:
                 async with Node.open(self._base / name.hex()) as node:
-                    self._standing[name] = node
+                    self._stand_ins[name] = node
                     await node.join()
-                    await _described(node, text)
+                    await _describe(node, text)
                     await node.left.wait()
                     return
             except ImplicastError as error:
                 log.warning("the stand-in of %s: %s", name.hex()[:8], error)
             finally:
-                self._standing.pop(name, None)
+                self._stand_ins.pop(name, None)
             await asyncio.sleep(5.0)
 
-    def _of(self, hello: Hello) -> "Node":
+    def _stand_in_of(self, hello: Hello) -> "Node":
         """The stand-in of a client."""
-        standing = self._standing.get(hello.name)
-        if standing is None:
+        stand_in = self._stand_ins.get(hello.name)
+        if stand_in is None:
             raise RemoteError(f"{hello.name.hex()} is not served here")
-        return standing
+        return stand_in
 
-    def _on_cast_for(self, hello: Hello, errand: CastFor) -> None:
-        self._errands.begin(hello, errand, self._of(hello))
+    def _on_cast_request(self, hello: Hello, request: ProxyCastRequest) -> None:
+        self._proxy_casts.start_cast(hello, request, self._stand_in_of(hello))
 
-    def _on_fetch(self, hello: Hello, fetch: Fetch) -> None:
-        standing = self._of(hello)
-        store, now_us = standing.store, standing.driver.tick()
+    def _on_fetch(self, hello: Hello, fetch: FetchInbox) -> None:
+        stand_in = self._stand_in_of(hello)
+        store, now_us = stand_in.store, stand_in.driver.tick()
         store.write(
             "update notices set done_us = ? where done_us is null and arrived_us <= ?",
             (now_us, fetch.cursor),
         )
-        store.write("delete from notices where arrived_us < ?", (now_us - KEPT_US,))
+        store.write("delete from notices where arrived_us < ?", (now_us - RETENTION_US,))
         rows = store.inbox(open_only=False, after_us=fetch.cursor, most=FETCH_MAX * 4)
-        given: list[Held] = []
+        given: list[HeldNotice] = []
         size = 0
         for publisher, incarnation, serial, carried, _, arrived_us, _ in rows:
             size += len(carried)
@@ -242,27 +252,29 @@ class Proxy:
             ):
                 break
             given.append(
-                Held(CastId(bytes(publisher), incarnation, serial), arrived_us, bytes(carried))
+                HeldNotice(
+                    CastId(bytes(publisher), incarnation, serial), arrived_us, bytes(carried)
+                )
             )
         left = len(rows) - len(given[:FETCH_MAX])
         self._node.services.send(
-            hello.address, Fetched(fetch.token, tuple(given[:FETCH_MAX]), left)
+            hello.address, InboxBatch(fetch.token, tuple(given[:FETCH_MAX]), left)
         )
 
 
-async def _described(node: "Node", text: str) -> None:
-    """Say of the stand-in what the client says of itself, until it is complete."""
-    if node.said is None or str(node.said) != str(description(text, node.schema)):
+async def _describe(node: "Node", text: str) -> None:
+    """Register the client's description for the stand-in, unless it is registered already."""
+    if node.description is None or str(node.description) != str(description(text, node.schema)):
         with contextlib.suppress(ImplicastError):
             await node.describe(text, wait=120.0)
 
 
 def delegated(folder: Path, number: int) -> tuple[bytes, bytes, bytes]:
-    """The key, certificate and enrolment of a client's stand-in, from the client's folder."""
+    """Key, certificate and enrolment of a client's stand-in, from the client's folder."""
     base = folder / f"standin{number}"
     try:
         enrolment = (base / "enrolment").read_bytes() if (base / "enrolment").exists() else b""
         return (base / "node.key").read_bytes(), (base / "node.pem").read_bytes(), enrolment
     except OSError:
-        how = "`implicast authority issue --client` makes two"
+        how = "`implicast authority issue --client` creates two"
         raise IdentityError(f"{folder} has no stand-in {number}: {how}") from None

@@ -1,4 +1,4 @@
-"""What became of a cast, and what the application still waits for."""
+"""Receipts of casts, and the events for which the application waits."""
 
 import asyncio
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from typing import Any
 from implicast.peer.contract import CastId, Incarnation, Message, Version
 from implicast.peer.events import (
     Estimated,
+    IncarnationAdvanced,
     Joined,
     Left,
-    Outlived,
     Refused,
     Registered,
     Settled,
@@ -19,13 +19,13 @@ from implicast.peer.events import (
 from implicast.peer.memory import Recent
 
 RECEIPTS_MAX = 4_096
-"""Receipts at hand; older ones are read from the file."""
+"""Receipts kept in memory. Older ones are read from the database."""
 REFUSED_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What is known of a cast: expected = notified + declined + unreachable + open, at all times."""
+    """The known result of a cast. Always expected = notified + declined + unreachable + open."""
 
     cast: CastId
     expected: int
@@ -34,9 +34,9 @@ class Receipt:
     unreachable: int
     open: int
     silent: tuple[str, ...]
-    """Some of the unreachable, by name."""
+    """Names of some unreachable members."""
     known: bool
-    """False: nothing was heard yet of what became of it."""
+    """False if no result has arrived yet."""
 
     @classmethod
     def of(cls, cast: CastId, settled: Settled | None) -> "Receipt":
@@ -64,8 +64,8 @@ class Receipt:
         return {"cast": named, **counts, "silent": list(self.silent), "complete": self.complete}
 
 
-class Awaited:
-    """What a peer told its application, and who waits for it."""
+class PeerEvents:
+    """The events that a peer has delivered, and the callers that wait for them."""
 
     def __init__(self) -> None:
         self.joined, self.left, self.registered = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -73,21 +73,24 @@ class Awaited:
         self.refused: list[Refused] = []
         self.refusals = 0
         self.version: Version = 0
-        """The description that `registered` is about."""
+        """Version of the description to which `registered` refers."""
         self.outlived: Incarnation = 0
-        """A life above which this node goes on; 0: none was told."""
+        """The incarnation with which the node continued after others knew a later one; 0 if that
+        has not happened.
+        """
         self.slowed_us = 0
-        """Until when a keeper slows this node, because many have complained of it."""
+        """Time until which peers decline this node's casts to large groups, because of complaints.
+        """
         self._settled: dict[CastId, asyncio.Event] = {}
         self._estimates: dict[int, asyncio.Future[Estimated]] = {}
 
-    def registering(self, version: Version) -> None:
-        """A description is under way."""
+    def expect_registration(self, version: Version) -> None:
+        """A registration of this version starts."""
         self.registered.clear()
         self.version = version
 
-    def casting(self, cast: CastId) -> asyncio.Event:
-        """Set when the receipt of a cast is complete."""
+    def expect_receipt(self, cast: CastId) -> asyncio.Event:
+        """An event that is set when the receipt of a cast is complete."""
         return self._settled.setdefault(cast, asyncio.Event())
 
     def forget(self, cast: CastId) -> None:
@@ -109,7 +112,7 @@ class Awaited:
         if event.cast in self._settled and not event.open:
             self._settled[event.cast].set()
 
-    def hear(self, event: Message) -> None:
+    def on_event(self, event: Message) -> None:
         if isinstance(event, Settled):
             self._settle(event)
         elif isinstance(event, Slowed):
@@ -117,7 +120,7 @@ class Awaited:
         elif isinstance(event, Registered | Withdrawn):
             if event.version >= self.version:
                 self.registered.set()
-        elif isinstance(event, Outlived):
+        elif isinstance(event, IncarnationAdvanced):
             self.outlived, self.version = event.incarnation, event.version
         elif isinstance(event, Joined):
             self.joined.set()

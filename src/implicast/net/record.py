@@ -1,8 +1,9 @@
-"""The inputs of one node on file, and the same peer fed with them again.
+"""Records the inputs of one node, and replays them.
 
-A record holds all that decides what a peer does: with what it began, the seed of its chance, and every input with its
-time (a message, an alarm, a verb of the application), each followed by a digest of what the peer sent. `replay` feeds
-the inputs to a fresh peer over a host that only writes down; the same bytes must leave it, input by input.
+A record holds everything that determines a peer's behaviour: its initial state, the seed of its
+random numbers, and every input with its time (message, alarm, verb of the application). A digest of
+what the peer sent follows each input. `replay` feeds the inputs to a new peer on a host that only
+collects its messages. The peer must send the same bytes after each input.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import msgspec
 
 from implicast.casting.designs import Design, design
 from implicast.language.target import Description, Target
-from implicast.net.speech import words_of
+from implicast.net.signing import signing_of
 from implicast.peer.contract import Address, CastId, Message, Name, Peer
 from implicast.peer.errors import LocalError
 from implicast.peer.site import Site
@@ -37,20 +38,21 @@ VERBS: dict[str, tuple[Any, ...]] = {
     "publish": (Description, bytes),
     "expel": (Name,),
 }
-"""The verbs of an application, with the types of their arguments; the last is for an authority's ears."""
-LOOKS = ("kept", "changes", "holdings")
-"""What a node reads of its peer."""
+"""The verbs of an application with the types of their arguments. `expel` is for an authority peer.
+"""
+READS = {"kept": "durable_state", "changes": "changes", "holdings": "holdings"}
+"""The methods by which a node reads its peer, by the name that records use for them."""
 
-Sent = list[tuple[Address, bytes]]
+SentMessages = list[tuple[Address, bytes]]
 _pack = msgspec.msgpack.Encoder().encode
 
 
 class RecordError(LocalError):
-    """A file that is no record, or does not fit this version."""
+    """The file is not a record, or not one of this version."""
 
 
-class Opening(msgspec.Struct, array_like=True):
-    """With what a peer began."""
+class RecordHeader(msgspec.Struct, array_like=True):
+    """The initial state of a peer."""
 
     design: str
     role: str
@@ -60,26 +62,26 @@ class Opening(msgspec.Struct, array_like=True):
     network: bytes
     infrastructure: dict[str, tuple[Address, ...]]
     parameters: dict[str, Any]
-    kept: bytes
+    state: bytes
     seed: int
     now_us: int
     sent: bytes
-    """The digest of what it sent while it was made."""
+    """Digest of what the peer sent while it was constructed."""
 
 
-class Input(msgspec.Struct, array_like=True):
-    """One input: a message (`m`), an alarm (`a`), a verb (`v`), or a look at the peer (`k`)."""
+class RecordedInput(msgspec.Struct, array_like=True):
+    """One input: a message (`m`), an alarm (`a`), a verb (`v`), or a read of the peer (`k`)."""
 
     kind: str
     now_us: int
     sender: Address | None
     what: str
-    """The name of an alarm, of a verb or of what was read."""
+    """Name of the alarm, the verb or the read method."""
     packed: bytes
     sent: bytes
 
 
-def digest_of(sent: Sent) -> bytes:
+def digest_of(sent: SentMessages) -> bytes:
     return blake2b(_pack(sent), digest_size=8).digest()
 
 
@@ -89,7 +91,7 @@ class Recorder:
     def __init__(self, path: Path) -> None:
         self._file: BinaryIO = path.open("wb")
 
-    def write(self, entry: Opening | Input) -> None:
+    def write(self, entry: RecordHeader | RecordedInput) -> None:
         packed = _pack(entry)
         self._file.write(len(packed).to_bytes(4, "big") + packed)
 
@@ -98,7 +100,7 @@ class Recorder:
 
 
 def entries(path: Path) -> Iterator[bytes]:
-    """What was written, up to where the file ends: a killed node leaves half an entry."""
+    """The entries of a record. An incomplete last entry, left by a killed node, is skipped."""
     try:
         with path.open("rb") as file:
             while len(head := file.read(4)) == 4:
@@ -110,77 +112,78 @@ def entries(path: Path) -> Iterator[bytes]:
         raise RecordError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-class _Paper:
-    """A host that only writes down."""
+class _ReplayHost:
+    """A host that collects the digests of sent messages."""
 
     def __init__(self, seed: int, now_us: int, codec: Codec) -> None:
         self.rng, self.now_us, self._codec = Random(seed), now_us, codec
-        self.sent: Sent = []
+        self.sent: SentMessages = []
 
     def send(self, to: Address, message: Message) -> None:
         self.sent.append((to, self._codec.encode(message)))
 
     def after(self, delay_us: int, alarm: Message) -> None:
-        """Alarms ring when the record says so."""
+        """Does nothing: the record says when alarms fire."""
 
     def deliver(self, event: Message) -> None:
-        """Nobody listens."""
+        """Does nothing: a replay has no application."""
 
-    def take(self) -> bytes:
+    def take_digest(self) -> bytes:
         sent, self.sent = self.sent, []
         return digest_of(sent)
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    """How a replay went."""
+class ReplayResult:
+    """The result of a replay."""
 
     inputs: int
     messages: int
     alarms: int
     verbs: int
     differs_at: int | None
-    """The first input after which other bytes were sent; None: all the same."""
+    """Number of the first input after which the peer sent other bytes; None if there is none."""
 
 
-def replay(path: Path, folder: Path | None = None) -> Replayed:
-    """Feed a record to a fresh peer, and compare what it sends.
+def replay(path: Path, folder: Path | None = None) -> ReplayResult:
+    """Feed a record to a new peer and compare what it sends.
 
-    Where a design signs, the peer needs the node's keys: from its `folder`, or from beside the record.
+    If the design signs, the peer needs the node's keys: from `folder`, by default the folder of the
+    record.
     """
     found = entries(path)
     try:
-        opening = msgspec.msgpack.decode(next(found), type=Opening)
+        header = msgspec.msgpack.decode(next(found), type=RecordHeader)
     except (StopIteration, msgspec.MsgspecError):
-        raise RecordError(f"{path} is no record of a node") from None
-    made = design(opening.design)
+        raise RecordError(f"{path} is not a record of a node") from None
+    made = design(header.design)
     codec = Codec(made.kinds)
-    paper = _Paper(opening.seed, opening.now_us, codec)
-    peer = _peer(made, opening, paper, folder or path.parent)
+    host = _ReplayHost(header.seed, header.now_us, codec)
+    peer = _peer(made, header, host, folder or path.parent)
     counts = {"m": 0, "a": 0, "v": 0, "k": 0}
-    differs_at = None if paper.take() == opening.sent else 0
+    differs_at = None if host.take_digest() == header.sent else 0
     for number, packed in enumerate(found, 1):
-        entry = msgspec.msgpack.decode(packed, type=Input)
+        entry = msgspec.msgpack.decode(packed, type=RecordedInput)
         counts[entry.kind] += 1
-        paper.now_us = entry.now_us
-        feed(peer, codec, entry)
-        if paper.take() != entry.sent and differs_at is None:
+        host.now_us = entry.now_us
+        feed_input(peer, codec, entry)
+        if host.take_digest() != entry.sent and differs_at is None:
             differs_at = number
-    return Replayed(
+    return ReplayResult(
         counts["m"] + counts["a"] + counts["v"], counts["m"], counts["a"], counts["v"], differs_at
     )
 
 
-def feed(peer: Peer, codec: Codec, entry: Input) -> None:
-    """Give a peer one recorded input."""
+def feed_input(peer: Peer, codec: Codec, entry: RecordedInput) -> None:
+    """Pass one recorded input to a peer."""
     if entry.kind == "m":
         assert entry.sender is not None, "a message has a sender"
         peer.receive(entry.sender, codec.decode(entry.packed))
     elif entry.kind == "a":
         peer.wake(msgspec.msgpack.decode(entry.packed, type=_alarm(type(peer), entry.what)))
     elif entry.kind == "k":
-        if entry.what in LOOKS:
-            getattr(peer, entry.what)()
+        if entry.what in READS:
+            getattr(peer, READS[entry.what])()
     else:
         types: Any = tuple.__class_getitem__(VERBS[entry.what])
         getattr(peer, entry.what)(*msgspec.msgpack.decode(entry.packed, type=types))
@@ -191,34 +194,36 @@ def _alarm(peer: type[Peer], name: str) -> type[Message]:
     return found
 
 
-def _peer(made: Design, opening: Opening, paper: _Paper, folder: Path) -> Peer:
-    """`folder`: the node's, with its key; what it signs again is the same."""
-    kind = made.kept.get(opening.role)
-    kept = (
-        msgspec.msgpack.decode(opening.kept, type=kind)
-        if opening.kept and kind is not None
+def _peer(made: Design, header: RecordHeader, host: _ReplayHost, folder: Path) -> Peer:
+    """Build the peer of a record. `folder` holds the node's key, so that it makes the same
+    signatures.
+    """
+    kind = made.durable_types.get(header.role)
+    state = (
+        msgspec.msgpack.decode(header.state, type=kind)
+        if header.state and kind is not None
         else None
     )
-    parameters, credentials = made.settle(opening.parameters), None
-    if "authority" in made.kept:
+    parameters, credentials = made.settle(header.parameters), None
+    if "authority" in made.durable_types:
         from implicast.net.enrolment import credentials_of
 
-        credentials = credentials_of(folder, opening.role, parameters)
-    words = words_of(folder, parameters, paper, opening.address, opening.network)
+        credentials = credentials_of(folder, header.role, parameters)
+    signing = signing_of(folder, parameters, host, header.address, header.network)
     site = Site(
-        opening.name,
-        opening.incarnation,
-        opening.address,
-        paper,
+        header.name,
+        header.incarnation,
+        header.address,
+        host,
         parameters,
-        opening.network,
-        opening.infrastructure,
+        header.network,
+        header.infrastructure,
         credentials,
-        kept,
-        words=words,
+        state,
+        signing=signing,
     )
-    if opening.role == "member":
+    if header.role == "member":
         assert made.member is not None, "only designs that run on a network are recorded"
         return made.member(site)
     assert made.fixture is not None
-    return made.fixture(site, opening.role)
+    return made.fixture(site, header.role)

@@ -1,8 +1,9 @@
-"""Who was revoked: the authority's signed and numbered lists, spread from node to node.
+"""Revocation lists: signed and numbered by the authority, spread from node to node.
 
-A higher number replaces a lower one. The number of the list that a node has rides in its hello and in its pulses; a
-node that hears of a higher one asks for it, and one that hears of a lower one tells. A node that takes a list closes
-the connections of those on it, accepts them no more, and tells all its neighbours the number at once.
+A list with a higher number replaces one with a lower number. Each hello and heartbeat carries the
+number of the sender's list. A node that learns of a higher number asks for that list; one that
+learns of a lower number sends its own. A node that accepts a list closes the connections of the
+names on it, refuses new ones, and announces the number to all its neighbours at once.
 """
 
 import logging
@@ -23,15 +24,15 @@ from implicast.peer.wire import UNREADABLE
 log = logging.getLogger("implicast")
 
 REVOKED_MAX = 1 << 15
-"""Names on one list: half of what a frame carries."""
+"""Names on one list: half of what fits into a frame."""
 
 
 class RevocationError(LocalError):
-    """A list that cannot be taken; the text says why."""
+    """A list cannot be accepted; the text says why."""
 
 
 class RevokedNames(Message):
-    """The authority's word on who belongs to the network no more."""
+    """The authority's signed list of revoked names."""
 
     wire = 0x0E01
 
@@ -40,12 +41,12 @@ class RevokedNames(Message):
     signature: Digest
 
     def body(self) -> bytes:
-        """What the authority signs."""
+        """The bytes that the authority signs."""
         return b"revoked names" + msgspec.msgpack.encode((self.number, self.names))
 
 
 class RevocationsKnown(Message):
-    """The number of the list that a node has."""
+    """Announces the number of the sender's list. The receiver answers with a newer one."""
 
     wire = 0x0E02
 
@@ -64,26 +65,26 @@ def read_list(packed: bytes) -> RevokedNames:
     try:
         return _list.decode(packed)
     except UNREADABLE:
-        raise RevocationError("this is no list of the revoked") from None
+        raise RevocationError("this is not a revocation list") from None
 
 
-class _Keeps(Protocol):
+class _KeyValueStore(Protocol):
     def get(self, key: str) -> bytes | None: ...
     def put_now(self, key: str, value: bytes) -> None: ...
 
 
 class Revocations:
-    """The newest list that this node has."""
+    """The newest revocation list of this node."""
 
     def __init__(
         self,
         root: Ed25519PublicKey | None,
-        store: _Keeps,
+        store: _KeyValueStore,
         ban: Callable[[set[Name]], None],
         tell: Callable[[Address, Message], None],
         neighbours: Callable[[], list[Hello]],
     ) -> None:
-        """Without a root (no TLS) no list is ever taken."""
+        """Without a root key (no TLS) every list is rejected."""
         self._root, self._store, self._ban, self._tell, self._neighbours = (
             root,
             store,
@@ -105,38 +106,42 @@ class Revocations:
     def names(self) -> frozenset[Name]:
         return frozenset() if self._newest is None else frozenset(self._newest.names)
 
-    def take(self, told: RevokedNames) -> bool:
-        """Take a list that is newer than the one at hand; `RevocationError` when the authority did not sign it."""
-        if told.number <= self.number:
+    def accept(self, received: RevokedNames) -> bool:
+        """Accept a list that is newer than the current one. Returns False if it is not; raises
+        `RevocationError` if the authority did not sign it.
+        """
+        if received.number <= self.number:
             return False
         try:
             if self._root is None:
                 raise InvalidSignature
-            self._root.verify(told.signature, told.body())
+            self._root.verify(received.signature, received.body())
         except InvalidSignature:
             raise RevocationError(
-                f"list {told.number} was not signed by this network's authority"
+                f"list {received.number} was not signed by this network's authority"
             ) from None
-        self._store.put_now("revoked", msgspec.msgpack.encode(told))
-        self._newest = told
-        log.info("list %d of the revoked: %d names", told.number, len(told.names))
-        self._ban(set(told.names))
+        self._store.put_now("revoked", msgspec.msgpack.encode(received))
+        self._newest = received
+        log.info("accepted revocation list %d: %d names", received.number, len(received.names))
+        self._ban(set(received.names))
         for each in self._neighbours():
-            self._tell(each.address, RevocationsKnown(told.number))
+            self._tell(each.address, RevocationsKnown(received.number))
         return True
 
-    def known(self, hello: Hello, number: int) -> None:
-        """A neighbour has list `number`: ask for it by telling one's own lower number, or give one's own."""
+    def on_number(self, hello: Hello, number: int) -> None:
+        """A neighbour has list `number`. If that is newer, ask for it by announcing the own, lower
+        number; if it is older, send the own list.
+        """
         if number > self.number:
             self._tell(hello.address, RevocationsKnown(self.number))
         elif number < self.number and self._newest is not None:
             self._tell(hello.address, self._newest)
 
-    def on_known(self, hello: Hello, told: RevocationsKnown) -> None:
-        self.known(hello, told.number)
+    def on_known(self, hello: Hello, received: RevocationsKnown) -> None:
+        self.on_number(hello, received.number)
 
-    def on_list(self, hello: Hello, told: RevokedNames) -> None:
+    def on_list(self, hello: Hello, received: RevokedNames) -> None:
         try:
-            self.take(told)
+            self.accept(received)
         except RevocationError as error:
             raise RemoteError(f"{hello.name.hex()}: {error}") from None

@@ -1,14 +1,15 @@
-"""What nodes say to each other beside what their peers say: lists of the revoked, clocks, pieces of payloads.
+"""Messages between nodes that are not part of a design: revocation lists, heartbeats, chunks of
+payloads.
 
-These messages never reach a peer and are not part of a design: a node answers them itself. Each kind has its number on
-the wire, as those of designs have; one that cannot be read is counted and dropped.
+A node answers these messages itself; they never reach its peer. Each kind has a wire number, like
+those of designs. A message that cannot be decoded is counted and dropped.
 """
 
 import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from implicast.net.carrier import Carrier
+from implicast.net.connection_pool import ConnectionPool
 from implicast.net.counters import Counters
 from implicast.net.frames import SERVICE, Hello
 from implicast.peer.contract import Address, Message
@@ -20,34 +21,36 @@ Kind = TypeVar("Kind", bound=Message)
 
 
 class Services:
-    """Hands what comes to the one function that answers it."""
+    """Dispatches each message to the handler of its kind."""
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
         self._answers: dict[type, Callable[[Hello, Message], None]] = {}
-        self._codec = Codec(())
-        self.carrier: Carrier | None = None
+        self.codec = Codec(())
+        self.pool: ConnectionPool | None = None
 
-    def offer(self, kind: type[Kind], answer: Callable[[Hello, Kind], None]) -> None:
-        """From now on messages of this kind are answered."""
+    def register(self, kind: type[Kind], answer: Callable[[Hello, Kind], None]) -> None:
+        """Handle messages of this kind with `answer`."""
         self._answers[kind] = answer  # type: ignore[assignment]
-        self._codec = Codec(self._answers)
+        self.codec = Codec(self._answers)
 
     def receive(self, hello: Hello, body: bytes) -> None:
         try:
-            message = self._codec.decode(body)
+            message = self.codec.decode(body)
             self._answers[type(message)](hello, message)
         except RemoteError:
             self._counters["refused_frames"] += 1
         except Exception:
             self._counters["broken"] += 1
-            log.exception("a service broke down over a message from %s", hello.name.hex())
+            log.exception(
+                "a service handler raised an exception for a message from %s", hello.name.hex()
+            )
 
     def send(self, to: Address, message: Message) -> None:
-        if self.carrier is not None:
-            self.carrier.send(to, message_bytes(message), 0, SERVICE)
+        if self.pool is not None:
+            self.pool.send(to, message_bytes(message), 0, SERVICE)
 
 
 def message_bytes(message: Message) -> bytes:
-    """A message with its number, as `Codec` would encode it."""
+    """The encoded message with its wire number, as `Codec` encodes it."""
     return type(message).wire.to_bytes(KIND_BYTES, "big") + pack(message)

@@ -1,4 +1,4 @@
-"""How a node is, told in values that can be printed."""
+"""The status of a node as printable values."""
 
 import time
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def status_of(node: "Node") -> dict[str, Any]:
-    """What there is to know about this node."""
+    """The status that `implicast status` prints."""
     return {
         "name": node.name.hex(),
         "address": text_of(node.address),
@@ -20,8 +20,8 @@ def status_of(node: "Node") -> dict[str, Any]:
         "life": node.incarnation,
         "joined": node.joined.is_set() or node.config.role != "member",
         "registered": node.registered.is_set(),
-        "description": str(node.said) if node.said is not None else None,
-        "connections": len(node.carrier.links()),
+        "description": str(node.description) if node.description is not None else None,
+        "connections": len(node.pool.connected_nodes()),
         "disk_full": node.store.full,
         "certificate_until": node.credentials.until.isoformat()
         if node.credentials is not None

@@ -1,11 +1,14 @@
-"""What a node writes down: its life, what its peer keeps, the inbox, the outbox, receipts. One SQLite file.
+"""The database of a node, one SQLite file: incarnation, durable state of the peer, inbox, outbox,
+receipts.
 
-Writes gather and are committed together, with `synchronous=FULL`: what was committed outlives a killed process and a
-lost power supply. Rows are put in by the loop, which takes less than handing Python's lock over for them; a thread
-waits for the disk. Whoever needs to know that something is safe awaits `committed()`.
+Writes are collected and committed together with `synchronous=FULL`, so that committed rows survive
+a killed process and a power failure. The event loop inserts the rows, because passing the GIL to a
+thread for them costs more; a thread waits for the disk. `committed()` returns when everything
+written so far is durable.
 
-The primary key of `notices` is the memory of repeats: a cast is taken once, whatever happens. The schema has a version;
-a file of an older one is migrated when it is opened, one of a newer one is refused in a sentence.
+The primary key of `notices` detects repeats: a cast enters the inbox once. The schema has a
+version. A file with an older version is migrated when it is opened; a file with a newer one is
+refused.
 """
 
 import asyncio
@@ -19,37 +22,41 @@ from typing import Any
 import msgspec
 
 from implicast.language.target import Target
-from implicast.net.bulk import CAST, NOTICE, RECEIPT, SETTLED, Write, carry_out
+from implicast.net.bulk import CAST, NOTICE, RECEIPT, SETTLED, Write, write_all
+from implicast.net.commit_scheduler import scheduler_of
 from implicast.net.lock import Lock
-from implicast.net.turn import turn_of
 from implicast.peer.contract import CastId, Incarnation
 from implicast.peer.errors import LocalError
 from implicast.peer.events import Settled
-from implicast.peer.memory import HEARD_BITS, HeardBlock
+from implicast.peer.memory import BLOCK_SERIAL_BITS, SeenBlock
 
 VERSION = 2
 SCHEMA = """
 create table meta (key text primary key, value blob) without rowid;
 create table notices (
-    publisher blob, life integer, serial integer, payload blob, target text, arrived_us integer, done_us integer,
+    publisher blob, life integer, serial integer, payload blob, target text,
+    arrived_us integer, done_us integer,
     primary key (publisher, life, serial)) without rowid;
 create index notices_open on notices (arrived_us) where done_us is null;
 create table outbox (
-    life integer, serial integer, target blob, payload blob, made_us integer, until_us integer, settled_us integer,
+    life integer, serial integer, target blob, payload blob, made_us integer,
+    until_us integer, settled_us integer,
     primary key (life, serial)) without rowid;
 create table receipts (life integer, serial integer, settled blob, at_us integer,
     primary key (life, serial)) without rowid;
 """
-KEPT_ROWS = """
-create table kept_rows (number integer primary key, part text, key blob, value blob, unique (part, key));
+DURABLE_ROWS = """
+create table kept_rows (
+    number integer primary key, part text, key blob, value blob, unique (part, key));
 """
-MIGRATIONS: dict[int, str] = {1: KEPT_ROWS}
-"""By the version they start from."""
-GATHER_S = (0.003, 0.02)
-"""How long a node that has something to write all the time lets it gather before the next commit: as long as the last
-one took, within these."""
+MIGRATIONS: dict[int, str] = {1: DURABLE_ROWS}
+"""Migration scripts by the version they start from."""
+COMMIT_DELAY_S = (0.003, 0.02)
+"""Bounds in seconds of the pause between two commits of a node that writes continuously. Within
+these bounds the pause is as long as the last commit took.
+"""
 NOTICES_MAX = 100_000
-"""Notices kept; the oldest that are done go first."""
+"""Notices kept in the inbox. Beyond this number the oldest done ones are deleted."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _settled = msgspec.msgpack.Decoder(Settled)
@@ -61,27 +68,31 @@ class StoreError(LocalError):
 
 
 class Store:
-    """One node's file."""
+    """The database of one node."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
-        self._writes: list[Write] = []
-        self._gathering: asyncio.Future[None] | None = None
-        """Done with the next commit; None while nobody waits for one."""
-        self._working = False
+        self.pending_writes: list[Write] = []
+        self._next_commit: asyncio.Future[None] | None = None
+        """Done with the next commit; None if no commit is requested."""
+        self._loop_running = False
         self._task: asyncio.Task[None] | None = None
         self.full = False
-        """The disk is full: nothing is confirmed until there is room."""
+        """The disk is full. Nothing is acknowledged until a commit succeeds."""
         self.commits = 0
-        self._sealing: Future[None] | None = None
-        """The last commit that the thread was given; between its end and the next no transaction is open."""
+        self.commit_running: Future[None] | None = None
+        """The commit that the thread was last given. No transaction is open between its end and the
+        next commit.
+        """
         self._touched = self._abandoned = False
         self._last_us = 0
-        """When the last notice arrived; 0: not looked up yet."""
-        self.before: Callable[[], None] = lambda: None
-        """Called before every commit, to add what changes all the time and is worth writing once per commit only."""
-        self.after: Callable[[], None] = lambda: None
+        """Arrival time of the last notice; 0 until it is read from the database."""
+        self.before_commit: Callable[[], None] = lambda: None
+        """Called before every commit, to write state that changes so often that once per commit is
+        enough.
+        """
+        self.after_commit: Callable[[], None] = lambda: None
         """Called after every commit."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +101,7 @@ class Store:
             self._prepare()
         except TimeoutError:
             raise StoreError(
-                f"{path.parent} is in use by another process: stop the one that runs there"
+                f"{path.parent} is in use by another process: stop that process"
             ) from None
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"{path} cannot be used: {error}") from None
@@ -101,11 +112,12 @@ class Store:
         (version,) = self._db.execute("pragma user_version").fetchone()
         if version > VERSION:
             raise StoreError(
-                f"{self.path} was written by a newer version of Implicast (schema {version}); update it"
+                f"{self.path} was written by a newer version of Implicast (schema {version}); "
+                "update Implicast"
             )
         if version == 0:
             self._db.executescript(
-                f"begin; {SCHEMA} {KEPT_ROWS} pragma user_version={VERSION}; commit;"
+                f"begin; {SCHEMA} {DURABLE_ROWS} pragma user_version={VERSION}; commit;"
             )
         while 0 < version < VERSION:
             self._db.executescript(
@@ -113,42 +125,48 @@ class Store:
             )
             version += 1
 
-    # --- at once, when a node begins
+    # --- executed at once, at startup
 
     def get(self, key: str) -> bytes | None:
-        row = self._at_once("select value from meta where key = ?", key).fetchone()
+        row = self._execute_now("select value from meta where key = ?", key).fetchone()
         return None if row is None else bytes(row[0])
 
     def put_now(self, key: str, value: bytes) -> None:
-        """Write and commit before returning: for what must be safe before the node speaks."""
-        self._at_once("insert or replace into meta values (?, ?)", key, value)
+        """Write a value and commit before returning: for values that must be durable before the
+        node sends anything.
+        """
+        self._execute_now("insert or replace into meta values (?, ?)", key, value)
 
-    def heard(self, since_us: int) -> tuple[HeardBlock, ...]:
-        """Which casts were taken since a moment, as the inbox of a peer remembers them."""
+    def heard_blocks(self, since_us: int) -> tuple[SeenBlock, ...]:
+        """The casts that arrived since a time, as blocks of bits for the peer's duplicate
+        detection.
+        """
         blocks: dict[tuple[bytes, int, int], int] = {}
-        rows = self._at_once(
+        rows = self._execute_now(
             "select publisher, life, serial from notices where arrived_us >= ?", since_us
         )
         for publisher, incarnation, serial in rows:
-            block = (bytes(publisher), incarnation, serial >> HEARD_BITS)
-            blocks[block] = blocks.get(block, 0) | 1 << (serial & (1 << HEARD_BITS) - 1)
-        return tuple(HeardBlock(*block, bits) for block, bits in blocks.items())
+            block = (bytes(publisher), incarnation, serial >> BLOCK_SERIAL_BITS)
+            blocks[block] = blocks.get(block, 0) | 1 << (serial & (1 << BLOCK_SERIAL_BITS) - 1)
+        return tuple(SeenBlock(*block, bits) for block, bits in blocks.items())
 
     def rows(self, part: str) -> list[bytes]:
-        """What was kept of one part, as it was put in last."""
-        found = self._at_once("select value from kept_rows where part = ? order by number", part)
+        """The stored rows of one part of the durable state, in the order of their last write."""
+        found = self._execute_now(
+            "select value from kept_rows where part = ? order by number", part
+        )
         return [bytes(value) for (value,) in found]
 
-    # --- gathered, committed together
+    # --- collected and committed together
 
     def write(self, statement: str, values: tuple[Any, ...]) -> None:
-        self._writes.append((statement, values))
+        self.pending_writes.append((statement, values))
 
     def put(self, key: str, value: bytes) -> None:
         self.write("insert or replace into meta values (?, ?)", (key, value))
 
     def put_row(self, part: str, key: bytes, value: bytes | None) -> None:
-        """One row of what is kept; None: it is kept no more."""
+        """Write one row of the durable state; None deletes it."""
         if value is None:
             self.write("delete from kept_rows where part = ? and key = ?", (part, key))
         else:
@@ -161,10 +179,11 @@ class Store:
         self.write("delete from kept_rows", ())
 
     def arrival_us(self, now_us: int) -> int:
-        """When a notice arrives: after all that arrived before, though the machine's clock was set back meanwhile.
-        Readers go on from the last one that they have seen."""
+        """Arrival time for a new notice. It is later than all earlier ones, even if the clock was
+        set back, because readers continue after the last time they have seen.
+        """
         if not self._last_us:
-            (last_us,) = self._at_once("select max(arrived_us) from notices").fetchone()
+            (last_us,) = self._execute_now("select max(arrived_us) from notices").fetchone()
             self._last_us = last_us or 0
         self._last_us = max(now_us, self._last_us + 1)
         return self._last_us
@@ -193,56 +212,59 @@ class Store:
 
     @property
     def dirty(self) -> bool:
-        return bool(self._writes) or self._touched or self._working
+        return bool(self.pending_writes) or self._touched or self._loop_running
 
     def touch(self) -> None:
-        """Something may have changed that `before` writes."""
+        """Mark that `before_commit` may have something to write."""
         self._touched = True
 
     def commit(self) -> "asyncio.Future[None]":
-        """Done when all that was written so far is safe. Those who come while a commit is under way share the next."""
-        if self._gathering is None:
-            self._gathering = asyncio.get_running_loop().create_future()
-            if not self._working:
-                self._working = True
-                self._task = asyncio.ensure_future(self._work_off())
-        return self._gathering
+        """Request a commit. The future is done when everything written so far is durable. Requests
+        during a commit share the next one.
+        """
+        if self._next_commit is None:
+            self._next_commit = asyncio.get_running_loop().create_future()
+            if not self._loop_running:
+                self._loop_running = True
+                self._task = asyncio.ensure_future(self._commit_loop())
+        return self._next_commit
 
     async def committed(self) -> None:
-        """When all that was written so far is safe."""
+        """Wait until everything written so far is durable."""
         if self.dirty:
             await asyncio.shield(self.commit())
 
-    async def _work_off(self) -> None:
+    async def _commit_loop(self) -> None:
         try:
-            took_s, (least_s, most_s) = -1.0, GATHER_S
-            turn = turn_of(asyncio.get_running_loop())
-            while (gathering := self._gathering) is not None:
-                if took_s >= 0:  # they came while the last commit was under way: more will
+            took_s, (least_s, most_s) = -1.0, COMMIT_DELAY_S
+            scheduler = scheduler_of(asyncio.get_running_loop())
+            while (gathering := self._next_commit) is not None:
+                # This request came during the last commit, so more are likely to follow.
+                if took_s >= 0:
                     await asyncio.sleep(min(max(took_s, least_s), most_s))
                 begun = time.monotonic()
-                async with turn.lock:
+                async with scheduler.lock:
                     if took_s < 0:
-                        await turn.calm()
-                    self._gathering, self._touched = None, False
-                    self.before()
-                    writes, self._writes = self._writes, []
-                    done = not writes or await self._attempt(writes)
+                        await scheduler.until_calm()
+                    self._next_commit, self._touched = None, False
+                    self.before_commit()
+                    writes, self.pending_writes = self.pending_writes, []
+                    done = not writes or await self._try_commit(writes)
                 while not done:
                     await asyncio.sleep(0.5)
-                    done = await self._attempt(writes)
+                    done = await self._try_commit(writes)
                 if not gathering.done():
                     gathering.set_result(None)
-                self.after()
+                self.after_commit()
                 took_s = time.monotonic() - begun
         finally:
-            self._working = False
+            self._loop_running = False
 
-    async def _attempt(self, writes: list[Write]) -> bool:
+    async def _try_commit(self, writes: list[Write]) -> bool:
         try:
-            self._lay(writes)
-            self._sealing = self._thread.submit(self._seal)
-            await asyncio.shield(asyncio.wrap_future(self._sealing))
+            self.insert_rows(writes)
+            self.commit_running = self._thread.submit(self.commit_transaction)
+            await asyncio.shield(asyncio.wrap_future(self.commit_running))
         except sqlite3.OperationalError as error:
             self.full = "full" in str(error) or "disk" in str(error)
             return False
@@ -250,31 +272,33 @@ class Store:
         self.commits += 1
         return True
 
-    def _lay(self, writes: list[Write]) -> None:
-        """Put rows in, in a transaction that stays open."""
+    def insert_rows(self, writes: list[Write]) -> None:
+        """Insert rows in a transaction that stays open."""
         self._db.execute("begin immediate")
         try:
-            carry_out(self._db, writes)
+            write_all(self._db, writes)
         except BaseException:
-            self._undo()
+            self.rollback()
             raise
 
-    def _seal(self) -> None:
-        """Commit what was put in."""
+    def commit_transaction(self) -> None:
+        """Commit the open transaction."""
         try:
             self._db.execute("commit")
         except BaseException:
-            self._undo()
+            self.rollback()
             raise
 
-    def _undo(self) -> None:
+    def rollback(self) -> None:
         if self._db.in_transaction:
             self._db.execute("rollback")
 
-    def _at_once(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        """Ask the file, or tell it. A commit that is under way ends first, so nothing is read before it is safe."""
-        if self._sealing is not None:
-            self._sealing.exception()
+    def _execute_now(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        """Execute a statement at once. A running commit ends first, so that nothing is read before
+        it is durable.
+        """
+        if self.commit_running is not None:
+            self.commit_running.exception()
         return self._db.execute(statement, values)
 
     # --- reading
@@ -282,50 +306,56 @@ class Store:
     def inbox(
         self, open_only: bool = True, after_us: int = 0, most: int = 1_000
     ) -> list[tuple[Any, ...]]:
-        """publisher, life, serial, payload, target, arrived_us, done_us; oldest first."""
+        """Rows of publisher, incarnation, serial, payload, target, arrived_us, done_us; oldest
+        first.
+        """
         clause = "and done_us is null" if open_only else ""
-        return self._at_once(
+        return self._execute_now(
             f"select * from notices where arrived_us > ? {clause} order by arrived_us limit ?",
             after_us,
             most,
         ).fetchall()
 
     def unsettled(self) -> Iterator[tuple[Incarnation, int, Target, bytes, int]]:
-        """Casts that are not settled yet: life, serial, target, payload, until when."""
-        rows = self._at_once(
-            "select life, serial, target, payload, until_us from outbox where settled_us is null order by life, serial"
+        """Unsettled casts: incarnation, serial, target, payload, expiry time in microseconds."""
+        rows = self._execute_now(
+            "select life, serial, target, payload, until_us from outbox "
+            "where settled_us is null order by life, serial"
         ).fetchall()
         for incarnation, serial, target, payload, until_us in rows:
             yield incarnation, serial, _target.decode(target), payload, until_us
 
     def has(self, cast: CastId) -> bool:
-        """Is this cast in the inbox, or about to be?"""
+        """True if the cast is in the inbox or waits for the next commit."""
         key = (cast.publisher, cast.incarnation, cast.serial)
-        if any(statement is NOTICE and values[:3] == key for statement, values in self._writes):
+        if any(
+            statement is NOTICE and values[:3] == key for statement, values in self.pending_writes
+        ):
             return True
-        found = self._at_once(
+        found = self._execute_now(
             "select 1 from notices where publisher = ? and life = ? and serial = ?", *key
         )
         return found.fetchone() is not None
 
     def carried(self, incarnation: Incarnation, serial: int) -> bytes | None:
-        """What a cast of this node carries as its payload."""
-        row = self._at_once(
+        """The bytes that a cast of this node carries as its payload."""
+        row = self._execute_now(
             "select payload from outbox where life = ? and serial = ?", incarnation, serial
         ).fetchone()
         return None if row is None else bytes(row[0])
 
     def receipt(self, incarnation: Incarnation, serial: int) -> Settled | None:
-        row = self._at_once(
+        row = self._execute_now(
             "select settled from receipts where life = ? and serial = ?", incarnation, serial
         ).fetchone()
         return None if row is None else _settled.decode(row[0])
 
     def receipts(self, most: int = 100) -> list[tuple[Any, ...]]:
-        """life, serial, target, made_us, settled or None; newest first."""
-        rows = self._at_once(
-            "select o.life, o.serial, o.target, o.made_us, r.settled from outbox o left join receipts r "
-            "on o.life = r.life and o.serial = r.serial order by o.made_us desc limit ?",
+        """Rows of incarnation, serial, target, made_us, settled (or None); newest first."""
+        rows = self._execute_now(
+            "select o.life, o.serial, o.target, o.made_us, r.settled "
+            "from outbox o left join receipts r on o.life = r.life and o.serial = r.serial "
+            "order by o.made_us desc limit ?",
             most,
         ).fetchall()
         return [
@@ -347,32 +377,33 @@ class Store:
         }
 
     def _count(self, what: str) -> int:
-        return int(self._at_once(f"select count(*) from {what}").fetchone()[0])
+        return int(self._execute_now(f"select count(*) from {what}").fetchone()[0])
 
     def prune(self, keep: int = NOTICES_MAX) -> None:
-        """Oldest that are done go first; what is not done stays."""
+        """Delete the oldest done notices beyond `keep`. Notices that are not done stay."""
         self.write(
-            "delete from notices where (publisher, life, serial) in (select publisher, life, serial from notices "
-            "where done_us is not null order by arrived_us limit max(0, (select count(*) from notices) - ?))",
+            "delete from notices where (publisher, life, serial) in ("
+            "select publisher, life, serial from notices where done_us is not null "
+            "order by arrived_us limit max(0, (select count(*) from notices) - ?))",
             (keep,),
         )
 
     def abandon(self) -> None:
-        """For trials of crashes: what is not committed yet is lost."""
-        self._writes.clear()
-        self.before = lambda: None
+        """Discard all uncommitted writes, for tests of crashes."""
+        self.pending_writes.clear()
+        self.before_commit = lambda: None
         self._abandoned = True
 
     def close(self) -> None:
-        """What is not committed yet is, unless there is no room."""
-        writes, self._writes = [] if self._abandoned else self._writes, []
-        if self._sealing is not None:
-            self._sealing.exception()
+        """Commit the remaining writes and close the file. Gives up after 5 s on a full disk."""
+        writes, self.pending_writes = [] if self._abandoned else self.pending_writes, []
+        if self.commit_running is not None:
+            self.commit_running.exception()
         deadline = time.monotonic() + 5
         while writes:
             try:
-                self._lay(writes)
-                self._seal()
+                self.insert_rows(writes)
+                self.commit_transaction()
                 break
             except sqlite3.OperationalError:
                 if time.monotonic() > deadline:

@@ -1,11 +1,11 @@
-"""The commands of designs that turn the roles round: `subscribe`, `unsubscribe`, `subscriptions`, `publish`."""
+"""The commands `subscribe`, `unsubscribe`, `subscriptions` and `publish`."""
 
 import json
 from pathlib import Path
 
 import click
 
-from implicast.net import control, places
+from implicast.net import control, locations
 from implicast.net.options import debug_option, dir_option, json_option, node_option
 
 
@@ -18,14 +18,14 @@ from implicast.net.options import debug_option, dir_option, json_option, node_op
 def subscribe_command(
     target: str, name: str | None, directory: Path | None, as_json: bool, debug: bool
 ) -> None:
-    """Let a node hear of whatever is published with a description that TARGET selects.
+    """Subscribe a node to everything published with a description that TARGET selects.
 
     \b
     implicast subscribe 'jazz & (samba | tango)' --node n03
     implicast publish "jazz, samba" -m "tonight" --node n01
     implicast inbox --node n03
     """
-    (answer,) = control.ask(places.node(name, directory), {"do": "subscribe", "target": target})
+    (answer,) = control.ask(locations.node(name, directory), {"do": "subscribe", "target": target})
     click.echo(
         json.dumps(answer)
         if as_json
@@ -42,9 +42,11 @@ def subscribe_command(
 def unsubscribe_command(
     number: int, name: str | None, directory: Path | None, as_json: bool, debug: bool
 ) -> None:
-    """Take a subscription back; `implicast subscriptions` tells its NUMBER."""
-    (answer,) = control.ask(places.node(name, directory), {"do": "unsubscribe", "number": number})
-    click.echo(json.dumps(answer) if as_json else f"subscription {number} is forgotten")
+    """Cancel a subscription; `implicast subscriptions` lists their NUMBERs."""
+    (answer,) = control.ask(
+        locations.node(name, directory), {"do": "unsubscribe", "number": number}
+    )
+    click.echo(json.dumps(answer) if as_json else f"subscription {number} is cancelled")
 
 
 @click.command("subscriptions")
@@ -55,14 +57,14 @@ def unsubscribe_command(
 def subscriptions_command(
     name: str | None, directory: Path | None, as_json: bool, debug: bool
 ) -> None:
-    """What a node has subscribed to."""
-    for answer in control.ask(places.node(name, directory), {"do": "subscriptions"}):
+    """List the subscriptions of a node."""
+    for answer in control.ask(locations.node(name, directory), {"do": "subscriptions"}):
         click.echo(json.dumps(answer) if as_json else f"{answer['number']:4}  {answer['target']}")
 
 
 @click.command("publish")
 @click.argument("description")
-@click.option("-m", "--message", default="", help="What is said.")
+@click.option("-m", "--message", default="", help="The message.")
 @click.option("--wait", default=5.0, show_default=True, help="Seconds to wait for the receipt.")
 @node_option
 @dir_option
@@ -77,9 +79,9 @@ def publish_command(
     as_json: bool,
     debug: bool,
 ) -> None:
-    """Tell whoever subscribed to things of this DESCRIPTION, and print the receipt.
+    """Notify all members that subscribed to this DESCRIPTION, and print the receipt.
 
-    Exit code 1 when somebody did not answer.
+    Exit code 1 if a subscriber did not answer.
     """
     request = {
         "do": "publish",
@@ -87,10 +89,10 @@ def publish_command(
         "payload": message.encode().hex(),
         "wait": wait,
     }
-    (receipt,) = control.ask(places.node(name, directory), request, wait + 30)
-    told = f"{receipt['notified']} of {receipt['expected']} subscribers notified"
+    (receipt,) = control.ask(locations.node(name, directory), request, wait + 30)
+    text = f"{receipt['notified']} of {receipt['expected']} subscribers notified"
     if receipt["complete"] and not receipt["expected"]:
-        told = "nobody subscribed to this"
-    click.echo(json.dumps(receipt, indent=2) if as_json else told)
+        text = "no member has subscribed to this"
+    click.echo(json.dumps(receipt, indent=2) if as_json else text)
     if receipt["unreachable"] or not receipt["complete"]:
         raise SystemExit(1)

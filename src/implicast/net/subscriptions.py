@@ -1,7 +1,9 @@
-"""The other direction on a node: it subscribes with a target, and publishes what a description says.
+"""Subscriptions of a node: it subscribes with a target and publishes with a description.
 
-In designs that turn the roles round (`chord-pubsub`, `opchord-pubsub`, `centralised`). What matches arrives in the
-same inbox as casts. A peer keeps its subscriptions through a crash; here is kept how the application worded them.
+This works in designs that swap the roles of target and description (`chord-pubsub`,
+`opchord-pubsub`, `centralised`). Matching publications arrive in the same inbox as casts. The
+peer's durable state holds the subscriptions; the node's database holds the text with which the
+application made them.
 """
 
 import asyncio
@@ -13,7 +15,7 @@ import msgspec
 from implicast.language.attributes import Schema
 from implicast.language.parse import description, parse
 from implicast.net.driver import Driver
-from implicast.net.receipt import Awaited, Receipt
+from implicast.net.receipt import PeerEvents, Receipt
 from implicast.net.store import Store
 from implicast.peer.contract import CastId, Message, Peer
 from implicast.peer.errors import LocalError
@@ -23,32 +25,32 @@ KEY = "subscriptions"
 
 
 class SubscriptionError(LocalError):
-    """What was asked cannot be done; the text says why."""
+    """The request cannot be carried out; the text says why."""
 
 
-class Subscribing(Protocol):
+class SubscriberNode(Protocol):
     """What subscriptions need of their node."""
 
     peer: Peer | None
     driver: Driver
     store: Store
-    awaited: Awaited
+    events: PeerEvents
     schema: Schema | None
 
     def receipt(self, cast: CastId) -> Receipt: ...
 
-    async def safe(self) -> None: ...
+    async def commit_state(self) -> None: ...
 
 
-class Subscriptions:
-    """What one node has subscribed to."""
+class NodeSubscriptions:
+    """The subscriptions of one node."""
 
-    def __init__(self, node: Subscribing) -> None:
+    def __init__(self, node: SubscriberNode) -> None:
         self._node = node
         self._answers: dict[tuple[type[Message], int], asyncio.Event] = {}
 
     def all(self) -> dict[int, str]:
-        """By number, as they were worded."""
+        """The texts of all subscriptions, by number."""
         packed = self._node.store.get(KEY)
         return msgspec.msgpack.decode(packed, type=dict[int, str]) if packed else {}
 
@@ -57,7 +59,7 @@ class Subscriptions:
         number: int = self._ask("subscribe", wanted)
         self._write({**self.all(), number: target})
         await self._answered(Subscribed, number, wait, "the subscription was not complete")
-        await self._node.safe()
+        await self._node.commit_state()
         return number
 
     async def unsubscribe(self, number: int, wait: float) -> None:
@@ -68,24 +70,24 @@ class Subscriptions:
         self._ask("unsubscribe", number)
         del known[number]
         self._write(known)
-        await self._answered(
-            Unsubscribed, number, wait, "the subscription was not forgotten by all"
-        )
-        await self._node.safe()
+        await self._answered(Unsubscribed, number, wait, "the cancellation was not complete")
+        await self._node.commit_state()
 
     async def publish(self, text: str, payload: bytes, wait: float) -> Receipt:
-        """The receipt tells how many subscribers were notified, as far as the design tells it."""
-        said = description(text, self._node.schema)
+        """Publish a payload. The receipt says how many subscribers were notified, as far as the
+        design knows.
+        """
+        described = description(text, self._node.schema)
         cast = self._peer().upcoming_cast()
-        complete = self._node.awaited.casting(cast)
-        self._ask("publish", said, payload)
+        complete = self._node.events.expect_receipt(cast)
+        self._ask("publish", described, payload)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait):
                 await complete.wait()
-        self._node.awaited.forget(cast)
+        self._node.events.forget(cast)
         return self._node.receipt(cast)
 
-    def hear(self, event: Message) -> None:
+    def on_event(self, event: Message) -> None:
         if isinstance(event, Subscribed | Unsubscribed):
             self._answers.setdefault((type(event), event.number), asyncio.Event()).set()
 
@@ -98,10 +100,10 @@ class Subscriptions:
 
     def _ask(self, verb: str, *arguments: object) -> int:
         self._peer()
-        before = self._node.awaited.refusals
-        number = self._node.driver.ask(verb, *arguments)
-        if self._node.awaited.refusals > before:
-            raise SubscriptionError(f"{verb} was refused: {self._node.awaited.refused[-1].reason}")
+        before = self._node.events.refusals
+        number = self._node.driver.call(verb, *arguments)
+        if self._node.events.refusals > before:
+            raise SubscriptionError(f"{verb} was refused: {self._node.events.refused[-1].reason}")
         return number if isinstance(number, int) else 0
 
     async def _answered(
@@ -112,7 +114,7 @@ class Subscriptions:
             async with asyncio.timeout(wait):
                 await answer.wait()
         except TimeoutError:
-            raise SubscriptionError(f"{otherwise} within {wait:.0f} s; it goes on") from None
+            raise SubscriptionError(f"{otherwise} within {wait:.0f} s; it continues") from None
         finally:
             self._answers.pop((kind, number), None)
 

@@ -1,4 +1,4 @@
-"""`implicast watch`: the nodes of a network in the terminal, casts as they spread, queues. With the keyboard alone."""
+"""`implicast watch`: a terminal view of nodes, the progress of casts, and send queues."""
 
 import time
 from collections.abc import Callable
@@ -10,14 +10,14 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import DataTable, Footer, Header, Static
 
-from implicast.net.sights import Row, Sight
+from implicast.net.snapshot import NetworkSnapshot, StatusRow
 
 EVERY_S = 1.0
 BAR = 10
 
 
-class Watch(App[None]):
-    """Looks once a second."""
+class WatchApp(App[None]):
+    """Takes a snapshot every `every_s` seconds and shows it."""
 
     TITLE = "implicast"
     CSS = """
@@ -31,10 +31,14 @@ class Watch(App[None]):
         Binding("tab", "focus_next", "next table"),
     ]
 
-    def __init__(self, look: Callable[[Sight | None], Sight], every_s: float = EVERY_S) -> None:
+    def __init__(
+        self,
+        take_snapshot: Callable[[NetworkSnapshot | None], NetworkSnapshot],
+        every_s: float = EVERY_S,
+    ) -> None:
         super().__init__()
-        self._look, self._every_s = look, every_s
-        self.sight: Sight | None = None
+        self._take_snapshot, self._every_s = take_snapshot, every_s
+        self.snapshot: NetworkSnapshot | None = None
         self.paused = False
 
     def compose(self) -> ComposeResult:
@@ -56,32 +60,32 @@ class Watch(App[None]):
         )
         self._table("casts").add_columns("made", "by", "to", "notified", "")
         self._table("peers").add_columns("name", "address", "queued")
-        self.set_interval(self._every_s, self.refresh_sight)
-        self.refresh_sight()
+        self.set_interval(self._every_s, self.refresh_snapshot)
+        self.refresh_snapshot()
 
     def action_pause(self) -> None:
         self.paused = not self.paused
         self.sub_title = "paused" if self.paused else ""
 
-    def refresh_sight(self) -> None:
-        """Ask in a thread: a node that does not answer must not hold up the page."""
+    def refresh_snapshot(self) -> None:
+        """Take a snapshot in a thread, so that a silent node does not block the view."""
         if not self.paused:
             self.run_worker(self._ask, thread=True, exclusive=True, group="look")
 
     def _ask(self) -> None:
-        sight = self._look(self.sight)
+        snapshot = self._take_snapshot(self.snapshot)
         if self.is_running:
-            self.call_from_thread(self.show, sight)
+            self.call_from_thread(self.show, snapshot)
 
-    def show(self, sight: Sight) -> None:
+    def show(self, snapshot: NetworkSnapshot) -> None:
         if self._is_closed():
             return
-        self.sight = sight
-        up = sum(bool(row["up"]) for row in sight.nodes)
+        self.snapshot = snapshot
+        up = sum(bool(row["up"]) for row in snapshot.nodes)
         if not self.paused:
-            self.sub_title = f"{up} of {len(sight.nodes)} nodes answer"
-        _fill(self._table("nodes"), [(row["node"], node_cells(row)) for row in sight.nodes])
-        _fill(self._table("casts"), [(_cast_key(row), cast_cells(row)) for row in sight.casts])
+            self.sub_title = f"{up} of {len(snapshot.nodes)} nodes answer"
+        _fill(self._table("nodes"), [(row["node"], node_cells(row)) for row in snapshot.nodes])
+        _fill(self._table("casts"), [(_cast_key(row), cast_cells(row)) for row in snapshot.casts])
         self._show_peers()
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
@@ -89,17 +93,17 @@ class Watch(App[None]):
             self._show_peers()
 
     def _is_closed(self) -> bool:
-        """Events that were under way come after the page is gone."""
+        """True if the view is closed. Events may still arrive afterwards."""
         return not all(self.query(f"#{name}") for name in ("nodes", "casts", "peers", "whose"))
 
     def _show_peers(self) -> None:
-        if self.sight is None or self._is_closed():
+        if self.snapshot is None or self._is_closed():
             return
         nodes = self._table("nodes")
         if not nodes.row_count:
             return
         chosen = str(nodes.get_row_at(nodes.cursor_row)[0])
-        rows = self.sight.peers.get(chosen, [])
+        rows = self.snapshot.peers.get(chosen, [])
         self.query_one("#whose", Static).update(f"connections of {chosen}: {len(rows)}")
         _fill(
             self._table("peers"),
@@ -114,7 +118,7 @@ class Watch(App[None]):
 
 
 def _fill(table: "DataTable[Any]", rows: list[tuple[str, tuple[Any, ...]]]) -> None:
-    """Put these rows in place of those that are there; the cursor stays where it is."""
+    """Replace the rows of a table; the cursor stays where it is."""
     cursor = table.cursor_row
     table.clear()
     for key, cells in rows:
@@ -123,8 +127,8 @@ def _fill(table: "DataTable[Any]", rows: list[tuple[str, tuple[Any, ...]]]) -> N
         table.move_cursor(row=min(cursor, len(rows) - 1), animate=False)
 
 
-def node_cells(row: Row) -> tuple[Any, ...]:
-    """A node in one line."""
+def node_cells(row: StatusRow) -> tuple[Any, ...]:
+    """The cells of a node's row."""
     if not row["up"]:
         return (row["node"], Text("down", style="bold red"), "", "", "", "", "", "")
     counters = row["counters"]
@@ -141,7 +145,7 @@ def node_cells(row: Row) -> tuple[Any, ...]:
     )
 
 
-def _state(row: Row) -> Text:
+def _state(row: StatusRow) -> Text:
     if row["disk_full"]:
         return Text("disk full", style="bold red")
     if row["role"] != "member":
@@ -151,28 +155,28 @@ def _state(row: Row) -> Text:
     return Text("in", style="green") if row["registered"] else Text("registering", style="yellow")
 
 
-def cast_cells(row: Row) -> tuple[Any, ...]:
-    """A cast in one line, with a bar for how far it has come."""
+def cast_cells(row: StatusRow) -> tuple[Any, ...]:
+    """The cells of a cast's row, with a progress bar."""
     made = time.strftime("%H:%M:%S", time.localtime(row["made_us"] / 1e6))
     if "notified" not in row:
-        return (made, row["node"], _short(row["target"]), "", Text("under way", style="yellow"))
+        return (made, row["node"], _short(row["target"]), "", Text("running", style="yellow"))
     expected = row["expected"]
     filled = round(BAR * (row["notified"] + row["declined"]) / expected) if expected else BAR
     bar = Text(
         "█" * filled + "░" * (BAR - filled), style="green" if not row["unreachable"] else "red"
     )
-    told = f"{row['notified']} of {expected}" if expected else "nobody matched"
+    progress = f"{row['notified']} of {expected}" if expected else "no member matched"
     more = [f"{row[each]} {each}" for each in ("open", "declined", "unreachable") if row[each]]
     return (
         made,
         row["node"],
         _short(row["target"]),
-        Text.assemble(bar, " ", told),
+        Text.assemble(bar, " ", progress),
         ", ".join(more),
     )
 
 
-def _cast_key(row: Row) -> str:
+def _cast_key(row: StatusRow) -> str:
     return f"{row['node']}.{row['life']}.{row['serial']}"
 
 

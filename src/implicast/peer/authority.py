@@ -1,12 +1,15 @@
-"""The authority as data: who is enrolled, who holds which place, what counts no more. No network, no disk, no clock.
+"""The authority's state machine: enrolled names, places held, revoked certificates. It has no
+network, no disk and no clock.
 
-Where an applicant stands inside a realm and in which rings, the authority draws by a hash of name and realm, keyed with
-its secret: asking again gives the same place, so there is nothing to try, and nobody else can work it out. The secret
-is older than any name (the public key that names are enrolled under is made from it), so the authority cannot choose a
-place for a name either.
+The authority draws an applicant's position inside a realm, and its membership vector, by a hash of
+name and realm that is keyed with the authority's secret. Asking again gives the same place, so
+there is nothing to gain by retrying, and no other peer can predict it. The secret is older than any
+name (the public key under which names are enrolled is derived from it), so the authority cannot
+choose a place for a name either.
 
-What one applicant can make the authority, and with it everybody, remember is bounded: places held, realms tried,
-certificates of one place, and certificates given up that have not expired. Who has used up its share is declined.
+The memory that one applicant can take up at the authority, and in every peer's revocation list, is
+bounded: places held, realms tried, certificates of one place, and given-up certificates that have
+not expired. An applicant that has used up its share is declined.
 """
 
 from collections.abc import Iterable
@@ -26,51 +29,59 @@ from implicast.space.vector import Vectors
 PLACES_MAX = 128
 """Default bound on the places one applicant may hold."""
 TRIALS_MAX = 1_024
-"""Realms one applicant may ever ask for: each shows it one more place, and it might keep the best."""
+"""Realms that one applicant may ever ask for. Each shows it one more place, of which it could keep
+the best.
+"""
 RENEWALS_MAX = 3
-"""Certificates of one place that count at a time; a further one makes the oldest void."""
+"""Certificates of one place that are valid at a time; a further one revokes the oldest."""
 GIVEN_UP_MAX = 1_024
-"""Certificates of one applicant that are void and have not expired: so long is its share of everybody's list."""
+"""Void certificates of one applicant that have not expired: its share of every peer's revocation
+list.
+"""
 REVOKED_LOOKED_AT = 1_024
-"""Beyond so many, and beyond twice those that were left, the authority drops revoked certificates that have expired."""
+"""The authority drops expired entries when it has more revoked certificates than this and than
+twice the number left the last time.
+"""
 SHOWN_MAX = 1_024
-"""Forgotten lists taken over that are remembered: who shows one again is not listened to."""
+"""Adopted revocation lists of forgotten incarnations that are remembered, so that a repeat is
+ignored.
+"""
 VALIDITY_US = 365 * 86_400 * 1_000_000
 FOR_EVER_US = 1 << 62
 
 
 class GrantDeclined(LocalError):
-    """The authority gives no certificate; the text says why."""
+    """The authority issues no certificate; the text says why."""
 
 
 class PlacesHeld(Message):
-    """What the authority keeps of one applicant."""
+    """The authority's record of one applicant."""
 
     name: Name
     places: tuple[tuple[bytes, tuple[Certificate, ...]], ...]
     """By realm, every certificate that may still be valid, the newest last."""
     tried: tuple[bytes, ...]
     given_up: tuple[int, ...] = ()
-    """Until when each certificate would have counted that is void."""
+    """Expiry times of the void certificates."""
 
 
-class Roll(Message):
-    """What the authority writes down: numbers never come again, and places stay given."""
+class AuthorityState(Message):
+    """Durable state of the authority: numbers are never reused, and places stay assigned."""
 
     number: Token
     revoked: tuple[tuple[int, int], ...]
     holders: tuple[PlacesHeld, ...]
     listed: Token = 0
-    """The number of the newest list that left, or was shown to it."""
+    """Number of the newest revocation list that was published, or shown by a member."""
     expelled: tuple[Name, ...] = ()
 
 
 class Authority:
-    """Gives places, at most `places_max` per applicant, and takes them back.
+    """Assigns places, at most `places_max` per applicant, and takes them back.
 
-    Certificates and lists of revoked ones are numbered by one counter that begins with the authority's life: what was
-    written down before a crash is below it. With an old copy of its disk the authority learns from the applicants how
-    far it had counted (`count_on_from`).
+    Certificates and revocation lists are numbered by one counter that starts with the authority's
+    incarnation, above everything written before a crash. An authority restored from an old copy of
+    its disk learns from the members how far it had counted (`count_on_from`).
     """
 
     def __init__(
@@ -81,7 +92,7 @@ class Authority:
         places_max: int = PLACES_MAX,
         validity_us: int = VALIDITY_US,
         incarnation: Incarnation = 0,
-        roll: Roll | None = None,
+        state: AuthorityState | None = None,
     ) -> None:
         self._signer: Signer = scheme.signer(_draw(secret, b"key", size=32))
         self._scheme, self._secret, self._vectors = scheme, secret, vectors
@@ -90,24 +101,26 @@ class Authority:
             validity_us,
             incarnation,
         )
-        roll = roll or Roll(0, (), ())
+        state = state or AuthorityState(0, (), ())
         self._number = incarnation << NUMBER_BITS
-        self._count_above(roll.number)
+        self._count_above(state.number)
         self._places: dict[Name, dict[bytes, tuple[Certificate, ...]]] = {
-            each.name: dict(each.places) for each in roll.holders
+            each.name: dict(each.places) for each in state.holders
         }
-        self._tried: dict[Name, set[bytes]] = {each.name: set(each.tried) for each in roll.holders}
+        self._tried: dict[Name, set[bytes]] = {each.name: set(each.tried) for each in state.holders}
         self._given_up: dict[Name, list[int]] = {
-            each.name: list(each.given_up) for each in roll.holders
+            each.name: list(each.given_up) for each in state.holders
         }
-        self._expelled = dict.fromkeys(roll.expelled)
-        self._revoked = dict(roll.revoked)  # serial -> until_us; then it need not be
+        self._expelled = dict.fromkeys(state.expelled)
+        # serial -> until_us, after which the entry can be dropped
+        self.revoked = dict(state.revoked)
         self._crowded = REVOKED_LOOKED_AT
-        self._listed = self._after = self._begun_after = roll.listed
-        self._own: set[int] = set()  # lives under whose numbers lists left in this one
-        self._shown: Recent[int, None] = Recent(SHOWN_MAX)  # forgotten lists that were taken over
+        self._listed = self._after = self._begun_after = state.listed
+        self._own: set[int] = set()  # incarnations in whose number range this one published lists
+        # adopted lists of forgotten incarnations
+        self._shown: Recent[int, None] = Recent(SHOWN_MAX)
         self._list: Revocation | None = None
-        self._fresh_until_us = FOR_EVER_US  # then something on the list has expired
+        self._fresh_until_us = FOR_EVER_US  # then an entry of the list has expired
 
     @property
     def public(self) -> bytes:
@@ -115,11 +128,11 @@ class Authority:
 
     @property
     def listed(self) -> int:
-        """The number of the newest list that it knows of."""
+        """Number of the newest revocation list that it knows of."""
         return self._listed
 
-    def roll(self) -> Roll:
-        """All that must outlive a crash."""
+    def state(self) -> AuthorityState:
+        """State that has to survive a crash."""
         holders = [
             PlacesHeld(
                 name,
@@ -129,23 +142,23 @@ class Authority:
             )
             for name, places in self._places.items()
         ]
-        return Roll(
+        return AuthorityState(
             self._number,
-            tuple(self._revoked.items()),
+            tuple(self.revoked.items()),
             tuple(holders),
             self._listed,
             tuple(self._expelled),
         )
 
-    # --- who
+    # --- names
 
     def enrol(self, name: Name, public: bytes) -> Enrolment:
-        """Admit a name with its key. People decide."""
+        """Sign that a name belongs to a key. The decision to admit it is made by people."""
         bare = Enrolment(name, public, b"")
         return Enrolment(name, public, self._signer.sign(bare.body()))
 
     def admits(self, enrolment: Enrolment) -> bool:
-        """Whether this name was enrolled with this key, and not expelled since."""
+        """Whether this name was enrolled with this key and has not been expelled."""
         is_genuine = self._scheme.verify(self.public, enrolment.body(), enrolment.signature)
         return is_genuine and enrolment.name not in self._expelled
 
@@ -153,22 +166,24 @@ class Authority:
         return name in self._expelled
 
     def expel(self, name: Name) -> None:
-        """A name counts no more, for good: neither its certificates nor any that it may still be given."""
+        """Exclude a name for good: its certificates are void, and it gets no others."""
         self._expelled[name] = None
         self._list = None
         self._void(each for some in self._places.pop(name, {}).values() for each in some)
 
-    # --- where
+    # --- places
 
     def place(self, applicant: Name, realm: bytes) -> tuple[bytes, int]:
-        """Key and vector that belong to an applicant in a realm; nobody else can work them out."""
+        """Key and vector of an applicant in a realm, drawn with the authority's secret."""
         key = realm + _draw(self._secret, b"tail", applicant, realm, size=TAIL_BYTES)
         return key, self._vectors.draw(_draw(self._secret, b"vector", size=32), applicant, key)
 
     def issue(
         self, applicant: Name, realm: bytes, address: Address, public: bytes, now_us: int
     ) -> Certificate:
-        """The certificate of an applicant's place in a realm: a renewal if it holds one there. Or `Declined`."""
+        """Issue the certificate of an applicant's place in a realm, as a renewal if it holds one
+        there. Raises `GrantDeclined`.
+        """
         held = self._places.setdefault(applicant, {})
         live = [each for each in held.get(realm, ()) if each.until_us > now_us]
         given_up = self._given_up[applicant] = [
@@ -179,34 +194,39 @@ class Authority:
             and live
             and (live[-1].address, live[-1].public) == (address, public)
         ):
-            return live[-1]  # what it has will do
+            return live[-1]  # the limit is reached, and the certificate it has is still good
         self._decline(applicant, realm, held, len(given_up))
         self._tried.setdefault(applicant, set()).add(realm)
-        if len(self._revoked) > self._crowded:
+        if len(self.revoked) > self._crowded:
             self._forget_expired(now_us)
         issued = self._certify(*self.place(applicant, realm), applicant, address, public, now_us)
-        kept = [each for each in live if each.address == address][1 - RENEWALS_MAX :]
-        self._void(each for each in live if each not in kept)
-        held[realm] = (*kept, issued)
+        unrevoked = [each for each in live if each.address == address][1 - RENEWALS_MAX :]
+        self._void(each for each in live if each not in unrevoked)
+        held[realm] = (*unrevoked, issued)
         return issued
 
     def _decline(
-        self, applicant: Name, realm: bytes, held: dict[bytes, tuple[Certificate, ...]], gone: int
+        self,
+        applicant: Name,
+        realm: bytes,
+        held: dict[bytes, tuple[Certificate, ...]],
+        given_up_count: int,
     ) -> None:
         tried = self._tried.get(applicant, ())
         if applicant in self._expelled:
             raise GrantDeclined(f"{applicant.hex()} was expelled")
         if realm not in held and len(held) >= self._places_max:
             raise GrantDeclined(
-                f"{applicant.hex()} holds {len(held)} places, which is all an applicant may"
+                f"{applicant.hex()} holds {len(held)} places, the limit for an applicant"
             )
         if realm not in tried and len(tried) >= TRIALS_MAX:
             raise GrantDeclined(
-                f"{applicant.hex()} has tried {len(tried)} realms, which is all an applicant may"
+                f"{applicant.hex()} has tried {len(tried)} realms, the limit for an applicant"
             )
-        if gone >= GIVEN_UP_MAX:
+        if given_up_count >= GIVEN_UP_MAX:
             raise GrantDeclined(
-                f"{applicant.hex()} has given up {gone} certificates that have not expired: ask later"
+                f"{applicant.hex()} has {given_up_count} void certificates that have not "
+                "expired; ask later"
             )
 
     def _certify(
@@ -226,41 +246,46 @@ class Authority:
         """The newest certificate of each place that an applicant holds."""
         return tuple(each[-1] for each in self._places.get(applicant, {}).values())
 
-    # --- what counts no more
+    # --- revocation
 
     def release(self, applicant: Name, realm: bytes) -> bool:
-        """The applicant gives a place up. All its certificates join the revoked, or the limit could be passed by and
-        by. False if it held none there."""
+        """The applicant gives up a place; False if it held none there. All certificates of the
+        place are revoked, else an applicant could exceed the limit by giving up and asking again.
+        """
         given_up = self._places.get(applicant, {}).pop(realm, ())
         return self._void(given_up)
 
     def vacate(self, applicant: Name, address: Address) -> bool:
-        """The applicant is at this address no more: its certificates for it join the revoked. False if it had none."""
+        """The applicant is no longer at this address: its certificates for it are revoked. False if
+        it had none.
+        """
         places = self._places.get(applicant, {})
         return self._void(
             [each for some in places.values() for each in some if each.address == address]
         )
 
     def _void(self, certificates: Iterable[Certificate]) -> bool:
-        fresh = {each.serial: each for each in certificates if each.serial not in self._revoked}
+        fresh = {each.serial: each for each in certificates if each.serial not in self.revoked}
         for serial, each in fresh.items():
-            self._revoked[serial] = each.until_us
+            self.revoked[serial] = each.until_us
             self._given_up.setdefault(each.name, []).append(each.until_us)
         if fresh:
             self._list = None
         return bool(fresh)
 
     def revoke(self, now_us: int, *certificates: Certificate) -> Revocation:
-        """Declare certificates void; the list of all that are."""
+        """Revoke certificates, and return the list of all that are revoked."""
         self._void(certificates)
         return self.revocation(now_us)
 
     def revocation(self, now_us: int) -> Revocation:
-        """The signed list of what counts no more, under a new number if it has changed."""
+        """The signed list of revoked certificates and expelled names, under a new number if it has
+        changed.
+        """
         if self._list is None or now_us >= self._fresh_until_us:
             self._forget_expired(now_us)
-            self._fresh_until_us = min(self._revoked.values(), default=FOR_EVER_US)
-            last = sorted(self._revoked, key=lambda serial: (self._revoked[serial], serial))[
+            self._fresh_until_us = min(self.revoked.values(), default=FOR_EVER_US)
+            last = sorted(self.revoked, key=lambda serial: (self.revoked[serial], serial))[
                 -ITEMS_MAX:
             ]
             self._listed = self._next_number()
@@ -272,17 +297,19 @@ class Authority:
 
     @property
     def has_revoked(self) -> bool:
-        return bool(self._revoked or self._expelled)
+        return bool(self.revoked or self._expelled)
 
     @property
     def has_news(self) -> bool:
-        """Whether something counts no more that is on no list yet."""
+        """Whether something was revoked that no list contains yet."""
         return self._list is None and self.has_revoked
 
     # --- after a crash
 
     def count_on_from(self, newest: Certificate | Revocation, now_us: int) -> bool:
-        """A member shows what this authority has signed: it must not count from below that again. False if it knew."""
+        """A member shows something that this authority signed and may have forgotten: continue
+        counting above it. False if it was known.
+        """
         number = newest.number if isinstance(newest, Revocation) else newest.serial
         is_news = (
             self._is_forgotten(number) if isinstance(newest, Revocation) else number > self._number
@@ -295,7 +322,9 @@ class Authority:
         return True
 
     def _is_forgotten(self, number: int) -> bool:
-        """Whether a list of this number left in a life after the one that our disk remembers, and before ours."""
+        """Whether a list of this number was published after the state on our disk was written and
+        before this incarnation.
+        """
         return (
             number > self._begun_after
             and number not in self._shown
@@ -303,28 +332,32 @@ class Authority:
         )
 
     def _take_over(self, shown: Revocation, now_us: int) -> None:
-        """A list that was forgotten: what it names counts no more, and later lists come after it."""
+        """Adopt a forgotten list: what it names is revoked, and later lists refer to it."""
         self._shown[shown.number] = None
-        self._revoked = dict.fromkeys(shown.serials, now_us + self._validity_us) | self._revoked
+        self.revoked = dict.fromkeys(shown.serials, now_us + self._validity_us) | self.revoked
         for name in shown.names:
             self.expel(name)
         self._listed, self._after = max(self._listed, shown.number), max(self._after, shown.number)
         self._list = None
 
     def _count_above(self, number: int) -> None:
-        """Far above: more may have been signed in the life that was forgotten than a member has seen. The chance in our
-        own life tells apart two that begin from the same old copy."""
+        """Continue far above this number, because the forgotten incarnation may have signed more
+        than a member has seen. The random bits of our own incarnation separate two authorities that
+        start from the same old copy.
+        """
         bits = NUMBER_BITS + CHANCE_BITS
         chance = (self._incarnation & (1 << CHANCE_BITS) - 1) << NUMBER_BITS
         if number > self._number:
             self._number = ((number >> bits) + 1 << bits) | chance
 
     def _forget_expired(self, now_us: int) -> None:
-        """Whoever gives places up and asks for others adds to the revoked for ever, though nobody publishes a list."""
-        self._revoked = {
-            serial: until_us for serial, until_us in self._revoked.items() if until_us > now_us
+        """Drop expired entries. An applicant that gives up places and asks for others adds to the
+        revoked certificates even when no list is published.
+        """
+        self.revoked = {
+            serial: until_us for serial, until_us in self.revoked.items() if until_us > now_us
         }
-        self._crowded = max(REVOKED_LOOKED_AT, 2 * len(self._revoked))
+        self._crowded = max(REVOKED_LOOKED_AT, 2 * len(self.revoked))
 
 
 def _draw(secret: bytes, *names: bytes, size: int) -> bytes:

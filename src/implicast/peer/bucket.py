@@ -1,4 +1,4 @@
-"""Token buckets: so many a second, over a burst; one for a sender, or one for each of many."""
+"""Token buckets: a rate per second and a burst, for one sender or for each of many."""
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
@@ -7,11 +7,13 @@ from implicast.peer.memory import Recent
 
 Who = TypeVar("Who", bound=Hashable)
 BUCKETS_MAX = 4_096
-"""Senders whose buckets are remembered; the one that was met first is forgotten, and begins with a full one again."""
+"""Senders whose buckets are remembered. The oldest is forgotten; that sender starts with a full
+bucket again.
+"""
 
 
 class Bucket:
-    """What one sender may still do. A rate of 0 sets no limit."""
+    """Token bucket of one sender. A rate of 0 sets no limit."""
 
     __slots__ = ("_left", "_refilled_s", "burst", "rate_per_s")
 
@@ -20,7 +22,7 @@ class Bucket:
         self._left, self._refilled_s = burst, now_s
 
     def take(self, now_s: float) -> bool:
-        """Take one token; False when there is none."""
+        """Take one token; False if there is none."""
         if not self.rate_per_s:
             return True
         self._left = min(self.burst, self._left + (now_s - self._refilled_s) * self.rate_per_s)
@@ -32,7 +34,7 @@ class Bucket:
 
 
 class Buckets(Generic[Who]):
-    """A bucket for each sender."""
+    """A token bucket for each sender."""
 
     __slots__ = ("_buckets", "_burst", "_rate_per_s")
 
@@ -41,7 +43,7 @@ class Buckets(Generic[Who]):
         self._buckets: Recent[Who, Bucket] | None = None
 
     def take(self, who: Who, now_us: int) -> bool:
-        """Take one token of a sender; False when it has none. A rate of 0 sets no limit."""
+        """Take one token of a sender; False if it has none. A rate of 0 sets no limit."""
         if not self._rate_per_s:
             return True
         if self._buckets is None:

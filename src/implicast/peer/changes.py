@@ -1,8 +1,9 @@
-"""What has changed of what a peer keeps, so that its host can write down that alone.
+"""Change tracking for durable state, so that a host writes only the rows that changed.
 
-A station keeps a row for each of its members; writing all of them whenever one changes would cost what there is, not
-what happened. It notes the keys of rows as they change, and hands out those rows when it is asked. Nothing is noted
-before the first question: where nobody writes anything down, as in the world, noting costs nothing.
+A server keeps a row for each of its members. Writing all of them at every change would cost as much
+as there is, not as much as happened. The server records the keys of changed rows and returns those
+rows when asked. Nothing is recorded before the first request: in the simulator, which never asks,
+tracking costs nothing.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -12,25 +13,25 @@ from typing import Generic, TypeVar
 from implicast.peer.contract import Message
 
 Key = TypeVar("Key", bound=Hashable)
-Kept = TypeVar("Kept")
+Value = TypeVar("Value")
 Rows = Mapping[Hashable, tuple[Message, ...]]
-"""By key, what is kept under it now; nothing: it is gone."""
+"""By key, the present rows; an empty tuple means that the key was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What differs from the last time."""
+    """Difference from the previous call."""
 
     head: Message
-    """What is kept (`Peer.kept`) without the fields that have rows."""
+    """The durable state (`Peer.durable_state`) with empty values in the fields that have rows."""
     rows: Mapping[str, Rows]
-    """By field of what is kept."""
+    """By field of the durable state."""
     whole: bool
-    """These are all rows that there are: whatever was written before counts no more."""
+    """True if the rows are complete: the host replaces everything written before."""
 
 
-class Changed(Generic[Key]):
-    """The keys under which something has changed."""
+class ChangedKeys(Generic[Key]):
+    """Keys of a table that changed since the last request."""
 
     __slots__ = ("_keys",)
 
@@ -39,17 +40,15 @@ class Changed(Generic[Key]):
 
     def note(self, key: Key) -> None:
         if self._keys is not None:
-            self._keys.pop(
-                key, None
-            )  # what changed last comes last, as in the tables that it is about
+            self._keys.pop(key, None)  # most recent last, as in the table
             self._keys[key] = None
 
-    def rows(self, table: Mapping[Key, Kept], row: Callable[[Kept], tuple[Message, ...]]) -> Rows:
-        """What the table has under those since the last time, oldest first; the first time under all of its keys."""
+    def rows(self, table: Mapping[Key, Value], row: Callable[[Value], tuple[Message, ...]]) -> Rows:
+        """Rows of the changed keys, oldest change first; of all keys at the first call."""
         keys, self._keys = list(table if self._keys is None else self._keys), {}
         return {key: row(table[key]) if key in table else () for key in keys}
 
     @property
-    def asked(self) -> bool:
-        """Has anybody asked yet?"""
+    def is_tracking(self) -> bool:
+        """Whether a host has asked for changes."""
         return self._keys is not None

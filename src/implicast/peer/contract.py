@@ -1,14 +1,14 @@
-"""The contract between one peer and the world that runs it. Read this file first.
+"""The contract between one peer and the host that runs it. Read this file first.
 
-A peer gets inputs: `receive` (a message came), `wake` (an alarm rang) and the verbs of its
-application. It answers by asking its `Host` to `send`, to ring an alarm `after` a while, or to
-`deliver` an event to the application. That is all: no clock, no socket, no chance of its own. So
-the very same peer runs in the deterministic world and on a real network, and its life is a
-function of its seed and its inputs.
+A peer gets inputs: `receive` (a message arrived), `wake` (an alarm fired) and the verbs of its
+application. It responds by calling its `Host`: `send` a message, arm an alarm `after` a delay, or
+`deliver` an event to the application. It has no clock, no socket and no randomness of its own.
+Therefore the same code runs in the deterministic simulator and on a real network, and the behaviour
+of a peer is a function of its seed and its inputs.
 
 Messages and alarms are frozen values (`Message`). They are `msgspec` structs because these cost
-half of a slots dataclass to make and a sixth of a frozen one (`bench/values.py` measures it), are
-truly frozen, and encode without further code.
+half as much to make as a dataclass with slots and a sixth of a frozen one (`bench/values.py`), are
+truly immutable, and encode without further code.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,25 +24,35 @@ if TYPE_CHECKING:
 
 NAME_BYTES = 16
 Name = Annotated[bytes, Meta(min_length=NAME_BYTES, max_length=NAME_BYTES)]
-"""Who a peer is, for ever: the digest of its public key on a network, of seed and number in the world."""
+"""Permanent identity of a peer: digest of its public key on a network, of seed and number in the
+simulator.
+"""
 
 Port = Annotated[int, Meta(ge=0, le=(1 << 16) - 1)]
 Address = int | tuple[Annotated[str, Meta(max_length=255)], Port]
-"""Where a peer can be reached. Opaque to engines: a small integer in the world, (host, port) on a network.
-It says nothing of who is there: a peer may fall and another rise at the same address. (The integer bears no bound of
-its own: msgspec 0.22 breaks down over a bounded scalar beside a tuple of fixed length in one union.)"""
+"""Where a peer can be reached. Opaque to protocols: a small integer in the simulator, (host, port)
+on a network. An address does not identify a peer: after a crash another peer may start at the same
+address. The integer has no bound because msgspec 0.22 fails on a union of a bounded scalar and a
+tuple of fixed length.
+"""
 
 
 def in_order(address: Address) -> tuple[bool, Address]:
-    """What addresses are sorted by. Those of a network are of one kind, but strangers may name any."""
+    """Sort key for addresses. All addresses of one network have one type, but a message from a
+    foreign or malicious peer may carry either.
+    """
     return isinstance(address, tuple), address
 
 
-LIFE_BITS, NUMBER_BITS = 40, 20
-Incarnation = Annotated[int, Meta(ge=0, le=(1 << LIFE_BITS) - 1)]
-"""One stretch of a peer's time, from a start to a crash; each is above those before it (`name.py`)."""
-Version = Annotated[int, Meta(ge=0, le=(1 << LIFE_BITS + NUMBER_BITS) - 1)]
-"""Which of its descriptions a member speaks of: its life, then the number within that life; 0 comes before all."""
+INCARNATION_BITS, NUMBER_BITS = 40, 20
+Incarnation = Annotated[int, Meta(ge=0, le=(1 << INCARNATION_BITS) - 1)]
+"""One run of a peer, from a start to the next crash. Each is greater than all earlier ones of the
+same peer (`name.py`).
+"""
+Version = Annotated[int, Meta(ge=0, le=(1 << INCARNATION_BITS + NUMBER_BITS) - 1)]
+"""Version of a member's description: the incarnation, then a number within it. 0 is before all
+others.
+"""
 Serial = Annotated[int, Meta(ge=0, le=(1 << 48) - 1)]
 
 Handler = TypeVar("Handler", bound=Callable[..., None])
@@ -50,36 +60,45 @@ Handler = TypeVar("Handler", bound=Callable[..., None])
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class _Frozen(msgspec.StructMeta):
-    """Tells type checkers that every kind of message is frozen, as its base says."""
+    """Tells type checkers that every subclass of `Message` is frozen."""
 
 
 class Message(
     msgspec.Struct, metaclass=_Frozen, frozen=True, array_like=True, gc=False, cache_hash=True
 ):
-    """A value that is sent or awaited: made once, never changed.
+    """A value that is sent, or awaited as an alarm. Immutable.
 
-    `cache_hash`: those that are passed on are looked up at every step, and owners of entries at every word about them.
-    `gc=False` is safe because a message holds plain values and tuples and never refers back to itself.
-    Fields are ints, floats, strings, bytes, booleans, None, tuples of these, and other structs: what can travel.
+    Fields are ints, floats, strings, bytes, booleans, None, tuples of these, and other messages:
+    everything that can be encoded. `cache_hash`: forwarded messages and owners of entries are
+    looked up at every hop. `gc=False` is safe because a message holds plain values and tuples and
+    cannot contain itself.
     """
 
     wire: ClassVar[int] = 0
-    """How this kind is called on a wire, for ever (`wire.py`); alarms have none and cannot travel."""
+    """Number of this kind on the wire; it never changes (`wire.py`). Alarms have none and cannot be
+    sent.
+    """
     upkeep: ClassVar[bool] = False
-    """True for alarms of standing upkeep: what they cause counts as upkeep, not as part of the verb that armed them."""
-    promises: ClassVar[bool] = True
-    """False for messages that tell something and promise nothing: they may leave before what led to them is written
-    down, for whoever asked asks again when their sender has forgotten it."""
+    """True for alarms of periodic upkeep: messages caused by them count as upkeep, not as cost of
+    the application's call that armed the alarm.
+    """
+    after_commit: ClassVar[bool] = True
+    """False for messages that a node may send before the state behind them is committed to disk.
+    Safe where the message promises nothing: if the sender loses that state in a crash, the request
+    that caused the message is repeated.
+    """
 
 
 class StandingAlarm(Message):
-    """An alarm of standing upkeep."""
+    """Base of alarms of periodic upkeep."""
 
     upkeep: ClassVar[bool] = True
 
 
 class CastId(Message, order=True):
-    """Names one cast for ever: who published it, in which of its lives, and which of that life's casts it was."""
+    """Permanent identity of one cast: its publisher, the publisher's incarnation, and a serial
+    number within that.
+    """
 
     publisher: Name
     incarnation: Incarnation
@@ -87,47 +106,51 @@ class CastId(Message, order=True):
 
 
 class Contact(Message, order=True):
-    """Who and where: what is kept of a member by those who may have to tell it something."""
+    """Name and address of a member, as kept by peers that may have to notify it."""
 
     name: Name
     address: Address
 
 
 class Host(Protocol):
-    """All that a peer may ask of its world.
+    """Everything a peer may ask of its environment.
 
-    A verb notes an intention and returns at once: it never re-enters a peer, never blocks, never
-    fails. Silence is the only sign of loss.
+    A call records an intention and returns at once. It never re-enters the peer, never blocks and
+    never fails. A lost message shows only in the absence of an answer.
     """
 
     @property
     def now_us(self) -> int:
-        """Microseconds since 1970 on a network, since the beginning in the world. Holds still while one input is
-        handled, and never goes backwards within a life."""
+        """Microseconds since 1970 on a network, since the start of the run in the simulator.
+        Constant while one input is handled; never decreases within an incarnation.
+        """
 
     @property
     def rng(self) -> Random:
-        """The only source of chance."""
+        """The only source of randomness."""
 
     def send(self, to: Address, message: Message) -> None:
-        """Carry a message to another peer; it may be lost, delayed, repeated or overtaken.
+        """Send a message to another peer. It may be lost, delayed, duplicated or reordered.
 
-        Never to oneself: that is a plain call.
+        A peer never sends to itself: it calls the handler instead.
         """
 
     def after(self, delay_us: int, alarm: Message) -> None:
-        """Wake me with this alarm later. Alarms are not cancelled; ignore those that have become stale."""
+        """Call `wake` with this alarm after a delay. Alarms cannot be cancelled; a peer ignores
+        stale ones.
+        """
 
     def deliver(self, event: Message) -> None:
-        """Tell the application: a `Notice`, `Registered`, `Settled`, ... (`events.py`)."""
+        """Pass an event to the application: `Notice`, `Registered`, ... (`events.py`)."""
 
 
 MESSAGE_ARGUMENTS = 3
-"""What a method that handles messages takes: self, sender, message. One that handles alarms: self, alarm."""
+"""Arguments of a message handler: self, sender, message. An alarm handler takes two: self, alarm.
+"""
 
 
 def handles(*kinds: type) -> Callable[[Handler], Handler]:
-    """Mark a method as the one place where these kinds of messages or alarms are decided."""
+    """Mark a method as the handler of these kinds of messages or alarms."""
 
     def mark(method: Handler) -> Handler:
         method.handles = kinds  # type: ignore[attr-defined]
@@ -137,10 +160,12 @@ def handles(*kinds: type) -> Callable[[Handler], Handler]:
 
 
 class Part:
-    """A share of a peer, such as its overlay: it owns some of the state and handles some kinds of messages itself.
+    """A component of a peer, such as its overlay. It owns some of the state and handles some kinds
+    of messages.
 
-    A part made of parts names them in its class line, `class Surface(Part, parts={"heirs": Succession})`, and sets an
-    attribute of each name; messages that a part handles go straight to it, however deep it lies.
+    A part made of parts names them in its class statement, `class Ice(Part, parts={"members":
+    Members})`, and sets an attribute of each name. Messages go straight to the part that handles
+    them, at any depth.
     """
 
     __slots__ = ("address", "host")
@@ -155,10 +180,11 @@ class Part:
 
 
 class Peer(Part):
-    """One participant. Its life is a function of its seed and its inputs.
+    """One participant. Its behaviour is a function of its seed and its inputs.
 
-    One that wants to hear of every message before it is decided on names a method for it in its class line,
-    `class Bft(Member, first="hears")`; where that says False the message is dropped.
+    A class that has to see every message before its handler names a method in its class statement,
+    `class Bft(Member, first="on_any_message")`. If that method returns False the message is
+    dropped.
     """
 
     __slots__ = ("strays",)
@@ -181,37 +207,42 @@ class Peer(Part):
     def __init__(self, address: Address, host: Host) -> None:
         super().__init__(address, host)
         self.strays = 0
-        """Messages that came and are not for a peer of this role: dropped."""
+        """Messages dropped because a peer of this role does not handle their kind."""
 
     @classmethod
     def kinds(cls) -> list[type]:
-        """The kinds of messages that a peer of this role decides on, by name."""
+        """Kinds of messages that a peer of this role handles, sorted by name."""
         return sorted(cls._messages, key=lambda kind: kind.__name__)
 
     @classmethod
     def alarm_kinds(cls) -> list[type]:
-        """The kinds of alarms that a peer of this role decides on, by name."""
+        """Kinds of alarms that a peer of this role handles, sorted by name."""
         return sorted(cls._alarms, key=lambda kind: kind.__name__)
 
     def holdings(self) -> Any:
-        """The state held for the system or for others, as values that can be encoded: the measure of storage (STOR).
+        """State held for the system or for other peers, as values that can be encoded: the measure
+        of storage (STOR).
 
-        One rule for all designs. What others registered here counts, and tables and filters by which this peer finds
-        others, and copies kept for others. What is its own does not: its description, its credentials, its place, the
-        address of the station that serves it.
+        The rule is the same for all designs. Counted: registrations of others, routing tables and
+        filters, copies kept for others. Not counted: the peer's own description, credentials and
+        place, and the address of the server or broker that serves it.
         """
         return ()
 
     def stored_bytes(self) -> int | None:
-        """Bytes of `holdings` as they would be encoded, where they are known without making all of them."""
+        """Encoded size of `holdings`, for peers that know it without building the values; else
+        None.
+        """
         return None
 
-    def kept(self) -> Message | None:
-        """What was written down and outlives a crash of this peer, as one typed value; None: nothing."""
+    def durable_state(self) -> Message | None:
+        """State that survives a crash, as one typed value; None if there is none."""
         return None
 
     def changes(self) -> "Changes | None":
-        """What has changed of it since this was last asked; None: this peer keeps little, and `kept` is all of it."""
+        """Changes of the durable state since the previous call. None: the peer's durable state is
+        small, and the host writes all of it (`durable_state`).
+        """
         return None
 
     def receive(self, sender: Address, message: Message) -> None:
@@ -224,8 +255,10 @@ class Peer(Part):
     def drop_stray(self) -> None:
         self.strays += 1
 
-    def shown(self, message: Message) -> None:
-        """Another peer keeps this word of this peer's own, which it may have forgotten."""
+    def on_own_statement(self, message: Message) -> None:
+        """Another peer holds a signed message of this peer, possibly one of an incarnation that
+        this peer's disk does not know.
+        """
         self.drop_stray()
 
     def wake(self, alarm: Message) -> None:
@@ -251,21 +284,25 @@ def _after(hears: Callable[..., bool], handler: Callable[..., None]) -> Callable
 
 
 def decisions(owner: type[Part]) -> tuple[Decisions, Decisions]:
-    """By kind of message, and by kind of alarm, the function of the owner that decides on it.
+    """Handler of each kind of message and of each kind of alarm, for a peer or a part.
 
-    A peer's inputs go by it; and what one share of a peer says to itself, where it would send it to another peer.
+    A peer dispatches its inputs by it. A part that would address itself uses it to call the handler
+    directly.
     """
     messages: Decisions = {}
     alarms: Decisions = {}
     for path, method in _marked(owner):
         takes_message = method.__code__.co_argcount == MESSAGE_ARGUMENTS
         kinds = messages if takes_message else alarms
-        kinds.update(dict.fromkeys(method.handles, _through(path, method, takes_message)))  # type: ignore[attr-defined]
+        handler = _through(path, method, takes_message)
+        kinds.update(dict.fromkeys(method.handles, handler))  # type: ignore[attr-defined]
     return messages, alarms
 
 
 def _marked(owner: type[Part], path: str = "") -> Iterator[tuple[str, Callable[..., None]]]:
-    """The marked methods of an owner and its parts, with the path that leads to each; the nearest comes last."""
+    """Marked methods of an owner and of its parts, each with the attribute path to it. The owner's
+    own come last, so that they override those of its parts.
+    """
     for name, part in owner.parts.items():
         yield from _marked(part, f"{path}.{name}" if path else name)
     for base in reversed(owner.__mro__):
@@ -275,8 +312,9 @@ def _marked(owner: type[Part], path: str = "") -> Iterator[tuple[str, Callable[.
 
 
 def _through(path: str, method: Callable[..., None], takes_message: bool) -> Callable[..., None]:
-    """A function of the peer that calls the method of the part. Each with as many arguments as it takes: at every
-    message and alarm, half the price of passing on any number."""
+    """A function of the peer that calls the method of a part. Written for exactly the arguments it
+    takes: forwarding `*args` would double the cost of every message and alarm.
+    """
     if not path:
         return method
     part = attrgetter(path)
@@ -292,5 +330,6 @@ def _through(path: str, method: Callable[..., None], takes_message: bool) -> Cal
         method(part(peer), alarm)
 
     decide = receive if takes_message else wake
-    vars(decide)["leads_to"] = (path, method)  # for a core that goes there without this call
+    # lets a compiled core call the method without this wrapper
+    vars(decide)["leads_to"] = (path, method)
     return decide

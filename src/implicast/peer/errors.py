@@ -1,15 +1,15 @@
-"""Whose fault is it? Three families, and only two of them are exceptions.
+"""Errors in three families by cause; two of them are exceptions.
 
     ImplicastError
-    ├── LocalError          ours: the caller asked for nonsense; nothing was done
-    │   ├── LanguageError       an expression, tag or attribute that cannot be understood (language/errors.py)
-    │   ├── ParameterError      an unknown parameter or a value out of range (language/parameters.py)
-    │   ├── MapError            a network map that cannot be read or does not hang together
-    │   └── ScenarioError       a run that cannot be carried out as described
-    └── RemoteError         theirs: a peer sent nonsense; drop it and count it
+    ├── LocalError          the caller's fault: an invalid request; nothing was done
+    │   ├── LanguageError       an expression, tag or attribute is invalid (language/errors.py)
+    │   ├── ParameterError      a parameter is unknown or out of range (language/parameters.py)
+    │   ├── MapError            a network map cannot be read or is not connected
+    │   └── ScenarioError       a run cannot be carried out as described
+    └── RemoteError         a peer's fault: an invalid message; drop it and count it
 
-The third family, the world's, is silence: no exception, handled by an alarm.
-A broken invariant of our own is an `assert` with a sentence.
+The third family, failures of the network, appears as silence: no exception, handled by alarms. A
+broken invariant of this code is an `assert` with a sentence.
 """
 
 from implicast.language.errors import ImplicastError, LanguageError, LocalError
@@ -27,12 +27,12 @@ __all__ = [
 
 
 class MapError(LocalError):
-    """A network map that cannot be read or does not hang together."""
+    """A network map cannot be read or is not connected."""
 
 
 class ScenarioError(LocalError):
-    """A run that cannot be carried out as described."""
+    """A run cannot be carried out as described."""
 
 
 class RemoteError(ImplicastError):
-    """A peer sent nonsense: drop the message and count it."""
+    """A peer sent an invalid message: drop the message and count it."""

@@ -1,6 +1,6 @@
-"""What a peer delivers to its application, whatever the design.
+"""Events that a peer delivers to its application, the same in every design.
 
-The world turns these into rows of the journal; a live node hands them to its user.
+The simulator records them in the journal; a live node passes them to its user.
 """
 
 from implicast.peer.contract import CastId, Incarnation, Message, Name, Version
@@ -8,28 +8,32 @@ from implicast.peer.fields import Count, Micros, Text, Token
 
 
 class Notice(Message):
-    """A cast whose target selects this peer has arrived. At most once per cast."""
+    """A cast whose target selects this peer has arrived. Delivered at most once per cast."""
 
     cast: CastId
     payload: bytes
 
 
 class Registered(Message):
-    """Version `version` of this peer's description is complete: every later cast that selects it will arrive."""
+    """This version of the peer's description is complete: every later cast that selects it will
+    arrive.
+    """
 
     version: Version
 
 
 class Withdrawn(Message):
-    """The withdrawal with this version is complete: the system has forgotten the peer."""
+    """The withdrawal with this version is complete: the peer is no longer registered."""
 
     version: Version
 
 
-class Outlived(Message):
-    """The system knows a later life of this peer than its disk did: it goes on in `incarnation`, above that.
+class IncarnationAdvanced(Message):
+    """Other peers know a later incarnation of this peer than its disk does. The peer continues in
+    `incarnation`, which is above it.
 
-    What was asked for under the version `before` goes on under `version`. The node writes the life down.
+    A request made under version `before` continues under `version`. The node writes the incarnation
+    to disk.
     """
 
     incarnation: Incarnation
@@ -42,23 +46,25 @@ class Joined(Message):
 
 
 class Left(Message):
-    """This peer has handed over all it kept for others and may stop."""
+    """This peer has handed over everything it held for others and may stop."""
 
 
 class Settled(Message):
-    """What the publisher knows of its cast: final when none is open, told again until then."""
+    """Receipt of a cast: what the publisher knows of it. Repeated until nothing is open; then it is
+    final.
+    """
 
     cast: CastId
     notified: Count
-    """Members that took it."""
+    """Members that accepted it."""
     unreachable: Count = 0
     """Members that were selected and never answered."""
     declined: Count = 0
-    """Members that answered that it is not for them: they have described themselves anew, or blocked the publisher."""
+    """Members that declined it: their description has changed, or they block the publisher."""
     open: Count = 0
-    """Members, or those who keep members, that may still answer."""
+    """Members, or peers that notify members, that may still answer."""
     silent: tuple[Name, ...] = ()
-    """Some of the unreachable, by name."""
+    """Names of some of the unreachable members."""
 
     @property
     def expected(self) -> int:
@@ -67,17 +73,21 @@ class Settled(Message):
 
 
 class Slowed(Message):
-    """So many of those whom this peer reached have complained that a keeper declines its large casts for a while."""
+    """This publisher is throttled: a peer that notifies its members declines large casts for a
+    while, because too large a share of the members reached have complained.
+    """
 
     until_us: Micros
     complaints: Count
-    """Names that complained."""
+    """Members that complained."""
     reached: Count
-    """Names that were told."""
+    """Members that were notified."""
 
 
 class Estimated(Message):
-    """Answers `estimate`: about how many members a target selects, and how many messages a cast to it would take."""
+    """Answer to `estimate`: approximate number of members that a target selects, and of messages
+    that a cast to it takes.
+    """
 
     token: Token
     members: Count
@@ -85,7 +95,7 @@ class Estimated(Message):
 
 
 class Refused(Message):
-    """The system declined what the application asked, with a sentence saying why."""
+    """The system declined the application's request, with the reason as a sentence."""
 
     verb: Text
     reason: Text

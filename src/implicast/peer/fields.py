@@ -1,10 +1,10 @@
-"""Bounds of the fields of messages: declared where the field is, and refused by decoding when they are passed.
+"""Bounded field types of messages. Decoding refuses a message that exceeds a bound.
 
-    class Part(Message):
+    class Chunk(Message):
         part: Count
         packed: Payload
 
-What no bound of one field can say (this part below those parts) is checked by the handler.
+Conditions between fields (such as part < parts) are checked by the handler.
 """
 
 from typing import Annotated
@@ -12,9 +12,9 @@ from typing import Annotated
 from msgspec import Meta
 
 COUNT_MAX = 1 << 20
-"""How many there can be of anything that a message counts: parts, items, members told."""
+"""Upper bound of anything that a message counts: parts, items, members notified."""
 ITEMS_MAX = 1 << 16
-"""How many values one message carries in one field."""
+"""Values in one field of a message."""
 TEXT_MAX = 4_096
 """Characters of a name, a tag or a sentence in one field."""
 
@@ -22,11 +22,11 @@ Flag = Annotated[int, Meta(ge=0, le=255)]
 """A small choice."""
 Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
 Token = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-"""A number that only its sender understands."""
+"""A number whose meaning only its sender knows."""
 Micros = Annotated[int, Meta(ge=0, le=(1 << 62) - 1)]
-"""A moment or a span in microseconds."""
+"""A time or a duration in microseconds."""
 Text = Annotated[str, Meta(max_length=TEXT_MAX)]
 Payload = Annotated[bytes, Meta(max_length=1 << 20)]
-"""What a publisher sends, or values packed by the sender: never longer than a message may be."""
+"""A publisher's payload, or values packed by the sender; at most the size of a message."""
 Digest = Annotated[bytes, Meta(max_length=64)]
 """A hash, a key or a signature."""

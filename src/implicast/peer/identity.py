@@ -1,15 +1,17 @@
-"""Who may be where: enrolments, certificates, lists of what counts no more, and the view by which every peer checks.
+"""Enrolments, certificates and revocation lists, and the view by which every peer verifies them.
 
-Follows the Byzantine-tolerant multicast paper, section 2.1: a central authority gives each admitted peer its place
-(key and membership vector) and signs what binds place and public key; peers exchange and check these certificates.
-So nobody chooses its neighbours (eclipse), and the number of places per applicant is limited (Sybil).
+Follows the Byzantine-tolerant multicast paper, section 2.1: a central authority assigns each
+admitted peer its place (key and membership vector) and signs the binding of place and public key.
+Peers exchange and verify these certificates. Therefore no peer can choose its neighbours (eclipse
+attack), and the number of places per applicant is limited (Sybil attack).
 
-An applicant is a name that was enrolled: the authority has signed, once, that this public key belongs to it. What it
-may choose is its `realm`, the first part of a key (a tag it bears, a value it has); where it stands inside the realm is
-drawn by the authority (`authority.py`). Beyond the paper a certificate also binds name and address, so that a liar
-cannot send others to a wrong one, and a time of validity; certificates can be revoked.
+An applicant is an enrolled name: the authority has signed, once, that this public key belongs to
+it. The applicant chooses its `realm`, the first part of a key (one of its tags or values). The
+authority draws its position inside the realm (`authority.py`). Beyond the paper a certificate also
+binds name and address, so that a malicious peer cannot redirect others to a wrong address, and a
+period of validity; certificates can be revoked.
 
-Left out: how the authority knows that two applicants are two persons. That is its roster, kept by people.
+Left out: how the authority knows that two applicants are two persons. People decide that.
 """
 
 from collections.abc import Iterable
@@ -25,39 +27,43 @@ from implicast.peer.signatures import PUBLIC_BYTES, SIGNATURE_BYTES, Scheme
 from implicast.space.vector import VECTOR_BITS, Vectors
 
 TAIL_BYTES = 8
-"""The drawn part of a key: two applicants in one realm collide with a chance of n^2 / 2^65."""
+"""Length of the drawn part of a key. Among n applicants in one realm two collide with probability
+n^2 / 2^65.
+"""
 KEY_BYTES_MAX = 4_224
-"""Of a key, the realm in front of it included."""
+"""Longest key, including the realm."""
 Key = Annotated[bytes, Meta(max_length=KEY_BYTES_MAX)]
-"""Where a place is on the circle: its realm, then what the authority drew."""
+"""Position of a place on the ring: its realm, then the part drawn by the authority."""
 Vector = Annotated[int, Meta(ge=0, le=(1 << VECTOR_BITS) - 1)]
 Public = Annotated[bytes, Meta(max_length=PUBLIC_BYTES)]
 Signature = Annotated[bytes, Meta(max_length=SIGNATURE_BYTES)]
 
 CHECKED_MAX = 2_048
-"""Certificates that a peer remembers to have checked; its lists name some hundreds."""
+"""Verified certificates that a peer remembers; its neighbour lists name some hundreds."""
 EARLY_US = 300_000_000
-"""A certificate counts so long before it was issued: clocks differ."""
+"""A certificate is accepted up to 300 s before its time of issue, because clocks differ."""
 NAMES_MAX = 8_192
-"""Names expelled that one list carries."""
+"""Expelled names in one list."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class Enrolment(Message):
-    """The authority's word that this public key belongs to this name, given once and for good."""
+    """The authority's statement, made once, that this public key belongs to this name."""
 
     name: Name
     public: Public
     signature: Signature
 
     def body(self) -> bytes:
-        """What the authority signs."""
+        """The text that the authority signs."""
         return b"enrolment" + _encode((self.name, self.public))
 
 
 class Certificate(Message):
-    """The authority's word that this public key, of this name and at this address, holds this place."""
+    """The authority's statement that this name, with this public key and at this address, holds
+    this place.
+    """
 
     key: Key
     vector: Vector
@@ -74,7 +80,7 @@ class Certificate(Message):
         return self.key[:-TAIL_BYTES]
 
     def body(self) -> bytes:
-        """What the authority signs."""
+        """The text that the authority signs."""
         bound = (
             self.key,
             self.vector,
@@ -89,7 +95,9 @@ class Certificate(Message):
 
 
 class Revocation(Message):
-    """The authority's list of certificates, and of names, that count no more. A higher number replaces a lower one."""
+    """The authority's list of revoked certificates and expelled names. A higher number replaces a
+    lower one.
+    """
 
     wire = 0x0C01
 
@@ -97,35 +105,39 @@ class Revocation(Message):
     serials: Annotated[tuple[Token, ...], Meta(max_length=ITEMS_MAX)]
     signature: Signature
     after: Token = 0
-    """The newest list of the authority's former lives that it knew of when it made this one."""
+    """The newest list of earlier incarnations of the authority that it knew when it made this one.
+    """
     names: Annotated[tuple[Name, ...], Meta(max_length=NAMES_MAX)] = ()
 
     def body(self) -> bytes:
         return b"revocation" + _encode((self.number, self.serials, self.after, self.names))
 
     def forgets(self, other: "Revocation") -> bool:
-        """Whether an authority that began again from an old copy of its disk made this without knowing the other. Who
-        was expelled once is on every later list."""
+        """Whether the authority made this list without knowing the other, having restarted from an
+        old copy of its disk. Every list names all names that were expelled before it.
+        """
         is_former = other.number >> NUMBER_BITS != self.number >> NUMBER_BITS
         return (is_former and other.number > self.after) or not set(other.names) <= set(self.names)
 
 
 class Trust:
-    """One peer's view of the authority: its public key, what it revoked, and which certificates were checked already.
+    """One peer's view of the authority: its public key, its revocation list, and the certificates
+    verified so far.
 
-    `flaw` names what is wrong with a certificate, or None. Checked certificates are remembered, the first come go
-    first: a table's entries are met again and again, and Ed25519 costs 118 us a time. Peers simulated together may
-    share that memory (`checked`): whoever else meets the very same value would find the same.
+    `flaw` names what is wrong with a certificate, or returns None. Verified certificates are
+    remembered, because the entries of a table are met again and again and Ed25519 takes 118 us for
+    each; the oldest is forgotten first. Peers simulated together may share that memory (`checked`),
+    since verification of the same value has the same result for all.
     """
 
     __slots__ = (
         "_authority",
-        "_checked",
         "_expelled",
         "_revocation",
         "_revoked",
         "_scheme",
         "_vectors",
+        "checked",
     )
 
     def __init__(
@@ -136,7 +148,7 @@ class Trust:
         checked: Recent[bytes, Certificate] | None = None,
     ) -> None:
         self._scheme, self._authority, self._vectors = scheme, authority, vectors
-        self._checked = checked if checked is not None else Recent[bytes, Certificate](CHECKED_MAX)
+        self.checked = checked if checked is not None else Recent[bytes, Certificate](CHECKED_MAX)
         self._revoked: frozenset[int] = frozenset()
         self._expelled: frozenset[Name] = frozenset()
         self._revocation: Revocation | None = None
@@ -147,11 +159,13 @@ class Trust:
 
     @property
     def revocation(self) -> Revocation | None:
-        """The newest list of revoked certificates that is known here."""
+        """The newest revocation list that this peer knows."""
         return self._revocation
 
     def is_known(self, certificate: Certificate, now_us: int) -> bool:
-        """Whether this very certificate was found sound before, and still is. False says nothing."""
+        """Whether exactly this certificate was verified before and is still valid. False is
+        inconclusive.
+        """
         return (
             self._is_remembered(certificate)
             and certificate.since_us - EARLY_US <= now_us < certificate.until_us
@@ -160,8 +174,8 @@ class Trust:
         )
 
     def unknown(self, certificates: Iterable[Certificate], now_us: int) -> list[Certificate]:
-        """Those of several of which that cannot be said, without a call for each."""
-        checked, revoked, expelled = self._checked, self._revoked, self._expelled
+        """Those certificates for which `is_known` is false, without a call for each."""
+        checked, revoked, expelled = self.checked, self._revoked, self._expelled
         return [
             each
             for each in certificates
@@ -181,12 +195,12 @@ class Trust:
         return None if self._is_genuine(certificate) else "forged_certificate"
 
     def is_void(self, certificate: Certificate) -> bool:
-        """Whether the authority gave this certificate and took it back."""
+        """Whether the authority issued this certificate and revoked it."""
         return certificate.serial in self._revoked and self._is_genuine(certificate)
 
     def _is_remembered(self, certificate: Certificate) -> bool:
-        """The same object in a world, another of the same value on a network."""
-        known = self._checked.get(certificate.signature)
+        """The same object in the simulator, an equal one on a network."""
+        known = self.checked.get(certificate.signature)
         return known is certificate or known == certificate
 
     def _is_genuine(self, certificate: Certificate) -> bool:
@@ -196,7 +210,7 @@ class Trust:
             return False
         if not self._scheme.verify(self._authority, certificate.body(), certificate.signature):
             return False
-        self._checked[certificate.signature] = certificate
+        self.checked[certificate.signature] = certificate
         return True
 
     def signed(self, certificate: Certificate, data: bytes, signature: bytes) -> bool:
@@ -204,8 +218,9 @@ class Trust:
         return self._scheme.verify(certificate.public, data, signature)
 
     def learn(self, revocation: Revocation) -> bool:
-        """Take a newer list over. False for an old, a known or a forged one, and for one by an authority that has
-        forgotten what we know: it is to be shown our list."""
+        """Adopt a newer revocation list. False for an old, a known or a forged list, and for one by
+        an authority that has forgotten the list we know; it has to be shown ours.
+        """
         known = self._revocation
         if known is not None and (revocation.number <= known.number or revocation.forgets(known)):
             return False
@@ -216,5 +231,5 @@ class Trust:
         return True
 
     def genuine(self, revocation: Revocation) -> bool:
-        """Whether the authority made this list, at whatever time."""
+        """Whether the authority made this list, at any time."""
         return self._scheme.verify(self._authority, revocation.body(), revocation.signature)

@@ -1,7 +1,7 @@
-"""Leases: what a holder keeps for others lapses when its owner does not renew it.
+"""Leases: an entry held for another peer expires unless its owner renews it.
 
-The holder's side is `Leases`: when each owner was last heard, and who has been silent for too long. The owner's side is
-a time: `renewal_us` says how often to renew so that two renewals may be lost.
+`Leases` is the holder's side: when each owner was last heard from, and which leases have expired.
+The owner's side is an interval: `renewal_us` allows two renewals in a row to be lost.
 """
 
 from collections.abc import Hashable
@@ -10,18 +10,20 @@ from typing import Generic, TypeVar
 Owner = TypeVar("Owner", bound=Hashable)
 
 RENEWALS = 3
-"""Renewals within one lease: two of them may be lost."""
+"""Renewals within one lease; two of them may be lost."""
 UNENDING_US = 1 << 60
-"""A lease where nothing changes (`Site.resting`): nobody comes to renew it."""
+"""A lease that never ends, for networks in which nothing changes (`Site.resting`) and no renewals
+are sent.
+"""
 
 
 def renewal_us(lease_us: int) -> int:
-    """How often an owner renews."""
+    """Interval between an owner's renewals."""
     return lease_us // RENEWALS
 
 
 class Leases(Generic[Owner]):
-    """When each owner was last heard, the one silent for longest first."""
+    """When each owner was last heard from, least recent first."""
 
     __slots__ = ("_heard_us", "lease_us")
 
@@ -46,7 +48,7 @@ class Leases(Generic[Owner]):
         return self._heard_us.get(owner)
 
     def lapsed(self, now_us: int) -> list[Owner]:
-        """The owners whose lease is over; they are forgotten here."""
+        """Remove and return the owners whose lease has expired."""
         over: list[Owner] = []
         for owner, heard_us in self._heard_us.items():
             if heard_us + self.lease_us >= now_us:

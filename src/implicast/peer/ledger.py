@@ -1,4 +1,4 @@
-"""A host that only writes down what a peer asks of it: the test double, shipped with the library.
+"""A host that records the calls of a peer: the test double, shipped with the library.
 
 ledger = Ledger()
 peer = MyPeer(1, ledger)
@@ -14,7 +14,9 @@ Entry = tuple[str, Address | int | None, Message]
 
 
 class Ledger:
-    """`entries` lists ("send", to, message), ("after", delay_us, alarm) and ("deliver", None, event), in order."""
+    """`entries` lists ("send", to, message), ("after", delay_us, alarm) and ("deliver", None,
+    event), in order of the calls.
+    """
 
     def __init__(self, seed: int = 0, now_us: int = 0) -> None:
         self.now_us = now_us
@@ -31,10 +33,10 @@ class Ledger:
         self.entries.append(("deliver", None, event))
 
     def take(self) -> list[Entry]:
-        """What was asked since the last call."""
+        """Calls since the last `take`."""
         taken, self.entries = self.entries, []
         return taken
 
     def sent(self) -> list[tuple[Address | int | None, Message]]:
-        """What was sent since the last call; alarms and deliveries are dropped."""
+        """Messages sent since the last `take`; alarms and deliveries are dropped."""
         return [(to, message) for verb, to, message in self.take() if verb == "send"]

@@ -1,4 +1,4 @@
-"""A peer with the verbs of the application: what every design offers, in the world as on a network."""
+"""Base class of members: a peer with the application's verbs, the same in every design."""
 
 from abc import abstractmethod
 
@@ -14,29 +14,28 @@ from implicast.peer.contract import (
     Version,
 )
 from implicast.peer.errors import RemoteError
-from implicast.peer.events import Outlived, Refused
-from implicast.peer.memory import HeardBlock
+from implicast.peer.events import IncarnationAdvanced, Refused
+from implicast.peer.memory import SeenBlock
 from implicast.peer.name import NUMBERS, has_next, incarnation_of, next_incarnation, version_of
 from implicast.peer.policy import policy_of
+from implicast.peer.signing import Envelopes, envelopes_for
 from implicast.peer.site import Site
-from implicast.peer.words import Envelopes, opener
 
 
-class KeptMember(Message):
-    """What outlives a crash of a member, whatever the design."""
+class DurableMember(Message):
+    """Durable state of a member that all designs share."""
 
     incarnation: Incarnation
     version: Version
     serial: Serial
     description: Description | None
-    heard: tuple[HeardBlock, ...] = ()
+    seen_blocks: tuple[SeenBlock, ...] = ()
 
 
-class Keepsake(Message):
-    """What outlives a crash of a member of one design: what every design keeps, and in further fields what this one
-    does."""
+class DurableState(Message):
+    """Durable state of a member of one design: the common part, and fields of subclasses."""
 
-    member: KeptMember
+    member: DurableMember
 
     @property
     def incarnation(self) -> Incarnation:
@@ -46,8 +45,8 @@ class Keepsake(Message):
 class Member(Peer, parts={"envelopes": Envelopes}):
     """A participant that describes itself and casts to descriptions.
 
-    Every `register` and every `withdraw` takes the next `version`, so that news of different ages can be told
-    apart; every `cast` takes the next `serial`. Both begin anew with every life.
+    Every `register` and `withdraw` takes the next `version`, so that statements of different age
+    can be ordered. Every `cast` takes the next `serial`. Both start anew with every incarnation.
     """
 
     __slots__ = (
@@ -60,68 +59,85 @@ class Member(Peer, parts={"envelopes": Envelopes}):
         "name",
         "policy",
         "serial",
+        "signing",
         "version",
-        "words",
     )
 
     def __init__(self, site: Site) -> None:
         super().__init__(site.address, site.host)
         self.name, self.incarnation = site.name, site.incarnation
         self.contact = Contact(site.name, site.address)
-        self.assured, self.words, self.policy = site.assured, site.words, policy_of(site.parameters)
-        self.envelopes = opener(self, site.words)
-        kept = getattr(site.kept, "member", None)
-        self.description: Description | None = (
-            kept.description if isinstance(kept, KeptMember) else None
+        self.assured, self.signing, self.policy = (
+            site.assured,
+            site.signing,
+            policy_of(site.parameters),
         )
-        """What it is; one that begins again is what it was, until it says otherwise."""
+        self.envelopes = envelopes_for(self, site.signing)
+        durable = getattr(site.durable_state, "member", None)
+        self.description: Description | None = (
+            durable.description if isinstance(durable, DurableMember) else None
+        )
+        """The member's description. After a restart it is the one from disk until the application
+        changes it.
+        """
         self.version: Version = 0
         self.serial = 0
         self._resumed: CastId | None = None
 
     @abstractmethod
     def join(self, introducers: tuple[Address, ...]) -> None:
-        """Become part of the overlay, with the help of peers that already are; none: be the first."""
+        """Join the overlay with the help of peers that are in it. Without introducers, be the first
+        peer.
+        """
 
     @abstractmethod
     def leave(self) -> None:
-        """Hand over what is kept for others, then go."""
+        """Hand over what is stored for other peers, then deliver `Left`."""
 
     @abstractmethod
     def register(self, description: Description) -> None:
-        """Say what this peer is, in place of what it said before. `Registered(version)` follows when it is complete."""
+        """Replace this member's description. `Registered(version)` is delivered when it is
+        complete.
+        """
 
     @abstractmethod
     def withdraw(self) -> None:
-        """Be nobody's audience any more. `Withdrawn(version)` follows when it is complete."""
+        """Remove this member's description. `Withdrawn(version)` follows when it is complete."""
 
     @abstractmethod
     def cast(self, target: Target, payload: bytes) -> CastId:
-        """Send a message to whoever the target describes."""
+        """Send a payload to all members that the target selects."""
 
     def cast_verified(self, target: Target, payload: bytes) -> CastId:
-        """Cast, and check the registrations of those who are selected oneself; `Refused` in designs that do not show
-        them to the publisher: there those who keep them check them."""
-        reason = "in this design publishers see no registrations to verify; those who keep them check them"
+        """Cast, and verify the registrations of the selected members at the publisher. Designs that
+        do not show registrations to publishers deliver `Refused`; there the peers that store them
+        verify them.
+        """
+        reason = (
+            "this design shows publishers no registrations; the peers that store them verify them"
+        )
         self.host.deliver(Refused("cast", reason))
         return self.next_cast()
 
     def estimate(self, target: Target) -> int:
-        """Ask about how many a cast would reach, at what cost: `Estimated` with the token that this returns follows,
-        or `Refused` in designs that cannot tell."""
+        """Ask how many members a target selects and what a cast to it costs. `Estimated` follows,
+        with the token that this returns; or `Refused` in designs that cannot tell.
+        """
         self.host.deliver(
-            Refused(
-                "estimate", "this design cannot tell how many a target selects before it is cast"
-            )
+            Refused("estimate", "this design cannot estimate how many members a target selects")
         )
         return 0
 
     def complain(self, cast: CastId) -> bool:
-        """Say to the peer that told of this cast that it was unwanted; False where there is nobody to say it to."""
+        """Report a cast as unwanted to the peer that notified this member. False if there is no
+        such peer.
+        """
         return False
 
     def upcoming_version(self) -> Version:
-        """How the next description will be numbered."""
+        """Version of the next description. When the numbers of an incarnation are used up it is of
+        the next incarnation.
+        """
         if self.version and (self.version + 1) & (NUMBERS - 1):
             return self.version + 1
         return version_of(self.incarnation if not self.version else self.incarnation + 1, 1)
@@ -132,16 +148,18 @@ class Member(Peer, parts={"envelopes": Envelopes}):
         return self.version
 
     def become(self, description: Description | None) -> None:
-        """Be this, and say nothing of it."""
+        """Set the description without announcing it."""
         self.description = description
 
     def describe(self, description: Description | None) -> Version:
-        """Be this from now on; `None`: nothing. Returns the version under which it is to be said."""
+        """Set the description; None removes it. Returns the version under which it has to be
+        announced.
+        """
         self.description = description
         return self.next_version()
 
     def next_cast(self) -> CastId:
-        """Take the next name for a cast; each `cast` does so once."""
+        """Take the identity of the next cast; each `cast` calls this once."""
         cast = self.upcoming_cast()
         if self._resumed is None:
             self.serial += 1
@@ -149,27 +167,30 @@ class Member(Peer, parts={"envelopes": Envelopes}):
         return cast
 
     def upcoming_cast(self) -> CastId:
-        """How the next cast will be called."""
+        """Identity of the next cast."""
         return self._resumed or CastId(self.name, self.incarnation, self.serial + 1)
 
     def carry_on(self, cast: CastId, target: Target, payload: bytes) -> None:
-        """Carry on with a cast of an earlier life, under its old name: those who have it drop it as a repeat."""
+        """Continue a cast of an earlier incarnation under its old identity. Members that have it
+        drop it as a repeat.
+        """
         self._resumed = cast
         self.cast(target, payload)
 
-    def outlive(self, told: Version) -> Version:
-        """Somebody knows a later version of this member than its own: take a life above that one.
+    def advance_incarnation(self, known: Version) -> Version:
+        """Another peer knows a later version of this member than its own: take an incarnation above
+        it.
 
-        Returns the version under which the present description has to be said again.
+        Returns the version under which the present description has to be announced again.
         """
-        before, later = self.version, max(self.incarnation, incarnation_of(told))
-        if not has_next(later):
-            raise RemoteError(f"no member has lived for as long as life {later} says")
-        self.incarnation = next_incarnation(later, self.host.rng)
+        before, newest = self.version, max(self.incarnation, incarnation_of(known))
+        if not has_next(newest):
+            raise RemoteError(f"incarnation {newest} is impossible: no further one could follow it")
+        self.incarnation = next_incarnation(newest, self.host.rng)
         self.version = version_of(self.incarnation, 1)
         self.serial = 0
-        self.host.deliver(Outlived(self.incarnation, before, self.version))
+        self.host.deliver(IncarnationAdvanced(self.incarnation, before, self.version))
         return self.version
 
-    def kept_member(self, heard: tuple[HeardBlock, ...] = ()) -> KeptMember:
-        return KeptMember(self.incarnation, self.version, self.serial, self.description, heard)
+    def durable_member(self, heard: tuple[SeenBlock, ...] = ()) -> DurableMember:
+        return DurableMember(self.incarnation, self.version, self.serial, self.description, heard)

@@ -1,4 +1,4 @@
-"""Memory that cannot grow without end."""
+"""Bounded tables: recent entries, repeats, fair shares, and casts seen."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import lru_cache
@@ -7,22 +7,26 @@ from typing import Generic, TypeVar
 from implicast.peer.contract import CastId, Incarnation, Message, Name, Serial
 
 Key = TypeVar("Key", bound=Hashable)
-Kept = TypeVar("Kept")
+Value = TypeVar("Value")
 
 HORIZON_US = 900_000_000
-"""Longer than a cast is repeated after the longest partition and the longest absence of a server."""
+"""How long a cast is remembered: longer than it is repeated after the longest partition and the
+longest absence of a server (15 minutes).
+"""
 BLOCKS_MAX = 65_536
 """Blocks of one generation."""
 
 Block = tuple[Name, Incarnation, Serial]
-HEARD_BITS = 6
+BLOCK_SERIAL_BITS = 6
 """Casts are remembered in blocks of 2^6 serials."""
 PLACES_MAX = 1_024
-"""Casts whose blocks are remembered: one cast is told to many, who share one value (72 bytes less for each)."""
+"""Casts whose block is cached: the members that receive one cast share one value, which saves 72
+bytes each.
+"""
 
 
-class HeardBlock(Message):
-    """Which of one publisher's casts were heard: bit i stands for serial `block * 64 + i`."""
+class SeenBlock(Message):
+    """Casts of one publisher that were seen: bit i stands for serial `block * 64 + i`."""
 
     publisher: Name
     incarnation: Incarnation
@@ -31,17 +35,20 @@ class HeardBlock(Message):
 
 
 GONE_MAX = 1_024
-"""A dictionary looks for its first entry past all that were deleted there, until it is made anew. By itself it is when
-it has no room left; after so many deletions it costs 0.9 us to put one more into a table of 8,192, and not 4.2."""
+"""Deletions after which a `Recent` is rebuilt. A dict finds its first entry by scanning past
+deleted ones until it is resized. Rebuilt so often, an insertion into a full table of 8,192 costs
+0.9 us instead of 4.2 us.
+"""
 
 _set = dict.__setitem__
-"""Half the price of asking `super()` for it."""
+"""Half the cost of `super().__setitem__`."""
 
 
-class Recent(dict[Key, Kept], Generic[Key, Kept]):
-    """A table of at most `bound` entries: the one that was put in first goes when there is one too many.
+class Recent(dict[Key, Value], Generic[Key, Value]):
+    """A dict of at most `bound` entries; the one inserted first is evicted.
 
-    `put` moves an entry to the young end; plain `table[key] = value` of a key that is there leaves it where it was.
+    `put` moves an entry to the young end. Plain `table[key] = value` for an existing key leaves its
+    position unchanged.
     """
 
     __slots__ = ("_gone", "bound")
@@ -50,20 +57,20 @@ class Recent(dict[Key, Kept], Generic[Key, Kept]):
         super().__init__()
         self.bound, self._gone = bound, 0
 
-    def __setitem__(self, key: Key, value: Kept) -> None:
+    def __setitem__(self, key: Key, value: Value) -> None:
         _set(self, key, value)
         if len(self) > self.bound:
             self._forget()
 
-    def put(self, key: Key, value: Kept) -> None:
-        """Note this as the youngest."""
+    def put(self, key: Key, value: Value) -> None:
+        """Insert or update an entry as the youngest."""
         self.pop(key, None)
         _set(self, key, value)
         if len(self) > self.bound:
             self._forget()
 
     def _forget(self) -> None:
-        """The one that was put in first goes."""
+        """Evict the oldest entry."""
         del self[next(iter(self))]
         self._gone += 1
         if self._gone == GONE_MAX:
@@ -71,8 +78,8 @@ class Recent(dict[Key, Kept], Generic[Key, Kept]):
             self.clear()
             self.update(left)
 
-    def once(self, key: Key, value: Kept) -> bool:
-        """Note this if it is not there; was it new?"""
+    def once(self, key: Key, value: Value) -> bool:
+        """Insert an entry unless the key exists; whether it was inserted."""
         if key in self:
             return False
         _set(self, key, value)
@@ -83,27 +90,28 @@ class Recent(dict[Key, Kept], Generic[Key, Kept]):
     def oldest(self) -> Iterator[Key]:
         return iter(self)
 
-    def drop_while(self, is_over: Callable[[Kept], bool]) -> None:
-        """Forget the oldest entries, up to the first that still means something."""
+    def drop_while(self, is_over: Callable[[Value], bool]) -> None:
+        """Remove entries from the oldest on, up to the first for which `is_over` is false."""
         while self and is_over(self[oldest := next(iter(self))]):
             del self[oldest]
 
 
 class Repeats(Recent[Key, int]):
-    """What came by lately, and when: a network that repeats messages would multiply those that go in a circle."""
+    """Messages seen lately, with the time: stops duplicates that would multiply when messages
+    travel in a circle.
+    """
 
     __slots__ = ()
 
     def came_by(self, key: Key, now_us: int, within_us: int) -> bool:
-        """Whether this one came by within a time; it is noted as the latest of those remembered, if not."""
+        """Whether this key was seen within `within_us`. If not, it is recorded as seen now."""
         before_us, over_us = self.get(key), now_us - within_us
         if before_us is not None:
             if before_us > over_us:
                 return True
             del self[key]
-        while (
-            self
-        ):  # keys are whole messages: none is looked up more often than it must be (half the price)
+        # Keys are whole messages: one lookup each halves the cost.
+        while self:
             oldest, at_us = next(iter(self.items()))
             if at_us > over_us:
                 break
@@ -115,11 +123,12 @@ class Repeats(Recent[Key, int]):
 
 
 class Shares(Generic[Key]):
-    """Who has how much of a table with room for `bound`: whoever has as much as is left free gets no more.
+    """Shares of a table with room for `bound` entries: an owner that has as many as are free gets
+    no more.
 
-    So one who fills a table alone has half of it, two who do have a third each, and there is always room for one who
-    has nothing in it: a full table hurts those first who fill it. (Dynamic thresholds, as switches share their buffers
-    among ports: Choudhury and Hahne, 1998.)
+    One owner alone can fill half of the table, two a third each, and there is always room for an
+    owner that has nothing in it: a full table first limits those that fill it. (Dynamic thresholds,
+    as switches share buffers among ports: Choudhury and Hahne, 1998.)
     """
 
     __slots__ = ("_had", "bound", "total")
@@ -129,7 +138,7 @@ class Shares(Generic[Key]):
         self._had: dict[Key, int] = {}
 
     def allows(self, who: Key) -> bool:
-        """Whether one more is let in."""
+        """Whether the owner may have one more entry."""
         return self._had.get(who, 0) < self.bound - self.total
 
     def add(self, who: Key) -> None:
@@ -146,18 +155,18 @@ class Shares(Generic[Key]):
 
 
 class Seen:
-    """Which casts have been met.
+    """Casts that a member has seen.
 
-    A cast is remembered by publisher, life and serial for `HORIZON_US` at least, longer than anybody repeats it; the
-    memory is two generations, and the older one is dropped when the younger has lasted for a horizon. Within a
-    generation a bit stands for a serial, so that thousands of casts of a quick publisher cost a few bytes each, and no
-    serial, however large, can push others out. A generation has room for all publishers (`Shares`): one that fills it
-    is refused first.
+    A cast is remembered by publisher, incarnation and serial for at least `HORIZON_US`, longer than
+    any peer repeats it. The memory has two generations; the older one is dropped when the younger
+    has lasted for a horizon. Within a generation each serial is one bit, so that thousands of casts
+    of a fast publisher cost a few bytes each, and a large serial cannot evict others. Publishers
+    share the room of a generation (`Shares`): one that fills it is refused first.
     """
 
     __slots__ = ("_bound", "_old", "_shares", "_turned_us", "_young")
 
-    def __init__(self, heard: Iterable[HeardBlock] = (), bound: int = BLOCKS_MAX) -> None:
+    def __init__(self, heard: Iterable[SeenBlock] = (), bound: int = BLOCKS_MAX) -> None:
         self._bound = bound
         self._young: dict[Block, int] = {
             (each.publisher, each.incarnation, each.block): each.bits for each in heard
@@ -165,15 +174,17 @@ class Seen:
         self._old: dict[Block, int] = {}
         self._turned_us = 0
         self._shares: Shares[Name] | None = None
-        """Of the younger generation; made when it is half full: most members of a large population hear little."""
+        """Shares of the younger generation. Made when it is half full, since most members of a
+        large population see few casts.
+        """
 
     def met(self, cast: CastId) -> bool:
-        """Was this cast met before?"""
+        """Whether this cast was seen."""
         block, bit = place_of(cast)
         return bool((self._young.get(block, 0) | self._old.get(block, 0)) & bit)
 
     def first(self, cast: CastId, now_us: int = 0) -> bool:
-        """Meet a cast: True for the first time, and if there is room to remember it."""
+        """Record a cast. True if it is new and there is room to remember it."""
         young = self._young
         if now_us - self._turned_us >= HORIZON_US:
             self._old, self._young, self._turned_us, self._shares = young, {}, now_us, None
@@ -188,10 +199,10 @@ class Seen:
         return True
 
     def _has_room(self, publisher: Name) -> bool:
-        """Whether one more block of a publisher is let in; then it is counted."""
+        """Whether there is room for one more block of a publisher; counts it if so."""
         if self._shares is None:
             if 2 * len(self._young) < self._bound:
-                return True  # nobody can have as much as is free
+                return True  # less than half full: no publisher can have more than is free
             self._shares = Shares(self._bound)
             for known, _, _ in self._young:
                 self._shares.add(known)
@@ -200,16 +211,16 @@ class Seen:
         self._shares.add(publisher)
         return True
 
-    def heard(self) -> tuple[HeardBlock, ...]:
-        """All that is remembered, as values."""
+    def blocks(self) -> tuple[SeenBlock, ...]:
+        """All that is remembered, as values for durable state."""
         both = {block: bits | self._old.get(block, 0) for block, bits in self._young.items()}
-        return tuple(HeardBlock(*block, bits) for block, bits in {**self._old, **both}.items())
+        return tuple(SeenBlock(*block, bits) for block, bits in {**self._old, **both}.items())
 
 
 @lru_cache(PLACES_MAX)
 def place_of(cast: CastId) -> tuple[Block, int]:
-    """The block of a cast, and its bit there."""
+    """The block of a cast, and its bit in the block."""
     serial = cast.serial
-    return (cast.publisher, cast.incarnation, serial >> HEARD_BITS), 1 << (
-        serial & (1 << HEARD_BITS) - 1
+    return (cast.publisher, cast.incarnation, serial >> BLOCK_SERIAL_BITS), 1 << (
+        serial & (1 << BLOCK_SERIAL_BITS) - 1
     )

@@ -1,4 +1,4 @@
-"""What one peer lets others do: off unless it is set, on a network as in the world."""
+"""A peer's limits on the casts of others. Off by default."""
 
 from implicast.language.parameters import Parameters
 from implicast.peer.bucket import Buckets
@@ -6,7 +6,7 @@ from implicast.peer.contract import CastId, Name
 
 
 class Policy:
-    """What one peer lets others do: casts per publisher and second, and members of an audience."""
+    """Limits on casts per publisher and second, and on the size of an audience."""
 
     __slots__ = ("_casts", "audience_max")
 
@@ -19,18 +19,18 @@ class Policy:
         self.audience_max = int(parameters.get("audience_max", 0))
 
     def admits(self, cast: CastId, now_us: int) -> bool:
-        """Whether one more cast of its publisher is taken now."""
+        """Take one token of the cast's publisher; False if the publisher exceeds its rate."""
         return self._casts.take(cast.publisher, now_us)
 
-    def bears(self, audience: int) -> bool:
-        """Whether a cast may select so many."""
+    def allows_audience(self, audience: int) -> bool:
+        """Whether a cast may select this number of members."""
         return not self.audience_max or audience <= self.audience_max
 
 
-FREE = Policy({})
-"""No limits; shared by all who have none, and never changed."""
+UNLIMITED = Policy({})
+"""No limits. Shared by all peers without limits; it has no state."""
 
 
 def policy_of(parameters: Parameters) -> Policy:
     limited = parameters.get("casts_per_s") or parameters.get("audience_max")
-    return Policy(parameters) if limited else FREE
+    return Policy(parameters) if limited else UNLIMITED

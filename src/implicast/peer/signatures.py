@@ -1,10 +1,11 @@
-"""Signatures: Ed25519, and a declared stand-in for large simulations.
+"""Signatures: Ed25519, and a stand-in for large simulations.
 
-The stand-in keeps every check and every byte size (32-byte public keys, 64-byte signatures) and costs 0.7 us where
-Ed25519 costs 33 us to sign and 118 us to verify (`bench/bft.py`). It is a notary in memory: a signature is a
-keyed hash under the signer's secret, and the notary, which knows all secrets, checks it. Nobody who plays by the
-`Scheme` can forge one, so attacks fail for the same reason as in life; but it proves nothing outside one process and
-is therefore only ever used when asked for by name.
+The stand-in performs every check with the same sizes (32-byte public keys, 64-byte signatures) and
+costs 0.7 us, where Ed25519 costs 33 us to sign and 118 us to verify (`bench/bft.py`). It is a
+notary in memory: a signature is a keyed hash under the signer's secret, and the notary, which knows
+all secrets, checks it. Code that uses only the `Scheme` interface cannot forge a signature, so
+simulated attacks fail for the same reason as real ones. The stand-in proves nothing outside one
+process, so it is used only when it is asked for by name.
 """
 
 from hashlib import blake2b
@@ -21,26 +22,28 @@ SIGNATURE_BYTES = 64
 
 
 class Signer(Protocol):
-    """Whoever holds a secret key."""
+    """Holder of a secret key."""
 
     @property
     def public(self) -> bytes:
-        """The key by which others check."""
+        """The public key, by which signatures are verified."""
 
     def sign(self, data: bytes) -> bytes:
-        """64 bytes that only the holder of the secret can make."""
+        """64 bytes that only the holder of the secret key can make."""
 
 
 class Scheme(Protocol):
-    """A way to sign and to check."""
+    """A signature scheme."""
 
     name: str
 
     def signer(self, seed: bytes) -> Signer:
-        """The holder of the key pair that grows from 32 secret bytes."""
+        """The signer whose key pair is derived from 32 secret bytes."""
 
     def verify(self, public: bytes, data: bytes, signature: bytes) -> bool:
-        """Whether the holder of `public` signed exactly this. Nonsense is simply not a signature; nothing raises."""
+        """Whether the holder of `public` signed exactly this. Malformed input gives False; nothing
+        raises.
+        """
 
 
 class _Ed25519Signer:
@@ -55,7 +58,7 @@ class _Ed25519Signer:
 
 
 class Ed25519:
-    """RFC 8032, by the `cryptography` library."""
+    """Ed25519 (RFC 8032), by the `cryptography` library."""
 
     name = "ed25519"
 
@@ -91,7 +94,9 @@ _SMALL_ORDER = frozenset(
         ),
     )
 )
-"""Points of order 1 to 8 as public keys: one signature would fit (nearly) every text, and the library accepts it."""
+"""Points of order 1 to 8 as public keys. Under such a key one signature fits nearly every text, and
+the library accepts it.
+"""
 
 
 class _StandInSigner:
@@ -105,7 +110,7 @@ class _StandInSigner:
 
 
 class StandIn:
-    """The notary in memory: it can work out anybody's secret from the public key and its own."""
+    """Notary in memory: derives any signer's secret from the public key and its own secret."""
 
     name = "stand-in"
 
@@ -129,13 +134,15 @@ class StandIn:
 
 
 SECRETS_MAX = 65_536
-"""Secrets the notary keeps at hand; the others are worked out each time, 1 us."""
+"""Secrets that the notary caches; others are derived at each use, in 1 us."""
 
 SCHEMES: tuple[str, ...] = ("ed25519", "stand-in")
 
 
 def scheme(name: str, notary: bytes) -> Scheme:
-    """The scheme of this name; `notary` is the stand-in's secret, the same for all who are to understand each other."""
+    """The scheme with this name. `notary` is the stand-in's secret, the same for all peers of a
+    network.
+    """
     if name == "ed25519":
         return Ed25519()
     if name == "stand-in":

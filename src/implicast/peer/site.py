@@ -1,6 +1,6 @@
-"""All that one node may know when it begins: in the world as on a network.
+"""Everything that a node knows when it starts, in the simulator and on a network.
 
-The laboratory's bird's-eye view (`world/plan.py`, `Plan`) stays with the laboratory.
+What only the laboratory knows about a whole network is in `Plan` (`world/plan.py`).
 """
 
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from typing import Any
 
 from implicast.language.parameters import Parameters
 from implicast.peer.contract import Address, Host, Incarnation, Name
-from implicast.peer.words import BELIEVED, Words
+from implicast.peer.signing import UNSIGNED, Signing
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where one node stands, and with what it begins."""
+    """Identity, address, host and settings with which one node starts."""
 
     name: Name
     incarnation: Incarnation
@@ -22,24 +22,30 @@ class Site:
     host: Host
     parameters: Parameters
     network: bytes
-    """What all nodes of one network agree on: hashes that must be the same everywhere grow from it."""
+    """Identity of the network, shared by all its nodes: the key of hashes that have to be equal
+    everywhere.
+    """
     infrastructure: Mapping[str, tuple[Address, ...]] = field(default_factory=dict)
-    """By role (`server`, `broker`, `authority`), where those are that serve the members."""
+    """By role (`server`, `broker`, `authority`), the addresses of the infrastructure."""
     credentials: Any = None
-    """Keys and certificates, in designs that have them."""
-    kept: Any = None
-    """What outlived the node's last crash (`Peer.kept`); None: it begins with an empty disk."""
+    """Keys and certificates, in designs that use them."""
+    durable_state: Any = None
+    """State that survived the last crash (`Peer.durable_state`); None: the disk is empty."""
     resting: bool = False
-    """The laboratory's promise that nothing will change: upkeep that only looks for changes need not be armed."""
-    words: Words = BELIEVED
-    """How what is said is signed and checked."""
+    """The laboratory guarantees that no peer joins, leaves or fails: upkeep that only detects
+    changes is not started.
+    """
+    signing: Signing = UNSIGNED
+    """How statements are signed and verified."""
 
     @property
     def assured(self) -> bool:
-        """Are steps confirmed and repeated, and what is kept for others kept more than once?"""
+        """Whether hops are acknowledged and retried, and entries held for others are replicated."""
         return self.parameters.get("assurance") != "none"
 
     @property
     def watched(self) -> bool:
-        """Is it assured, and may it change: do nodes look after each other, renew and refresh?"""
+        """Whether the node runs failure detection, renewal and refresh: it is assured, and the
+        network may change.
+        """
         return self.assured and not self.resting

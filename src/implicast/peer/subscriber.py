@@ -1,8 +1,8 @@
-"""The other direction: a consumer holds the expression, the message carries the description.
+"""Publish/subscribe: the consumer holds the expression, the message carries the description.
 
-In publish/subscribe the words change places: who wants to hear *subscribes* with a target, who has something to tell
-*publishes* a description of it with a payload, and whoever's target selects the description is notified. Whatever the
-design, a peer is notified of one publication at most once, however many of its subscriptions match.
+A consumer *subscribes* with a target. A publisher *publishes* a description with a payload. Every
+peer with a subscription whose target selects the description is notified. In every design a peer is
+notified of one publication at most once, also when several of its subscriptions match.
 """
 
 from abc import abstractmethod
@@ -13,14 +13,16 @@ from implicast.peer.member import Member
 
 
 class Subscribed(Message):
-    """Wording number `version` of this subscription is complete: every later publication that matches it arrives."""
+    """This version of a subscription is complete: every later publication that matches it will
+    arrive.
+    """
 
     number: int
     version: int
 
 
 class Unsubscribed(Message):
-    """The system has forgotten the subscription with this number."""
+    """The subscription with this number has been removed."""
 
     number: int
 
@@ -32,16 +34,18 @@ class Subscriber(Member):
 
     @abstractmethod
     def subscribe(self, target: Target) -> int:
-        """Ask for whatever the target selects. Returns the subscription's number; `Subscribed` follows."""
+        """Subscribe to publications that the target selects. Returns the subscription's number;
+        `Subscribed` follows.
+        """
 
     @abstractmethod
     def update(self, number: int, target: Target) -> None:
-        """Ask for something else instead. `Subscribed` with the next version follows."""
+        """Replace the target of a subscription. `Subscribed` with the next version follows."""
 
     @abstractmethod
     def unsubscribe(self, number: int) -> None:
-        """Ask no more. `Unsubscribed` follows."""
+        """Remove a subscription. `Unsubscribed` follows."""
 
     @abstractmethod
     def publish(self, description: Description, payload: bytes) -> CastId:
-        """Tell whoever subscribed to things of this description."""
+        """Send a payload to all peers whose subscriptions select this description."""

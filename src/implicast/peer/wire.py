@@ -1,8 +1,8 @@
-"""Messages to bytes and back: two bytes for the kind, then the fields in MessagePack.
+"""Encoding of messages: two bytes for the kind, then the fields in MessagePack.
 
-Each kind declares its wire number (`Message.wire`), which never changes. Two nodes compare a digest of what both must
-share: the design, the shapes of its message kinds, and the parameters that both ends use. Input that cannot be decoded
-raises `RemoteError` and no other error.
+Each kind declares its wire number (`Message.wire`), which never changes. Two nodes compare a digest
+of what both must share: the design, the shapes of its message kinds, and the parameters that both
+ends use. Input that cannot be decoded raises `RemoteError` and no other error.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,33 +16,38 @@ from implicast.peer.contract import Message
 from implicast.peer.errors import ParameterError, RemoteError
 
 MESSAGE_BYTES_MAX = 1 << 20
-"""The longest message anybody needs to accept; a guard against memory attacks, not a design limit."""
+"""Longest message that is accepted; a guard against memory attacks, not a limit of any design."""
 KIND_BYTES = 2
 FEW, MANY = 1 << 4, 1 << 16
-"""MessagePack writes the length of a list in the first byte below this, in two more below that, else in four."""
+"""MessagePack encodes the length of a list within the first byte below `FEW`, in two further bytes
+below `MANY`, else in four.
+"""
 DIGEST_BYTES = 16
 
 UNREADABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
-"""All that decoding raises at nonsense: text that is not UTF-8 is a `ValueError` and no error of msgspec's, and what is
-nested too deep is neither."""
+"""Exceptions that decoding raises on malformed input. Text that is not UTF-8 raises a plain
+`ValueError`, and too deep nesting a `RecursionError`.
+"""
 
 pack = msgspec.msgpack.Encoder().encode
-"""A value as it would be encoded."""
+"""Encode a value."""
 
 
 def list_size(count: int, total: int) -> int:
-    """Bytes of a list as it would be encoded, none of nothing, of so many values that take so much in all."""
+    """Encoded size of a list of `count` values that take `total` bytes; 0 if it is empty."""
     head = 1 if count < FEW else 3 if count < MANY else 5
     return head + total if count else 0
 
 
 def size(value: object) -> int:
-    """Bytes of a value as it would be encoded, none of nothing: the measure of storage."""
+    """Encoded size of a value, 0 if it is empty: the measure of storage."""
     return len(pack(value)) if value else 0
 
 
 class Codec:
-    """Encodes and decodes a closed set of message kinds: all of a design, or those that one role understands."""
+    """Encodes and decodes a closed set of message kinds: those of a design, or those that one role
+    handles.
+    """
 
     __slots__ = ("_codes", "_decoders", "kinds")
 
@@ -53,7 +58,7 @@ class Codec:
         for kind in self.kinds:
             if not kind.wire:
                 raise ParameterError(
-                    f"{kind.__name__} has no number on the wire; give it a free one: wire = 0x7001"
+                    f"{kind.__name__} has no wire number; set a free one, such as wire = 0x7001"
                 )
         numbers = {kind: kind.wire for kind in self.kinds}
         assert len(set(numbers.values())) == len(numbers), (
@@ -70,25 +75,27 @@ class Codec:
     def decode(self, data: bytes) -> Message:
         if not KIND_BYTES <= len(data) <= MESSAGE_BYTES_MAX:
             raise RemoteError(
-                f"a message of {len(data)} bytes; {KIND_BYTES} to {MESSAGE_BYTES_MAX} are accepted"
+                f"message of {len(data)} bytes; {KIND_BYTES} to {MESSAGE_BYTES_MAX} are accepted"
             )
         found = self._decoders.get(data[:KIND_BYTES])
         if found is None:
             raise RemoteError(
-                f"unknown kind of message {data[:KIND_BYTES].hex()}; this role has {len(self.kinds)}"
+                f"unknown message kind {data[:KIND_BYTES].hex()}; "
+                f"this role accepts {len(self.kinds)} kinds"
             )
         kind, decoder = found
         try:
-            return decoder.decode(data[KIND_BYTES:])  # a copy is cheaper than a view of it
+            return decoder.decode(data[KIND_BYTES:])  # a copy is cheaper than a memoryview
         except UNREADABLE as error:
-            raise RemoteError(f"a {kind.__name__} that cannot be read: {error}") from None
+            raise RemoteError(f"malformed {kind.__name__}: {error}") from None
 
     def digest(self, design: str, parameters: Mapping[str, object]) -> bytes:
         """Protocol digest: two nodes understand each other if and only if their digests are equal.
 
-        It covers the design, the shape of every message kind and the parameters that all nodes share. A shape holds
-        the wire number, the number of fields and their types with bounds; it holds no name of a class or module, so
-        renaming or moving a class leaves the digest alone.
+        It covers the design, the shape of every message kind and the parameters that all nodes
+        share. A shape holds the wire number, the number of fields and their types with bounds. It
+        holds no name of a class or module, so renaming or moving a class leaves the digest
+        unchanged.
         """
         kinds = [(self._codes[kind].hex(), shape(kind)) for kind in self.kinds]
         agreed = msgspec.json.encode(
@@ -98,7 +105,9 @@ class Codec:
 
 
 Shape = list[Any]
-"""Nested lists of type words, bounds and counts: plain values that encode to the same bytes on every node."""
+"""Nested lists of type names, bounds and counts: plain values that encode to the same bytes on
+every node.
+"""
 
 _BOUNDS: dict[type[inspect.Type], tuple[str, tuple[str, ...]]] = {
     inspect.NoneType: ("none", ()),
@@ -108,16 +117,18 @@ _BOUNDS: dict[type[inspect.Type], tuple[str, tuple[str, ...]]] = {
     inspect.StrType: ("str", ("min_length", "max_length", "pattern")),
     inspect.BytesType: ("bytes", ("min_length", "max_length")),
 }
-"""The word and the bounds of each scalar type that a message may carry."""
+"""The name and the bounds of each scalar type that a message may carry."""
 
 
 def shape(kind: type[Any]) -> Shape:
-    """The structure of a message kind as it is encoded: its fields in order, each with type, bounds and default."""
+    """The structure of a message kind as it is encoded: its fields in order, each with type, bounds
+    and default.
+    """
     return _shape(inspect.type_info(kind), ())
 
 
 def _shape(info: inspect.Type, outer: tuple[type, ...]) -> Shape:
-    """`outer`: the structs around this type. One that contains itself is named by how far out it stands."""
+    """`outer`: the structs around this type. A recursive struct is named by nesting distance."""
     scalar = _BOUNDS.get(type(info))
     if scalar is not None:
         word, bounds = scalar

@@ -1,8 +1,9 @@
 """Clusters of directions: how a destination is divided among branches, as one would write it down.
 
-Thesis section 7.2.2: the largest angle between two extents' centres, seen from the peer's own centre, must not exceed
-the branch factor; while it does, the cluster is split around those two. Branch factor 0 leaves every extent alone, pi
-keeps all together. The compiled form is `kernels.divide`; this one is the law it is tested against.
+Thesis section 7.2.2: the largest angle between two extents' centres, seen from the peer's own
+centre, must not exceed the branch factor; while it does, the cluster is split around those two.
+Branch factor 0 leaves every extent alone, pi keeps all together. The compiled form is
+`kernels.divide`; this one is the law it is tested against.
 """
 
 from math import cos, pi, sqrt

@@ -1,4 +1,6 @@
-"""What was compiled when the package was built, where there was a C compiler; readable functions are the law for it."""
+"""What was compiled when the package was built, where there was a C compiler; readable functions
+are the law for it.
+"""
 
 from importlib import import_module
 from os import environ

@@ -1,4 +1,5 @@
-"""Hashes that are the same on every machine and in every process: places, streams of chance, draws by key.
+"""Hashes that are the same on every machine and in every process: places, streams of chance, draws
+by key.
 
 Python's own `hash` changes with PYTHONHASHSEED and is not used anywhere in the project.
 """
@@ -8,7 +9,9 @@ from random import Random
 
 
 def digest(*parts: object) -> bytes:
-    """SHA-1 of the parts' texts, length-prefixed so that ("ab", "c") and ("a", "bc") differ. 20 bytes."""
+    """SHA-1 of the parts' texts, length-prefixed so that ("ab", "c") and ("a", "bc") differ. 20
+    bytes.
+    """
     pieces: list[bytes] = []
     for part in parts:
         text = part if isinstance(part, bytes) else str(part).encode()
@@ -23,5 +26,7 @@ def digest_bits(bits: int, *parts: object) -> int:
 
 
 def stream(seed: int, *names: object) -> Random:
-    """A generator of its own for one purpose of a run, so that changing one purpose does not reshuffle the others."""
+    """A generator of its own for one purpose of a run, so that changing one purpose does not
+    reshuffle the others.
+    """
     return Random(digest_bits(64, seed, *names))

@@ -1,10 +1,11 @@
 """Compiled geometry: who is nearest, and how a destination falls into clusters.
 
-These few functions run once per hop, millions of times per run. Plain Python takes 8 to 15 us for one next hop among
-ten neighbours; compiled it is 0.5 us (`bench/surface.py`). Where the package was built with a C compiler their twins in
-`_kernels.pyx` take their place; elsewhere Numba compiles them, at the price of 135 MB and two thirds of a second for
-each process; without both they run as they stand. The results are the same: distances are whole numbers, and roots and
-products are plain IEEE operations in a fixed order. The readable definitions are `surface.Surface.rank` and
+These few functions run once per hop, millions of times per run. Plain Python takes 8 to 15 us for
+one next hop among ten neighbours; compiled it is 0.5 us (`bench/surface.py`). Where the package was
+built with a C compiler their twins in `_kernels.pyx` take their place; elsewhere Numba compiles
+them, at the price of 135 MB and two thirds of a second for each process; without both they run as
+they stand. The results are the same: distances are whole numbers, and roots and products are plain
+IEEE operations in a fixed order. The readable definitions are `surface.Surface.rank` and
 `angle.clusters`; tests hold all to the same answers.
 
 Boxes are rows of 2d integers: d lower corners, then d upper ones.
@@ -26,7 +27,9 @@ _BUILT = built("space._kernels")
 
 
 def compiled(function: Function) -> Function:
-    """The function's twin where such were built (helpers of others have none); else as Numba compiles it."""
+    """The function's twin where such were built (helpers of others have none); else as Numba
+    compiles it.
+    """
     return (
         by_numba(function)
         if _BUILT is None
@@ -35,7 +38,9 @@ def compiled(function: Function) -> Function:
 
 
 def twin(function: Function) -> Function:
-    """The function's twin where such were built; else as it stands, for it makes values that Numba cannot."""
+    """The function's twin where such were built; else as it stands, for it makes values that Numba
+    cannot.
+    """
     return (
         function if _BUILT is None else cast(Function, getattr(_BUILT, function.__name__, function))
     )
@@ -52,7 +57,8 @@ def by_numba(function: Function) -> Function:
         return function
     try:
         return cast(Function, njit(cache=True, error_model="numpy")(function))
-    except RuntimeError:  # nowhere to write what is compiled, neither here nor in a home: compiled anew in each process
+    # nowhere to write what is compiled, neither here nor in a home: compiled anew in each process
+    except RuntimeError:
         return cast(Function, njit(error_model="numpy")(function))
 
 
@@ -106,10 +112,11 @@ def nearest(boxes: Any, targets: Any, first: int, chosen: Any, dimensions: int) 
 def best_hop(
     own: Any, rows: Any, latencies: Any, targets: Any, cluster: int, chosen: Any, dimensions: int
 ) -> int:
-    """The neighbour with the largest progress per latency among those that are nearer than we are, or -1.
+    """The neighbour with the largest progress per latency among those that are nearer than we are,
+    or -1.
 
-    Listing 6. Nearer means a smaller (distance, touching dimensions). Ties: fewer touching dimensions, then the
-    smaller latency, then the earlier row.
+    Listing 6. Nearer means a smaller (distance, touching dimensions). Ties: fewer touching
+    dimensions, then the smaller latency, then the earlier row.
     """
     own_squared, own_touching = nearest(own, targets, cluster, chosen, dimensions)
     here = sqrt(own_squared)
@@ -141,10 +148,11 @@ def hop_to_code(own: Any, rows: Any, latencies: Any, code: int, dimensions: int)
 
 
 def sheet_of(own: Any, rows: Any, latencies: Any, names: Any) -> Any:
-    """A whole table on one sheet, for `hop_by_sheet`: per box its corners, its name, a spare, and its latency's bits.
+    """A whole table on one sheet, for `hop_by_sheet`: per box its corners, its name, a spare, and
+    its latency's bits.
 
-    Next hops are found at one peer after the other, and every separate object on the way is a miss of the cache. With
-    65,536 peers a sheet made a next hop 2.3 us instead of 4.
+    Next hops are found at one peer after the other, and every separate object on the way is a miss
+    of the cache. With 65,536 peers a sheet made a next hop 2.3 us instead of 4.
     """
     boxes = np.concatenate([own, rows]).astype(np.int32)
     sheet = np.zeros((len(boxes), boxes.shape[1] + 4), np.int32)
@@ -162,7 +170,7 @@ def sheet_of_row(boxes: Any, row: int, around: Any, latencies: list[float]) -> A
 
 @compiled
 def hop_by_sheet(sheet: Any, owns: int, code: int) -> int:
-    """The name of the neighbour that `hop_to_code` finds, or -1; the first `owns` rows are our own."""
+    """The neighbour that `hop_to_code` finds, by name, or -1; the first `owns` rows are own."""
     dimensions = (sheet.shape[1] - 4) // 2
     paces = sheet.view(np.float64)
     target = np.empty(2 * dimensions, np.int64)
@@ -276,10 +284,12 @@ def widest_pair(vectors: Any, cluster: Any, current: int) -> tuple[float, int, i
 
 @compiled
 def divide(vectors: Any, cosine: float) -> Any:
-    """Which cluster each unit vector falls into: split around the widest pair while it is wider than the angle.
+    """Which cluster each unit vector falls into: split around the widest pair while it is wider
+    than the angle.
 
-    Divisive clustering of thesis section 7.2.2. A cosine above 1 puts every vector alone, one below -1 keeps all
-    together. Clusters are numbered in order of creation; ties go to the earlier vector.
+    Divisive clustering of thesis section 7.2.2. A cosine above 1 puts every vector alone, one below
+    -1 keeps all together. Clusters are numbered in order of creation; ties go to the earlier
+    vector.
     """
     count = vectors.shape[0]
     cluster = np.zeros(count, np.int64)
@@ -304,9 +314,11 @@ def divide(vectors: Any, cosine: float) -> Any:
 def branch(
     tract: Any, own: Any, centre: Any, rows: Any, latencies: Any, cosine: float, dimensions: int
 ) -> Any:
-    """Cut a destination into extents, cluster them, and find each cluster's next hop (Listing 7, lines 14 to 25).
+    """Cut a destination into extents, cluster them, and find each cluster's next hop (Listing 7,
+    lines 14 to 25).
 
-    One row per extent: first code, bits of length, cluster, row of the neighbour to send it to (-1: none is nearer).
+    One row per extent: first code, bits of length, cluster, row of the neighbour to send it to (-1:
+    none is nearer).
     """
     pieces = cut(tract, dimensions)
     count = pieces.shape[0]
@@ -329,7 +341,9 @@ def branch(
 
 
 def parts_of(found: Any, merge: bool) -> list[tuple[int, tuple[int, ...]]]:
-    """What `branch` found by next hop, -1 for none: with `merge`, clusters with one next hop share a branch."""
+    """What `branch` found by next hop, -1 for none: with `merge`, clusters with one next hop share
+    a branch.
+    """
     parts: dict[int, list[int]] = {}
     hops: dict[int, int] = {}
     for low, shift, cluster, hop in found.tolist():
@@ -347,8 +361,9 @@ def parts_of(found: Any, merge: bool) -> list[tuple[int, tuple[int, ...]]]:
 def branches(
     sheet: Any, tract: tuple[int, ...], cosine: float, merge: bool
 ) -> list[tuple[int, tuple[int, ...]]]:
-    """A destination divided among neighbours by a sheet whose first row is our only piece: names, -1 for none, with
-    their parts."""
+    """A destination divided among neighbours by a sheet whose first row is our only piece: names,
+    -1 for none, with their parts.
+    """
     dimensions = (sheet.shape[1] - 4) // 2
     boxes, paces = (
         sheet[:, : 2 * dimensions].astype(np.int64),

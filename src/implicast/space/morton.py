@@ -1,11 +1,13 @@
 """The Morton (Z-order) curve of a torus with 2 to 6 dimensions: places as integers.
 
-A *code* has `BITS` bits. Read from the top, bit j belongs to dimension j modulo d, so every prefix of a code names a
-box, and all codes with that prefix are one aligned interval. `BITS` is 60, which 2, 3, 4, 5 and 6 divide: a code is a
-whole number of base 2^d digits in every dimension, and fits a machine word.
+A *code* has `BITS` bits. Read from the top, bit j belongs to dimension j modulo d, so every prefix
+of a code names a box, and all codes with that prefix are one aligned interval. `BITS` is 60, which
+2, 3, 4, 5 and 6 divide: a code is a whole number of base 2^d digits in every dimension, and fits a
+machine word.
 
-The first bit of a digit is the vertical one, so that on two dimensions digit 0 is top left, 1 top right, 2 bottom left
-and 3 bottom right (thesis, Fig. 7.3). Tracts are in `tract.py`; the readable surface in `surface.py`.
+The first bit of a digit is the vertical one, so that on two dimensions digit 0 is top left, 1 top
+right, 2 bottom left and 3 bottom right (thesis, Fig. 7.3). Tracts are in `tract.py`; the readable
+surface in `surface.py`.
 """
 
 from typing import Any
@@ -31,7 +33,9 @@ def side(dimensions: int) -> int:
 
 
 def place(code: int, dimensions: int) -> Place:
-    """The coordinates of a code. Written out as digits, it is taken apart by strides: a seventh of going bit by bit."""
+    """The coordinates of a code. Written out as digits, it is taken apart by strides: a seventh of
+    going bit by bit.
+    """
     digits = format(int(code) & CODES - 1, _WRITTEN)
     return tuple([int(digits[each::dimensions], 2) for each in range(dimensions)])
 
@@ -47,7 +51,9 @@ def code(at: Place) -> int:
 
 
 def _spread(coordinate: int, dimensions: int) -> int:
-    """The bits of a number so many places apart: its binary digits read in base 2^d, a quarter of going bit by bit."""
+    """The bits of a number so many places apart: its binary digits read in base 2^d, a quarter of
+    going bit by bit.
+    """
     if dimensions == 6:  # the largest base that can be read is 36
         return _spread(_spread(coordinate, 2), 3)
     return int(format(coordinate, "b"), 1 << dimensions)

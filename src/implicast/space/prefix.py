@@ -1,7 +1,8 @@
-"""Prefixes of codes, each a box of the surface: which others share a face with it, and what beside it nobody covers.
+"""Prefixes of codes, each a box of the surface: which prefixes share a face, and which neighbouring
+space no prefix covers.
 
-A prefix is said by its first code and its number of bits. The same few are looked at again and again, so what is found
-out about them is remembered (a box costs 10 us to find, 0.1 us to remember).
+A prefix is given by its first code and its number of bits. The same few are used again and again,
+so results are cached (a box costs 10 us to compute, 0.1 us to look up).
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,9 @@ REMEMBERED = 1 << 16
 Span = tuple[int, int]
 """The first code of a prefix and the first one after it; or its first code and its bits."""
 FACE: Rank = (0, 1)
-"""The rank of two boxes that share a face: at distance 0, touching in one dimension, overlapping in all others."""
+"""The rank of two boxes that share a face: at distance 0, touching in one dimension, overlapping in
+all others.
+"""
 
 box_of = lru_cache(maxsize=REMEMBERED)(box)
 
@@ -47,7 +50,9 @@ def sides(low: int, bits: int, dimensions: int) -> tuple[int, ...]:
 
 
 def gap_beside(low: int, bits: int, known: Sequence[Span], dimensions: int) -> Span | None:
-    """A prefix (first code, bits) next to this one that none of the known spans covers; None: there is no gap."""
+    """A prefix (first code, bits) next to this one that none of the known spans covers; None: there
+    is no gap.
+    """
     for each in sides(low, bits, dimensions):
         found = _uncovered(each, bits, (low, bits), known, dimensions)
         if found is not None:

@@ -1,9 +1,12 @@
-"""The circle of keys: clockwise order, arcs, distances modulo 2^m, and the two hashes that place things on it.
+"""The circle of keys: clockwise order, arcs, distances modulo 2^m, and the two hashes that place
+things on it.
 
-Order and arcs need nothing but a total order of the keys (the largest is followed by the smallest), so they serve
-identifiers (`int`) and names (`str`) alike. Distances and hashes are for identifiers of m bits.
+Order and arcs need nothing but a total order of the keys (the largest is followed by the smallest),
+so they serve identifiers (`int`) and names (`str`) alike. Distances and hashes are for identifiers
+of m bits.
 
-Papers: Chord (hashed identifiers, successor); Content-based publish/subscribe over Chord, section 4.1 (OPHF).
+Papers: Chord (hashed identifiers, successor); Content-based publish/subscribe over Chord, section
+4.1 (OPHF).
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,8 +25,9 @@ Ordered = TypeVar("Ordered", int, str, tuple[Key, Any])
 """What can lie on a circle: a key, or a key with the name that settles ties."""
 
 ID_BITS = 40
-"""m, the length of hashed identifiers. At 65,536 peers two fall together in one network of 500 (their names settle
-it), and a subscription's id, which holds a node's, still fits into 64 bits."""
+"""m, the length of hashed identifiers. At 65,536 peers two fall together in one network of 500
+(their names settle it), and a subscription's id, which holds a node's, still fits into 64 bits.
+"""
 
 
 def between(low: Ordered, x: Ordered, high: Ordered) -> bool:
@@ -34,17 +38,23 @@ def between(low: Ordered, x: Ordered, high: Ordered) -> bool:
 
 
 def up_to(low: Ordered, x: Ordered, high: Ordered) -> bool:
-    """Whether x lies in (low, high], the keys whose successor is `high` when `low` is next before it."""
+    """Whether x lies in (low, high], the keys whose successor is `high` when `low` is next before
+    it.
+    """
     return x == high or between(low, x, high)
 
 
 def from_on(low: Ordered, x: Ordered, high: Ordered) -> bool:
-    """Whether x lies in [low, high), the keys that `low` holds when `high` is next after it. [a, a) is all."""
+    """Whether x lies in [low, high), the keys that `low` holds when `high` is next after it. [a, a)
+    is all.
+    """
     return x == low or between(low, x, high)
 
 
 def clockwise(start: Ordered, x: Ordered) -> tuple[bool, Ordered]:
-    """A sorting key: places in the order in which they are met going clockwise from `start`, itself the first."""
+    """A sorting key: places in the order in which they are met going clockwise from `start`, itself
+    the first.
+    """
     return x < start, x
 
 
@@ -55,7 +65,9 @@ BoundedKey = (
 
 
 class Arc(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """The half-open clockwise arc [start, end). [a, a) is the whole circle; an empty arc does not exist."""
+    """The half-open clockwise arc [start, end). [a, a) is the whole circle; an empty arc does not
+    exist.
+    """
 
     start: BoundedKey
     end: BoundedKey
@@ -63,17 +75,21 @@ class Arc(msgspec.Struct, frozen=True, array_like=True, order=True):
     def __contains__(self, key: Key) -> bool:
         if self.start < self.end:  # type: ignore[operator]  # keys of one ring are of one kind
             return self.start <= key < self.end  # type: ignore[operator]
-        return self.start <= key or key < self.end or self.start == self.end  # type: ignore[operator]
+        if self.start <= key or key < self.end:  # type: ignore[operator]
+            return True
+        return self.start == self.end
 
     def cut(self, points: Iterable[Key]) -> tuple["Arc", ...]:
-        """The pieces, in clockwise order, when cut at each of the points that lies strictly inside."""
+        """The pieces, in clockwise order, when cut at each point that lies strictly inside."""
         inside = {point for point in points if point in self and point != self.start}
         clockwise = sorted(inside, key=lambda at: (at < self.start, at))  # type: ignore[operator]
         bounds = [self.start, *clockwise, self.end]
         return tuple(Arc(start, end) for start, end in pairwise(bounds))
 
     def minus(self, other: "Arc") -> tuple["Arc", ...]:
-        """What is left of this arc without the other: no, one or two arcs. Neighbouring pieces are not rejoined."""
+        """What is left of this arc without the other: no, one or two arcs. Neighbouring pieces are
+        not rejoined.
+        """
         return tuple(
             piece for piece in self.cut((other.start, other.end)) if piece.start not in other
         )
@@ -105,10 +121,11 @@ def hashed(*parts: object, bits: int = ID_BITS) -> int:
 
 
 def order_preserving(step: int, low: int, high: int, attribute: str, bits: int = ID_BITS) -> int:
-    """OPHF: values of low..high in order once round the circle, from a point that depends on the attribute's name.
+    """OPHF: values of low..high in order once round the circle, from a point that depends on the
+    attribute's name.
 
-    `(s0 + (v - vmin) / (vmax - vmin) * 2^m) mod 2^m`, floored, in whole numbers. The largest value comes to lie on
-    the smallest's point (a full turn), as the formula has it.
+    `(s0 + (v - vmin) / (vmax - vmin) * 2^m) mod 2^m`, floored, in whole numbers. The largest value
+    comes to lie on the smallest's point (a full turn), as the formula has it.
     """
     turn = ((step - low) << bits) // (high - low) if high > low else 0
     return (digest_bits(bits, attribute) + turn) & ((1 << bits) - 1)

@@ -1,7 +1,9 @@
-"""The surface of ICE in readable terms: extents as strings of digits, tracts as sets of them, distances.
+"""The surface of ICE in readable terms: extents as strings of digits, tracts as sets of them,
+distances.
 
-A torus of `d` dimensions with unit side, wrapping on every edge (thesis section 7.2.1). This is the front of the
-geometry: texts in and out, and the definition of distance that the compiled kernels (`kernels.py`) are tested against.
+A torus of `d` dimensions with unit side, wrapping on every edge (thesis section 7.2.1). This is the
+front of the geometry: texts in and out, and the definition of distance that the compiled kernels
+(`kernels.py`) are tested against.
 
     >>> plane = Surface(2)
     >>> plane.text(subtract(plane.tract("0", "2"), plane.tract("20")))
@@ -15,7 +17,9 @@ from implicast.space.morton import BITS, DIMENSIONS, Box, box, side
 from implicast.space.tract import Tract, extents, union
 
 Rank = tuple[int, int]
-"""How near two regions are: squared distance in units, then in how many dimensions they merely touch."""
+"""How near two regions are: squared distance in units, then in how many dimensions they merely
+touch.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class Surface:
         return BITS // self.dimensions
 
     def extent(self, address: str) -> tuple[int, int]:
-        """The interval of codes of an extent such as "3032"; the empty string is the whole surface."""
+        """The interval of codes of an extent such as "3032"; "" is the whole surface."""
         code = 0
         for digit in address:
             code = code << self.dimensions | int(digit, 36)
@@ -46,7 +50,9 @@ class Surface:
         return union(self.extent(each) for each in addresses)
 
     def address(self, low: int, digits: int) -> str:
-        """The text of an extent: digits up to 63, so letters above nine (base 36), then in angle brackets."""
+        """The text of an extent: digits up to 63, so letters above nine (base 36), then in angle
+        brackets.
+        """
         shifts = range(
             BITS - self.dimensions, BITS - (digits + 1) * self.dimensions, -self.dimensions
         )
@@ -71,10 +77,12 @@ class Surface:
         return sqrt(squared) / side(self.dimensions)
 
     def rank(self, one: Box, other: Box) -> Rank:
-        """Squared distance of two boxes, and the number of dimensions in which they touch without overlapping.
+        """Squared distance of two boxes, and the number of dimensions in which they touch without
+        overlapping.
 
-        Distance alone does not order neighbours well enough: peers that touch a destination at an edge or corner are
-        all at distance 0, and would pass a message round for ever. With the second number every hop improves.
+        Distance alone does not order neighbours well enough: peers that touch a destination at an
+        edge or corner are all at distance 0, and would pass a message round for ever. With the
+        second number every hop improves.
         """
         squared = touching = 0
         for low, high, other_low, other_high in zip(*one, *other, strict=True):

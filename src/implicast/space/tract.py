@@ -1,12 +1,13 @@
 """Tracts: regions of the surface as sorted, disjoint intervals of the Morton curve.
 
-A tract is a flat tuple (low, high, low, high, ...) of half-open intervals with gaps between them, so it travels inside
-messages, equal tracts are equal values, and a code lies in it exactly when its insertion point is odd. Subtracting and
-intersecting are merges of intervals. Extents (aligned boxes of base 2^d digits) are made only where they are needed:
-`extents` cuts a tract into the fewest of them.
+A tract is a flat tuple (low, high, low, high, ...) of half-open intervals with gaps between them,
+so it travels inside messages, equal tracts are equal values, and a code lies in it exactly when its
+insertion point is odd. Subtracting and intersecting are merges of intervals. Extents (aligned boxes
+of base 2^d digits) are made only where they are needed: `extents` cuts a tract into the fewest of
+them.
 
-Thesis section 7.2.1: intersect, subtract, volume, scale (drop tail digits), translate (replace head digits).
-Distance needs coordinates (`surface.py`), clustering angles (`angle.py`).
+Thesis section 7.2.1: intersect, subtract, volume, scale (drop tail digits), translate (replace head
+digits). Distance needs coordinates (`surface.py`), clustering angles (`angle.py`).
 """
 
 from bisect import bisect_left, bisect_right
@@ -68,7 +69,7 @@ def intersect(one: Tract, other: Tract) -> Tract:
 
 
 def _clip(tract: Tract, low: int, high: int) -> Tract:
-    """What lies in one interval, as most tracts that are met are: a third of the cost of merging."""
+    """What lies in one interval, the most frequent case: a third of the cost of merging."""
     first, last = bisect_right(tract, low), bisect_left(tract, high)
     return (low,) * (first & 1) + tract[first:last] + (high,) * (last & 1)
 
@@ -90,7 +91,9 @@ def subtract(one: Tract, other: Tract) -> Tract:
 
 
 def split(tract: Tract, low: int, high: int) -> tuple[Tract, Tract]:
-    """What lies in [low, high) and what does not: `intersect` and `subtract` of one interval, six times as fast."""
+    """What lies in [low, high) and what does not: `intersect` and `subtract` of one interval, six
+    times as fast.
+    """
     first, last = bisect_left(tract, low), bisect_right(tract, high)
     return _clip(tract, low, high), tract[:first] + (low,) * (first & 1) + (high,) * (
         last & 1
@@ -113,9 +116,11 @@ def within(one: Tract, other: Tract) -> bool:
 def scale_within(
     tract: Tract, address: int, notch: int, dimensions: int, notches: int = 1
 ) -> Tract:
-    """The part of the next container that a part of this one becomes when it is made 2^d times larger.
+    """The part of the next container that a part of this one becomes when it is made 2^d times
+    larger.
 
-    Thesis, Fig. 8.2: {201, 203} in container 2 becomes {01, 03}. Disjoint tracts scale to disjoint tracts.
+    Thesis, Fig. 8.2: {201, 203} in container 2 becomes {01, 03}. Disjoint tracts scale to disjoint
+    tracts.
     """
     low, _ = container(address, notch, dimensions)
     base, _ = container(address, notch + notches, dimensions)
@@ -140,5 +145,7 @@ def extents(tract: Tract, dimensions: int) -> Iterator[tuple[int, int]]:
 
 
 def prefixes(tract: Tract) -> Iterator[tuple[int, int]]:
-    """The fewest aligned intervals of any power of two that make up the tract: (first code, bits of the prefix)."""
+    """The fewest aligned intervals of any power of two that make up the tract: (first code, bits of
+    the prefix).
+    """
     yield from extents(tract, 1)

@@ -1,9 +1,10 @@
 """Membership vectors: strings of digits in 0..alpha-1, packed into one integer of at most 63 bits.
 
-Two peers that share the first i digits belong to one ring of level i (Aspnes and Shah, Skip Graphs). Digits lie in
-fields of equal width, the first digit highest, so that the common prefix is one exclusive-or and one bit length:
-0.3 us where comparing digit by digit takes 3 us at 40 digits. 63 bits are what a field of a message can bound; they
-hold 63 binary or 31 quaternary digits, and rings become small long before that (40 binary digits are ample).
+Two peers that share the first i digits belong to one ring of level i (Aspnes and Shah, Skip
+Graphs). Digits lie in fields of equal width, the first digit highest, so that the common prefix is
+one exclusive-or and one bit length: 0.3 us, where comparing digit by digit takes 3 us at 40 digits.
+63 bits are what a field of a message can bound; they hold 63 binary or 31 quaternary digits, and
+rings become small long before that (40 binary digits are ample).
 """
 
 from dataclasses import dataclass, field
@@ -33,14 +34,18 @@ class Vectors:
         object.__setattr__(self, "limits", (*limits, 0, 0))
 
     def draw(self, secret: bytes, *names: bytes) -> int:
-        """The vector that belongs to these names: the same for ever, unforeseeable without the secret."""
+        """The vector that belongs to these names: the same for ever, unforeseeable without the
+        secret.
+        """
         state = blake2b(key=secret[:64], digest_size=64)
         for name in names:
             state.update(len(name).to_bytes(4, "big") + name)
         return self.pack_number(int.from_bytes(state.digest(), "big"))
 
     def pack_number(self, number: int) -> int:
-        """The low digits of a number in base alpha, as a vector; of a uniform number, uniform digits."""
+        """The low digits of a number in base alpha, as a vector; of a uniform number, uniform
+        digits.
+        """
         if self.alpha == 2:  # the usual case, much cheaper
             return int(f"{number & (1 << self.length) - 1:0{self.length}b}"[::-1], 2)
         vector = 0
@@ -50,7 +55,7 @@ class Vectors:
         return vector
 
     def pack(self, digits: str) -> int:
-        """The vector with these first digits (hexadecimal letters beyond 9) and zeros after them."""
+        """The vector with these first digits (hexadecimal letters beyond 9), then zeros."""
         vector = 0
         for digit in digits:
             value = int(digit, ALPHA_MAX)

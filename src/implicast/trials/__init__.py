@@ -1,1 +1,1 @@
-"""Trials: campaigns of change, hostile schedules, attacks by liars, and the set-ups of the papers."""
+"""Trials: fault campaigns, hostile ring schedules, attacks by liars, papers' experiments."""

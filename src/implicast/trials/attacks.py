@@ -1,9 +1,11 @@
-"""What a design loses to liars: one run for each strategy, seen by the honest. Rows are plain, for the laboratory.
+"""What a design loses to liars: one run for each strategy, measured at the honest members. Rows are
+plain values for the laboratory.
 
     python -m implicast.trials.attacks --peers 1000 --casts 30 --k 6 --seeds 1 2 3 4 5 --least 0.999
 
-Groups are large (a third of all), so that a share that arrives says something; steps are confirmed and repeated, as
-people run a design. `expected` is how many honest members were to be told, over all casts.
+Groups are large (a third of all peers), so that the share that arrives is meaningful. Steps are
+acknowledged and repeated, as in normal operation. `expected` is the number of notices due to honest
+members, over all casts.
 """
 
 import sys
@@ -22,7 +24,9 @@ from implicast.world.simulate import DesignCrash, simulate
 Row = dict[str, float | int | str]
 
 GROUPS = {"share": 0.3, "tags_per_peer": 8}
-"""Of the workload `groups`: what share of all a cast selects, and how long a description is."""
+"""Parameters of the workload `groups`: the share of peers that a cast selects, and the tags of a
+description.
+"""
 
 
 def scenario(
@@ -35,7 +39,7 @@ def scenario(
     interval_ms: int = 500,
     churn: str = "",
 ) -> Scenario:
-    """The run in which a design meets these liars."""
+    """The scenario in which a design runs among these liars."""
     settings = {**design(name).trial, **(parameters or {})}
     return Scenario(
         name,
@@ -53,11 +57,13 @@ def scenario(
 
 
 def wanted_most(peers: int, casts: int, seed: int) -> int:
-    """Whoever is to hear of most casts: the victim from whom most can be kept."""
+    """The peer that is due most casts: the victim from which liars can withhold most."""
     drawn = workload("groups", seed=seed, peers=peers, casts=casts, **GROUPS)
     targets = drawn.targeted()
-    heard = [sum(target.selects(said) for target in targets) for said in drawn.described()]
-    return heard.index(max(heard))
+    due = [
+        sum(target.selects(description) for target in targets) for description in drawn.described()
+    ]
+    return due.index(max(due))
 
 
 def attack_row(
@@ -71,11 +77,13 @@ def attack_row(
     fixtures: bool = False,
     churn: str = "",
 ) -> Row:
-    """A design among liars of one strategy: arrival at the honest, false notices, messages, and who was noticed."""
+    """Run a design among liars of one strategy: arrival at honest members, forged notices,
+    messages, and liars noticed.
+    """
     liars = Liars(fraction, strategy, fixtures=fixtures)
     outcome = simulate(scenario(name, liars, peers, casts, seed, parameters, churn=churn))
     trust = outcome.trust
-    assert trust is not None, "somebody was to lie"
+    assert trust is not None, "the scenario has liars"
     victim = trust.victim_arrived / trust.victim_expected if trust.victim_expected else 1.0
     return {
         "design": name,
@@ -117,16 +125,17 @@ TABLE = (
 )
 """The strategies of the laboratory's table."""
 SHOWN = ("arrival", "victim_arrival", "forged", "noticed_share", "noticed_s")
-"""What the table shows of each."""
+"""The measures that the table shows for each strategy."""
 
 
 def table_row(
     name: str, f: float, peers: int = 128, casts: int = 8, seed: int = 1
 ) -> dict[str, float]:
-    """One design at one share of liars, under every strategy of the table: `arrival_silent`, `forged_forging`, ...
+    """One design at one share of liars, under every strategy of the table: `arrival_silent`,
+    `forged_forging`, ...
 
-    `expected` is the same under all of them. Where a run breaks down as a whole, nothing arrived. Where nobody lies,
-    one run stands for all strategies.
+    `expected` is the same under all of them. A run that breaks down counts as no arrival. At a
+    share of 0 one run serves for all strategies.
     """
     found, row = dict[str, float](), Row()
     for strategy in TABLE:
@@ -144,39 +153,46 @@ def _survived(name: str, strategy: str, f: float, peers: int, casts: int, seed: 
 
 
 def _line(row: Row) -> str:
-    told, victim = (
+    notified, victim = (
         f"{row['arrived']} of {row['expected']}",
         f"{row['victim_arrived']} of {row['victim_expected']}",
     )
     noticed = f"noticed {row['noticed_share']:.2f}"
-    return (
-        f"arrival {row['arrival']:.5f}, {told}, victim {victim}, forged {row['forged']}, {noticed}"
-    )
+    arrival = f"arrival {row['arrival']:.5f}, {notified}, victim {victim}"
+    return f"{arrival}, forged {row['forged']}, {noticed}"
 
 
 def _given() -> Namespace:
     parser = ArgumentParser(
-        description="What arrives at the honest among liars of each strategy: a line for each run."
+        description="Arrival at honest members among liars of each strategy: one line a run."
     )
     parser.add_argument("--design", default="bft")
     parser.add_argument("--peers", type=int, default=200)
     parser.add_argument("--casts", type=int, default=16)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--share", type=float, default=0.2)
-    parser.add_argument("--k", type=int, default=4, help="redundancy, of bft alone")
+    parser.add_argument("--k", type=int, default=4, help="redundancy (bft only)")
     parser.add_argument(
-        "--strategies", nargs="+", default=list(TABLE), help="several at once joined by +"
+        "--strategies",
+        nargs="+",
+        default=list(TABLE),
+        help="names; join several by + to combine them",
     )
     parser.add_argument("--churn", default="", help="as `implicast simulate --churn`")
     parser.add_argument(
-        "--least", type=float, default=0.0, help="exit with 1 where less arrives, or a forgery does"
+        "--least",
+        type=float,
+        default=0.0,
+        help="exit with 1 if arrival is lower or a notice is forged",
     )
     return parser.parse_args()
 
 
 def _tried(given: Namespace) -> bool:
-    """A line for each run; whether in all of them as much arrived as was asked for, and nothing forged."""
-    parameters, kept = {"k": given.k} if given.design == "bft" else {}, True
+    """Print a line for each run; True if in all of them at least `--least` arrived and nothing was
+    forged.
+    """
+    parameters, passed = {"k": given.k} if given.design == "bft" else {}, True
     for seed in given.seeds:
         for strategy in given.strategies:
             row = attack_row(
@@ -189,9 +205,9 @@ def _tried(given: Namespace) -> bool:
                 parameters,
                 churn=given.churn,
             )
-            kept = kept and float(row["arrival"]) >= given.least and not row["forged"]
+            passed = passed and float(row["arrival"]) >= given.least and not row["forged"]
             print(f"{strategy} seed {seed}: {_line(row)}", flush=True)
-    return kept
+    return passed
 
 
 def main() -> int:

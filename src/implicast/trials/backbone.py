@@ -1,9 +1,10 @@
-"""BROKER's backbone on a physical network: how many brokers, joined by which links (thesis section 6.1, Figure 6.2).
+"""BROKER's backbone on a physical network: the number of brokers and the links between them (thesis
+section 6.1, Figure 6.2).
 
     backbone_trial(peers=8192, network="national", seed=1)
 
-Brokers are as many as the design has for so many peers; the tree is the one that an assembled run is given. No messages
-are simulated.
+The number of brokers is the design's for that number of peers, and the tree is that of an assembled
+run. No messages are simulated.
 """
 
 from itertools import combinations
@@ -19,7 +20,9 @@ from implicast.world.network import build
 def backbone_trial(
     peers: int, network: str = "national", share: float = 0.01, seed: int = 1
 ) -> Row:
-    """Brokers, links, links beyond a tree's, the most neighbours of one broker, and how near neighbours are."""
+    """Brokers, links, links beyond a tree, the largest degree of a broker, and the round-trip times
+    between neighbours.
+    """
     broker = design("broker")
     count = broker.infrastructure(
         peers, settle("broker", broker.parameters, {"broker_share": share})

@@ -1,6 +1,7 @@
-"""How near liars come: their share in the lists of the honest, when a fraction of the applicants collude.
+"""Eclipse resistance: the share of liars in the neighbour lists of honest peers, when a fraction of
+the applicants collude.
 
-They apply under as many names and realms as they like; the authority draws their places. A trial for the laboratory.
+Liars apply under as many names and realms as they like; the authority draws their places.
 """
 
 from implicast.peer.authority import Authority, GrantDeclined
@@ -9,25 +10,27 @@ from implicast.peer.name import name_of
 from implicast.peer.signatures import scheme
 from implicast.space.digest import digest, stream
 from implicast.space.vector import Vectors
-from implicast.world.populations.standing import Standing
+from implicast.world.populations.assembled_graph import AssembledGraph
 
 Row = dict[str, float | int | str]
 
 HOME = b"h"
 ATTEMPTS = 8
-"""Places that each liar asks for; it gets those of one applicant."""
+"""Places that each liar applies for; it is granted those of one applicant."""
 
 
 def eclipse_row(n: int, k: int, f: float, seed: int = 0, places_max: int = 1) -> Row:
-    """Mean and largest share of liars among an honest peer's contacts, beside their share of the applicants."""
+    """Mean and largest share of liars among an honest peer's contacts, beside their share of the
+    applicants.
+    """
     vectors, secret = Vectors(2), digest("eclipse", seed)
     authority = Authority(scheme("stand-in", secret), secret, vectors, places_max)
     liars = set(stream(seed, "eclipse", n, f).sample(range(n), round(f * n)))
     certificates: list[Certificate] = []
     for applicant in range(n):
         certificates += _granted(authority, applicant, ATTEMPTS if applicant in liars else 1)
-    standing: Standing[Certificate] = Standing(k, vectors, certificates)
-    shares = [_share(standing, each, liars) for each in certificates if each.address not in liars]
+    assembled: AssembledGraph[Certificate] = AssembledGraph(k, vectors, certificates)
+    shares = [_share(assembled, each, liars) for each in certificates if each.address not in liars]
     mean, largest = sum(shares) / len(shares), max(shares)
     return {
         "n": n,
@@ -40,7 +43,9 @@ def eclipse_row(n: int, k: int, f: float, seed: int = 0, places_max: int = 1) ->
 
 
 def _granted(authority: Authority, applicant: int, attempts: int) -> list[Certificate]:
-    """What an applicant gets when it asks so often, for one realm after the other."""
+    """The certificates that an applicant is granted when it applies `attempts` times, each time for
+    another realm.
+    """
     found: list[Certificate] = []
     for attempt in range(attempts):
         try:
@@ -54,16 +59,17 @@ def _granted(authority: Authority, applicant: int, attempts: int) -> list[Certif
     return found
 
 
-def _share(standing: Standing[Certificate], owner: Certificate, liars: set[int]) -> float:
-    contacts = standing.table(owner.key).contacts()
+def _share(assembled: AssembledGraph[Certificate], owner: Certificate, liars: set[int]) -> float:
+    contacts = assembled.table(owner.key).contacts()
     return sum(node.address in liars for node in contacts) / len(contacts)
 
 
 def hoarding_row(n: int = 500, k: int = 4, f: float = 0.1, rounds: int = 100, seed: int = 0) -> Row:
-    """Share of liars in honest lists after they have taken, renewed and given up places so many times, beside f.
+    """Share of liars in honest lists after they have taken, renewed and released places `rounds`
+    times, beside f.
 
-    Every name holds its home and one tag, and no more may be held. Liars keep all certificates that they were ever
-    given; the honest list whatever their newest list of the revoked does not name.
+    Every name holds its home and one tag, which is the limit. Liars keep all certificates that they
+    were ever granted; honest peers list those that their newest revocation list does not name.
     """
     vectors, secret = Vectors(2), digest("hoarding", seed)
     signing = scheme("stand-in", secret)
@@ -78,8 +84,10 @@ def hoarding_row(n: int = 500, k: int = 4, f: float = 0.1, rounds: int = 100, se
     trust = Trust(signing, authority.public, vectors)
     trust.learn(authority.revocation(0))
     valid = {each.key: each for each in certificates if trust.flaw(each, 0) is None}
-    standing: Standing[Certificate] = Standing(k, vectors, list(valid.values()))
-    shares = [_share(standing, each, liars) for each in valid.values() if each.address not in liars]
+    assembled: AssembledGraph[Certificate] = AssembledGraph(k, vectors, list(valid.values()))
+    shares = [
+        _share(assembled, each, liars) for each in valid.values() if each.address not in liars
+    ]
     held = sum(trust.flaw(each, 0) is None for each in certificates if each.address == min(liars))
     return {
         "n": n,
@@ -98,7 +106,7 @@ def _taken(authority: Authority, applicant: int, realms: list[bytes]) -> list[Ce
 
 
 def _hoarded(authority: Authority, liar: int, number: int) -> list[Certificate]:
-    """Give the tag up for another, take that, renew it, and take the first again."""
+    """Release the tag, take another, renew it, and take the first again."""
     name, found = name_of(b"", liar), list[Certificate]()
     wanted = [b"tother%d\0" % number, b"tother%d\0" % number, b"tjazz\0"]
     for realm in wanted:

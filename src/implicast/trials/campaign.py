@@ -1,22 +1,29 @@
-"""Thousands of random scenarios for a design, each judged from outside; what fails is made small before it is shown.
+"""Fault campaigns: thousands of random scenarios for a design, each checked from outside. A
+scenario that fails is shrunk before it is shown.
 
-A scenario of a campaign is a function of design, seed and number alone. It draws what the design says it survives
-(`Design.survives`) and nothing else: newcomers, leavers, crashes, members that come back with their disk, an old copy
-of it or none, freezes, partitions, cut and flapping links, slow peers, drifting clocks, loss, repeats, reordering.
-Members describe themselves anew and withdraw, publishers cast hundreds a second for a while, or until they crash, and
-payloads travel; all register by messages or are enrolled at once; casts are to tags or to ranges of values, where the
-design speaks both. Casts go on all the time. Afterwards
+A scenario is a function of design, seed and number alone. It draws only the faults that the design
+declares to survive (`Design.survives`): joins, leaves, crashes, members that restart with their
+disk, an old copy of it or none, freezes, partitions, cut and flapping links, slow peers, drifting
+clocks, loss, duplication, reordering. Members change their description and withdraw, publishers
+cast hundreds of times a second for a while or until they crash, and casts carry payloads. Members
+register by messages or are preloaded. Casts go to tags or to ranges of values, where the design
+supports both, and continue during all of this. Afterwards
 
-- nobody may have been notified twice, wrongly, of something else than was cast or of what nobody cast, at any time;
-- no publisher may have been told in the end what is not so;
-- whoever came back must have been registered again within `RETURN_S`;
-- within the design's repair time after the last change its invariants must hold, and every later cast be clean;
-- a cast may not have taken more than `COST` times the messages of one server, on average: nothing goes in a circle;
-- every newcomer that lives must have joined, every leaver have left, every registration be complete.
+- at no time may a peer have been notified twice, wrongly, with altered content, or of a cast that
+  was never made;
+- no publisher may have been given a false final receipt;
+- every restarted member must have been registered again within `RETURN_S`;
+- the design's invariants must hold within its repair time after the last change, and every later
+  cast must be correct;
+- a cast may on average take at most `COST` times the messages of one server: nothing loops;
+- every live joining member must have joined, every leaving member have left, and every
+  registration be complete.
 
-Where members lie (`Bent.liars`), what the honest were told is judged instead, and what arrived at them is counted.
+Where members lie (`CampaignOptions.liars`), only the notices of honest members are checked, and the
+share that arrives is counted.
 
-A failing scenario is replayed by one command. `shrink` leaves out deeds, faults and peers as long as it still fails.
+A failing scenario is replayed by one command. `shrink` removes events, faults and peers as long as
+the scenario still fails.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -29,81 +36,87 @@ from implicast.casting.designs import design as by_name
 from implicast.peer.errors import ScenarioError
 from implicast.space.digest import digest_bits, stream
 from implicast.world.churn import ANY_DISK, Churn
-from implicast.world.deeds import Deed
 from implicast.world.faults import Faults
 from implicast.world.liars.liars import Liars
-from implicast.world.liars.trust import Trust
+from implicast.world.liars.trust import TrustResult
 from implicast.world.scenario import ASSEMBLED, MESSAGES, Scenario
-from implicast.world.simulate import DesignCrash, Outcome, simulate
+from implicast.world.scripted_events import ScriptedEvent
+from implicast.world.simulate import DesignCrash, SimulationOutcome, simulate
 
 PEERS = (16, 128)
 OVER_S = (15, 45)
 TAIL_S = 20
-"""Casts go on for so long after all must be quiet."""
+"""Casts go on for this long after the quiet period begins."""
 FREEZE_S, CUT_S, SPLIT_S = (14.0, 150.0), (20.0, 150.0), (20.0, 420.0)
-"""How long these last in lasting scenarios."""
+"""Durations of these faults in lasting scenarios."""
 WORKLOADS = {"tags": "groups", "attributes": "attributes"}
-"""What is cast, in each language."""
+"""The workload of each language."""
 RETURN_S = 40.0
-"""Within this time after it came back a member is registered again.
+"""A restarted member must be registered again within this time.
 
-Where another falls meanwhile, or the network is parted, or somebody stands still, it may begin anew when that is over:
-a promise that all know of a member is not given while some cannot be told.
+If another member crashes meanwhile, or the network is partitioned, or a peer is frozen, the time
+starts again when that is over: a registration is not confirmed while some peers cannot be reached.
 """
 DISTURBING = ("crash", "fall", "return", "fail", "restart", "split", "cut", "flap", "freeze")
-"""Deeds after which it may."""
+"""Kinds of events after which the time starts again."""
 COST = 200.0
-"""So many times the messages of one server (RTH) a cast may take on average. Where messages get lost, or some peers
-stand still, it is up to 60; more than this is a storm."""
+"""Largest average number of messages of a cast, as a multiple of those of one server (RTH). With
+loss or frozen peers it is up to 60; more than this is a message storm.
+"""
 MAPS = ("worldwide", "laboratory")
 """Networks of half the scenarios, beside flat and national ones."""
 AWAY_S = ((0.05, 0.5), (20.0, 60.0))
-"""How long members are away: also shorter than anybody notices, and longer than anybody waits."""
+"""How long members are down: also shorter than any failure detection, and longer than any timeout.
+"""
 PAYLOADS = (0, 16, 300)
-"""Bytes that casts carry."""
+"""Payload sizes of casts, in bytes."""
 MIXED = "mixed"
-"""In whichever of its languages the scenario draws."""
+"""The scenario draws one of the design's languages."""
 FEW_TAGS = {"tags": 12, "tags_per_peer": 4}
-"""Parameters of `zipf` for designs whose overlay has a place for each tag of each peer (`Design.few_tags`)."""
+"""Parameters of `zipf` for designs whose overlay has a place for each tag of each peer
+(`Design.few_tags`).
+"""
 SHRINK_RUNS = 120
-"""A failing scenario is made smaller by at most so many further runs."""
+"""Number of further runs to shrink a failing scenario."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How one scenario ended: reasons why it failed, or none."""
+    """The result of one scenario: the reasons why it failed, or none."""
 
     scenario: Scenario
     reasons: tuple[str, ...]
-    outcome: Outcome | None = None
+    outcome: SimulationOutcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Bent:
-    """What all scenarios of a campaign have in common."""
+class CampaignOptions:
+    """Options that all scenarios of a campaign share."""
 
     language: str = MIXED
     lasting: bool = False
-    """Freezes, cuts and partitions outlast every patience that designs have."""
+    """Freezes, cuts and partitions last longer than every timeout of the designs."""
     changing: bool = False
-    """Half the peers describe themselves anew, or withdraw, at some time."""
+    """Half the peers change their description, or withdraw, at some time."""
     returning: bool = False
-    """An eighth of the peers at least crash and come back."""
+    """At least an eighth of the peers crash and restart."""
     liars: Liars | None = None
-    """Members that lie meanwhile; then only what the honest were told is judged, and what arrived is counted."""
+    """Members that lie. Then only the notices of honest members are checked, and those that arrive
+    are counted.
+    """
 
 
 def scenario_of(
-    design: Design, seed: int, number: int, bent: Bent | None = None, **more: Any
+    design: Design, seed: int, number: int, options: CampaignOptions | None = None, **more: Any
 ) -> Scenario:
-    """The scenario of this number. In another language, or bent otherwise, it is the same but for that."""
-    bent = replace(bent or Bent(), **more)
-    language = _language(design, seed, number, bent.language)
+    """The scenario of this number. Other options change only what they name."""
+    options = replace(options or CampaignOptions(), **more)
+    language = _language(design, seed, number, options.language)
     chance = stream(seed, "campaign", design.name, number)
     peers = int(PEERS[0] * (PEERS[1] / PEERS[0]) ** chance.random())
     churn = _churn(chance, design.survives, peers)
     wider = stream(seed, "wider campaign", design.name, number)
-    churn = _wider(churn, wider, design.survives, peers, bent.returning)
+    churn = _add_restarts_and_bursts(churn, wider, design.survives, peers, options.returning)
     newer = stream(seed, "newer campaign", design.name, number)
     churn = replace(churn, falls=newer.choice((0, 0, 1, 2)) if "crashes" in design.survives else 0)
     widest = stream(seed, "widest campaign", design.name, number)
@@ -112,8 +125,8 @@ def scenario_of(
         widest.choice((churn.group, churn.group, 3)),
     )
     churn, network = replace(churn, away_s=away_s, group=group), chance.choice(("flat", "national"))
-    if bent.lasting:
-        churn = _lasting(churn, stream(seed, "lasting", design.name, number))
+    if options.lasting:
+        churn = _prolong(churn, stream(seed, "lasting", design.name, number))
     few = design.few_tags and language == "tags"
     longest_s = max(
         each[1] for each in (churn.freeze_s, churn.split_s, churn.cut_s, churn.down_s, churn.away_s)
@@ -127,28 +140,26 @@ def scenario_of(
         workload="zipf" if few else WORKLOADS[language],
         workload_parameters=dict(FEW_TAGS) if few else {},
         register=newer.choice((MESSAGES, MESSAGES, ASSEMBLED)),
-        changes=peers // 2 if bent.changing else 0,
+        changes=peers // 2 if options.changing else 0,
         network=widest.choice((network, network, *MAPS)),
         faults=_faults(chance) if "loss" in design.survives else Faults(),
         churn=churn,
         strict=chance.random() < 0.25,
         payload_bytes=wider.choice(PAYLOADS),
-        liars=bent.liars,
+        liars=options.liars,
     )
 
 
 def _language(design: Design, seed: int, number: int, wanted: str) -> str:
     if not design.survives:
         raise ScenarioError(
-            f"{design.name} does not say that it survives anything: it is meant for a kind world"
+            f"{design.name} declares no faults that it survives: campaigns need at least one"
         )
     spoken = [each for each in WORKLOADS if each in design.languages]
     if wanted == MIXED:
         return stream(seed, "language", design.name, number).choice(spoken)
     if wanted not in spoken:
-        raise ScenarioError(
-            f"{design.name} speaks {', '.join(spoken)}; casts to {wanted} mean nothing to it"
-        )
+        raise ScenarioError(f"{design.name} supports {', '.join(spoken)}, not casts to {wanted}")
     return wanted
 
 
@@ -173,10 +184,12 @@ def _churn(chance: Random, survives: frozenset[str], peers: int) -> Churn:
     )
 
 
-def _wider(
+def _add_restarts_and_bursts(
     churn: Churn, chance: Random, survives: frozenset[str], peers: int, returning: bool
 ) -> Churn:
-    """With returns, bursts of casts and words about oneself: drawn apart, so that all else is as it would be."""
+    """Add restarts, bursts of casts and changed descriptions. They use a random stream of their
+    own, so that the rest of the scenario stays the same.
+    """
     most = max(1, peers // 8)
     drawn, bursts, anew = chance.randint(0, most), chance.choice((0, 0, 1)), chance.randint(0, 4)
     returns = most if returning else drawn
@@ -189,8 +202,10 @@ def _wider(
     )
 
 
-def _lasting(churn: Churn, chance: Random) -> Churn:
-    """With one partition at least, and all that is for a while for longer: each as likely short as long of its kind."""
+def _prolong(churn: Churn, chance: Random) -> Churn:
+    """Add a partition, if any link fault was drawn, and draw longer durations. Durations are
+    log-uniform between the bounds of their kind.
+    """
 
     def span(low_s: float, high_s: float) -> tuple[float, float]:
         longest_s = low_s * (high_s / low_s) ** chance.random()
@@ -211,7 +226,7 @@ def _faults(chance: Random) -> Faults:
 
 
 def check(scenario: Scenario) -> Finding:
-    """Run a scenario, and say what was wrong with it."""
+    """Run a scenario and list what was wrong with it."""
     try:
         outcome = simulate(scenario)
     except DesignCrash as crash:
@@ -219,57 +234,73 @@ def check(scenario: Scenario) -> Finding:
     return Finding(scenario, tuple(_reasons(outcome)), outcome)
 
 
-def _reasons(outcome: Outcome) -> Iterator[str]:
+def _reasons(outcome: SimulationOutcome) -> Iterator[str]:
     if outcome.trust is not None:
         yield from _deceptions(outcome.trust, outcome.scenario.promised())
         return
     change = outcome.change
-    assert change is not None, "a scenario of a campaign changes something"
+    assert change is not None, "a campaign scenario has churn"
     whole = outcome.contract
     for wrong in ("repeated", "uninvited", "invented", "altered", "misreported"):
         if getattr(whole, wrong):
             yield f"{wrong} {getattr(whole, wrong)}"
     if change.after.missing:
-        yield f"missing {change.after.missing} of {change.after.expected} after all was quiet"
+        missing, expected = change.after.missing, change.after.expected
+        yield f"missing {missing} of {expected} notices in the quiet period"
     if change.unrepaired:
-        yield f"invariants broken until the end after {change.unrepaired} deeds"
+        yield f"invariants broken until the end after {change.unrepaired} events"
     elif change.calm_s > change.allowed_s:
-        yield f"invariants held only {change.calm_s:.0f} s after the last deed; {change.allowed_s:.0f} s are allowed"
+        yield (
+            f"invariants held only {change.calm_s:.0f} s after the last event; "
+            f"{change.allowed_s:.0f} s are allowed"
+        )
     if outcome.measures["RTH"] > COST:
-        yield f"a cast took {outcome.measures['RTH']:.0f} times the messages of one server; {COST:.0f} are allowed"
+        yield (
+            f"a cast took {outcome.measures['RTH']:.0f} times the messages of one server; "
+            f"{COST:.0f} are allowed"
+        )
     allowed_s = return_s(outcome.scenario)
     if change.return_s_max > allowed_s:
-        yield f"back, and registered only after {change.return_s_max:.0f} s; {allowed_s:.0f} s are allowed"
+        yield (
+            f"restarted, and registered again only after {change.return_s_max:.0f} s; "
+            f"{allowed_s:.0f} s are allowed"
+        )
     yield from change.complaints
     yield from outcome.objections
 
 
 def return_s(scenario: Scenario) -> float:
-    """Within this time everybody who comes back is registered again."""
+    """The time within which every restarted member must be registered again in this scenario."""
     found = by_name(scenario.design)
     infrastructure = found.infrastructure(scenario.peers, found.settle(scenario.parameters))
     script = scenario.churn.script(scenario.seed, scenario.peers, infrastructure)
-    falls = [(deed.from_s, deed.to_s) for deed in script if deed.kind in DISTURBING]
-    waits_s = [_over_s(deed.to_s, falls) - deed.to_s for deed in script if deed.kind == "return"]
+    falls = [(event.from_s, event.to_s) for event in script if event.kind in DISTURBING]
+    waits_s = [
+        _over_s(event.to_s, falls) - event.to_s for event in script if event.kind == "return"
+    ]
     return RETURN_S + max(waits_s, default=0.0)
 
 
 def _over_s(back_s: float, falls: list[tuple[float, float]]) -> float:
-    """When a member that is back then can begin for the last time: after all that befell others meanwhile."""
+    """When a member restarted at `back_s` can start registering for the last time: after all faults
+    of others that overlap its time limit.
+    """
     return max(
         [back_s, *(to_s for from_s, to_s in falls if from_s <= back_s + RETURN_S and to_s > back_s)]
     )
 
 
-def _deceptions(trust: Trust, is_promised: bool) -> Iterator[str]:
-    """What nobody honest may be told, where a design promises anything against liars."""
+def _deceptions(trust: TrustResult, is_promised: bool) -> Iterator[str]:
+    """What no honest member may be notified of, where a design claims to resist liars."""
     for wrong in ("forged", "repeated", "uninvited", "breakdowns") if is_promised else ():
         if getattr(trust, wrong):
             yield f"{wrong} {getattr(trust, wrong)} at honest members"
 
 
 class Mapper(Protocol):
-    """Puts a function to many values and gives the results in their order: `map`, or several processes."""
+    """Applies a function to many values and yields the results in order: `map`, or a pool of
+    processes.
+    """
 
     def __call__(
         self, function: Callable[[int], Finding], values: Iterable[int], /
@@ -283,12 +314,14 @@ def campaign(
     first: int = 0,
     seen: Callable[[Finding], None] = lambda one: None,
     mapped: Mapper = map,
-    bent: Bent | None = None,
+    options: CampaignOptions | None = None,
 ) -> list[Finding]:
-    """Run so many scenarios from the first on; those that failed. `seen` is told of each, in the order of numbers."""
+    """Run `scenarios` scenarios from number `first` on, and return those that failed. `seen` is
+    called with each finding, in order of number.
+    """
     failed: list[Finding] = []
-    scenario_of(design, seed, first, bent)  # what is wrong with the call is said at once
-    numbered = Numbered(design.name, seed, bent or Bent())
+    scenario_of(design, seed, first, options)  # reports invalid arguments at once
+    numbered = ScenarioCheck(design.name, seed, options or CampaignOptions())
     for finding in mapped(numbered, range(first, first + scenarios)):
         seen(finding)
         failed += [finding] if finding.reasons else []
@@ -296,23 +329,25 @@ def campaign(
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
-    """Checks the scenario of a number; plain values, so that it can be sent to another process."""
+class ScenarioCheck:
+    """Checks the scenario of a number. Holds plain values, so that it can be sent to another
+    process.
+    """
 
     design: str
     seed: int
-    bent: Bent
+    options: CampaignOptions
 
     def __call__(self, number: int) -> Finding:
-        return check(scenario_of(by_name(self.design), self.seed, number, self.bent))
+        return check(scenario_of(by_name(self.design), self.seed, number, self.options))
 
 
 def shrink(
     failed: Finding, infrastructure: Callable[[int], int], runs: int = SHRINK_RUNS
 ) -> Finding:
-    """A smaller scenario that fails too: fewer deeds, a kinder network, fewer peers.
+    """A smaller scenario that fails too: fewer events, fewer network faults, fewer peers.
 
-    `infrastructure` says how much of it there is for a number of peers.
+    `infrastructure` gives the number of infrastructure peers for a number of peers.
     """
     return _Shrinking(failed, infrastructure, runs).smallest()
 
@@ -325,7 +360,7 @@ _KINDER: tuple[Callable[[Faults], Faults], ...] = (
 
 
 class _Shrinking:
-    """Tries smaller scenarios as long as runs are left, and keeps the smallest that fails."""
+    """Tries smaller scenarios until `runs` are used up, and keeps the smallest that fails."""
 
     def __init__(self, failed: Finding, infrastructure: Callable[[int], int], runs: int) -> None:
         self.best, self.infrastructure, self.left = failed, infrastructure, runs
@@ -337,11 +372,11 @@ class _Shrinking:
             replace(scenario, churn=scenario.churn.spelled(scenario.seed, scenario.peers, fixed))
         ):
             return self.best
-        self._fewer_deeds()
+        self._fewer_events()
         self._kinder()
         while self._fewer_peers():
             pass
-        self._fewer_deeds()
+        self._fewer_events()
         return self.best
 
     def _fails(self, scenario: Scenario) -> bool:
@@ -353,21 +388,23 @@ class _Shrinking:
             self.best = finding
         return bool(finding.reasons)
 
-    def _deeds(self) -> tuple[Deed, ...]:
-        return self.best.scenario.churn.deeds
+    def _events(self) -> tuple[ScriptedEvent, ...]:
+        return self.best.scenario.churn.events
 
-    def _with_deeds(self, deeds: tuple[Deed, ...]) -> Scenario:
-        return replace(self.best.scenario, churn=replace(self.best.scenario.churn, deeds=deeds))
+    def _with_events(self, events: tuple[ScriptedEvent, ...]) -> Scenario:
+        return replace(self.best.scenario, churn=replace(self.best.scenario.churn, events=events))
 
-    def _fewer_deeds(self) -> None:
-        """Leave out halves, then quarters, then single deeds."""
-        size = len(self._deeds())
+    def _fewer_events(self) -> None:
+        """Leave out halves, then quarters, then single events."""
+        size = len(self._events())
         while size > 1:
             size = -(-size // 2)
             at = 0
-            while at < len(self._deeds()):
-                deeds = self._deeds()
-                at += 0 if self._fails(self._with_deeds(deeds[:at] + deeds[at + size :])) else size
+            while at < len(self._events()):
+                events = self._events()
+                at += (
+                    0 if self._fails(self._with_events(events[:at] + events[at + size :])) else size
+                )
 
     def _kinder(self) -> None:
         for kinder in _KINDER:
@@ -389,22 +426,22 @@ class _Shrinking:
         victim = None if scenario.liars is None else scenario.liars.victim
         if peers < 2 or (victim is not None and victim >= peers):
             return False
-        moved = [self._moved(deed, scenario.peers, peers) for deed in scenario.churn.deeds]
-        deeds = tuple(deed for deed in moved if deed is not None)
+        moved = [self._moved(event, scenario.peers, peers) for event in scenario.churn.events]
+        events = tuple(event for event in moved if event is not None)
         return self._fails(
-            replace(scenario, peers=peers, churn=replace(scenario.churn, deeds=deeds))
+            replace(scenario, peers=peers, churn=replace(scenario.churn, events=events))
         )
 
-    def _moved(self, deed: Deed, before: int, now: int) -> Deed | None:
-        """The same deed among fewer peers; None when it concerns those that are left out."""
+    def _moved(self, event: ScriptedEvent, before: int, now: int) -> ScriptedEvent | None:
+        """The same event among fewer peers; None if it concerns peers that are left out."""
         old, new = self.infrastructure(before), self.infrastructure(now)
         who = []
-        for address in deed.who:
+        for address in event.who:
             if address < now:
                 who.append(address)
             elif before <= address < before + min(old, new):
                 who.append(address - before + now)
             elif address >= before + old:
                 who.append(address - before - old + now + new)
-        paired = len(deed.who) if deed.kind in ("cut", "flap") else 1
-        return replace(deed, who=tuple(who)) if len(who) >= paired else None
+        paired = len(event.who) if event.kind in ("cut", "flap") else 1
+        return replace(event, who=tuple(who)) if len(who) >= paired else None

@@ -1,6 +1,7 @@
-"""The paper's experiments on standing tables, as plain rows for the laboratory: traffic by width, ages, calls.
+"""condcast's experiments on fixed tables, as plain rows for the laboratory: traffic by width, ages,
+calls.
 
-Experiments in which time passes (update flows, ages measured) are in `trials/condcast_flows.py`.
+Experiments in which time passes (update flows, measured ages) are in `trials/condcast_flows.py`.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,9 @@ REFERENCE_PER_NODE = {
     ("interval", 10, True): 0.145,
     ("bitmap", 10, True): 0.126,
 }
-"""Messages per node of an independent trial, by kind, width in percent, values sorted by key. The plots are lost."""
+"""Messages per node of an independent trial, by kind, width in percent, and whether values are
+sorted by key. The plots themselves are not available.
+"""
 
 
 def traffic_by_width(
@@ -44,10 +47,11 @@ def traffic_by_width(
     kinds: Sequence[str] = ("interval", "bitmap"),
     by_key: bool = False,
 ) -> list[Row]:
-    """Messages of casts to values within a range of the given width (in percent of all values), over the whole circle.
+    """Messages of casts to values within a range of the given width (in percent of all values),
+    over the whole ring.
 
-    Values are independent and uniform; `by_key`: sorted along the ring. One row per kind of value and width:
-    messages per cast, and per node.
+    Values are independent and uniform; `by_key`: sorted along the ring. One row per kind of value
+    and width: messages per cast, and per node.
     """
     rng = stream(seed, "traffic by width", nodes, by_key)
     numbers = [rng.randrange(VALUES) for _ in range(nodes)]
@@ -95,7 +99,9 @@ def ages_and_calls(
     alpha: float = 0.2,
     latency_s: float = 0.0,
 ) -> list[Row]:
-    """By formula, for F = F_min: rho, delta, E and getEnt calls until a change is everywhere. One row per n."""
+    """By formula, for F = F_min: rho, delta, E and getEnt calls until a change is everywhere. One
+    row per n.
+    """
     rows = []
     for count in nodes:
         steady = Steady(

@@ -1,7 +1,9 @@
-"""condcast's experiments in which time passes, on the very peers of the design: update flows, ages, calls.
+"""condcast's experiments in which time passes, on the peers of the design: update flows, ages,
+calls.
 
-Everything is seen from outside, through the peers' tables and the messages that the world carries. Each function
-returns plain rows; the laboratory and the tests put the formulas beside them.
+Everything is measured from outside, through the peers' tables and the messages that the world
+carries. Each function returns plain rows; the laboratory and the tests put the formulas beside
+them.
 """
 
 from collections import Counter
@@ -22,8 +24,8 @@ from implicast.space.digest import stream
 from implicast.space.ring import Arc
 from implicast.trials.condcast_formulas import Steady
 from implicast.world.journal import UPKEEP
-from implicast.world.populations import chord_sharp as sharp_rings
-from implicast.world.world import Fate, World
+from implicast.world.populations import chord_sharp as chord_sharp_rings
+from implicast.world.world import MessageFaults, World
 
 Row = dict[str, Any]
 SECOND_US = 1_000_000
@@ -31,7 +33,7 @@ SECOND_US = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Flat:
-    """One latency between any two."""
+    """The same latency between any two peers."""
 
     one_way_us: int
 
@@ -39,8 +41,8 @@ class _Flat:
         return self.one_way_us
 
 
-class CountingWorld(World):
-    """A world that counts what it carries, by kind."""
+class CallCountingWorld(World):
+    """A world that counts messages by kind."""
 
     counts: Counter[str]
 
@@ -51,25 +53,25 @@ class CountingWorld(World):
 
 @dataclass(slots=True)
 class FlowRing:
-    """A ring of condcast peers in ring order, with flows started as one likes."""
+    """A ring of condcast peers in ring order, whose update flows are started by the trial."""
 
     nodes: int
     seed: int = 1
     settings: FlowSettings = field(default_factory=FlowSettings)
     latency_us: int = 20_000
-    faults: Fate | None = None
-    world: CountingWorld = field(init=False)
+    faults: MessageFaults | None = None
+    world: CallCountingWorld = field(init=False)
     peers: list[Condcast] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.world = CountingWorld(_Flat(self.latency_us), self.seed, faults=self.faults)
+        self.world = CallCountingWorld(_Flat(self.latency_us), self.seed, faults=self.faults)
         self.world.counts = Counter()
         chosen = CondcastSettings(flows=self.settings)
         self.peers = [Condcast(self._site(at), at, chosen) for at in range(self.nodes)]
         for peer in self.peers:
-            peer.stand(Categories.of(0))
+            peer.restore_value(Categories.of(0))
             self.world.place(cast(int, peer.address), peer)
-        sharp_rings.assemble([peer.ring for peer in self.peers])
+        chord_sharp_rings.assemble([peer.ring for peer in self.peers])
 
     def _site(self, at: int) -> Site:
         network = network_of(self.seed)
@@ -78,7 +80,9 @@ class FlowRing:
         )
 
     def start(self, flows: int | None) -> None:
-        """This many flows at equal distances; None: everybody waits as after a join, and whoever tires begins."""
+        """Start this many flows at equal distances. None: every peer waits as after a join, and
+        those whose wait ends start a flow.
+        """
         for at, peer in enumerate(self.peers):
             if flows is None:
                 peer.flows.start()
@@ -88,7 +92,7 @@ class FlowRing:
                 )
 
     def start_at_random(self, flows: int) -> None:
-        """This many flows at random places."""
+        """Start this many flows at random places."""
         chosen = set(stream(self.seed, "flows").sample(range(self.nodes), flows))
         for at, peer in enumerate(self.peers):
             peer.flows.start_in_step(first=at in chosen)
@@ -97,7 +101,9 @@ class FlowRing:
         self.world.run(self.world.now_us + int(seconds * SECOND_US))
 
     def flows(self, seconds: float = 20) -> float:
-        """How many flows there are: updates held, averaged over samples; those under way are few."""
+        """The number of flows: updates held, averaged over samples, plus an estimate of those in
+        transit.
+        """
         samples = []
         for _ in range(max(1, int(seconds))):
             self.run(1)
@@ -122,7 +128,7 @@ class FlowRing:
         )
 
     def lacking(self, key: int, category: int) -> int:
-        """Entries of all tables that cover a key but do not show that its node is of a category."""
+        """Table entries that cover a key but do not show that its node has a category."""
         query = OfCategory(category)
         return sum(
             value is not None and not query.match(value) and key in Arc(node.key, end)
@@ -137,7 +143,7 @@ class FlowRing:
 def steady_state(
     nodes: int, flows: int, seconds: float = 600, seed: int = 1, latency_us: int = 20_000
 ) -> Row:
-    """Forced F: rho and delta measured and by formulas (10) to (12)."""
+    """For a given F: rho and delta measured, and by formulas (10) to (12)."""
     ring = FlowRing(nodes, seed, latency_us=latency_us)
     ring.start(flows)
     ring.run(seconds)
@@ -161,7 +167,9 @@ def flows_over_time(
     every_s: float = 10,
     settings: FlowSettings | None = None,
 ) -> list[Row]:
-    """One run of update flows: their number, rho and delta as time goes by. `flows`: so many at random places."""
+    """One run of update flows: their number, rho and delta over time. `flows`: start that many at
+    random places.
+    """
     ring = FlowRing(nodes, seed, settings or FlowSettings())
     ring.start(None) if flows is None else ring.start_at_random(flows)
     rows = []
@@ -194,7 +202,7 @@ def calls(
     ring.run(180)
     ring.world.counts.clear()
     ring.run(seconds)
-    per_update = ring.world.counts["GetEnt"] / ring.world.counts["Update"]
+    per_update = ring.world.counts["GetEntry"] / ring.world.counts["Update"]
     levels, steady = (nodes - 1).bit_length(), ring.steady(flows)
     return {
         "nodes": nodes,
@@ -209,8 +217,9 @@ def calls(
 def calls_until_everywhere(
     nodes: int, flows: int, changes: int = 5, seed: int = 1, settings: FlowSettings | None = None
 ) -> list[Row]:
-    """getEnt calls of one node while a change spreads, plain and piggy-backed: measured age and calls per update beside
-    the formulas of the paper; Chord# with timers of its own by formula only."""
+    """getEnt calls of one node while a change spreads, plain and piggy-backed: measured age and
+    calls per update beside the formulas of the paper. Chord# with its own timers by formula only.
+    """
     age_s = fmean(row["age_s"] for row in ages(nodes, flows, changes, seed, settings=settings))
     rows = []
     for piggyback, name in ((False, "plain"), (True, "piggy_backed")):
@@ -237,11 +246,14 @@ def ages(
     casts_every_s: float = 2,
     settings: FlowSettings | None = None,
 ) -> list[Row]:
-    """How long a value change takes to be in every table, and how many casts miss the changed node until then.
+    """The time until a value change is in every table, and the casts that miss the changed node
+    until then.
 
-    One row per change: age_s until every table shows it; casts made before and missed; missed_after, casts missed
-    although every table showed it; bystanders_missed, notices that any *other* node was due and did not get; promise_s,
-    when the node would say `Registered`. E by formula (14) stands beside; it is an estimate and is exceeded.
+    One row per change. age_s: time until every table shows the change. casts, missed: casts made
+    before that, and those that missed the node. missed_after: casts missed although every table
+    showed the change. bystanders_missed: notices due to *other* nodes that were not delivered.
+    promise_s: when the node would report `Registered`. E by formula (14) stands beside; it is an
+    estimate and can be exceeded.
     """
     ring = FlowRing(nodes, seed, settings or FlowSettings())
     ring.start(flows)
@@ -262,16 +274,16 @@ def _age(ring: FlowRing, at: int, category: int, casts_every_s: float, estimate_
     changed.set_value(Categories.of(0, category))
     missed = made = bystanders = 0
     while ring.lacking(at, category):
-        told = _cast(ring, rng.randrange(ring.nodes), category)
-        everybody = _cast(ring, rng.randrange(ring.nodes), 0)
+        notified = _cast(ring, rng.randrange(ring.nodes), category)
+        all_notified = _cast(ring, rng.randrange(ring.nodes), 0)
         made, missed, bystanders = (
             made + 1,
-            missed + (at not in told),
-            bystanders + ring.nodes - len(everybody),
+            missed + (at not in notified),
+            bystanders + ring.nodes - len(all_notified),
         )
         ring.run(casts_every_s - 1)
     age_s = (ring.world.now_us - begun_us) / SECOND_US
-    promise_s = (changed.promises.due_us() - begun_us) / SECOND_US
+    promise_s = (changed.visibility.due_us() - begun_us) / SECOND_US
     missed_after = sum(
         at not in _cast(ring, rng.randrange(ring.nodes), category) for _ in range(10)
     )
@@ -289,7 +301,7 @@ def _age(ring: FlowRing, at: int, category: int, casts_every_s: float, estimate_
 
 
 def _cast(ring: FlowRing, publisher: int, category: int) -> set[int]:
-    """Cast to a category, wait half a second, and say who was told."""
+    """Cast to a category, wait half a second, and return the nodes that were notified."""
     seen = len(ring.world.events)
     key = ring.peers[publisher].links.me.key
     ring.world.at(

@@ -1,6 +1,7 @@
 """Update flows in numbers: formulas (10) to (15) of the paper, with latency added where it matters.
 
-Times may be in any unit, one for all. `nodes` is n, `flows` F, `period` P, `hold` M, `weight` alpha.
+Times may be in any unit, the same for all. `nodes` is n, `flows` F, `period` P, `hold` M, `weight`
+alpha.
 """
 
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ class Steady:
 
     @property
     def delta(self) -> float:
-        """How long a node holds an update: (12), with latency. Never below M: too few flows are only late."""
+        """How long a node holds an update: (12), with latency. Never below M: with too few flows
+        updates are late.
+        """
         spacing = self.nodes / self.flows
         wanted = (
             self.weight * self.period
@@ -51,7 +54,9 @@ class Steady:
 
     @property
     def calls(self) -> dict[str, float]:
-        """getEnt calls of one node until a change is everywhere: Chord#'s own timer, update flows, piggy-backed."""
+        """getEnt calls of one node until a change is everywhere: Chord#'s own timer, update flows,
+        piggy-backed.
+        """
         levels, rounds = log2(self.nodes), self.age / self.rho
         return {
             "chord_sharp": levels**2,

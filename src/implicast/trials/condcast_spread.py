@@ -1,20 +1,20 @@
-"""A cast over standing tables, without peers and time: who sends what to whom. For trials of the procedure."""
+"""A cast over fixed tables, without peers and time: which node sends which arcs to which node."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from implicast.casting.condcast.split import Match, Onward, split
+from implicast.casting.condcast.split import Match, NextHops, split
 from implicast.overlay.chord_sharp import Table
 from implicast.peer.contract import Address
 from implicast.space.ring import Arc
 
-Split = Callable[[Table, tuple[Arc, ...], Match], tuple[bool, Onward]]
+Split = Callable[[Table, tuple[Arc, ...], Match], tuple[bool, NextHops]]
 
 
-class Sent(NamedTuple):
-    """One message of a cast; `hops` counts it as well."""
+class SentArcs(NamedTuple):
+    """One message of a cast; `hops` includes this message."""
 
     sender: Address
     receiver: Address
@@ -23,12 +23,12 @@ class Sent(NamedTuple):
 
 
 @dataclass(slots=True)
-class Spread:
-    """All that came of one cast."""
+class ArcSpread:
+    """The messages and deliveries of one cast."""
 
-    sent: list[Sent] = field(default_factory=list)
+    sent: list[SentArcs] = field(default_factory=list)
     delivered: list[Address] = field(default_factory=list)
-    """In the order of delivery; somebody who is in it twice was told twice."""
+    """In order of delivery; a node listed twice was notified twice."""
 
 
 def spread(
@@ -37,9 +37,9 @@ def spread(
     arcs: tuple[Arc, ...],
     match: Match,
     by: Split = split,
-) -> Spread:
+) -> ArcSpread:
     """Carry a cast to its end. A node's own value is the one in its table."""
-    result = Spread()
+    result = ArcSpread()
     waiting = deque([(source, arcs, 0)])
     while waiting:
         address, arcs, hops = waiting.popleft()
@@ -48,6 +48,6 @@ def spread(
         if here and table.own is not None and match(table.own):
             result.delivered.append(address)
         for node, pieces in onward:
-            result.sent.append(Sent(address, node.address, pieces, hops + 1))
+            result.sent.append(SentArcs(address, node.address, pieces, hops + 1))
             waiting.append((node.address, pieces, hops + 1))
     return result

@@ -1,7 +1,8 @@
-"""ICE alone, as in thesis section 7.2: hops from point to point, messages to many points, packets with landmarks.
+"""ICE alone, as in thesis section 7.2: hops from point to point, messages to many points, packets
+with landmarks.
 
-Pure functions from parameters to plain rows; chance comes from the seed. They walk assembled tables directly, with the
-very code that peers route by, and need no world.
+Pure functions from parameters to plain rows; randomness comes from the seed. They walk assembled
+tables directly, by the routing code of the peers, without a simulated world.
 """
 
 from collections import deque
@@ -22,11 +23,11 @@ from implicast.world.populations.landmarks import landmark_points
 from implicast.world.populations.surface import LatencyUs, Tiling, adjacency, tiling, uniform_points
 
 HOPS_MAX = 100_000
-"""No route is that long: it would be a loop."""
+"""A longer route is a loop."""
 Row = dict[str, Any]
 
 
-class Ground:
+class StaticSurface:
     """An assembled surface without peers: tables only."""
 
     def __init__(self, tiles: Tiling, latency_us: LatencyUs | None = None) -> None:
@@ -51,31 +52,31 @@ class Ground:
         return low, low + (1 << (BITS - int(self.tiles.bits[peer])))
 
     def path(self, source: int, code: int) -> list[int]:
-        """The peers a message passes on its way to a code, source and owner included."""
+        """The peers on a message's path to a code, source and owner included."""
         passed, owner = [source], self.tiles.owner(code)
         while passed[-1] != owner:
             hop = self.tables[passed[-1]].next_hop(code)
-            assert isinstance(hop, int), f"{passed[-1]} knows nobody nearer to {code}"
-            assert len(passed) < HOPS_MAX, f"a message to {code} goes round and round"
+            assert isinstance(hop, int), f"{passed[-1]} knows no peer nearer to {code}"
+            assert len(passed) < HOPS_MAX, f"a message to {code} loops"
             passed.append(hop)
         return passed
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """What became of one multipoint route."""
+class TractSpread:
+    """The result of one multipoint route."""
 
     messages: int
     deliveries: dict[int, int]
-    """Per owner in the destination: after how many hops it was first reached."""
+    """By owner in the destination: the hops after which it was first reached."""
     arrivals: dict[int, int]
-    """Per owner in the destination: how many messages brought it a part of its own."""
+    """By owner in the destination: the number of messages that carried a part of its tract."""
 
 
 def spread(
-    ground: Ground, source: int, tract: Tract, branch_factor: float, merge: bool = True
-) -> Spread:
-    """Listing 7 from a source to all owners in a tract."""
+    surface: StaticSurface, source: int, tract: Tract, branch_factor: float, merge: bool = True
+) -> TractSpread:
+    """Listing 7: route from a source to all owners in a tract."""
     cosine = cosine_of(branch_factor)
     waiting: deque[tuple[int, Tract, int]] = deque([(source, tract, 0)])
     messages = 0
@@ -83,27 +84,29 @@ def spread(
     arrivals: dict[int, int] = {}
     while waiting:
         peer, rest, hops = waiting.popleft()
-        own = ground.tract(peer)
+        own = surface.tract(peer)
         if intersect(rest, own):
             deliveries.setdefault(peer, hops)
             arrivals[peer] = arrivals.get(peer, 0) + 1
         rest = subtract(rest, own)
-        for hop, part in ground.tables[peer].branches(rest, cosine, merge) if rest else ():
-            assert isinstance(hop, int), f"{peer} knows nobody nearer to {part}"
+        for hop, part in surface.tables[peer].branches(rest, cosine, merge) if rest else ():
+            assert isinstance(hop, int), f"{peer} knows no peer nearer to {part}"
             messages += 1
             waiting.append((hop, part, hops + 1))
-    return Spread(messages, deliveries, arrivals)
+    return TractSpread(messages, deliveries, arrivals)
 
 
-def uniform_ground(peers: int, dimensions: int, seed: int) -> Ground:
-    return Ground(tiling(uniform_points(peers, stream(seed, "surface").getrandbits), dimensions))
+def uniform_surface(peers: int, dimensions: int, seed: int) -> StaticSurface:
+    return StaticSurface(
+        tiling(uniform_points(peers, stream(seed, "surface").getrandbits), dimensions)
+    )
 
 
 def point_to_point(peers: int, dimensions: int, routes: int = 1000, seed: int = 1) -> Row:
     """Mean hops between random places (thesis Fig. 7.4b), beside d n^(1/d) / 4."""
-    ground, rng = uniform_ground(peers, dimensions, seed), stream(seed, "routes")
+    surface, rng = uniform_surface(peers, dimensions, seed), stream(seed, "routes")
     hops = [
-        len(ground.path(rng.randrange(peers), rng.getrandbits(BITS))) - 1 for _ in range(routes)
+        len(surface.path(rng.randrange(peers), rng.getrandbits(BITS))) - 1 for _ in range(routes)
     ]
     expected = dimensions * peers ** (1 / dimensions) / 4
     return {
@@ -117,9 +120,9 @@ def point_to_point(peers: int, dimensions: int, routes: int = 1000, seed: int = 
     }
 
 
-def random_tract(ground: Ground, owners: int, rng: Random) -> Tract:
-    """A random tract with parts of so many owners: extents of random size at random places."""
-    tiles, chosen, parts = ground.tiles, set[int](), list[tuple[int, int]]()
+def random_tract(surface: StaticSurface, owners: int, rng: Random) -> Tract:
+    """A random tract that meets about `owners` owners: extents of random size at random places."""
+    tiles, chosen, parts = surface.tiles, set[int](), list[tuple[int, int]]()
     while len(chosen) < owners:
         shift = rng.randrange(BITS - 12, BITS - 2) // tiles.dimensions * tiles.dimensions
         low = rng.randrange(CODES >> shift) << shift
@@ -131,17 +134,17 @@ def random_tract(ground: Ground, owners: int, rng: Random) -> Tract:
     return union(parts)
 
 
-def scattered_tract(ground: Ground, owners: int, rng: Random) -> Tract:
-    """Single places of so many owners, all over the surface."""
+def scattered_tract(surface: StaticSurface, owners: int, rng: Random) -> Tract:
+    """Single places of `owners` owners, spread over the surface."""
     codes: dict[int, int] = {}
     while len(codes) < owners:
         code = rng.getrandbits(BITS)
-        codes.setdefault(ground.tiles.owner(code), code)
+        codes.setdefault(surface.tiles.owner(code), code)
     return union((code, code + 1) for code in codes.values())
 
 
 TRACTS = {"extents": random_tract, "points": scattered_tract}
-"""What a destination is made of; the thesis says only that it meets about half of the peers."""
+"""Kinds of destination; the thesis says only that it meets about half of the peers."""
 
 
 def multipoint(
@@ -155,13 +158,13 @@ def multipoint(
     destination: str = "extents",
 ) -> Row:
     """Messages per route and mean hops to a destination (thesis Fig. 7.6)."""
-    ground, rng, draw = (
-        uniform_ground(peers, dimensions, seed),
+    surface, rng, draw = (
+        uniform_surface(peers, dimensions, seed),
         stream(seed, "multipoint"),
         TRACTS[destination],
     )
     found = [
-        spread(ground, rng.randrange(peers), draw(ground, owners, rng), branch_factor, merge)
+        spread(surface, rng.randrange(peers), draw(surface, owners, rng), branch_factor, merge)
         for _ in range(routes)
     ]
     reached = [hops for each in found for hops in each.deliveries.values()]
@@ -190,11 +193,13 @@ def landmark_packets(
     routes: int = 1000,
     seed: int = 1,
 ) -> Row:
-    """Physical packets per route between random places (thesis Fig. 7.7); `packets`: links between two peers."""
+    """Physical packets per route between random places (thesis Fig. 7.7). `packets` gives the
+    physical links between two peers.
+    """
     rng = stream(seed, "surface")
     points = landmark_points(peers, landmarks, dimensions, latency_us, rng.getrandbits)
-    ground, rng = Ground(tiling(points, dimensions), latency_us), stream(seed, "routes")
-    paths = [ground.path(rng.randrange(peers), rng.getrandbits(BITS)) for _ in range(routes)]
+    surface, rng = StaticSurface(tiling(points, dimensions), latency_us), stream(seed, "routes")
+    paths = [surface.path(rng.randrange(peers), rng.getrandbits(BITS)) for _ in range(routes)]
     counted = [sum(packets(a, b) for a, b in pairwise(path)) for path in paths]
     took_us = [sum(latency_us(a, b) for a, b in pairwise(path)) for path in paths]
     return {

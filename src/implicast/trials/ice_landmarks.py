@@ -2,8 +2,8 @@
 
     landmarks_trial(landmarks=64, network="national", peers=2000, seed=1)
 
-The surface and the routes are those of `trials/ice.py`; the network says how long a hop takes and how many
-links it crosses. No messages are simulated.
+The surface and the routes are those of `trials/ice.py`; the network gives the latency of a hop and
+the number of links it crosses. No messages are simulated.
 """
 
 from implicast.trials.ice import Row, landmark_packets
@@ -22,7 +22,7 @@ def landmarks_trial(
     built = build(network, hosts=peers, infrastructure=0, seed=seed)
 
     def packets(a: int, b: int) -> int:
-        """Routers' links between two hosts, and their two access links."""
+        """Router links between two hosts, plus their two access links."""
         return 2 + len(built.path(built.router[a], built.router[b]))
 
     return landmark_packets(landmarks, built.latency_us, packets, peers, dimensions, routes, seed)

@@ -1,12 +1,14 @@
-"""Light clients that sleep, in the world (thesis, 10.2): two proxies hear for each, and proxies are killed.
+"""Light clients that are mostly offline, in simulation (thesis, 10.2): two proxies receive for each
+client, and proxies are killed.
 
     python -m implicast.trials.proxies dht --seed 1
 
-A client has no peer. Two members stand in for it, each at another proxy; what they hear lies on the proxy's disk, in
-the order in which it arrived. When the client wakes it asks the proxies that are up for all after its cursor, a few at
-a time, drops by its id what it has, and moves the cursor when what came is safe; sometimes it is killed in between. A
-proxy that is killed takes all its stand-ins with it, and comes back with its disk. At the end every client has each
-cast that describes it, once.
+A client has no peer of its own. Two members at different proxies stand in for it; their notices are
+stored on the proxy's disk in order of arrival. When the client comes online it fetches from each
+proxy that is up all notices after its cursor, in batches, drops duplicates by cast id, and advances
+the cursor once the batch is stored; sometimes it is killed in between. A killed proxy takes all its
+stand-ins down and restarts with its disk. At the end every client must have each cast that selects
+it exactly once.
 """
 
 import json
@@ -35,15 +37,15 @@ from implicast.world.populations import population
 
 SECOND_US = 1_000_000
 BEGIN_US = 120 * SECOND_US
-"""Casts begin when all are registered."""
+"""Casts begin at this time, when all members are registered."""
 TAGS = ("jazz", "samba", "tango", "chess", "football", "phone")
 BATCH = 4
-"""Notices that a proxy hands out at a time."""
+"""Notices that a proxy hands out in one fetch."""
 
 
 @dataclass(frozen=True, slots=True)
-class ProxyTrial:
-    """One trial."""
+class ProxySettings:
+    """Settings of one trial."""
 
     name: str
     clients: int = 8
@@ -51,14 +53,14 @@ class ProxyTrial:
     others: int = 40
     casts: int = 120
     cast_s: float = 5.0
-    """Between two casts."""
+    """Seconds between two casts."""
     sleep_s: float = 40.0
-    """How long a client sleeps, on average."""
+    """Mean time that a client is offline."""
     kills: int = 3
-    """Proxies that are killed, one after the other; two of one client are never away together."""
+    """Proxies that are killed, one after the other; never two at the same time."""
     away_s: float = 60.0
     cut: float = 0.2
-    """How often a client is killed between what it has taken and its cursor."""
+    """Probability that a client is killed between storing a batch and advancing its cursor."""
     seed: int = 1
 
 
@@ -66,31 +68,33 @@ class ProxyTrial:
 class ProxyDisk:
     """The stand-ins at one proxy, and their inboxes on its disk."""
 
-    shelves: dict[int, list[CastId]] = field(default_factory=dict)
-    """By client, what arrived for it."""
+    inboxes: dict[int, list[CastId]] = field(default_factory=dict)
+    """By client: the casts that arrived for it."""
     up: bool = True
 
     def fetch(self, client: int, cursor: int) -> list[CastId]:
-        return self.shelves[client][cursor : cursor + BATCH]
+        return self.inboxes[client][cursor : cursor + BATCH]
 
 
 @dataclass(slots=True)
-class Sleeper:
-    """One client: what it says of itself, what it has, and how far it has come at each proxy."""
+class OfflineClient:
+    """One client: its description, its stored casts, and its cursor at each proxy."""
 
     number: int
-    said: Description
+    description: Description
     proxies: tuple[int, int]
     cursors: dict[int, int] = field(default_factory=dict)
     have: set[CastId] = field(default_factory=set)
-    """On its disk."""
+    """Casts stored on the client's disk."""
     shown: list[CastId] = field(default_factory=list)
     fetched: int = 0
 
     def wake(
         self, proxies: Sequence[ProxyDisk], chance: Random | None = None, cut: float = 0.0
     ) -> None:
-        """Fetch all that is new; `chance` decides whether it is killed, and where."""
+        """Fetch all new notices. With `chance` the client may be killed before it advances a
+        cursor.
+        """
         for number in self.proxies:
             if proxies[number].up:
                 while batch := proxies[number].fetch(self.number, self.cursors.get(number, 0)):
@@ -107,8 +111,8 @@ class Sleeper:
 
 
 @dataclass(slots=True)
-class Shown:
-    """Of one trial. Clean: nothing missing, twice or wrong."""
+class ProxyOutcome:
+    """The result of one trial. Clean: nothing missing, shown twice or wrong."""
 
     design: str
     due: int = 0
@@ -117,10 +121,12 @@ class Shown:
     twice: int = 0
     wrong: int = 0
     alone: int = 0
-    """Casts that only one of a client's two proxies heard: with the other alone they would be missing."""
+    """Casts that only one of a client's two proxies received: with the other alone they would be
+    missing.
+    """
     fetched: int = 0
-    """Notices that went from proxies to clients."""
-    on_shelves: int = 0
+    """Notices sent from proxies to clients."""
+    stored: int = 0
     killed: int = 0
 
     @property
@@ -128,32 +134,34 @@ class Shown:
         return not (self.missing or self.twice or self.wrong)
 
 
-class Trial:
-    """One world with members, proxies and clients that sleep."""
+class ProxyTrial:
+    """One world with members, proxies and clients."""
 
-    def __init__(self, settings: ProxyTrial, sleeper: type[Sleeper] = Sleeper) -> None:
+    def __init__(
+        self, settings: ProxySettings, client_class: type[OfflineClient] = OfflineClient
+    ) -> None:
         self.settings = settings
         self._chance, self._drawn = stream(settings.seed, "proxies"), stream(settings.seed, "casts")
         self._proxies = [ProxyDisk() for _ in range(settings.proxies)]
-        self._clients = [self._client(number, sleeper) for number in range(settings.clients)]
+        self._clients = [self._client(number, client_class) for number in range(settings.clients)]
         self._standing = {
             2 * client.number + rank: (client.number, proxy)
             for client in self._clients
             for rank, proxy in enumerate(client.proxies)
         }
-        """By address, for which client and at which proxy a member stands in."""
+        """By address of a stand-in: its client and its proxy."""
         self._design = design(settings.name)
         self._peers = 2 * settings.clients + settings.others
         self._world, self._plan = self._made()
         self._casts: dict[CastId, Target] = {}
         self._starts = 0
-        self.outcome = Shown(settings.name)
+        self.outcome = ProxyOutcome(settings.name)
 
-    def _client(self, number: int, sleeper: type[Sleeper]) -> Sleeper:
+    def _client(self, number: int, client_class: type[OfflineClient]) -> OfflineClient:
         first, second = self._chance.sample(range(self.settings.proxies), 2)
         for each in (first, second):
-            self._proxies[each].shelves[number] = []
-        return sleeper(number, self._described(), (first, second))
+            self._proxies[each].inboxes[number] = []
+        return client_class(number, self._described(), (first, second))
 
     def _described(self) -> Description:
         return Description(tuple(sorted(self._chance.sample(TAGS, 2))))
@@ -164,9 +172,9 @@ class Trial:
         count = own.infrastructure(self._peers, parameters)
         network = build("flat", self._peers, count, settings.seed)
         world = new_world(network, settings.seed)
-        world.heard = self._hear
-        said = [
-            self._clients[self._standing[each][0]].said
+        world.on_event = self._on_event
+        description = [
+            self._clients[self._standing[each][0]].description
             if each in self._standing
             else self._described()
             for each in range(self._peers)
@@ -178,7 +186,7 @@ class Trial:
             settings.seed,
             world.host,
             network.latency_us,
-            descriptions=said,
+            descriptions=description,
             credentials=population(own).credentials,
         )
         plan = replace(plan, roles=own.roles(plan.peers, plan.infrastructure))
@@ -186,7 +194,7 @@ class Trial:
             world.place(address, peer)
         return world, plan
 
-    def run(self) -> Shown:
+    def run(self) -> ProxyOutcome:
         settings, world = self.settings, self._world
         for address in range(self._peers):
             world.at(address * 1000, 0, partial(self._register, address))
@@ -218,13 +226,13 @@ class Trial:
         self._member(address).register(self._plan.descriptions[address])
 
     def _cast(self) -> None:
-        """One of the others casts to those with a tag, or with one of two."""
+        """One of the other members casts to one tag, or to either of two."""
         publisher = self._member(self._drawn.randrange(2 * self.settings.clients, self._peers))
         target = parse(" | ".join(self._drawn.sample(TAGS, self._drawn.randrange(1, 3))))
         self._casts[publisher.upcoming_cast()] = target
         publisher.cast(target, b"hello")
 
-    def _wake(self, client: Sleeper, end_us: int) -> None:
+    def _wake(self, client: OfflineClient, end_us: int) -> None:
         client.wake(self._proxies, self._chance, self.settings.cut)
         if self._world.now_us < end_us:
             self._world.at(
@@ -234,30 +242,33 @@ class Trial:
     # --- proxies
 
     def _kill(self) -> None:
-        """All stand-ins of a proxy fall at once, and come back with their disks."""
+        """Crash all stand-ins of a proxy at once; they restart with their disks."""
         number = self._chance.randrange(self.settings.proxies)
         self._proxies[number].up = False
         self.outcome.killed += 1
         for address, (_, proxy) in self._standing.items():
             if proxy == number:
-                kept: Any = decoded(
-                    encoded(self._member(address).kept()), type=self._design.kept["member"]
+                durable: Any = decoded(
+                    encoded(self._member(address).durable_state()),
+                    type=self._design.durable_types["member"],
                 )
                 self._world.crash(address)
                 back_us = self._world.now_us + int(self.settings.away_s * SECOND_US)
-                self._world.at(back_us, 0, partial(self._return, address, number, kept))
+                self._world.at(back_us, 0, partial(self._return, address, number, durable))
 
-    def _return(self, address: int, number: int, kept: Any) -> None:
+    def _return(self, address: int, number: int, durable: Any) -> None:
         self._starts += 1
         self._proxies[number].up = True
-        member = self._plan.begin(self._design, address, kept.incarnation, 0, kept, self._starts)
+        member = self._plan.new_member(
+            self._design, address, durable.incarnation, 0, durable, self._starts
+        )
         self._world.place(address, member)
         member.join(tuple(self._chance.sample(range(2 * self.settings.clients, self._peers), 3)))
 
-    def _hear(self, address: int, event: Message) -> None:
+    def _on_event(self, address: int, event: Message) -> None:
         if address in self._standing and isinstance(event, Notice):
             client, proxy = self._standing[address]
-            self._proxies[proxy].shelves[client].append(event.cast)
+            self._proxies[proxy].inboxes[client].append(event.cast)
         elif (
             isinstance(event, Joined)
             and address in self._standing
@@ -265,14 +276,16 @@ class Trial:
         ):
             self._register(address)
 
-    # --- the judge looks at what clients were shown, and at who was described
+    # --- the check compares the casts shown to clients with their descriptions
 
-    def _judged(self) -> Shown:
+    def _judged(self) -> ProxyOutcome:
         outcome = self.outcome
         for client in self._clients:
-            due = {cast for cast, target in self._casts.items() if target.selects(client.said)}
+            due = {
+                cast for cast, target in self._casts.items() if target.selects(client.description)
+            }
             shown = set(client.shown)
-            heard = [set(self._proxies[each].shelves[client.number]) for each in client.proxies]
+            heard = [set(self._proxies[each].inboxes[client.number]) for each in client.proxies]
             outcome.due += len(due)
             outcome.shown += len(client.shown)
             outcome.missing += len(due - shown)
@@ -280,22 +293,23 @@ class Trial:
             outcome.wrong += len(shown - due)
             outcome.alone += len(heard[0] ^ heard[1])
             outcome.fetched += client.fetched
-            outcome.on_shelves += sum(
-                len(self._proxies[each].shelves[client.number]) for each in client.proxies
+            outcome.stored += sum(
+                len(self._proxies[each].inboxes[client.number]) for each in client.proxies
             )
         return outcome
 
 
 def main(words: list[str]) -> int:
     asked = ArgumentParser(
-        prog="python -m implicast.trials.proxies", description="Clients that sleep, in the world."
+        prog="python -m implicast.trials.proxies",
+        description="Offline clients behind proxies, in simulation.",
     )
     asked.add_argument("design")
-    for name, given in asdict(ProxyTrial("")).items():
+    for name, given in asdict(ProxySettings("")).items():
         if name != "name":
             asked.add_argument(f"--{name.replace('_', '-')}", type=type(given), default=given)
     found = vars(asked.parse_args(words))
-    outcome = Trial(ProxyTrial(found.pop("design"), **found)).run()
+    outcome = ProxyTrial(ProxySettings(found.pop("design"), **found)).run()
     print(json.dumps(asdict(outcome)))
     return 0 if outcome.clean else 1
 

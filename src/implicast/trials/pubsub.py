@@ -1,11 +1,11 @@
-"""How many hops it takes to store a range, by its width and the size of the ring, for both hashes; with the paper's
-formulas beside the measured. One call gives one row of plain values.
+"""Hops to store a range, by its width and the size of the ring, for both hash functions, beside the
+paper's formulas. One call gives one row of plain values.
 
     storage_trial(nodes=1024, values=16, ordered=True, domain=1024, seed=1)
 
-The paper counts a look-up as half of log2 N hops (section 3.3): r times that on Chord, r plus that on OPChord (4.1).
-Measured here is what is sent: the message that reaches the successor counts too, 0.9 on average, since a node
-sometimes is the successor itself.
+The paper counts a lookup as half of log2 N hops (section 3.3): r times that on Chord, r plus that
+on OPChord (4.1). The trial counts messages sent. The message to the successor is one of them, 0.9
+on average, since a node sometimes is the successor itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from implicast.world.plan import Plan
 from implicast.world.populations import population
 
 LAST_HOP = 0.9
-"""Of a look-up, beside half of log2 N."""
+"""The last hop of a lookup, beside half of log2 N."""
 
 
 class StorageRow(TypedDict):
@@ -40,11 +40,11 @@ class StorageRow(TypedDict):
     seed: int
     samples: int
     hops: float
-    """Mean hops to store a subscription with one range of so many values."""
+    """Mean hops to store a subscription to one range of `values` values."""
     formula: float
     """The paper's: r 1/2 log2 N, or r + 1/2 log2 N."""
     formula_with_last_hop: float
-    """The same with the last hop of each look-up counted."""
+    """The same with the last hop of each lookup counted."""
 
 
 def storage_trial(
@@ -56,7 +56,9 @@ def storage_trial(
     samples: int = 50,
     walk: str = "auto",
 ) -> StorageRow:
-    """Store ranges of so many values from random peers at random places; mean hops beside the formulas."""
+    """Store ranges of `values` values from random peers at random places; mean hops beside the
+    formulas.
+    """
     ring = PubSubRing(nodes, ordered, domain, seed, walk)
     chance = stream(seed, "storage trial", nodes, values, domain)
     for _ in range(samples):
@@ -71,7 +73,7 @@ def storage_trial(
         walk=walk,
         seed=seed,
         samples=samples,
-        hops=ring.world.kinds["Lay"] / samples,
+        hops=ring.world.kinds["PutEntry"] / samples,
         formula=values + half if ordered else values * half,
         formula_with_last_hop=values + half if ordered else values * (half + LAST_HOP),
     )
@@ -93,7 +95,7 @@ class EventRow(TypedDict):
 def event_trial(
     nodes: int, attributes: int, ordered: bool, seed: int = 1, samples: int = 50
 ) -> EventRow:
-    """Publish events with so many attributes; mean hops of fetching, beside the formula."""
+    """Publish events with this many attributes; mean hops of fetching, beside the formula."""
     ring = PubSubRing(nodes, ordered, nodes, seed, "auto", attributes)
     chance = stream(seed, "event trial", nodes, attributes)
     for _ in range(samples):
@@ -105,7 +107,7 @@ def event_trial(
         nodes=nodes,
         attributes=attributes,
         seed=seed,
-        hops=ring.world.kinds["Ask"] / samples,
+        hops=ring.world.kinds["FetchLists"] / samples,
         formula=attributes * log2(nodes) / 2,
     )
 
@@ -118,15 +120,17 @@ class UpdateRow(TypedDict):
     touched: int
     seed: int
     hops: float
-    """Mean hops of an update that takes so many values out of a range and puts as many in."""
+    """Mean hops of an update that removes `touched` values from a range and adds as many."""
     formula: float
-    """k log2 N on Chord, where an equality has k = 1; on OPChord two look-ups and a walk over what is touched."""
+    """k log2 N on Chord, where an equality has k = 1; on OPChord two lookups and a walk over the
+    touched values.
+    """
 
 
 def update_trial(
     nodes: int, touched: int, ordered: bool, seed: int = 1, samples: int = 50
 ) -> UpdateRow:
-    """Move ranges along by so many values; `touched` = 1 is an equality that gets another value."""
+    """Move ranges by `touched` values; 1 is an equality that gets another value."""
     ring = PubSubRing(nodes, ordered, nodes, seed, "auto")
     chance = stream(seed, "update trial", nodes, touched)
     width = 1 if touched == 1 else 2 * touched
@@ -135,9 +139,9 @@ def update_trial(
         peer, low = ring.peers[chance.randrange(nodes)], chance.randrange(nodes - width - touched)
         step = chance.randrange(width, nodes - width - low) if touched == 1 else touched
         number = ring.subscribed(peer, _range(low, low + width - 1))
-        before = ring.world.kinds["Lay"]
+        before = ring.world.kinds["PutEntry"]
         ring.do(partial(peer.update, number, _range(low + step, low + step + width - 1)))
-        moved += ring.world.kinds["Lay"] - before
+        moved += ring.world.kinds["PutEntry"] - before
     half = log2(nodes) / 2
     return UpdateRow(
         design=ring.name,
@@ -150,8 +154,10 @@ def update_trial(
 
 
 def figure_6(seed: int = 1) -> dict[str, float]:
-    """The paper's own example: eight nodes at 0 to 7, a subscription at node 3 with 0 < a < 4, whose values 1, 2 and 3
-    lie at nodes 6, 2 and 4 by Chord's hash (Figure 6) and at 6, 7 and 0 by the order-preserving one (Figure 7)."""
+    """The paper's own example: eight nodes at 0 to 7, a subscription at node 3 with 0 < a < 4,
+    whose values 1, 2 and 3 lie at nodes 6, 2 and 4 by Chord's hash (Figure 6) and at 6, 7 and 0 by
+    the order-preserving one (Figure 7).
+    """
     tables = _eight_nodes()
     return {
         "hops_hashed": sum(_hops(tables, 3, place) for place in (6, 2, 4)),
@@ -203,12 +209,12 @@ class PubSubRing:
             self.world.place(address, peer)
 
     def do(self, verb: Callable[[], object]) -> None:
-        """Let a verb be said and all that follows from it happen."""
+        """Run an action of a peer and everything that follows from it."""
         self.world.at(self.world.now_us, REGISTER, verb)
         self.world.run()
 
     def subscribed(self, peer: Subscriber, target: Target) -> int:
-        """Let a peer subscribe; the number of its subscription."""
+        """Let a peer subscribe; returns the number of its subscription."""
         numbers: list[int] = []
         self.do(lambda: numbers.append(peer.subscribe(target)))
         return numbers[0]

@@ -1,15 +1,17 @@
-"""Seeded hostile schedules for rings: joins, leaves and rejoins at once on neighbouring places, with loss, delay,
-reordering and repeats, looked at from outside after every single event.
+"""Seeded hostile schedules for rings: simultaneous joins, leaves and rejoins at adjacent places,
+with loss, delay, reordering and duplication. The ring is checked from outside after every single
+event.
 
-    verdict = run_schedule(seed=17)             # the doubly linked ring
-    verdict = run_schedule(17, upkeep="plain")  # Chord's stabilising, by the same deeds
-    verdict = run_schedule(17, settings=LIVING, crashes=6, splits=True)
+    result = run_schedule(seed=17)             # the doubly linked ring
+    result = run_schedule(17, upkeep="plain")  # Chord's stabilisation, with the same events
+    result = run_schedule(17, settings=WITH_CRASHES, crashes=6, splits=True)
 
-A schedule is a function of its seed alone, so any failure replays from it. The network's disturbance ends at
-`CALM_US`; afterwards the ring must converge. What the model grants: whoever joins, and whoever ended alone, is
-introduced to a live member; and every five seconds some member to another, for two rings of strangers cannot know of
-each other. With crashes up to three neighbours at a time die, and a ring may be open meanwhile; with splits the network
-falls into two for a while. Both halves then stand on rings of their own, and must become one again.
+A schedule is a function of its seed alone, so any failure can be replayed. Network faults end at
+`CALM_US`; afterwards the ring must converge. The model grants introductions: a joining node and a
+node that ended alone are introduced to a live member, and every 5 s one member is introduced to
+another, because two rings that share no contact cannot find each other. With crashes up to three
+adjacent nodes fail at a time, and the ring may be open meanwhile. With splits the network is
+partitioned for a while; each side then forms a ring of its own, and the two must merge.
 """
 
 from dataclasses import dataclass, field
@@ -32,43 +34,45 @@ from implicast.world.populations.links import (
 from implicast.world.world import World
 
 PLACES = 12
-"""On the circle: few, so that most deeds are neighbours."""
+"""Places on the ring: few, so that most events concern adjacent nodes."""
 CALM_US = 20_000_000
 END_US = 60_000_000
 END_WITH_CRASHES_US = 80_000_000
-"""A minute after the last disturbance the ring must be whole."""
+"""A minute after the last fault the ring must be whole."""
 INTRODUCTION_US = 5_000_000
-"""How often one member, whoever it be, is told of another: what a list of introducers would give."""
+"""How often one member is introduced to another, as a list of introducers would do."""
 BOOTSTRAP_US = 500_000
-"""How often those who want to join are told of another member."""
+"""How often joining nodes are introduced to another member."""
 
 
 class RingPeer(Peer, parts={"links": Links}):
-    """A peer that is nothing but its place in the linked ring."""
+    """A peer that consists of its linked ring only."""
 
     __slots__ = ("links",)
 
     def __init__(self, address: Address, host: Host, settings: LinkSettings) -> None:
         super().__init__(address, host)
-        assert isinstance(address, int), "schedules are run in the world"
+        assert isinstance(address, int), "simulated peers have integer addresses"
         self.links = Links(address, host, address, settings)
 
 
-class StabilisedPeer(Peer, parts={"links": Stabilise}):
-    """The same, kept by stabilising."""
+class StabilisePeer(Peer, parts={"links": Stabilise}):
+    """A peer that consists of its stabilised ring only."""
 
     __slots__ = ("links",)
 
     def __init__(self, address: Address, host: Host, settings: StabiliseSettings) -> None:
         super().__init__(address, host)
-        assert isinstance(address, int), "schedules are run in the world"
+        assert isinstance(address, int), "simulated peers have integer addresses"
         self.links = Stabilise(address, host, address, settings)
 
 
 @dataclass(slots=True)
-class Hardship:
-    """The fate of messages: 5 to 80 ms one way, a share of 200 to 1,500 ms, losses and repeats until calm. From one
-    time to another nothing crosses between the peers of one side and the others."""
+class ScheduleFaults:
+    """Fate of messages: one-way delay of 5 to 80 ms, for a share of them 200 to 1,500 ms; loss and
+    duplication until `CALM_US`. Within `split_us` no message crosses between `side` and the other
+    peers.
+    """
 
     chance: Random
     loss: float
@@ -77,7 +81,9 @@ class Hardship:
     side: frozenset[int] = frozenset()
     split_us: tuple[int, int] = (0, 0)
 
-    def fate(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
+    def copy_delays_us(
+        self, now_us: int, sender: int, receiver: int, latency_us: int
+    ) -> tuple[int, ...]:
         if now_us >= CALM_US:
             return (self._taken_us(0.0),)
         if self.chance.random() < self.loss:
@@ -95,16 +101,16 @@ class Hardship:
         return int(self.chance.uniform(5_000, 80_000))
 
 
-class Nowhere:
-    """A network without distances: the hardship decides all delays."""
+class ZeroLatency:
+    """A network without distances: `ScheduleFaults` decides all delays."""
 
     def latency_us(self, a: int, b: int) -> int:
         return 0
 
 
 @dataclass(slots=True)
-class RingVerdict:
-    """How a ring fared in one schedule."""
+class ScheduleResult:
+    """The result of one schedule."""
 
     seed: int
     events: int = 0
@@ -121,7 +127,10 @@ class RingVerdict:
         return not (self.open_events or self.objections)
 
     def replay(self) -> str:
-        return f"from implicast.trials.ring_schedules import run_schedule; print(run_schedule({self.seed}))"
+        return (
+            "from implicast.trials.ring_schedules import run_schedule; "
+            f"print(run_schedule({self.seed}))"
+        )
 
 
 class Schedule:
@@ -132,15 +141,15 @@ class Schedule:
     ) -> None:
         self.chance = stream(seed, "ring schedule")
         chance = self.chance
-        hardship = Hardship(
+        faults = ScheduleFaults(
             stream(seed, "hardship"),
             chance.choice((0, 0.05, 0.15, 0.3)),
             chance.choice((0, 0.05, 0.2)),
             chance.choice((0, 0.1, 0.4)),
         )
-        self.world = World(Nowhere(), seed, faults=hardship)
+        self.world = World(ZeroLatency(), seed, faults=faults)
         self.may_open = bool(crashes or splits)
-        """Then one looks only at the end."""
+        """Whether the ring may be open; then it is checked only at the end."""
         self.end_us = END_WITH_CRASHES_US if self.may_open else END_US
         self.upkeep = upkeep
         self.nodes: list[Links | Stabilise] = []
@@ -149,39 +158,39 @@ class Schedule:
             self.world.place(address, peer)
             self.nodes.append(peer.links)
         self.alive = [True] * PLACES
-        self.verdict = RingVerdict(seed)
+        self.result = ScheduleResult(seed)
         self._prepare(crashes)
         if splits:
-            self._split(hardship, stream(seed, "split"))
+            self._split(faults, stream(seed, "split"))
 
-    def _peer(self, address: int, settings: LinkSettings) -> RingPeer | StabilisedPeer:
+    def _peer(self, address: int, settings: LinkSettings) -> RingPeer | StabilisePeer:
         host = self.world.host(address)
         if self.upkeep == "links":
             return RingPeer(address, host, settings)
-        return StabilisedPeer(address, host, StabiliseSettings(cured=self.upkeep == "cured"))
+        return StabilisePeer(address, host, StabiliseSettings(cured=self.upkeep == "cured"))
 
     def _prepare(self, crashes: int) -> None:
         chance = self.chance
-        standing = chance.sample(range(PLACES), chance.randrange(1, 8))
-        self._stand_up(sorted(standing))
+        assembled = chance.sample(range(PLACES), chance.randrange(1, 8))
+        self._assemble(sorted(assembled))
         within_us = chance.choice((600_000, 4_000_000))
         for _ in range(chance.randrange(2, 13)):
-            self.world.at(1_000_000 + int(chance.random() * within_us), JOIN, self._deed)
+            self.world.at(
+                1_000_000 + int(chance.random() * within_us), JOIN, self._membership_change
+            )
         for _ in range(chance.randrange(crashes + 1)):
             self.world.at(1_000_000 + int(chance.random() * within_us), UPKEEP, self._crash)
         self.world.at(BOOTSTRAP_US, UPKEEP, self._bootstrap)
 
-    def _split(self, hardship: Hardship, chance: Random) -> None:
+    def _split(self, faults: ScheduleFaults, chance: Random) -> None:
         from_us = chance.randrange(500_000, 8_000_000)
-        hardship.split_us = (from_us, chance.randrange(from_us + 1_000_000, CALM_US))
-        hardship.side = frozenset(
-            chance.sample(range(PLACES), chance.randrange(1, PLACES // 2 + 1))
-        )
-        self.verdict.was_split = True
+        faults.split_us = (from_us, chance.randrange(from_us + 1_000_000, CALM_US))
+        faults.side = frozenset(chance.sample(range(PLACES), chance.randrange(1, PLACES // 2 + 1)))
+        self.result.was_split = True
 
-    def _stand_up(self, standing: list[int]) -> None:
-        """Links are assembled; stabilising starts from the same converged ring."""
-        nodes = [self.nodes[address] for address in standing]
+    def _assemble(self, assembled: list[int]) -> None:
+        """Links are assembled; stabilisation starts from the same converged ring."""
+        nodes = [self.nodes[address] for address in assembled]
         links = [node for node in nodes if isinstance(node, Links)]
         if links:
             assemble_ring(links)
@@ -190,12 +199,14 @@ class Schedule:
                 after = tuple(
                     nodes[(index + step) % len(nodes)].me for step in range(1, len(nodes))
                 )
-                node.stand(nodes[index - 1].me, after[: node.settings.successors])
+                node.restore(nodes[index - 1].me, after[: node.settings.successors])
 
-    # Deeds
+    # --- events
 
-    def _deed(self) -> None:
-        """Somebody leaves, half of the time together with its right neighbour, or somebody joins or comes back."""
+    def _membership_change(self) -> None:
+        """A member leaves, half of the time together with its right neighbour, or a node joins or
+        rejoins.
+        """
         inside, outside = self._members(), self._outside()
         if inside and (not outside or self.chance.random() < 0.5):
             index = self.chance.randrange(len(inside))
@@ -209,7 +220,9 @@ class Schedule:
         inside = self._members()
         if inside:
             node.join((self.chance.choice(inside).address,))
-        elif not any(each.state != OUT or _wish(each).introducers for each in self._living()):
+        elif not any(
+            each.state != OUT or _joining_state(each).introducers for each in self._living()
+        ):
             node.join(())
 
     def _crash(self) -> None:
@@ -217,31 +230,37 @@ class Schedule:
         if len(inside) > 1:
             index = self.chance.randrange(len(inside))
             for victim in inside[index : index + self.chance.randrange(1, 4)][: len(inside) - 1]:
-                assert isinstance(victim.address, int), "schedules are run in the world"
+                assert isinstance(victim.address, int), "simulated peers have integer addresses"
                 self.alive[victim.address] = False
                 self.world.crash(victim.address)
-                self.verdict.crashes += 1
+                self.result.crashes += 1
 
     def _bootstrap(self) -> None:
         self.world.at(self.world.now_us + BOOTSTRAP_US, UPKEEP, self._bootstrap)
         inside = self._members()
-        seekers = [node for node in self._living() if node.state == OUT and _wish(node).introducers]
+        joining = [
+            node
+            for node in self._living()
+            if node.state == OUT and _joining_state(node).introducers
+        ]
         self._introduce_members(inside)
-        for node in seekers:
+        for node in joining:
             if inside:
-                _wish(node).seek_through((self.chance.choice(inside).address,))
-        if seekers and not any(node.state != OUT for node in self._living()):
-            _wish(seekers[0]).seek_through(())
-            seekers[0].join(())
+                _joining_state(node).set_introducers((self.chance.choice(inside).address,))
+        if joining and not any(node.state != OUT for node in self._living()):
+            _joining_state(joining[0]).set_introducers(())
+            joining[0].join(())
 
     def _introduce_members(self, inside: list[Links | Stabilise]) -> None:
-        """Whoever ended alone is told of a member, and now and then any member is told of another."""
+        """Introduce a node that ended alone to a member, and every `INTRODUCTION_US` any member to
+        another.
+        """
         links = [node for node in inside if isinstance(node, Links) and node.detector is not None]
-        told = [node for node in links if node.right == node.me]
+        introduced = [node for node in links if node.right == node.me]
         if links and self.world.now_us % INTRODUCTION_US < BOOTSTRAP_US:
-            told.append(self.chance.choice(links))
-        for node in told:
-            node.seeking.reunite(self.chance.choice(inside).address)
+            introduced.append(self.chance.choice(links))
+        for node in introduced:
+            node.lookup.lookup_via(self.chance.choice(inside).address)
 
     def _living(self) -> list[Links | Stabilise]:
         return [node for node, alive in zip(self.nodes, self.alive, strict=True) if alive]
@@ -251,39 +270,43 @@ class Schedule:
 
     def _outside(self) -> list[Links | Stabilise]:
         return [
-            node for node in self._living() if node.state == OUT and not _wish(node).introducers
+            node
+            for node in self._living()
+            if node.state == OUT and not _joining_state(node).introducers
         ]
 
-    # Looking on
+    # --- checking
 
-    def run(self) -> RingVerdict:
-        verdict, world = self.verdict, self.world
+    def run(self) -> ScheduleResult:
+        result, world = self.result, self.world
         opened: str | None = None
         while world.now_us < self.end_us:
             before_us = world.now_us
             world.step()
-            verdict.events += 1
+            result.events += 1
             if self.may_open:
                 continue
-            verdict.open_us += world.now_us - before_us if opened else 0
+            result.open_us += world.now_us - before_us if opened else 0
             opened = opening(self._living())
             if opened:
-                verdict.open_events += 1
-                verdict.first_opening = verdict.first_opening or f"at {world.now_us} us: {opened}"
-        verdict.objections = self._objections()
-        return verdict
+                result.open_events += 1
+                result.first_opening = result.first_opening or f"at {world.now_us} us: {opened}"
+        result.objections = self._objections()
+        return result
 
     def _objections(self) -> list[str]:
         links = [node for node in self._living() if isinstance(node, Links)]
         if not links:
             opened = opening(self._living())
             return [opened] if opened else []
-        waiting = [f"{node.address} never got in" for node in links if _wish(node).introducers]
+        waiting = [
+            f"{node.address} never joined" for node in links if _joining_state(node).introducers
+        ]
         return ring_objections(links) + list_objections(links) + waiting
 
 
-def _wish(node: Links | Stabilise) -> Membership | Stabilise:
-    """What knows through whom a node wants to join."""
+def _joining_state(node: Links | Stabilise) -> Membership | Stabilise:
+    """The object that holds a node's introducers."""
     return node.membership if isinstance(node, Links) else node
 
 
@@ -291,7 +314,7 @@ SCHEDULE_SETTINGS = LinkSettings(check_us=2_000_000)
 """Live nodes are never suspected; without crashes requests repeat until they are answered."""
 
 
-LIVING = LinkSettings.living(check_us=2_000_000, merge_us=10_000_000)
+WITH_CRASHES = LinkSettings.with_crashes(check_us=2_000_000, merge_us=10_000_000)
 """For schedules with crashes and splits."""
 
 
@@ -301,6 +324,6 @@ def run_schedule(
     settings: LinkSettings = SCHEDULE_SETTINGS,
     crashes: int = 0,
     splits: bool = False,
-) -> RingVerdict:
-    """One schedule. `upkeep`: `links`, `plain` (Chord as published) or `cured`."""
+) -> ScheduleResult:
+    """Run one schedule. `upkeep`: `links`, `plain` (Chord as published) or `cured`."""
     return Schedule(seed, upkeep, settings, crashes, splits).run()

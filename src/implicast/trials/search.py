@@ -1,11 +1,12 @@
-"""An adversary that searches: given a budget of messages and places, it looks for the strategy that keeps most away.
+"""An adversary that searches: within a budget of messages and places it looks for the strategy that
+withholds most casts.
 
     python -m implicast.trials.search --peers 120 --tries 40
 
-Random search over what liars can combine: one to three strategies, how much they keep back, how late they hand on, what
-they spend on superfluous messages and on places, and whom they aim at. Each try is one whole run; what arrives at the
-victim and at all honest members is the score, lower is better for the adversary. What it found is shown as the command
-that replays it.
+Random search over the combinations of liars: one to three strategies, the share of messages
+dropped, the delay, the number of superfluous messages and of places, and the victim. Each try is
+one whole run, scored by what arrives at the victim and at all honest members; lower is better for
+the adversary. The result is shown as the command that replays it.
 """
 
 import json
@@ -28,13 +29,13 @@ class Budget:
 
     share: float = 0.2
     extras: int = 200
-    """Messages beyond those that everybody sends."""
+    """Messages beyond those that every member sends."""
     places: int = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
-    """One strategy, and what it kept away."""
+class SearchTry:
+    """One strategy and its result."""
 
     liars: str
     arrival: float
@@ -44,12 +45,12 @@ class Try:
 
     @property
     def score(self) -> tuple[float, float]:
-        """Of the victim first: one is easier to keep from its casts than all."""
+        """The victim's arrival first: one member is easier to cut off than all."""
         return self.victim_arrival, self.arrival
 
 
 def drawn(rng: Random, budget: Budget, victim: int | None = None) -> Liars:
-    """A combination within the budget, against a victim."""
+    """A random combination within the budget, against a victim."""
     chosen = rng.sample(sorted(STRATEGIES), rng.randint(1, 3))
     return Liars(
         budget.share,
@@ -64,30 +65,32 @@ def drawn(rng: Random, budget: Budget, victim: int | None = None) -> Liars:
 
 def tries(
     name: str, peers: int, casts: int, count: int, seed: int, budget: Budget, k: int = 4
-) -> Iterator[Try]:
-    """So many random strategies against a design, all in the same network and against who hears most there."""
+) -> Iterator[SearchTry]:
+    """Run `count` random strategies against a design, all in the same network and against the
+    member that is due most casts.
+    """
     rng = stream(seed, "search", name, peers)
     parameters, victim = {"k": k} if name == "bft" else {}, wanted_most(peers, casts, seed)
     for _ in range(count):
         run = scenario(name, drawn(rng, budget, victim), peers, casts, seed, parameters)
         trust = simulate(run).trust
-        assert trust is not None, "somebody lies"
-        assert run.liars is not None, "somebody lies"
+        assert trust is not None, "the scenario has liars"
+        assert run.liars is not None, "the scenario has liars"
         arrived = trust.victim_arrived / trust.victim_expected if trust.victim_expected else 1.0
-        yield Try(run.liars.text(), trust.arrival, arrived, trust.forged, run.command())
+        yield SearchTry(run.liars.text(), trust.arrival, arrived, trust.forged, run.command())
 
 
 def worst(
     name: str, peers: int, casts: int, count: int, seed: int, budget: Budget, k: int = 4
-) -> Try:
-    """The try that kept most away."""
+) -> SearchTry:
+    """The try with the lowest score."""
     return min(tries(name, peers, casts, count, seed, budget, k), key=lambda each: each.score)
 
 
 def search_row(
     name: str, f: float, peers: int = 96, casts: int = 8, tried: int = 8, seed: int = 1
 ) -> Row:
-    """For the laboratory: the least that arrived under any of so many random strategies."""
+    """For the laboratory: the least arrival under any of `tried` random strategies."""
     found = worst(name, peers, casts, tried, seed, Budget(f))
     return {
         "arrival": found.arrival,
@@ -98,7 +101,7 @@ def search_row(
 
 def main() -> None:
     parser = ArgumentParser(
-        description="Look for the strategy of liars that keeps most from a victim."
+        description="Search for the strategy of liars that withholds most casts from a victim."
     )
     parser.add_argument("--design", default="bft")
     parser.add_argument("--peers", type=int, default=120)
@@ -108,7 +111,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.2)
     parser.add_argument("--k", type=int, default=4)
     given = parser.parse_args()
-    budget, found = Budget(given.share), list[Try]()
+    budget, found = Budget(given.share), list[SearchTry]()
     for each in tries(
         given.design, given.peers, given.casts, given.tries, given.seed, budget, given.k
     ):

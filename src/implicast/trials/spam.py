@@ -1,10 +1,12 @@
-"""Spam and complaints (thesis, 10.2.3): one publisher casts to half of all peers each minute; readers complain.
+"""Spam and complaints (thesis, 10.2.3): one publisher casts to half of all peers each minute;
+readers complain.
 
-    Trial(Settings("centralised", peers=256, false=0.1)).run()
+    SpamTrial(SpamSettings("centralised", peers=256, false=0.1)).run()
 
-Every reader that gets a spam complains with some chance, drawn by hash of reader and cast. Some of the names complain
-of all that they get, whoever sent it. Meanwhile everybody else casts to small groups. What counts: how many of all
-peers a spam reaches, minute by minute, and whether an honest publisher was ever declined.
+Every reader of a spam complains with some probability, drawn by a hash of reader and minute. A
+share of the names complains about every cast. Meanwhile the other peers cast to small groups. The
+result is the share of peers that a spam reaches, minute by minute, and whether an honest publisher
+was ever declined.
 """
 
 from dataclasses import dataclass, field, replace
@@ -32,33 +34,35 @@ CROWD = "crowd"
 """The tag that half of all peers have."""
 SETTLE_US = 5_000_000
 COMPLAIN_US = 10_000_000
-"""How long a reader looks at a message before it complains, at most."""
+"""Longest time between a notice and the complaint about it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """One trial."""
+class SpamSettings:
+    """Settings of one trial."""
 
     name: str
     peers: int = 256
     minutes: int = 15
     complains: float = 0.3
-    """How likely a reader is to complain of a spam."""
+    """Probability that a reader complains about a spam."""
     false: float = 0.0
-    """The share of names that complain of everything."""
+    """The share of names that complain about every cast."""
     heeded: bool = True
-    """Do readers complain at all?"""
+    """Whether readers complain at all."""
     groups: int = 16
-    """Honest publishers cast to one of so many groups."""
+    """Number of groups that honest publishers cast to."""
     honest_per_minute: int = 24
     falls: int = -1
-    """In this minute, before its casts, every station crashes and comes back with its disk; -1: none does."""
+    """In this minute, before its casts, every infrastructure peer crashes and restarts with its
+    disk; -1: never.
+    """
     seed: int = 1
 
 
 @dataclass(slots=True)
 class Minute:
-    """What happened to the casts of one minute."""
+    """Counts for the casts of one minute."""
 
     spam_notified: int = 0
     honest_casts: int = 0
@@ -67,18 +71,18 @@ class Minute:
 
 
 @dataclass(slots=True)
-class Outcome:
-    """Of one trial."""
+class SpamOutcome:
+    """The result of one trial."""
 
     design: str
     spam_share: list[float] = field(default_factory=list)
     """Minute by minute: the share of all peers that the spam reached."""
     honest_casts: int = 0
     honest_declined: int = 0
-    """Casts of honest publishers that some keeper declined."""
+    """Casts of honest publishers that some holder declined."""
     honest_slowed: int = 0
-    """Honest publishers that were told that they are slowed."""
-    spammer_told: bool = False
+    """Honest publishers that were notified that they are slowed."""
+    spammer_notified: bool = False
     complaints: int = 0
 
 
@@ -86,17 +90,17 @@ def _chance(*parts: object) -> float:
     return digest_bits(32, *parts) / (1 << 32)
 
 
-class Trial:
+class SpamTrial:
     """One world with one spammer."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: SpamSettings) -> None:
         self.settings = settings
         own = self._design = design(settings.name)
         parameters = own.settle({})
         count = own.infrastructure(settings.peers, parameters)
         network = build("flat", settings.peers, count, settings.seed)
         self._world = new_world(network, settings.seed)
-        self._world.heard = self._hear
+        self._world.on_event = self._on_event
         plan = Plan(
             settings.peers,
             count,
@@ -115,8 +119,8 @@ class Trial:
                 self._members.append(peer)
         self._minutes = [Minute() for _ in range(settings.minutes)]
         self._casts: dict[CastId, tuple[int, bool]] = {}
-        """The minute of each cast, and whether it is spam."""
-        self._outcome = Outcome(settings.name)
+        """By cast: its minute, and whether it is spam."""
+        self._outcome = SpamOutcome(settings.name)
         self._slowed: set[int] = set()
 
     def _descriptions(self) -> list[Description]:
@@ -130,11 +134,11 @@ class Trial:
             found.append(Description(tuple(sorted(tags))))
         return found
 
-    def run(self) -> Outcome:
-        for peer, (member, said) in enumerate(
+    def run(self) -> SpamOutcome:
+        for peer, (member, description) in enumerate(
             zip(self._members, self._plan.descriptions, strict=True)
         ):
-            self._world.at(SETTLE_US + peer * 1000, 0, partial(member.register, said))
+            self._world.at(SETTLE_US + peer * 1000, 0, partial(member.register, description))
         begin_us = 2 * MINUTE_US
         for minute in range(self.settings.minutes):
             minute_us = begin_us + minute * MINUTE_US
@@ -150,15 +154,17 @@ class Trial:
         return self._concluded()
 
     def _fall(self) -> None:
-        """Every station begins again with what a file would give it back."""
+        """Restart every infrastructure peer with its durable state."""
         for role, addresses in self._plan.roles.items():
             for address in addresses:
-                kept: Any = decoded(
-                    encoded(self._world.peers[address].kept()), type=self._design.kept[role]
+                durable: Any = decoded(
+                    encoded(self._world.peers[address].durable_state()),
+                    type=self._design.durable_types[role],
                 )
                 self._world.crash(address)
                 self._world.place(
-                    address, self._plan.stand(self._design, address, kept.incarnation, kept)
+                    address,
+                    self._plan.new_fixture(self._design, address, durable.incarnation, durable),
                 )
 
     def _honest(self, minute: int, number: int) -> None:
@@ -175,7 +181,7 @@ class Trial:
 
     # --- readers
 
-    def _hear(self, address: int, event: Message) -> None:
+    def _on_event(self, address: int, event: Message) -> None:
         if isinstance(event, Notice):
             self._read(address, event.cast)
         elif isinstance(event, Settled) and event.cast in self._casts:
@@ -202,11 +208,11 @@ class Trial:
     def _complain(self, reader: int, cast: CastId) -> None:
         self._outcome.complaints += self._members[reader].complain(cast)
 
-    def _concluded(self) -> Outcome:
+    def _concluded(self) -> SpamOutcome:
         outcome = self._outcome
         outcome.spam_share = [each.spam_notified / self.settings.peers for each in self._minutes]
         outcome.honest_casts = sum(each.honest_casts for each in self._minutes)
         outcome.honest_declined = sum(each.honest_declined for each in self._minutes)
         outcome.honest_slowed = len(self._slowed - {SPAMMER})
-        outcome.spammer_told = SPAMMER in self._slowed
+        outcome.spammer_notified = SPAMMER in self._slowed
         return outcome

@@ -1,32 +1,35 @@
-"""Chord's own upkeep, for comparison: successors become right some time after joins and failures have ceased.
+"""Chord's own stabilisation, for comparison: successors become correct some time after joins and
+failures have stopped.
 
-    stabilise:  x = successor.predecessor ; if x in (self, successor): successor = x ; successor.notify(self)
+    stabilise:  x = successor.predecessor ; if x in (self, successor): successor = x ;
+                successor.notify(self)
     notify(x):  if predecessor is nil or x in (predecessor, self): predecessor = x
 
-Chord, "Node joins and stabilization": a joining peer finds only its successor; its predecessor learns of it by
-stabilising, so for one round look-ups pass it by: keys have two owners meanwhile. `cured` adds what Zave found
-wanting: the newcomer fetches its successor's whole list, a candidate is asked before it is adopted, lists are adopted
-as a whole, and leaving is failing (no edit of others' pointers). It needs a base of more than `successors` peers that
-never leave. Never the default of any design.
+Chord, "Node joins and stabilization": a joining peer finds only its successor. Its predecessor
+learns of it by stabilising, so for one round lookups bypass it and some keys have two owners.
+`cured` adds what Zave found missing: the joining node fetches its successor's whole list, a
+candidate is asked before it is adopted, lists are adopted as a whole, and leaving is the same as
+failing (no edit of other nodes' pointers). It needs a base of more than `successors` peers that
+never leave. No design uses it by default.
 """
 
 from dataclasses import dataclass
 
-from implicast.overlay.links.above import Above
+from implicast.overlay.links.listener import RingListener
 from implicast.overlay.links.refs import Ref, lies_between
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.trials.stabilise_messages import (
+    ChordStabiliseRound,
     FindSuccessor,
+    FindSuccessorRetry,
     GetPredecessor,
+    LeaveHint,
+    NotifySuccessor,
     PingLeft,
     PongLeft,
-    Predecessor,
-    SeekSuccessor,
-    StabiliseRound,
-    StepAside,
-    SuccessorIs,
-    TakePredecessor,
+    PredecessorReply,
+    SuccessorFound,
 )
 
 
@@ -38,21 +41,21 @@ class StabiliseSettings:
     successors: int = 4
     """Length of the list of nearest successors."""
     silent_rounds: int = 2
-    """A neighbour that leaves so many requests unanswered counts as dead."""
+    """A neighbour that leaves this many requests unanswered counts as dead."""
     seek_us: int = 1_000_000
     find_hops: int = 1024
     cured: bool = True
 
 
 class Stabilise(Part):
-    """One peer's share of a ring that is kept by stabilising."""
+    """One peer's part of a ring maintained by stabilisation."""
 
     __slots__ = (
-        "above",
         "introducers",
         "key",
         "left",
         "left_silent",
+        "listener",
         "me",
         "right_silent",
         "rights",
@@ -63,7 +66,7 @@ class Stabilise(Part):
     def __init__(self, address: Address, host: Host, key: int, settings: StabiliseSettings) -> None:
         super().__init__(address, host)
         self.settings, self.key = settings, key
-        self.above = Above()
+        self.listener = RingListener()
         self.state = OUT
         self.me = Ref(key, address, 0)
         self.left: Ref | None = None
@@ -76,11 +79,11 @@ class Stabilise(Part):
         return self.rights[0] if self.rights else self.me
 
     def found_ring(self) -> None:
-        self._begin()
-        self._enter(())
+        self._start_incarnation()
+        self._become_member(())
 
-    def stand(self, left: Ref, rights: tuple[Ref, ...]) -> None:
-        """Be part of a ring that has stood for long: nobody is told, for it is no news."""
+    def restore(self, left: Ref, rights: tuple[Ref, ...]) -> None:
+        """Be a member of a converged ring, without callbacks."""
         self.state = IN
         self.left, self.rights = left, rights
         self._next_round()
@@ -89,74 +92,73 @@ class Stabilise(Part):
         if not introducers:
             self.found_ring()
             return
-        self.seek_through(introducers)
-        self._begin()
-        self._seek()
+        self.set_introducers(introducers)
+        self._start_incarnation()
+        self._find_successor()
 
-    def seek_through(self, introducers: tuple[Address, ...]) -> None:
-        """These may know the way."""
+    def set_introducers(self, introducers: tuple[Address, ...]) -> None:
+        """Set the members through which to look the successor up."""
         self.introducers = introducers
 
     def leave(self) -> None:
         if self.state == IN and not self.settings.cured:
             if self.right != self.me:
-                self.host.send(self.right.address, StepAside(self.me, self.left, None))
+                self.host.send(self.right.address, LeaveHint(self.me, self.left, None))
             if self.left is not None and self.left != self.me:
-                self.host.send(self.left.address, StepAside(self.me, None, self.right))
+                self.host.send(self.left.address, LeaveHint(self.me, None, self.right))
         self.state = OUT
         self.introducers = ()
-        self.above.departed()
+        self.listener.on_departed()
 
-    def _begin(self) -> None:
+    def _start_incarnation(self) -> None:
         self.me = Ref(self.key, self.address, max(self.host.now_us, self.me.incarnation + 1))
         self.left, self.rights = None, ()
         self.left_silent = self.right_silent = 0
 
-    def _seek(self) -> None:
+    def _find_successor(self) -> None:
         introducer = self.introducers[self.host.rng.randrange(len(self.introducers))]
         self.host.send(introducer, FindSuccessor(self.me, self.settings.find_hops))
-        self.host.after(self.settings.seek_us, SeekSuccessor(self.me.incarnation))
+        self.host.after(self.settings.seek_us, FindSuccessorRetry(self.me.incarnation))
 
-    @handles(SeekSuccessor)
-    def on_seek(self, alarm: SeekSuccessor) -> None:
+    @handles(FindSuccessorRetry)
+    def on_find_successor(self, alarm: FindSuccessorRetry) -> None:
         if alarm.incarnation == self.me.incarnation and self.state == OUT and self.introducers:
-            self._seek()
+            self._find_successor()
 
     @handles(FindSuccessor)
     def on_find(self, sender: Address, find: FindSuccessor) -> None:
         if self.state != IN or find.hops_left <= 0:
             return
-        if self.right == self.me or lies_between(self.me, find.seeker, self.right):
-            self.host.send(find.seeker.address, SuccessorIs(find.seeker, self.right))
+        if self.right == self.me or lies_between(self.me, find.origin, self.right):
+            self.host.send(find.origin.address, SuccessorFound(find.origin, self.right))
         else:
-            step = self.above.nearest_before(find.seeker.place) or self.right
-            if step.address != find.seeker.address:
-                self.host.send(step.address, FindSuccessor(find.seeker, find.hops_left - 1))
+            step = self.listener.closest_preceding(find.origin.place) or self.right
+            if step.address != find.origin.address:
+                self.host.send(step.address, FindSuccessor(find.origin, find.hops_left - 1))
 
-    @handles(SuccessorIs)
-    def on_found(self, sender: Address, found: SuccessorIs) -> None:
+    @handles(SuccessorFound)
+    def on_found(self, sender: Address, found: SuccessorFound) -> None:
         if self.state != OUT or found.to != self.me or found.right.address == self.address:
             return
         if self.settings.cured:
-            self.host.send(
-                found.right.address, GetPredecessor(self.me)
-            )  # its answer brings the whole list
+            # The answer carries the successor's whole list.
+            self.host.send(found.right.address, GetPredecessor(self.me))
         else:
-            self._enter((found.right,))
+            self._become_member((found.right,))
 
-    def _enter(self, rights: tuple[Ref, ...]) -> None:
+    def _become_member(self, rights: tuple[Ref, ...]) -> None:
         self.state = IN
         self.introducers = ()
         self.rights = rights
         self._next_round()
-        self.above.entered()
+        self.listener.on_joined()
 
     def _next_round(self) -> None:
         wait_us = int(self.settings.period_us * (0.5 + self.host.rng.random()))
-        self.host.after(wait_us, StabiliseRound(self.me.incarnation))
+        self.host.after(wait_us, ChordStabiliseRound(self.me.incarnation))
 
-    @handles(StabiliseRound)
-    def on_round(self, alarm: StabiliseRound) -> None:
+    @handles(ChordStabiliseRound)
+    def on_round(self, alarm: ChordStabiliseRound) -> None:
         if alarm.incarnation != self.me.incarnation or self.state != IN:
             return
         self._check_left()
@@ -168,14 +170,17 @@ class Stabilise(Part):
             self.right_silent += 1
             self.host.send(self.right.address, GetPredecessor(self.me))
         elif self.left is not None and self.left != self.me:
-            self._adopt(self.left, ())  # alone, but somebody took this one for its successor
+            # alone, but another node has notified this one as its successor
+            self._adopt(self.left, ())
         self._next_round()
 
     def _drop_right(self) -> None:
-        """The next of the list takes its place; who has lost all of them can only join again."""
+        """Replace the right neighbour by the next of the list. A node that has lost the whole list
+        joins again through its predecessor.
+        """
         lost, self.rights, self.right_silent = self.rights[0], self.rights[1:], 0
         if self.rights or self.left is None or self.left == lost:
-            self.above.moved()
+            self.listener.on_neighbours_changed()
             return
         self.state = OUT
         self.join((self.left.address,))
@@ -192,21 +197,21 @@ class Stabilise(Part):
     @handles(GetPredecessor)
     def on_get_predecessor(self, sender: Address, ask: GetPredecessor) -> None:
         if self.state == IN:
-            self.host.send(ask.by.address, Predecessor(self.me, self.left, self.rights))
+            self.host.send(ask.by.address, PredecessorReply(self.me, self.left, self.rights))
 
-    @handles(Predecessor)
-    def on_predecessor(self, sender: Address, answer: Predecessor) -> None:
+    @handles(PredecessorReply)
+    def on_predecessor(self, sender: Address, answer: PredecessorReply) -> None:
         if self.state == OUT:
             if self.settings.cured and self.introducers:
-                self._enter(self._list(answer.by, answer.rights))
-                self.host.send(answer.by.address, TakePredecessor(self.me))
+                self._become_member(self._list(answer.by, answer.rights))
+                self.host.send(answer.by.address, NotifySuccessor(self.me))
             return
         nearer = answer.left
         if answer.by == self.right:
             self.right_silent = 0
             self._adopt(answer.by, answer.rights)
         elif self.right == self.me or lies_between(self.me, answer.by, self.right):
-            self._adopt(answer.by, answer.rights)  # a candidate that was asked, and lives
+            self._adopt(answer.by, answer.rights)  # a candidate that was asked and is alive
         if nearer is not None and nearer != self.me and lies_between(self.me, nearer, self.right):
             if self.settings.cured:
                 self.host.send(nearer.address, GetPredecessor(self.me))
@@ -215,9 +220,11 @@ class Stabilise(Part):
         self._notify()
 
     def _adopt(self, right: Ref, its_rights: tuple[Ref, ...]) -> None:
-        """The successor and its list as a whole, never entry by entry: a list with gaps loses members for good."""
+        """Adopt the successor and its list as a whole, never entry by entry: a list with gaps loses
+        members for good.
+        """
         self.rights = self._list(right, its_rights)
-        self.above.moved()
+        self.listener.on_neighbours_changed()
 
     def _list(self, right: Ref, its_rights: tuple[Ref, ...]) -> tuple[Ref, ...]:
         return (right, *(ref for ref in its_rights if ref.address != self.address))[
@@ -226,13 +233,13 @@ class Stabilise(Part):
 
     def _notify(self) -> None:
         if self.right != self.me:
-            self.host.send(self.right.address, TakePredecessor(self.me))
+            self.host.send(self.right.address, NotifySuccessor(self.me))
 
-    @handles(TakePredecessor)
-    def on_notify(self, sender: Address, notify: TakePredecessor) -> None:
+    @handles(NotifySuccessor)
+    def on_notify(self, sender: Address, notify: NotifySuccessor) -> None:
         if self.state == IN and (self.left is None or lies_between(self.left, notify.by, self.me)):
             self.left, self.left_silent = notify.by, 0
-            self.above.moved()
+            self.listener.on_neighbours_changed()
 
     @handles(PingLeft)
     def on_ping(self, sender: Address, ping: PingLeft) -> None:
@@ -244,13 +251,13 @@ class Stabilise(Part):
         if pong.by == self.left:
             self.left_silent = 0
 
-    @handles(StepAside)
-    def on_farewell(self, sender: Address, farewell: StepAside) -> None:
+    @handles(LeaveHint)
+    def on_leave_hint(self, sender: Address, message: LeaveHint) -> None:
         if self.state != IN:
             return
-        if farewell.by == self.right and farewell.right is not None:
-            self.rights = tuple(ref for ref in (farewell.right, *self.rights[1:]) if ref != self.me)
+        if message.by == self.right and message.right is not None:
+            self.rights = tuple(ref for ref in (message.right, *self.rights[1:]) if ref != self.me)
             self.right_silent = 0
-        if farewell.by == self.left:
-            self.left = farewell.left
-        self.above.moved()
+        if message.by == self.left:
+            self.left = message.left
+        self.listener.on_neighbours_changed()

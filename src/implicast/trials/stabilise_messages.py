@@ -1,4 +1,4 @@
-"""What peers say to each other whose ring is kept by Chord's own stabilising (`stabilise.py`)."""
+"""Messages of a ring maintained by Chord's own stabilisation (`stabilise.py`)."""
 
 from typing import ClassVar
 
@@ -8,16 +8,16 @@ from implicast.peer.contract import Message
 
 
 class FindSuccessor(Message):
-    """Whose successor am I to have? Routed towards the seeker's place."""
+    """Lookup of the successor of `origin`, routed towards its place."""
 
     wire = 0x0420
 
-    seeker: Ref
+    origin: Ref
     hops_left: Hops
 
 
-class SuccessorIs(Message):
-    """This one."""
+class SuccessorFound(Message):
+    """Answer to FindSuccessor: `right` is the successor of `to`."""
 
     wire = 0x0421
 
@@ -26,15 +26,15 @@ class SuccessorIs(Message):
 
 
 class GetPredecessor(Message):
-    """Who is before you? Sent to the successor, and to one who might become it."""
+    """Request for the receiver's predecessor. Sent to the successor and to candidates for it."""
 
     wire = 0x0422
 
     by: Ref
 
 
-class Predecessor(Message):
-    """Who is before me, and who comes after me."""
+class PredecessorReply(Message):
+    """The sender's predecessor and its list of successors."""
 
     wire = 0x0423
 
@@ -43,8 +43,8 @@ class Predecessor(Message):
     rights: Lefts
 
 
-class TakePredecessor(Message):
-    """I might be your predecessor."""
+class NotifySuccessor(Message):
+    """The paper's notify: the sender may be the receiver's predecessor."""
 
     wire = 0x0424
 
@@ -52,7 +52,7 @@ class TakePredecessor(Message):
 
 
 class PingLeft(Message):
-    """Are you there?"""
+    """Liveness check of the predecessor."""
 
     wire = 0x0425
 
@@ -60,15 +60,17 @@ class PingLeft(Message):
 
 
 class PongLeft(Message):
-    """Yes."""
+    """Answer to PingLeft."""
 
     wire = 0x0426
 
     by: Ref
 
 
-class StepAside(Message):
-    """I go; your neighbour on that side is now another. A hint, as in the original; the cured upkeep has none."""
+class LeaveHint(Message):
+    """The sender leaves; it names the receiver's new neighbour on that side. A hint, as in the
+    paper; the cured variant has none.
+    """
 
     wire = 0x0427
 
@@ -77,26 +79,26 @@ class StepAside(Message):
     right: Ref | None
 
 
-class StabiliseRound(Message):
-    """Rings once per period."""
+class ChordStabiliseRound(Message):
+    """Fires once per period."""
 
     upkeep: ClassVar[bool] = True
     incarnation: int
 
 
-class SeekSuccessor(Message):
-    """Rings when a newcomer may have to ask for its place again."""
+class FindSuccessorRetry(Message):
+    """Fires when a joining node should look its successor up again."""
 
     incarnation: int
 
 
 STABILISE_KINDS: tuple[type, ...] = (
     FindSuccessor,
-    SuccessorIs,
+    SuccessorFound,
     GetPredecessor,
-    Predecessor,
-    TakePredecessor,
+    PredecessorReply,
+    NotifySuccessor,
     PingLeft,
     PongLeft,
-    StepAside,
+    LeaveHint,
 )

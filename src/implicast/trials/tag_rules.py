@@ -1,10 +1,10 @@
-"""Tag rules in the world (thesis, 10.2.2): do they find those who meant it, and what do they cost?
+"""Tag rules in simulation (thesis, 10.2.2): their recall, precision and cost in messages.
 
-Every peer means a few concepts of a thesaurus and says each with one of its words. A publisher means a concept too, and
-writes one word. Those who meant it are all who mean the concept, or one that it includes. Some peers state rules about
-words they know; some state wrong ones. Rules travel as casts to those who say either word. Then each cast is made
-twice: as it was written, and widened by the rules that enough names state. Messages are counted above what upkeep takes
-in a world where nobody casts.
+Every peer means a few concepts of a thesaurus and describes each with one of its words. A publisher
+means a concept too and writes one word. A cast is due to all peers that mean the concept or a
+narrower one. Some peers state rules about words they know; some state wrong ones. Rules travel as
+casts to the peers that use either word. Each cast is made twice: as written, and widened by the
+rules that enough names state. Messages are counted above those of a world without casts.
 """
 
 from collections import defaultdict
@@ -27,29 +27,29 @@ from implicast.world.network import build
 from implicast.world.plan import Plan
 from implicast.world.populations import population
 
-SAID = (0.55, 0.8, 0.93, 1.0)
-"""How often the first, second, ... word of a concept is the one that is said, summed up."""
+WORD_SHARES = (0.55, 0.8, 0.93, 1.0)
+"""Cumulative probability that the first, second, ... word of a concept is used."""
 SPACING_US = 3_000_000
 QUIET_US = 30_000_000
 WIDENING = ("USE", "UF", "NT")
-"""Relations that a publisher adopts who wants to reach all who mean it."""
+"""Relations that a publisher adopts to reach all peers that mean the concept."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """One trial."""
+class TagRuleSettings:
+    """Settings of one trial."""
 
     name: str = "spice-unloaded"
     peers: int = 256
     casts: int = 60
     concepts: int = 3
-    """That each peer means."""
+    """Concepts that each peer means, at most."""
     states: float = 0.35
-    """How likely a peer is to state a rule about a concept it means."""
+    """Probability that a peer states a rule about a concept it means."""
     wrong: float = 0.1
-    """The share of names that state two rules at random instead."""
+    """The share of names that state two random rules instead."""
     names_min: int = 3
-    """Names from which on a rule is offered."""
+    """Number of names from which on a rule is offered."""
     seed: int = 1
 
 
@@ -57,12 +57,12 @@ class Settings:
 class Concept:
     words: tuple[str, ...]
     includes: tuple[str, ...]
-    """Preferred words of the narrower ones."""
+    """Preferred words of the narrower concepts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """Means over all casts; messages for each cast, and all that stating the rules took."""
+class TagRuleOutcome:
+    """Means over all casts; messages per cast, and all messages of the rules."""
 
     recall_before: float
     recall_after: float
@@ -75,7 +75,7 @@ class Outcome:
 
 
 def thesaurus() -> dict[str, Concept]:
-    """The shipped one, by preferred word."""
+    """The thesaurus of this package, by preferred word."""
     found = {}
     for line in (files("implicast.trials") / "thesaurus.txt").read_text("utf-8").splitlines():
         if line and not line.startswith("#"):
@@ -85,13 +85,13 @@ def thesaurus() -> dict[str, Concept]:
 
 
 class TagRules:
-    """One world of people who say the same with different words."""
+    """One world of peers that use different words for the same concept."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: TagRuleSettings) -> None:
         self.settings = settings
         self._concepts = thesaurus()
         self._preferred = list(self._concepts)
-        self._told: set[int] = set()
+        self._notified: set[int] = set()
 
     def _draw(self, most: int, *parts: object) -> int:
         return digest_bits(40, self.settings.seed, *parts) % most
@@ -101,12 +101,12 @@ class TagRules:
 
     def _word(self, concept: str, *who: object) -> str:
         words, chance = self._concepts[concept].words, self._chance("word", concept, *who)
-        place = next(number for number, most in enumerate(SAID) if chance <= most)
+        place = next(number for number, most in enumerate(WORD_SHARES) if chance <= most)
         return words[min(place, len(words) - 1)]
 
     @cached_property
     def meant(self) -> list[list[str]]:
-        """By peer: the concepts that it means; the first ones of the thesaurus are the most common."""
+        """By peer: the concepts that it means. The thesaurus lists the most common first."""
         count = len(self._preferred)
         return [
             sorted(
@@ -132,7 +132,7 @@ class TagRules:
 
     @cached_property
     def rules(self) -> list[tuple[int, Rule]]:
-        """Who states what."""
+        """The rules, each with the peer that states it."""
         found = []
         for peer, concepts in enumerate(self.meant):
             if self._chance("wrong", peer) < self.settings.wrong:
@@ -144,16 +144,18 @@ class TagRules:
         return found
 
     def _own_rules(self, peer: int, concept: str) -> list[Rule]:
-        """What a peer knows of a concept: two of its other words, and one that it includes."""
+        """The rules that a peer states about a concept: two of its other words, and one narrower
+        concept.
+        """
         known = self._concepts[concept]
-        said = self._word(concept, peer)
-        others = [word for word in known.words if word != said]
+        description = self._word(concept, peer)
+        others = [word for word in known.words if word != description]
         start = self._draw(len(others), "knows", peer, concept)
-        rules = [Rule(said, "UF", word) for word in (others + others)[start : start + 2]]
+        rules = [Rule(description, "UF", word) for word in (others + others)[start : start + 2]]
         if known.includes:
             rules.append(
                 Rule(
-                    said,
+                    description,
                     "NT",
                     known.includes[self._draw(len(known.includes), "narrower", peer, concept)],
                 )
@@ -171,7 +173,9 @@ class TagRules:
         return stated(tag, ((str(peer), rule) for peer, rule in self.rules))
 
     def wider(self, target: Target, publisher: int) -> Target:
-        """As a publisher makes it who takes all offers of words that mean the same, and of narrower ones, once over."""
+        """The target of a publisher that accepts all offers of synonyms and narrower concepts, one
+        round of them.
+        """
         for offer in offers(target, self.about, str(publisher), self.settings.names_min):
             if offer.relation in WIDENING:
                 target = widened(target, offer.tag, offer.other)
@@ -179,7 +183,7 @@ class TagRules:
 
     # --- the world
 
-    def run(self) -> Outcome:
+    def run(self) -> TagRuleOutcome:
         publishers = [
             self._draw(self.settings.peers, "publisher", cast)
             for cast in range(self.settings.casts)
@@ -202,23 +206,31 @@ class TagRules:
             [peer for peer, _ in stating], [target for _, target in stating]
         )
         due = [self.who_meant(concept) for concept in wanted]
-        return Outcome(
-            _mean(
-                [len(told & meant) / len(meant) for told, meant in zip(before, due, strict=True)]
-            ),
-            _mean([len(told & meant) / len(meant) for told, meant in zip(after, due, strict=True)]),
+        return TagRuleOutcome(
             _mean(
                 [
-                    len(told & meant) / len(told)
-                    for told, meant in zip(before, due, strict=True)
-                    if told
+                    len(notified & meant) / len(meant)
+                    for notified, meant in zip(before, due, strict=True)
                 ]
             ),
             _mean(
                 [
-                    len(told & meant) / len(told)
-                    for told, meant in zip(after, due, strict=True)
-                    if told
+                    len(notified & meant) / len(meant)
+                    for notified, meant in zip(after, due, strict=True)
+                ]
+            ),
+            _mean(
+                [
+                    len(notified & meant) / len(notified)
+                    for notified, meant in zip(before, due, strict=True)
+                    if notified
+                ]
+            ),
+            _mean(
+                [
+                    len(notified & meant) / len(notified)
+                    for notified, meant in zip(after, due, strict=True)
+                    if notified
                 ]
             ),
             messages_before / len(plain),
@@ -230,10 +242,10 @@ class TagRules:
     def _cast(
         self, publishers: Sequence[int], targets: Sequence[Target]
     ) -> tuple[list[set[int]], int]:
-        """Whom each cast reached in a fresh world, and how many messages all of them took."""
+        """The peers that each cast reached in a fresh world, and the messages of all casts."""
         until_us = 2 * QUIET_US + len(targets) * SPACING_US
-        told, messages = self._carried(publishers, targets, until_us)
-        return told, messages - self._carried([], [], until_us)[1]
+        notified, messages = self._carried(publishers, targets, until_us)
+        return notified, messages - self._carried([], [], until_us)[1]
 
     def _carried(
         self, publishers: Sequence[int], targets: Sequence[Target], until_us: int
@@ -243,8 +255,8 @@ class TagRules:
         count = own.infrastructure(peers, parameters)
         network = build("flat", peers, count, seed)
         world = new_world(network, seed)
-        told: dict[object, set[int]] = defaultdict(set)
-        world.heard = partial(_hear, told)
+        notified: dict[object, set[int]] = defaultdict(set)
+        world.on_event = partial(_on_event, notified)
         plan = Plan(
             peers,
             count,
@@ -260,16 +272,18 @@ class TagRules:
         members = population(own).assemble(plan)
         for address, peer in enumerate(members):
             world.place(address, peer)
-        for number, said in enumerate(plan.descriptions):
-            world.at(1 + number * 1000, 0, partial(_member(members[number]).register, said))
+        for number, description in enumerate(plan.descriptions):
+            world.at(1 + number * 1000, 0, partial(_member(members[number]).register, description))
         world.run(QUIET_US)
         begun = world.carried
         named: list[object] = []
         for number, (publisher, target) in enumerate(zip(publishers, targets, strict=True)):
             member = _member(members[publisher])
-            world.at(QUIET_US + number * SPACING_US, 0, partial(_say, member, target, named))
+            world.at(
+                QUIET_US + number * SPACING_US, 0, partial(_publish_cast, member, target, named)
+            )
         world.run(until_us)
-        return [told[cast] for cast in named], world.carried - begun
+        return [notified[cast] for cast in named], world.carried - begun
 
 
 def _member(peer: object) -> Member:
@@ -277,14 +291,14 @@ def _member(peer: object) -> Member:
     return peer
 
 
-def _say(member: Member, target: Target, named: list[object]) -> None:
+def _publish_cast(member: Member, target: Target, named: list[object]) -> None:
     named.append(member.upcoming_cast())
     member.cast(target, b"")
 
 
-def _hear(told: dict[object, set[int]], address: int, event: Message) -> None:
+def _on_event(notified: dict[object, set[int]], address: int, event: Message) -> None:
     if isinstance(event, Notice):
-        told[event.cast].add(address)
+        notified[event.cast].add(address)
 
 
 def _mean(values: Sequence[float]) -> float:

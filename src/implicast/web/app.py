@@ -21,7 +21,7 @@ from implicast.web.desk import Desk
 from implicast.web.guard import Guard
 from implicast.web.reading_pages import ReadingPages
 from implicast.web.self_pages import SelfPages
-from implicast.web.view import View
+from implicast.web.view import PageView
 from implicast.web.writing_pages import WritingPages
 
 HOST = "127.0.0.1"
@@ -32,7 +32,7 @@ class WebError(LocalError):
 
 
 def application(desk: Desk, port: int) -> Guard:
-    view = View(desk)
+    view = PageView(desk)
 
     async def sorry(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
@@ -51,7 +51,7 @@ def application(desk: Desk, port: int) -> Guard:
         routes=[*(route for each in pages for route in each.routes()), Mount("/static", static)],
         exception_handlers={HTTPException: sorry, 500: sorry},
     )
-    return Guard(app, desk.shelf.token(), port, HOST)
+    return Guard(app, desk.mailbox.token(), port, HOST)
 
 
 class _Quiet(uvicorn.Server):
@@ -88,7 +88,7 @@ class Served:
     async def __aenter__(self) -> str:
         desk = self.desk = Desk(self._node, self._label)
         if self._token:
-            desk.shelf.put("token", self._token)
+            desk.mailbox.put("token", self._token)
         self._stack.push_async_callback(desk.stop)
         listening = self._stack.enter_context(bound(self._port))
         port = int(listening.getsockname()[1])
@@ -105,7 +105,7 @@ class Served:
         task = asyncio.ensure_future(server.serve(sockets=[listening]))
         self._stack.push_async_callback(_ended, server, task)
         desk.start()
-        return f"http://{HOST}:{port}/?token={desk.shelf.token()}"
+        return f"http://{HOST}:{port}/?token={desk.mailbox.token()}"
 
     async def __aexit__(self, *error: object) -> None:
         await self._stack.aclose()

@@ -1,10 +1,12 @@
-"""What one does not want to read: publishers, targets, words. Letters they fit are kept apart, not thrown away."""
+"""What one does not want to read: publishers, targets, words. Letters they fit are kept apart, not
+thrown away.
+"""
 
 import re
 import sqlite3
 from typing import Literal
 
-from implicast.web.shelf import Shelf
+from implicast.web.mailbox import Mailbox
 
 Kind = Literal["publisher", "target", "words"]
 KINDS: tuple[Kind, ...] = ("publisher", "target", "words")
@@ -13,8 +15,8 @@ KINDS: tuple[Kind, ...] = ("publisher", "target", "words")
 class Blocks:
     """The blocks of one page."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
         self._known: dict[str, list[str]] = {}
         self._read()
 
@@ -24,17 +26,17 @@ class Blocks:
             self._known[row["kind"]].append(row["what"])
 
     def all(self) -> list[sqlite3.Row]:
-        return self._shelf.rows("select kind, what, at_us from blocks order by kind, what")
+        return self._mailbox.rows("select kind, what, at_us from blocks order by kind, what")
 
     def add(self, kind: Kind, what: str, at_us: int) -> None:
-        with self._shelf.change() as db:
+        with self._mailbox.change() as db:
             db.execute(
                 "insert or ignore into blocks values (?, ?, ?)", (kind, what.strip()[:256], at_us)
             )
         self._read()
 
     def remove(self, kind: str, what: str) -> None:
-        with self._shelf.change() as db:
+        with self._mailbox.change() as db:
             db.execute("delete from blocks where kind = ? and what = ?", (kind, what))
         self._read()
 

@@ -1,4 +1,6 @@
-"""The page's hands on the node: takes in what arrives, sends what is due, asks what a target means and reaches."""
+"""The page's hands on the node: takes in what arrives, sends what is due, asks what a target means
+and reaches.
+"""
 
 import asyncio
 import contextlib
@@ -18,16 +20,16 @@ from implicast.language.parse import description, parse
 from implicast.language.rules import Offer
 from implicast.language.tags import written
 from implicast.language.target import Target
-from implicast.net.node import Node, NodeError, Note
+from implicast.net.node import InboxMessage, Node, NodeError
 from implicast.net.receipt import Receipt
-from implicast.net.speech import commission_in
+from implicast.net.signing import grant_in
 from implicast.peer.errors import ImplicastError
 from implicast.web.blocks import Blocks
 from implicast.web.drafts import Drafts, Outgoing, Words, new_uid
 from implicast.web.letter import Kind, Letter, named, unpacked
 from implicast.web.letters import Letters, cast_id, cast_text, know, tags_of
+from implicast.web.mailbox import Mailbox
 from implicast.web.reading import ReadingError, read, text_of
-from implicast.web.shelf import Shelf
 from implicast.web.thesaurus import Thesaurus
 
 log = logging.getLogger("implicast")
@@ -71,13 +73,13 @@ class Desk:
     def __init__(self, node: Node, label: str = "") -> None:
         self.node = node
         self.name = node.name.hex()
-        self.shelf = Shelf(node.directory / "web.db")
-        if label and not self.shelf.get("author"):
-            self.shelf.put("author", label)
-        self.blocks = Blocks(self.shelf)
-        self.letters = Letters(self.shelf, self.blocks)
-        self.drafts, self.outgoing = Drafts(self.shelf), Outgoing(self.shelf)
-        self.thesaurus = Thesaurus(self.shelf, self.name)
+        self.mailbox = Mailbox(node.directory / "web.db")
+        if label and not self.mailbox.get("author"):
+            self.mailbox.put("author", label)
+        self.blocks = Blocks(self.mailbox)
+        self.letters = Letters(self.mailbox, self.blocks)
+        self.drafts, self.outgoing = Drafts(self.mailbox), Outgoing(self.mailbox)
+        self.thesaurus = Thesaurus(self.mailbox, self.name)
         self.take_back_s = TAKE_BACK_S
         self._listeners: set[asyncio.Queue[str]] = set()
         self._due = asyncio.Event()
@@ -93,7 +95,7 @@ class Desk:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.shelf.close()
+        self.mailbox.close()
 
     def _spawn(self, what: Coroutine[Any, Any, Any]) -> None:
         task = asyncio.ensure_future(what)
@@ -130,7 +132,7 @@ class Desk:
             self._take(note)
             await note.done()
 
-    def _take(self, note: Note) -> None:
+    def _take(self, note: InboxMessage) -> None:
         letter = unpacked(note.payload)
         if letter is None:
             letter = Letter(
@@ -148,8 +150,10 @@ class Desk:
         elif self.letters.take(note.cast, letter, note.arrived_us):
             self.tell("inbox")
 
-    async def _answer_ask(self, note: Note, letter: Letter) -> None:
-        """A newcomer asks for the rules about its tags: who has stated some says so again, to it alone."""
+    async def _answer_ask(self, note: InboxMessage, letter: Letter) -> None:
+        """A newcomer asks for the rules about its tags: who has stated some says so again, to it
+        alone.
+        """
         asked = set(tags_of(letter.target))
         publisher = note.cast.publisher.hex()
         mine = [each for each in self.thesaurus.of(self.name) if {each.tag, each.other} & asked]
@@ -158,7 +162,7 @@ class Desk:
 
     def fits(self, target: str) -> bool:
         """Does this target select what this person says of itself?"""
-        said = self.node.said
+        said = self.node.description
         try:
             return said is not None and parse(target).selects(said)
         except LanguageError:
@@ -168,14 +172,14 @@ class Desk:
 
     @property
     def author(self) -> str:
-        return self.shelf.get("author")
+        return self.mailbox.get("author")
 
     def tags(self) -> tuple[str, ...]:
-        said = self.node.said
+        said = self.node.description
         return () if said is None else tuple(tag for tag in said.tags if tag != named(self.name))
 
     def values(self) -> list[str]:
-        return [] if self.node.said is None else list(map(str, self.node.said.values))
+        return [] if self.node.description is None else list(map(str, self.node.description.values))
 
     def rights(self) -> list[Proven]:
         """What the authority vouches for, as the node's certificate says."""
@@ -183,7 +187,7 @@ class Desk:
             certificate = load_pem_x509_certificate((self.node.directory / "node.pem").read_bytes())
         except (OSError, ValueError):
             return []
-        word = commission_in(certificate)
+        word = grant_in(certificate)
         return (
             []
             if word is None
@@ -200,25 +204,27 @@ class Desk:
         await self.node.describe(
             f"{text.strip().rstrip(',')}, {written(named(self.name))}".lstrip(", ")
         )
-        with self.shelf.change() as db:
+        with self.mailbox.change() as db:
             know(db, sorted(new))
         if new:
             self._ask_for_rules(sorted(new))
         self.tell("me")
 
     async def _be_named(self) -> None:
-        """A node that was described elsewhere can be answered alone from now on; newcomers learn the rules."""
-        while self.node.said is None or not self.node.registered.is_set():
+        """A node that was described elsewhere can be answered alone from now on; newcomers learn
+        the rules.
+        """
+        while self.node.description is None or not self.node.registered.is_set():
             await asyncio.sleep(0.2)
-        if named(self.name) not in self.node.said.tags:
+        if named(self.name) not in self.node.description.tags:
             with contextlib.suppress(NodeError):
                 await self.describe(self.described())
 
     async def _watch(self) -> None:
         """A watched bibliography that has changed is proposed again."""
-        seen = self.shelf.get("watched_seen")
+        seen = self.mailbox.get("watched_seen")
         while True:
-            path = self.shelf.get("watched")
+            path = self.mailbox.get("watched")
             if path:
                 with contextlib.suppress(OSError):
                     stat = Path(path).stat()
@@ -231,10 +237,10 @@ class Desk:
     def _reread(self, path: Path, mark: str) -> None:
         with contextlib.suppress(ReadingError):
             content = read(path)
-            self.shelf.put("bibliography", text_of(content)[0])
-            self.shelf.put("proposed", "1")
+            self.mailbox.put("bibliography", text_of(content)[0])
+            self.mailbox.put("proposed", "1")
             self.tell("me")
-        self.shelf.put("watched_seen", mark)
+        self.mailbox.put("watched_seen", mark)
 
     # --- what a target means
 
@@ -267,12 +273,12 @@ class Desk:
         return tuple(
             tag
             for tag in wanted
-            if not self.shelf.number("select count(*) from tags where tag = ?", (tag,))
+            if not self.mailbox.number("select count(*) from tags where tag = ?", (tag,))
             and tag not in self.tags()
         )
 
     def known_tags(self, most: int = OFFERED_MAX) -> list[str]:
-        rows = self.shelf.rows("select tag from tags order by times desc, tag limit ?", (most,))
+        rows = self.mailbox.rows("select tag from tags order by times desc, tag limit ?", (most,))
         return list(dict.fromkeys([*(row["tag"] for row in rows), *self.tags()]))
 
     # --- going out

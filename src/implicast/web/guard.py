@@ -1,4 +1,4 @@
-"""Who may ask for a page: whoever has the token, from this very page, at this very address.
+"""Who may ask for a page: a client that has the token, from this very page, at this very address.
 
 - The address that the command prints carries the token once; the page keeps it in a cookie that no script reads.
 - Every answer, also of pictures and scripts, needs it: 401 without.

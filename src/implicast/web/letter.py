@@ -1,7 +1,8 @@
 """A letter: what the page puts into a cast, and what it reads out of one.
 
-A cast's payload is bytes; other programs may put anything there. A payload that begins with the mark is a letter, any
-other one is shown as plain text, or as so many bytes. Every field has a bound, and what does not fit is no letter.
+A cast's payload is bytes; other programs may put anything there. A payload that begins with the
+mark is a letter, any other one is shown as plain text, or as so many bytes. Every field has a
+bound, and what does not fit is no letter.
 """
 
 from typing import Annotated, Literal
@@ -37,13 +38,13 @@ class Letter(msgspec.Struct, frozen=True):
     """Drawn by the author: the same letter has the same bytes, however often it is tried."""
     target: Expression
     author: Line = ""
-    """What the author calls itself: nobody vouches for it; the publisher's name is what counts."""
+    """What the author calls itself: it is not verified; the publisher's name is what counts."""
     subject: Line = ""
     text: Body = ""
     thread: Identity = ""
     """The uid of the letter that began the conversation; empty: this one."""
     alone: bool = False
-    """An answer to the author of another letter, and to nobody else."""
+    """An answer to the author of another letter, and to no other person."""
     kind: Kind = "letter"
     says: Annotated[tuple[Line, ...], Meta(max_length=64)] = ()
     """Tags of the author, which readers are offered when they write."""

@@ -10,7 +10,7 @@ from implicast.language.parse import parse
 from implicast.peer.contract import CastId
 from implicast.web.blocks import Blocks
 from implicast.web.letter import Letter
-from implicast.web.shelf import Shelf
+from implicast.web.mailbox import Mailbox
 
 PAGE = 50
 """Letters on one page of a folder."""
@@ -18,7 +18,9 @@ FOUND_MAX = 50
 ALONE = "to me alone"
 """The folder of answers to this person."""
 PLAIN = "without a target"
-"""The folder of casts that are no letters, or name a target that does not fit: whom they were for is not known."""
+"""The folder of casts that are no letters, or name a target that does not fit: whom they were for
+is not known.
+"""
 FIELDS = (
     "id, cast_id, uid, thread, own, publisher, author, target, subject, substr(body, 1, 200) as body, at_us, "
     "alone, read, hidden, complained"
@@ -26,7 +28,7 @@ FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class LetterFolder:
     target: str
     count: int
     unread: int
@@ -52,8 +54,8 @@ def normal(target: str) -> str:
 class Letters:
     """All letters of one page."""
 
-    def __init__(self, shelf: Shelf, blocks: Blocks) -> None:
-        self._shelf, self._blocks = shelf, blocks
+    def __init__(self, mailbox: Mailbox, blocks: Blocks) -> None:
+        self._mailbox, self._blocks = mailbox, blocks
 
     # --- coming in
 
@@ -81,7 +83,7 @@ class Letters:
             own,
             hidden,
         )
-        with self._shelf.change() as db:
+        with self._mailbox.change() as db:
             put = db.execute(
                 "insert or ignore into letters (cast_id, uid, thread, own, publisher, author, target, subject, body, "
                 "at_us, alone, read, hidden) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -107,25 +109,25 @@ class Letters:
 
     # --- reading
 
-    def folders(self) -> list[Folder]:
+    def folders(self) -> list[LetterFolder]:
         """With their letters and those not read; the liveliest first."""
-        rows = self._shelf.rows(
+        rows = self._mailbox.rows(
             "select target, count(*) as count, max(at_us) as newest from letters where hidden = '' group by target "
             "order by newest desc"
         )
         unread = {
             row["target"]: row["count"]
-            for row in self._shelf.rows(
+            for row in self._mailbox.rows(
                 "select target, count(*) as count from letters where read = 0 and hidden = '' group by 1"
             )
         }
-        return [Folder(row["target"], row["count"], unread.get(row["target"], 0)) for row in rows]
+        return [LetterFolder(row["target"], row["count"], unread.get(row["target"], 0)) for row in rows]
 
     def page(self, folder: str | None, number: int, hidden: bool = False) -> list[sqlite3.Row]:
         """Newest first. `folder` None: all."""
         where = "hidden != ''" if hidden else "hidden = ''"
         chosen, values = ("", []) if folder is None else ("and target = ?", [folder])
-        return self._shelf.rows(
+        return self._mailbox.rows(
             f"select {FIELDS} from letters where {where} {chosen} order by at_us desc, id desc limit ? offset ?",
             [*values, PAGE + 1, number * PAGE],
         )
@@ -134,13 +136,13 @@ class Letters:
         """A conversation, oldest first, whole, with the names of what is attached."""
         rows = [
             dict(row)
-            for row in self._shelf.rows(
+            for row in self._mailbox.rows(
                 "select * from letters where thread = ? and hidden = '' order by at_us, id limit 500",
                 (uid,),
             )
         ]
         for row in rows:
-            row["files"] = self._shelf.rows(
+            row["files"] = self._mailbox.rows(
                 "select number, name, length(content) as size from files where letter = ? order by number",
                 (row["id"],),
             )
@@ -148,32 +150,32 @@ class Letters:
 
     def room(self, target: str, most: int = 60) -> list[dict[str, Any]]:
         """The last letters of a target, oldest first."""
-        rows = self._shelf.rows(
+        rows = self._mailbox.rows(
             "select * from letters where target = ? and hidden = '' order by at_us desc, id desc limit ?",
             (target, most),
         )
         return [dict(row) for row in reversed(rows)]
 
     def speakers(self, target: str) -> list[sqlite3.Row]:
-        return self._shelf.rows(
+        return self._mailbox.rows(
             "select publisher, max(author) as author, count(*) as count, max(at_us) as at_us, max(own) as own "
             "from letters where target = ? and hidden = '' group by publisher order by count desc, author limit 40",
             (target,),
         )
 
     def letter(self, number: int) -> dict[str, Any] | None:
-        row = self._shelf.row("select * from letters where id = ?", (number,))
+        row = self._mailbox.row("select * from letters where id = ?", (number,))
         return None if row is None else dict(row)
 
     def by_cast(self, cast: str) -> dict[str, Any] | None:
         """What a cast brought or took, if one may see it."""
-        row = self._shelf.row(
+        row = self._mailbox.row(
             "select thread, subject, target from letters where cast_id = ? and hidden = ''", (cast,)
         )
         return None if row is None else dict(row)
 
     def file(self, letter: int, number: int) -> sqlite3.Row | None:
-        return self._shelf.row(
+        return self._mailbox.row(
             "select name, content from files where letter = ? and number = ?", (letter, number)
         )
 
@@ -182,30 +184,30 @@ class Letters:
         words = [f'"{word}"*' for word in re.findall(r"[\w]+", text)[:12]]
         if not words:
             return []
-        return self._shelf.rows(
+        return self._mailbox.rows(
             f"select {FIELDS} from letters where id in (select rowid from words where words match ? "
             "order by rowid desc limit 1000) and hidden = '' order by at_us desc limit ?",
             (" ".join(words), FOUND_MAX),
         )
 
     def unread(self) -> int:
-        return self._shelf.number("select count(*) from letters where read = 0 and hidden = ''")
+        return self._mailbox.number("select count(*) from letters where read = 0 and hidden = ''")
 
     def counts(self) -> tuple[int, int]:
         """All, and those hidden by a block."""
         return (
-            self._shelf.number("select count(*) from letters where hidden = ''"),
-            self._shelf.number("select count(*) from letters where hidden != ''"),
+            self._mailbox.number("select count(*) from letters where hidden = ''"),
+            self._mailbox.number("select count(*) from letters where hidden != ''"),
         )
 
     def known_as(self, publisher: str) -> str:
-        row = self._shelf.row("select author from people where publisher = ?", (publisher,))
+        row = self._mailbox.row("select author from people where publisher = ?", (publisher,))
         return "" if row is None else str(row["author"])
 
     def namesakes(self, publisher: str, author: str) -> bool:
         """Does another name call itself the same?"""
         return bool(
-            self._shelf.number(
+            self._mailbox.number(
                 "select count(*) from people where author = ? and publisher != ?",
                 (author, publisher),
             )
@@ -214,28 +216,28 @@ class Letters:
     # --- marks
 
     def mark_read(self, thread: str) -> bool:
-        if not self._shelf.number(
+        if not self._mailbox.number(
             "select count(*) from letters where thread = ? and read = 0", (thread,)
         ):
             return False
-        with self._shelf.change() as db:
+        with self._mailbox.change() as db:
             db.execute("update letters set read = 1 where thread = ?", (thread,))
         return True
 
     def mark_folder_read(self, target: str) -> None:
-        if self._shelf.number(
+        if self._mailbox.number(
             "select count(*) from letters where target = ? and read = 0", (target,)
         ):
-            with self._shelf.change() as db:
+            with self._mailbox.change() as db:
                 db.execute("update letters set read = 1 where target = ? and read = 0", (target,))
 
     def mark_complained(self, number: int, at_us: int) -> None:
-        with self._shelf.change() as db:
+        with self._mailbox.change() as db:
             db.execute("update letters set complained = ?, read = 1 where id = ?", (at_us, number))
 
     def judge_again(self) -> None:
         """After blocks have changed: what is hidden, and what is not any more."""
-        with self._shelf.change() as db:
+        with self._mailbox.change() as db:
             for row in db.execute(
                 "select id, publisher, target, subject, body, hidden from letters where own = 0"
             ):

@@ -1,4 +1,6 @@
-"""Markdown from strangers into HTML that does nothing: no HTML of theirs, no pictures from outside, links by scheme."""
+"""Markdown from strangers into HTML that does nothing: no HTML of theirs, no pictures from outside,
+links by scheme.
+"""
 
 from collections.abc import MutableMapping, Sequence
 from typing import Any
@@ -21,7 +23,8 @@ def _is_harmless(url: str) -> bool:
 
 
 def _lower_headings(tokens: Sequence[Token]) -> None:
-    """To the level below the letter's own, or one further down where another heading stands above."""
+    """To the level below the letter's own, or one further down where another heading stands above.
+    """
     above = ""
     for token in tokens:
         if token.type == "heading_open":

@@ -1,7 +1,9 @@
-"""What a node sees of its network, to be drawn: who is near, which casts pass, whose ground is where.
+"""What a node sees of its network, to be drawn: who is near, which casts pass, whose ground is
+where.
 
-Surfaces are drawn as tiles along their curve, whatever their dimensions: a prefix of the curve is a box of the square.
-Where there is no surface, everybody has a place on a circle by name. Only what this node itself knows is shown.
+Surfaces are drawn as tiles along their curve, whatever their dimensions: a prefix of the curve is a
+box of the square. Where there is no surface, every peer has a place on a circle by name. Only what
+this node itself knows is shown.
 """
 
 import math
@@ -13,7 +15,7 @@ from implicast.peer.contract import Address
 from implicast.space.morton import box, side
 from implicast.web.desk import Desk
 from implicast.web.letters import cast_text
-from implicast.web.passing import Passing, Step
+from implicast.web.passing import CastStep, Passing
 
 TILES_MAX = 400
 SQUARE = 100.0
@@ -35,7 +37,7 @@ class Neighbourhood:
         self._desk, self._node = desk, desk.node
         self._before: tuple[float, dict[str, int]] | None = None
         self.passing = Passing()
-        self._node.driver.show(self.passing.see)
+        self._node.driver.observe(self.passing.see)
 
     def now(self) -> Values:
         """All that the page shows, as plain values."""
@@ -73,7 +75,8 @@ class Neighbourhood:
     # --- load
 
     def _rates(self, counters: dict[str, int]) -> dict[str, float]:
-        """Messages per second since somebody looked last; those of casts apart, the rest is upkeep."""
+        """Messages per second since the last request; those of casts apart, the rest is upkeep.
+        """
         counted = {
             "sent": counters["sent"],
             "received": counters["received"],
@@ -115,21 +118,23 @@ class Neighbourhood:
     def _tiles(self) -> list[Values]:
         """Own pieces and those of others that the node knows; none where there is no surface."""
         surface = getattr(self._node.peer, "surface", None)
-        plot = getattr(surface, "plot", None)
-        if plot is None:
+        ownership = getattr(surface, "ownership", None)
+        if ownership is None:
             return []
-        near = {text_of(address) for address in plot.neighbours()}
-        own = [_tile(each.low, each.bits, self._node.address, "own") for each in plot.pieces]
+        near = {text_of(address) for address in ownership.neighbours()}
+        own = [_tile(each.low, each.bits, self._node.address, "own") for each in ownership.extents]
         others = [
             _tile(each.low, each.bits, each.owner, "near" if text_of(each.owner) in near else "far")
-            for each in plot.others
+            for each in ownership.others
         ]
         return [*own, *others][:TILES_MAX]
 
     # --- casts
 
     def _casts(self) -> list[Values]:
-        """The casts that passed last: whose, how many messages of each, and the letter if it was for this person."""
+        """The casts that passed last: whose, how many messages of each, and the letter if it was
+        for this person.
+        """
         found = []
         for _, each in zip(range(LISTED), self.passing.newest(), strict=False):
             publisher = each.cast.publisher.hex()
@@ -186,7 +191,7 @@ def _middle(tile: Values) -> tuple[float, float]:
 
 
 def _flight(
-    step: Step, here: tuple[float, float], there: tuple[float, float], begin_s: float
+    step: CastStep, here: tuple[float, float], there: tuple[float, float], begin_s: float
 ) -> Values:
     start, end = (there, here) if step.came else (here, there)
     return {

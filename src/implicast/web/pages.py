@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from implicast.net.config import read_config
-from implicast.net.local import Page, Someone, no_page
+from implicast.net.local import MemberSpec, Page, no_page
 from implicast.net.node import Node
 from implicast.peer.errors import LocalError
 
@@ -52,9 +52,11 @@ class Pages:
     """The pages of all members of a local network: one token, a port each."""
 
     def __init__(
-        self, members: Sequence[Someone], port: int, labels: Mapping[str, str] | None = None
+        self, members: Sequence[MemberSpec], port: int, labels: Mapping[str, str] | None = None
     ) -> None:
-        """From this port on; 0: at ports that are free. `labels`: what members call themselves at first."""
+        """From this port on; 0: at ports that are free. `labels`: what members call themselves at
+        first.
+        """
         if port + len(members) > 1 << 16:
             raise PageError(f"{len(members)} pages from port {port} on go beyond the last port")
         self._served = _served()
@@ -69,8 +71,10 @@ class Pages:
         self._open: dict[str, Any] = {}
 
     def _reserved(self, count: int) -> list[int]:
-        """Free ports that stay ours: until the last page is served nodes open many connections, and one of them could
-        be given such a port. On Linux a port that is bound and not listened at can be bound once more, by the page."""
+        """Free ports that stay ours: until the last page is served nodes open many connections, and
+        one of them could be given such a port. On Linux a port that is bound and not listened at
+        can be bound once more, by the page.
+        """
         held = contextlib.ExitStack()
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

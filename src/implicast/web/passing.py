@@ -1,4 +1,5 @@
-"""Casts that pass a node: the messages that name one, as they come and go. Nothing is written down."""
+"""Casts that pass a node: the messages that name one, as they come and go. Nothing is written down.
+"""
 
 import time
 from collections import deque
@@ -8,8 +9,8 @@ from typing import NamedTuple
 
 from implicast.peer.contract import Address, CastId, Message
 from implicast.peer.memory import Recent
+from implicast.peer.signing import SIGNED_KINDS, SignedMessage
 from implicast.peer.wire import UNREADABLE
-from implicast.peer.words import PERSONAL, Said
 
 STEPS_MAX = 256
 """Messages of casts that are remembered, for the picture."""
@@ -17,8 +18,8 @@ CASTS_MAX = 64
 """Casts that are remembered, for the list."""
 
 
-class Step(NamedTuple):
-    """One message of a cast, to or from somebody."""
+class CastStep(NamedTuple):
+    """One message of a cast, to or from a peer."""
 
     at_s: float
     came: bool
@@ -43,8 +44,10 @@ class Passage:
 
 
 def cast_in(message: Message) -> CastId | None:
-    """Which cast a message is about, also under a signature; none if it only counts whom one would reach."""
-    if isinstance(message, Said):
+    """Which cast a message is about, also under a signature; none if it only counts whom one would
+    reach.
+    """
+    if isinstance(message, SignedMessage):
         message = _opened(message)
     if (
         getattr(message, "asks", False)
@@ -58,10 +61,10 @@ def cast_in(message: Message) -> CastId | None:
     return found if isinstance(found, CastId) else None
 
 
-def _opened(said: Said) -> Message:
+def _opened(said: SignedMessage) -> Message:
     """What was said, unchecked: it is only looked at. As it is, where it cannot be read."""
     try:
-        found: Message = PERSONAL[said.kind][1].decode(said.body)
+        found: Message = SIGNED_KINDS[said.kind][1].decode(said.body)
     except (KeyError, *UNREADABLE):
         return said
     return found
@@ -71,7 +74,7 @@ class Passing:
     """What one node saw of casts lately; `see` is shown every message."""
 
     def __init__(self) -> None:
-        self.steps: deque[Step] = deque(maxlen=STEPS_MAX)
+        self.steps: deque[CastStep] = deque(maxlen=STEPS_MAX)
         self.came = self.went = 0
         """Messages of casts since the beginning; all others are upkeep."""
         self._casts: Recent[CastId, Passage] = Recent(CASTS_MAX)
@@ -84,11 +87,11 @@ class Passing:
         passage.meet(came, time.time_ns() // 1000)
         self.came, self.went = self.came + came, self.went + (not came)
         self._casts.put(cast, passage)
-        self.steps.append(Step(time.monotonic(), came, other, cast))
+        self.steps.append(CastStep(time.monotonic(), came, other, cast))
 
     def newest(self) -> Iterator[Passage]:
         """Casts, those met last first."""
         return reversed(self._casts.values())
 
-    def since(self, at_s: float) -> list[Step]:
+    def since(self, at_s: float) -> list[CastStep]:
         return [each for each in self.steps if each.at_s >= at_s]

@@ -1,4 +1,6 @@
-"""Tags from what a person reads (thesis, Listing 13): the commonest words of the papers in a BibTeX file."""
+"""Tags from what a person reads (thesis, Listing 13): the commonest words of the papers in a BibTeX
+file.
+"""
 
 from collections import Counter
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ from implicast.net.node import NodeError
 from implicast.web.blocks import KINDS
 from implicast.web.desk import Desk
 from implicast.web.letters import ALONE, PAGE, PLAIN, cast_id
-from implicast.web.view import View, to
+from implicast.web.view import PageView, to
 
 PICTURES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -30,7 +30,7 @@ BEAT_S = 15.0
 class ReadingPages:
     """What a reader asks for."""
 
-    def __init__(self, desk: Desk, view: View) -> None:
+    def __init__(self, desk: Desk, view: PageView) -> None:
         self._desk, self._view = desk, view
 
     def routes(self) -> list[Route]:

@@ -25,13 +25,13 @@ from implicast.web.reading import (
     read,
     text_of,
 )
-from implicast.web.view import View, to
+from implicast.web.view import PageView, to
 
 
 class SelfPages:
     """What a person asks about itself."""
 
-    def __init__(self, desk: Desk, view: View) -> None:
+    def __init__(self, desk: Desk, view: PageView) -> None:
         self._desk, self._view = desk, view
         self._around = Neighbourhood(desk)
 
@@ -59,7 +59,7 @@ class SelfPages:
     def _me(self, request: Request, error: str, text: str | None = None) -> Response:
         desk = self._desk
         found, flaw = self._proposal()
-        said = desk.node.said
+        said = desk.node.description
         return self._view.page(
             request,
             "me.html",
@@ -69,7 +69,7 @@ class SelfPages:
             text=desk.described() if text is None else text,
             proposal=found,
             kept=set(desk.tags()),
-            watched=desk.shelf.get("watched"),
+            watched=desk.mailbox.get("watched"),
             registered=desk.node.registered.is_set(),
             values=said.values if said is not None else (),
             rights=desk.rights(),
@@ -78,10 +78,10 @@ class SelfPages:
         )
 
     def _proposal(self) -> tuple[Proposal | None, str]:
-        if not self._desk.shelf.get("proposed"):
+        if not self._desk.mailbox.get("proposed"):
             return None, ""
         try:
-            return proposal(self._desk.shelf.get("bibliography").encode()), ""
+            return proposal(self._desk.mailbox.get("bibliography").encode()), ""
         except ReadingError as error:
             return None, str(error)
 
@@ -89,7 +89,7 @@ class SelfPages:
         form = await request.form()
         text, author = str(form.get("text", ""))[:8192], str(form.get("author", "")).strip()[:80]
         if author:
-            self._desk.shelf.put("author", author)
+            self._desk.mailbox.put("author", author)
         return await self._describe(request, text)
 
     async def _describe(self, request: Request, text: str) -> Response:
@@ -110,25 +110,27 @@ class SelfPages:
             proposal(content)
         except ReadingError as error:
             return self._me(request, str(error))
-        self._desk.shelf.put("bibliography", text_of(content)[0])
-        self._desk.shelf.put("proposed", "1")
+        self._desk.mailbox.put("bibliography", text_of(content)[0])
+        self._desk.mailbox.put("proposed", "1")
         return to("/me", "read")
 
     async def watch(self, request: Request) -> Response:
         path = str((await request.form()).get("path", "")).strip()
         if not path:
-            self._desk.shelf.put("watched", "")
+            self._desk.mailbox.put("watched", "")
             return to("/me", "unwatched")
         where = Path(path).expanduser()
         try:
             proposal(read(where))
         except ReadingError as error:
             return self._me(request, str(error))
-        self._desk.shelf.put("watched", str(where))
+        self._desk.mailbox.put("watched", str(where))
         return to("/me", "watched")
 
     async def adopt(self, request: Request) -> Response:
-        """The tags that are ticked, beside the attributes that are there; those by hand stay where they are ticked."""
+        """The tags that are ticked, beside the attributes that are there; those by hand stay where
+        they are ticked.
+        """
         form = await request.form()
         tags = []
         for each in form.getlist("tag"):
@@ -140,11 +142,11 @@ class SelfPages:
             request, ", ".join([*dict.fromkeys(tags), *self._desk.values()])
         )
         if answer.status_code == 303:
-            self._desk.shelf.put("proposed", "")
+            self._desk.mailbox.put("proposed", "")
         return answer
 
     async def dismiss(self, request: Request) -> Response:
-        self._desk.shelf.put("proposed", "")
+        self._desk.mailbox.put("proposed", "")
         return to("/me")
 
     # --- rules

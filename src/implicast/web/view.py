@@ -28,7 +28,7 @@ PLACES = (
 _MARKS = re.compile(r"[*_`#>|]+|^\s*-\s|\]\([^)]*\)|\[", re.MULTILINE)
 
 
-class View:
+class PageView:
     """Makes pages."""
 
     def __init__(self, desk: Desk) -> None:
@@ -75,7 +75,9 @@ class View:
 
 
 def to(path: str, said: str = "") -> RedirectResponse:
-    """Go on to a page, which says so; `said` is a key of sentences that the page knows, never free text."""
+    """Go on to a page, which says so; `said` is a key of sentences that the page knows, never free
+    text.
+    """
     return RedirectResponse(
         path + (("&" if "?" in path else "?") + f"said={said}" if said else ""), 303
     )

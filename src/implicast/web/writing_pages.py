@@ -15,13 +15,13 @@ from implicast.web.desk import Desk
 from implicast.web.drafts import Words
 from implicast.web.letter import FILES_MAX, TEXT_MAX, named
 from implicast.web.letters import ALONE, PLAIN
-from implicast.web.view import View, to
+from implicast.web.view import PageView, to
 
 
 class WritingPages:
     """What a writer asks for."""
 
-    def __init__(self, desk: Desk, view: View) -> None:
+    def __init__(self, desk: Desk, view: PageView) -> None:
         self._desk, self._view = desk, view
 
     def routes(self) -> list[Route]:
@@ -101,7 +101,7 @@ class WritingPages:
         )
 
     def _selects_me(self, target: Any) -> bool:
-        said = self._desk.node.said
+        said = self._desk.node.description
         return target is not None and said is not None and bool(target.selects(said))
 
     async def check(self, request: Request) -> Response:

@@ -1,8 +1,10 @@
-"""Peers that hold values, casts that ask for ranges of them: for designs that speak the language of attributes.
+"""Peers that hold values, casts that ask for ranges of them: for designs that speak the language of
+attributes.
 
-Every peer has a whole number for each of some numeric attributes, a word as its `kind`, and one of a few tags. A cast
-asks for one or two ranges, for a kind, or for a tag and a range, or for either of two such things; each selects
-about `share` of the peers. Drawn by key, so any part can be drawn alone.
+Every peer has a whole number for each of some numeric attributes, a word as its `kind`, and one of
+a few tags. A cast asks for one or two ranges, for a kind, or for a tag and a range, or for either
+of two such things; each selects about `share` of the peers. Drawn by key, so any part can be drawn
+alone.
 """
 
 from dataclasses import dataclass

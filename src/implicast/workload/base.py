@@ -1,7 +1,8 @@
-"""What a workload is: who registers what, who casts what to whom. Columns for large ones, values for single runs.
+"""What a workload is: who registers what, who casts what to whom. Columns for large ones, values
+for single runs.
 
-A workload is a frozen value: the same fields give the same draws, in the world and on a cluster, whole or cut into
-ranges. Tags are numbers in the columns; `tag_names` tells their names.
+A workload is a frozen value: the same fields give the same draws, in the world and on a cluster,
+whole or cut into ranges. Tags are numbers in the columns; `tag_names` tells their names.
 """
 
 from abc import ABC, abstractmethod
@@ -54,7 +55,8 @@ class Workload(ABC):
     casts: int
     capacity_skew: float = knob(
         0.0,
-        "how unequal peers are in what they can bear: Pareto's law with exponent 1 / this; 0: all alike",
+        "how unequal peers are in what they can bear: Pareto's law with exponent 1 / this; 0: all "
+        "alike",
         0.0,
         2.0,
     )
@@ -68,7 +70,7 @@ class Workload(ABC):
         check(self.name, self)
 
     def schema(self) -> str:
-        """What the values of its peers are, for designs that have to know; empty where nobody has any."""
+        """Schema of its peers' values, for designs that need one; empty if no peer has values."""
         return ""
 
     @abstractmethod
@@ -88,7 +90,9 @@ class Workload(ABC):
         return Stream.of(self.seed, "publishers").below(self.peers, span(first, last))
 
     def capacities(self, first: int, last: int) -> NDArray[np.float64]:
-        """What the peers in [first, last) can bear; the weakest 1. Rounded, so that no machine's last bit shows."""
+        """What the peers in [first, last) can bear; the weakest 1. Rounded, so that no machine's
+        last bit shows.
+        """
         left = 1 - Stream.of(self.seed, "capacities").uniform(span(first, last))
         drawn: NDArray[np.float64] = np.minimum(CAPACITY_MAX, np.power(left, -self.capacity_skew))
         return drawn.round(6)

@@ -1,8 +1,10 @@
-"""Chance by key: every draw is a function of seed, purpose, key and index, never of what was drawn before.
+"""Chance by key: every draw is a function of seed, purpose, key and index, never of what was drawn
+before.
 
-So one peer's tags are the same whether one asks for that peer alone, for a range, or for a million on a cluster, and
-however the range is cut. All functions work on whole NumPy arrays; integers only, so that no machine's floating
-point can change a draw. The mixing function is that of SplitMix64 (Steele, Lea, Flood 2014).
+So one peer's tags are the same whether one asks for that peer alone, for a range, or for a million
+on a cluster, and however the range is cut. All functions work on whole NumPy arrays; integers only,
+so that no machine's floating point can change a draw. The mixing function is that of SplitMix64
+(Steele, Lea, Flood 2014).
 """
 
 from dataclasses import dataclass
@@ -19,7 +21,9 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_ONE = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_TWO = np.uint64(0x94D049BB133111EB)
 _ROUNDS = 6
-"""Four rounds of a Feistel network already look random (Luby and Rackoff); two more, as halves may be a few bits."""
+"""Four rounds of a Feistel network already look random (Luby and Rackoff); two more, as halves may
+be a few bits.
+"""
 
 
 def mix(words: Words) -> Words:
@@ -41,8 +45,8 @@ class Stream:
 
     def words(self, keys: Numbers, index: int = 0) -> Words:
         """Draw number `index` of each key: 64 random bits."""
-        # Two rounds: keys and indices are small consecutive numbers, and one round of sums would let
-        # (key, index + 1) meet (key + 1, index).
+        # Two rounds: keys and indices are small consecutive numbers, and one round of sums would
+        # let (key, index + 1) meet (key + 1, index).
         offset = np.uint64(index * int(_GOLDEN) & 0xFFFF_FFFF_FFFF_FFFF)
         return mix(mix(keys.astype(np.uint64) * _GOLDEN + self.base) + offset)
 
@@ -51,7 +55,9 @@ class Stream:
         return (self.words(keys, index) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def below(self, bound: int, keys: Numbers, index: int = 0) -> Numbers:
-        """Whole numbers in [0, bound), for bounds up to 2^32 (their unevenness is below 2^-32 of a value)."""
+        """Whole numbers in [0, bound), for bounds up to 2^32 (their unevenness is below 2^-32 of a
+        value).
+        """
         high = self.words(keys, index) >> np.uint64(32)
         return ((high * np.uint64(bound)) >> np.uint64(32)).astype(np.int64)
 
@@ -60,8 +66,9 @@ class Stream:
 class Shuffle:
     """A random permutation of 0..size-1 of which any part can be computed by itself.
 
-    It picks *exactly* a quarter of the peers without looking at the others: those whose place is below a quarter of
-    the size. A Feistel network over the next even number of bits; what lands outside is sent round again.
+    It picks *exactly* a quarter of the peers without looking at the others: those whose place is
+    below a quarter of the size. A Feistel network over the next even number of bits; what lands
+    outside is sent round again.
     """
 
     size: int

@@ -1,9 +1,9 @@
-"""Extreme casts: every cast asks for one tag that exactly a given share of the peers hold.
+"""Extreme casts: every cast selects one tag that exactly a given share of the peers hold.
 
-Thesis section 8.4.1: "1024 casts are made to the same very large implicit group selected by a target expression
-consisting of just one tag", which a quarter of the peers hold, while peers register Zipf tags of skew 1.0. Here that
-tag is added on purpose in the place of a holder's last Zipf tag, so that the share is exact, everybody registers
-equally many tags, and the other tags are as skewed as ever.
+Thesis section 8.4.1: "1024 casts are made to the same very large implicit group selected by a
+target expression consisting of just one tag", which a quarter of the peers hold, while peers
+register Zipf tags of skew 1.0. Here that tag replaces a holder's last Zipf tag, so that the share
+is exact, all peers register equally many tags, and the skew of the other tags is unchanged.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,8 @@ class Extreme(Workload):
         super().__post_init__()
         if self.tags_per_peer > self.tags:
             raise WorkloadError(
-                f"workload extreme: {self.tags_per_peer} distinct tags cannot be drawn from tags={self.tags}"
+                f"workload extreme: {self.tags_per_peer} distinct tags cannot be drawn from "
+                f"tags={self.tags}"
             )
 
     @property

@@ -1,8 +1,8 @@
 """Many different groups of one size: any k of `a` tags select the same share g of the peers.
 
-Thesis section 4.3.2 (equations 4.9 and 4.10): each of the `a` tags is given to exactly `n g^(1/k)` random peers; `a`
-is the least number with C(a, k) >= c, so that every cast is another combination. Unique filler tags, which no cast
-asks for, make all registrations equally long.
+Thesis section 4.3.2 (equations 4.9 and 4.10): each of the `a` tags is given to exactly `n g^(1/k)`
+random peers; `a` is the least number with C(a, k) >= c, so that every cast is another combination.
+Unique filler tags, which no cast asks for, make all registrations equally long.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,8 @@ from implicast.workload.draw import Numbers, Shuffle, Stream, span
 from implicast.workload.knobs import WorkloadError, knob
 
 GROUP_TAGS_MAX = 1_000
-"""Tags that a peer may come to hold; a registration longer than this is no use of the experiment."""
+"""Tags that a peer may come to hold; a registration longer than this is no use of the experiment.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,8 @@ class Groups(Workload):
         super().__post_init__()
         if self.group_tags > GROUP_TAGS_MAX:
             raise WorkloadError(
-                f"workload groups: {self.casts} casts of {self.tags_per_cast} tags need {self.group_tags} tags,"
+                f"workload groups: {self.casts} casts of {self.tags_per_cast} tags need "
+                f"{self.group_tags} tags,"
                 f" more than {GROUP_TAGS_MAX}; give fewer casts or more tags_per_cast"
             )
 
@@ -90,13 +92,15 @@ class Groups(Workload):
         return [
             f"group{tag:0{width}}"
             if tag < self.group_tags
-            else f"filler{(tag - self.group_tags) // self.length}-{(tag - self.group_tags) % self.length}"
+            else "filler{}-{}".format(*divmod(tag - self.group_tags, self.length))
             for tag in tags.tolist()
         ]
 
 
 def combinations(numbers: Numbers, size: int, tags: int) -> Numbers:
-    """The combination of each number, in the combinatorial number system: one row of `size` distinct tags."""
+    """The combination of each number, in the combinatorial number system: one row of `size`
+    distinct tags.
+    """
     left = numbers.copy()
     chosen = np.empty((len(numbers), size), dtype=np.int64)
     for position in range(size, 0, -1):

@@ -1,8 +1,10 @@
-"""Publish/subscribe workloads: who subscribes to what, what is published. Drawn by key, so any part can be drawn alone.
+"""Publish/subscribe workloads: who subscribes to what, what is published. Drawn by key, so any part
+can be drawn alone.
 
-`Ranges` is synthetic: numeric attributes of one domain and one text attribute, popular attributes and values chosen
-more often (`skew`), widths of ranges heavy-tailed around a mean. `Stocks` takes its events from daily bars of
-shares given by path, and subscribes to symbols, exchanges and ranges of prices as their followers would.
+`Ranges` is synthetic: numeric attributes of one domain and one text attribute, popular attributes
+and values chosen more often (`skew`), widths of ranges heavy-tailed around a mean. `Stocks` takes
+its events from daily bars of shares given by path, and subscribes to symbols, exchanges and ranges
+of prices as their followers would.
 """
 
 import csv
@@ -130,13 +132,17 @@ class Bar(NamedTuple):
 
 @dataclass(frozen=True)
 class Stocks:
-    """Events are daily bars read from `path` (`date,open,high,low,close,volume,Name`, gzipped or not)."""
+    """Events are daily bars read from `path` (`date,open,high,low,close,volume,Name`, gzipped or
+    not).
+    """
 
     seed: int
     peers: int
     path: Path
     symbols: Path | None = None
-    """A table `symbol,exchange,...`; an empty exchange or no table: NASDAQ, where those without an entry are traded."""
+    """A table `symbol,exchange,...`; an empty exchange or no table: NASDAQ, where those without an
+    entry are traded.
+    """
     skew: float = 1.0
     width: float = 100.0
     """Mean width of a range of prices, in cents."""
@@ -152,7 +158,8 @@ class Stocks:
         bars = [bar for row in _rows(self.path) if (bar := _bar(row, exchanges)) is not None]
         if not bars:
             raise WorkloadError(
-                f"{self.path} has no daily bars: expected columns date,open,high,low,close,volume,Name"
+                f"{self.path} has no daily bars: expected columns "
+                "date,open,high,low,close,volume,Name"
             )
         return bars
 
@@ -176,7 +183,9 @@ class Stocks:
         )
 
     def subscription(self, number: int, wording: int = 0) -> Request:
-        """A popular share within a range of prices; some add its exchange or a range of its daily low."""
+        """A popular share within a range of prices; some add its exchange or a range of its daily
+        low.
+        """
         chance = stream(self.seed, "subscription", number, wording)
         names, weights = self._popularity
         bars = self._by_symbol[names[bisect_left(weights, chance.random() * weights[-1])]]

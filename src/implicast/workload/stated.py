@@ -1,12 +1,16 @@
-"""Workloads that are stated, not drawn: given as values, or read from a directory of Parquet tables.
+"""Workloads that are stated, not drawn: given as values, or read from a directory of Parquet
+tables.
 
-    registrations   peer int, tags list<string>; optional: values list<struct<attribute string, value string>>,
-                    version int (the last one counts), withdrawn bool, capacity double (what the peer can bear; 1)
-    casts           cast int, publisher int, target string (read by `language/parse.py`, without a schema)
+    registrations   peer int, tags list<string>; optional: values list<struct<attribute string,
+                    value string>>, version int (the last one counts), withdrawn bool,
+                    capacity double (the load that the peer can bear; 1)
+    casts           cast int, publisher int, target string (read by `language/parse.py`, without
+                    a schema)
 
-Each is a file `NAME.parquet` or a folder `NAME/` of them. A journal has both tables, so the load of one run can be put
-to another. Values are texts that need no schema: a grid step `@17`, or anything else for a string. An empty cell of an
-optional column is as if the column were not there.
+Each is a file `NAME.parquet` or a folder `NAME/` of them. A journal has both tables, so the load of
+one run can be applied to another. Values are texts that need no schema: a grid step `@17`, or
+anything else for a string. An empty cell of an optional column is treated as if the column were
+missing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -128,7 +132,8 @@ def stated(
     for cast, publisher in enumerate(publishers):
         if not 0 <= publisher < len(descriptions):
             raise WorkloadError(
-                f"cast {cast} is published by peer {publisher}; peers are 0 to {len(descriptions) - 1}"
+                f"cast {cast} is published by peer {publisher}; peers are 0 to "
+                f"{len(descriptions) - 1}"
             )
     return Stated(
         seed=seed,
@@ -144,7 +149,7 @@ def stated(
 def read_stated(
     directory: Path, seed: int = 0, peers: int | None = None, casts: int | None = None
 ) -> Stated:
-    """The workload of a directory: its first `peers` peers and first `casts` casts, or all of them."""
+    """The workload of a directory: its first `peers` peers and `casts` casts, or all of them."""
     last = _last_registrations(directory)
     registered = {peer: _description(directory, row) for peer, row in last.items()}
     rows = _rows(directory, "casts", CASTS)
@@ -154,7 +159,8 @@ def read_stated(
     count = known if peers is None else peers
     if count > known or (casts or 0) > len(rows):
         raise WorkloadError(
-            f"{directory} states {known} peers and {len(rows)} casts; {count} peers and {casts or 0} casts are wanted"
+            f"{directory} states {known} peers and {len(rows)} casts; {count} peers and "
+            f"{casts or 0} casts are wanted"
         )
     used = rows[:casts]
     targets = [_target(directory, row) for row in used]
@@ -209,7 +215,8 @@ def _capacity(directory: Path, row: Row) -> float:
     capacity = 1.0 if given is None else float(given)
     if not 0 < capacity < float("inf"):
         raise WorkloadError(
-            f"{directory}: registrations, peer {row['peer']}: a capacity of {capacity} cannot be borne;"
+            f"{directory}: registrations, peer {row['peer']}: a capacity of {capacity} cannot be "
+            "borne;"
             " it is a number above 0"
         )
     return capacity
@@ -255,7 +262,8 @@ def _rows(directory: Path, name: str, schema: pa.Schema, optional: Sequence[str]
             table = _cast(table, column, path, column.name in optional)
         elif column.name not in optional:
             raise WorkloadError(
-                f"{path} has no column {column.name!r}; it has {', '.join(table.column_names) or 'none'}"
+                f"{path} has no column {column.name!r}; it has "
+                f"{', '.join(table.column_names) or 'none'}"
             )
     rows: list[Row] = table.to_pylist()
     return rows

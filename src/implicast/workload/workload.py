@@ -1,4 +1,5 @@
-"""Workloads by name: `workload("zipf", seed=1, peers=4096, casts=1024, skew=1.5)`, or the path of a directory.
+"""Workloads by name: `workload("zipf", seed=1, peers=4096, casts=1024, skew=1.5)`, or the path of a
+directory.
 
 To add one: a frozen dataclass under `Workload` with `knob` fields, named once in `KINDS`.
 """
@@ -42,7 +43,8 @@ def workload(
 ) -> Workload:
     """The workload of this name, or the one stated in the directory of this name.
 
-    A directory says itself how many peers and casts there are; numbers that are given take the first so many.
+    A directory says itself how many peers and casts there are; numbers that are given take the
+    first so many.
     """
     kind = KINDS.get(name)
     if kind is None:
@@ -62,7 +64,9 @@ def parameters(name: str) -> tuple[Parameter, ...]:
 
 
 def schema(name: str, **settings: Setting) -> str:
-    """What the values of this workload's peers are; empty where they have none, or a directory holds them."""
+    """What the values of this workload's peers are; empty where they have none, or a directory
+    holds them.
+    """
     return workload(name, seed=0, peers=1, casts=0, **settings).schema() if name in KINDS else ""
 
 
@@ -75,6 +79,7 @@ def _stated(
         )
     if settings:
         raise WorkloadError(
-            f"a workload read from {name} has no parameters; {', '.join(sorted(settings))} cannot be set"
+            f"a workload read from {name} has no parameters; {', '.join(sorted(settings))} cannot "
+            "be set"
         )
     return read_stated(Path(name), seed, peers, casts)

@@ -1,11 +1,12 @@
-"""Tags by Zipf's law: the i-th most common of m tags is drawn with a chance of `1 / (i^s H(m,s))`.
+"""Tags by Zipf's law: the i-th most common of m tags is drawn with probability `1 / (i^s H(m,s))`.
 
-Thesis section 4.3.2 (equations 4.6 to 4.8): each peer registers k = 18 tags and each cast asks for 2, all from one
-distribution of 37,000 tags with exponent s, so that what is common among peers is common among casts. The text says
-*distinct* tags while its Table 4.7 follows from independent draws; `distinct` chooses (casts are always distinct).
+Thesis section 4.3.2 (equations 4.6 to 4.8): each peer registers k = 18 tags and each cast asks for
+2, all from one distribution of 37,000 tags with exponent s, so that a tag that is common among
+peers is common among casts. The text says *distinct* tags, while its Table 4.7 follows from
+independent draws; `distinct` chooses (casts are always distinct).
 
-Names say nothing of ranks: real tags do not sort by popularity, and a design that picks "the first tag" must not
-be handed the most common one each time.
+Names are independent of ranks: real tags do not sort by popularity, and a design that picks "the
+first tag" must not get the most common one each time.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,9 @@ from implicast.workload.knobs import WorkloadError, knob
 TAGS_MAX = 10_000_000
 _BITS = np.uint64(40)
 _DRAWS_MAX = 4_096
-"""Draws for distinct tags. At s = 2 a peer needs 176 on average for 18 tags, the unluckiest of 500 needed 369."""
+"""Draws for distinct tags. At s = 2 a peer needs 176 on average for 18 tags, the unluckiest of 500
+needed 369.
+"""
 _ROWS = 1 << 14
 """Peers drawn at once. It bounds memory; the time is the same from 4,096 to a million."""
 
@@ -100,7 +103,8 @@ def peer_ranks(workload: Zipf, first: int, last: int) -> NDArray[np.int32]:
 def thresholds(tags: int, skew: float) -> Words:
     """For each rank the chance of drawing it or a more common one, in units of 2^-40.
 
-    Rounded to whole units, so that the last bit of some machine's power function cannot move a draw.
+    Rounded to whole units, so that the last bit of some machine's power function cannot move a
+    draw.
     """
     cumulated = np.cumsum(np.arange(1, tags + 1, dtype=np.float64) ** -skew)
     shares: Words = np.rint(cumulated / cumulated[-1] * 2.0 ** int(_BITS)).astype(np.uint64)
@@ -114,7 +118,7 @@ def drawn(words: Words, table: Words) -> NDArray[np.int32]:
 
 
 def distinct_ranks(stream: Stream, keys: Numbers, count: int, table: Words) -> NDArray[np.int32]:
-    """For each key its first `count` distinct ranks among draws 0, 1, 2, ..., in the order drawn."""
+    """For each key its first `count` distinct ranks among draws 0, 1, 2, ..., as drawn."""
     ranks = np.empty((len(keys), count), dtype=np.int32)
     for first in range(0, len(keys), _ROWS):
         ranks[first : first + _ROWS] = _distinct_rows(
@@ -152,7 +156,9 @@ def named_by_rank(seed: int, tags: int) -> Numbers:
 
 @lru_cache(maxsize=4)
 def _names(tags: int) -> NDArray[np.object_]:
-    """One string for each tag, shared by all who hold it; interned, so that two are compared at a glance."""
+    """One string for each tag, shared by all who hold it; interned, so that two are compared at a
+    glance.
+    """
     width = len(str(tags - 1))
     return np.array([intern(f"tag{number:0{width}}") for number in range(tags)], dtype=object)
 

@@ -1,1 +1,3 @@
-"""The deterministic world: it carries messages between peers, keeps time, and writes the journal."""
+"""The deterministic simulation: carries messages between peers, keeps time, injects faults, writes
+the journal and checks the contract.
+"""

@@ -1,8 +1,8 @@
 # cython: language_level=3
-"""Python's small objects on pages of 2 MiB, where the system lends such pages to who asks (Linux, `madvise`).
+"""Puts Python's small objects on pages of 2 MiB, where the system supports it (Linux, `madvise`).
 
-A cast among a million peers touches objects all over ten gigabytes; with pages of 4 KiB most of these touches also wait
-for the page table. What is asked for is the same memory in the same order: no run differs by it, but for its time.
+A cast among a million peers touches objects all over ten gigabytes. With pages of 4 KiB most accesses also miss the
+TLB. Allocations and their order stay the same, so that runs differ only in time.
 """
 
 cdef extern from *:
@@ -16,10 +16,10 @@ cdef extern from *:
 
     #if defined(__linux__) && defined(MADV_HUGEPAGE)
 
-    #define ARENA ((size_t)1 << 20)     /* what Python asks for at a time */
-    #define OPENED ((size_t)32 << 20)   /* made usable at a time: whole huge pages */
+    #define ARENA ((size_t)1 << 20)     /* what Python allocates at a time */
+    #define OPENED ((size_t)32 << 20)   /* made accessible at a time: whole huge pages */
     #define HUGE ((size_t)2 << 20)
-    #define ARENAS 65536                /* 64 GiB of addresses, of which memory backs what is used */
+    #define ARENAS 65536                /* 64 GiB of addresses; memory backs only what is used */
 
     static char *room, *fresh, *usable;
     static uint32_t given_back[ARENAS];
@@ -52,13 +52,13 @@ cdef extern from *:
     static void give_arena(void *context, void *at, size_t size) {
         (void)context;
         if ((char *)at < room || (char *)at >= room + ARENAS * ARENA) {
-            munmap(at, size);  /* from before, or from elsewhere: Python's own are mapped too */
+            munmap(at, size);  /* allocated before, or elsewhere: Python's own arenas are mapped too */
             return;
         }
         uint32_t number = (uint32_t)(((char *)at - room) / ARENA);
         given_back[waiting++] = number;
         idle[number] = 1;
-        if (idle[number ^ 1])  /* the other half of the page: half a page that goes back makes small ones of it */
+        if (idle[number ^ 1])  /* free the page only when both halves are idle: freeing half would split it */
             madvise(room + (number & ~1u) * ARENA, HUGE, MADV_DONTNEED);
     }
 
@@ -90,5 +90,5 @@ cdef extern from *:
 
 
 def on_huge_pages() -> bool:
-    """From now on; whether that is so. Objects that there are stay where they are."""
+    """Use huge pages for new arenas; False if not supported. Existing objects stay where they are."""
     return huge_arenas()

@@ -1,9 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, freethreading_compatible=False
 """The compiled core: `world.World` and its hosts, with a C heap for the agenda and C rows for the journal.
 
-`world.py` is the law: every line here does what the line there does, in the same order, and both write the same
-journal, byte for byte (`tests/world/test_cores.py`). What is gained: no tuple for each thing on the agenda, no call for
-each step of carrying a message.
+`world.py` is the specification. Both do the same in the same order and write the same journal, byte for byte
+(`tests/world/test_cores.py`). This core saves a tuple for each agenda entry and the calls for sending a message.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -17,13 +16,13 @@ from implicast.peer.contract import Part, Peer
 from implicast.peer.events import Notice
 from implicast.peer.wire import KIND_BYTES, pack
 from implicast.space.digest import stream
-from implicast.world.faults import Losing as _Losing
-from implicast.world.faults import unharmed as _unharmed
+from implicast.world.faults import LossOnly as _LossOnly
+from implicast.world.faults import without_faults as _without_faults
 from implicast.world.journal import CHUNK_ROWS as _CHUNK_ROWS
 from implicast.world.journal import UPKEEP as _UPKEEP
 
 cdef enum:
-    PEER_LINES = 5  # of 64 bytes: the slots of a peer
+    PEER_LINES = 5  # cache lines of 64 bytes of a peer's slots
     SWIFT_LINES = 4
 
 cdef extern from "Python.h":
@@ -36,7 +35,7 @@ cdef extern from "Python.h":
 cdef int UPKEEP = _UPKEEP
 cdef int CHUNK_ROWS = _CHUNK_ROWS
 cdef int HEAD = KIND_BYTES
-cdef int NOBODY = -1
+cdef int NO_ADDRESS = -1
 cdef int64_t NEVER_US = <int64_t>1 << 62
 cdef object _pack = pack
 cdef object _Notice = Notice
@@ -46,18 +45,18 @@ cdef object _Part = Part
 cdef extern from *:
     """
     #if defined(__GNUC__)
-    #define SOON(at) __builtin_prefetch(at)
+    #define PREFETCH(at) __builtin_prefetch(at)
     #else
-    #define SOON(at) ((void)(at))
+    #define PREFETCH(at) ((void)(at))
     #endif
     """
-    void SOON(const void *at) noexcept nogil
+    void PREFETCH(const void *at) noexcept nogil
 
 cdef struct Entry:
     int64_t time_us
     int64_t serial
-    int32_t to  # NOBODY: a verb of the application
-    int32_t sender  # NOBODY: an alarm
+    int32_t to  # NO_ADDRESS: a call by the application
+    int32_t sender  # NO_ADDRESS: an alarm
     int32_t purpose
     int32_t depth
     int32_t length
@@ -78,7 +77,7 @@ cdef packed struct Row:
     int16_t kind
 
 
-cdef packed struct Told:
+cdef packed struct NoticeRow:
     int64_t cause
     int64_t time_us
     int32_t peer
@@ -92,14 +91,14 @@ cdef inline bint _before(Entry *one, Entry *other) noexcept nogil:
 
 
 cdef class World:
-    """Peers, their time and their network. Nothing in it is global: many worlds live in one process."""
+    """Peers, their clock and their network. There is no global state: one process may run many worlds."""
 
     cdef public object latency_us, journal, faults, codec, rng, peers, hosts, rates, casts, numbers
-    cdef public object payload_of, events, heard, asleep
+    cdef public object payload_of, events, on_event, materialise
     cdef public int64_t now_us, cause, busy, carried
     cdef public int purpose, depth
     cdef dict _kinds
-    cdef dict _decisions
+    cdef dict _handlers
     cdef dict _alarms
     cdef object _last
     cdef int _facts_purpose, _facts_length, _facts_kind
@@ -107,16 +106,16 @@ cdef class World:
     cdef int64_t _count, _room, _serial
     cdef Row *_rows
     cdef int _filled
-    cdef Told *_told
-    cdef int _tellings
+    cdef NoticeRow *_notice_rows
+    cdef int _notice_count
     cdef object _cast, _payload
     cdef int _number
     cdef bint _bulk
     cdef object _halved
-    cdef list _from_us, _to_us, _between_us, _seats, _swifts
-    cdef object _fate, _random
+    cdef list _from_us, _to_us, _between_us, _peer_table, _swifts
+    cdef object _delay_function, _random
     cdef double _loss
-    cdef bint _calls_fate
+    cdef bint _calls_faults
     cdef int64_t *_out_us
     cdef int64_t *_in_us
     cdef int64_t _halves
@@ -127,10 +126,10 @@ cdef class World:
         self._count = self._serial = 0
         self._heap = <Entry *>malloc(self._room * sizeof(Entry))
         self._rows = <Row *>malloc(CHUNK_ROWS * sizeof(Row))
-        self._told = <Told *>malloc(CHUNK_ROWS * sizeof(Told))
+        self._notice_rows = <NoticeRow *>malloc(CHUNK_ROWS * sizeof(NoticeRow))
         self._out_us = self._in_us = NULL
         self._halves = 0
-        if self._heap == NULL or self._rows == NULL or self._told == NULL:
+        if self._heap == NULL or self._rows == NULL or self._notice_rows == NULL:
             raise MemoryError()
 
     def __init__(self, network, seed=0, journal=None, faults=None, codec=None):
@@ -138,20 +137,20 @@ cdef class World:
         halves_us = getattr(network, "halves_us", None)
         self._from_us, self._to_us = ([], []) if halves_us is None else halves_us
         self._between_us = getattr(network, "between_us", [])
-        self._fate = self._random = None
+        self._delay_function = self._random = None
         self.journal, self.faults, self.codec = journal, faults, codec
         self.rng = stream(seed, "protocol")
         self.peers, self.hosts, self.rates, self.casts, self.numbers = {}, {}, {}, {}, {}
         self.payload_of = _nothing
-        self.asleep, self._seats, self._swifts, self._swift_kind = None, [], [], -1
+        self.materialise, self._peer_table, self._swifts, self._swift_kind = None, [], [], -1
         self.events = []
-        self.heard = self._note_event
+        self.on_event = self._note_event
         self.now_us = self.cause = self.busy = self.carried = 0
         self.purpose, self.depth = UPKEEP, 0
-        self._bulk = hasattr(journal, "flush_told")
-        self._kinds, self._decisions, self._alarms = {}, {}, {}
+        self._bulk = hasattr(journal, "flush_notices")
+        self._kinds, self._handlers, self._alarms = {}, {}, {}
         self._last = self._cast = None
-        self._tellings, self._number, self._payload = 0, -1, b""
+        self._notice_count, self._number, self._payload = 0, -1, b""
         self._facts_purpose, self._facts_length, self._facts_kind = UPKEEP, 0, 0
 
     def __dealloc__(self):
@@ -159,14 +158,14 @@ cdef class World:
             self._empty()
             free(self._heap)
         free(self._rows)
-        free(self._told)
+        free(self._notice_rows)
         free(self._out_us)
         free(self._in_us)
 
     def close(self):
-        """Nothing more will happen. What waits is let go: it refers to the world, and no collector sees it here."""
+        """Drop the agenda. Its entries refer to the world, and the garbage collector does not see the C heap."""
         self._empty()
-        self._unseat()
+        self._clear_tables()
 
     cdef _empty(self):
         cdef Entry entry
@@ -184,44 +183,44 @@ cdef class World:
     def facts(self):
         return self._facts_purpose, self._facts_length, self._facts_kind
 
-    # --- the population
+    # --- peers
 
     def host(self, address):
-        """The host of an address; the same until the peer there crashes or is removed."""
+        """The host of an address; the same object until the peer there crashes."""
         if address not in self.hosts:
             rate = self.rates.get(address, 1.0)
             self.hosts[address] = WorldHost(self, address) if rate == 1 else DriftingHost(self, address, rate)
         return self.hosts[address]
 
     def place(self, address, peer):
-        """From now on this peer receives what is sent to the address."""
+        """Let a peer receive what is sent to an address from now on."""
         self.peers[address] = peer
-        self._unseat()  # those who slept are found among all from now on
+        self._clear_tables()  # the table holds lazy peers only; look-ups use the dictionary from now on
 
     def peer(self, address):
-        """Whoever is at an address."""
+        """The peer at an address; a lazy peer is materialised."""
         found = self.peers.get(address)
-        if found is None and self.asleep is not None:
-            found = self.peers[address] = self.asleep(address)
-            self._seat(address, found)
+        if found is None and self.materialise is not None:
+            found = self.peers[address] = self.materialise(address)
+            self._table_peer(address, found)
         return found
 
-    cdef _seat(self, int address, peer):
-        """Those who slept can be found by their number: among a million, a table is three misses of the cache."""
-        if address >= len(self._seats):
-            if not self._seats:
-                self._lay_out_halves()
-            more = max(address + 1 - len(self._seats), len(self._seats))
-            self._seats += [None] * more
+    cdef _table_peer(self, int address, peer):
+        """Enter a lazy peer in a table by address. Among a million peers a dictionary costs three cache misses more."""
+        if address >= len(self._peer_table):
+            if not self._peer_table:
+                self._copy_latencies()
+            more = max(address + 1 - len(self._peer_table), len(self._peer_table))
+            self._peer_table += [None] * more
             self._swifts += [None] * more
-        self._seats[address] = peer
+        self._peer_table[address] = peer
         self._swifts[address] = None
 
-    cdef _unseat(self):
-        self._seats, self._swifts = [], []
+    cdef _clear_tables(self):
+        self._peer_table, self._swifts = [], []
 
-    cdef _lay_out_halves(self):
-        """Latencies as they lie now: among a million, numbers of Python are two misses more."""
+    cdef _copy_latencies(self):
+        """Copy latencies into C arrays. Among a million peers Python integers cost two cache misses more."""
         cdef int64_t each, count = min(len(self._from_us), len(self._to_us))
         free(self._out_us)
         free(self._in_us)
@@ -235,49 +234,49 @@ cdef class World:
         self._halves = count
 
     def crash(self, address):
-        """The peer stops while it runs: its mail vanishes, its alarms ring no more."""
+        """Remove a peer without notice: messages to it are lost, its alarms do not fire."""
         self.peers.pop(address, None)
-        self._unseat()
+        self._clear_tables()
         host = self.hosts.pop(address, None)
         if host is not None:
             host.silence()
 
-    def let_go(self):
-        """Nobody is there any more. Peers and their parts refer to each other and would have to be looked for among all
-        that there is: they are taken apart instead."""
+    def release_peers(self):
+        """Remove all peers and hosts. Clears the references between peers and their parts, which form cycles, so that
+        the garbage collector need not search for them."""
         peers = list(self.peers.values())
         self.peers.clear()
         self.hosts.clear()
-        self._unseat()
+        self._clear_tables()
         while peers:
             peer = peers.pop()
             for part in get_referents(peer):
                 if isinstance(part, _Part) and part is not peer:
-                    _take_apart(part)
-            _take_apart(peer)
+                    _clear_references(part)
+            _clear_references(peer)
 
-    # --- what is to happen
+    # --- agenda
 
     def at(self, time_us, purpose, verb):
-        """Let the application do something at a time."""
+        """Schedule a call by the application."""
         if purpose != UPKEEP:
             self.busy += 1
-        self._put(time_us, NOBODY, NOBODY, verb, purpose, 0, 0, 0, None)
+        self._put(time_us, NO_ADDRESS, NO_ADDRESS, verb, purpose, 0, 0, 0, None)
 
     def announce(self, name, number):
-        """This is how the cast with this number is called; what the running verb does belongs to it."""
+        """Assign a number to the identifier of a cast. What the running call sends belongs to this cast."""
         self.casts[name] = number
         self.purpose = number
         self._cast = None
 
     def run(self, until_us=None):
-        """Until at rest, or until a time; then the clock stands at that time."""
+        """Run until at rest, or until a time, at which the clock then stands."""
         cdef int64_t left
         if until_us is None:
             while self.busy:
                 left = self.busy
                 while left and self._count:
-                    self._work_off()
+                    self._handle_inputs()
                     left -= 1
             return
         self._run_until(until_us)
@@ -286,18 +285,18 @@ cdef class World:
 
     cdef _run_until(self, int64_t until_us):
         while self._count and self._heap[0].time_us <= until_us:
-            self._work_off()
+            self._handle_inputs()
 
     def step(self):
-        """Handle the next thing on the agenda; False when there is nothing."""
+        """Handle the next input; False if there is none."""
         if not self._count:
             return False
-        self._work_off()
+        self._handle_inputs()
         return True
 
-    cdef _work_off(self):
+    cdef _handle_inputs(self):
         cdef Entry entry = self._pop()
-        if self._seats:
+        if self._peer_table:
             self._fetch_next()
         cdef object thing = <object>entry.thing
         cdef object host = None
@@ -310,28 +309,28 @@ cdef class World:
         self.purpose = entry.purpose
         if entry.purpose != UPKEEP:
             self.busy -= 1
-        if entry.sender != NOBODY:
+        if entry.sender != NO_ADDRESS:
             self._last = thing
             self._facts_purpose, self._facts_length, self._facts_kind = entry.purpose, entry.length, entry.kind
             if entry.kind == self._swift_kind and entry.to < len(self._swifts):
                 swift = self._swifts[entry.to]
                 if swift is not None and swift.go(thing):
                     return
-            peer = self._seats[entry.to] if entry.to < len(self._seats) else (<dict>self.peers).get(entry.to)
+            peer = self._peer_table[entry.to] if entry.to < len(self._peer_table) else (<dict>self.peers).get(entry.to)
             if peer is None:
                 peer = self.peer(entry.to)
             if peer is None:
                 return
             if self.codec is not None:
                 thing = self._arrive(thing[0], thing[1])
-            decisions = self._decisions.get(type(peer))
-            if decisions is None:
-                decisions = self._learn_role(type(peer))
-            decision = (<dict>decisions).get(type(thing))
-            if decision is None:
+            handlers = self._handlers.get(type(peer))
+            if handlers is None:
+                handlers = self._learn_role(type(peer))
+            found_handler = (<dict>handlers).get(type(thing))
+            if found_handler is None:
                 peer.receive(entry.sender, thing)
                 return
-            path, handler, is_swift = <tuple>decision  # what `Peer.receive` does, without a call of it
+            path, handler, is_swift = <tuple>found_handler  # `Peer.receive` in line
             part = peer
             for name in <tuple>path:
                 part = getattr(part, name)
@@ -343,7 +342,7 @@ cdef class World:
                     self._swifts[entry.to], self._swift_kind = part.swift, entry.kind
             return
         self._last = None
-        if entry.to == NOBODY:
+        if entry.to == NO_ADDRESS:
             thing()
         elif host.alive:
             self._wake(self.peers[entry.to], thing)
@@ -352,36 +351,36 @@ cdef class World:
         alarms = self._alarms.get(type(peer))
         if alarms is None:
             alarms = self._learn_alarms(type(peer))
-        decision = (<dict>alarms).get(type(alarm))
-        if decision is None:
+        found_handler = (<dict>alarms).get(type(alarm))
+        if found_handler is None:
             peer.wake(alarm)
             return
-        path, handler, _ = <tuple>decision  # what `Peer.wake` does, without a call of it
+        path, handler, _ = <tuple>found_handler  # `Peer.wake` in line
         for name in <tuple>path:
             peer = getattr(peer, name)
         handler(peer, alarm)
 
     cdef void _fetch_next(self) noexcept:
-        """Among a million peers nothing of the next things to happen is in the cache: let the next two be fetched
-        meanwhile, and of the four of which the second is one where their peers are."""
-        cdef PyObject **seats = (<PyListObject *>self._seats).ob_item
+        """Prefetch what the next inputs need; among a million peers none of it is in the cache. The first two inputs get
+        their messages and peers, and the four candidates for the second the table entries of their peers."""
+        cdef PyObject **peers_at = (<PyListObject *>self._peer_table).ob_item
         cdef PyObject **swifts = (<PyListObject *>self._swifts).ob_item
-        cdef int64_t count = len(self._seats), each, second = 1
+        cdef int64_t count = len(self._peer_table), each, second = 1
         if not self._count:
             return
-        SOON(self._heap[0].thing)
-        self._fetch(seats, swifts, count, &self._heap[0])
+        PREFETCH(self._heap[0].thing)
+        self._fetch(peers_at, swifts, count, &self._heap[0])
         for each in range(1, min(5, self._count)):
             if _before(&self._heap[each], &self._heap[second]):
                 second = each
-            SOON(self._heap[each].thing)
+            PREFETCH(self._heap[each].thing)
             if 0 <= self._heap[each].to < count:
-                SOON((swifts if self._heap[each].kind == self._swift_kind else seats) + self._heap[each].to)
+                PREFETCH((swifts if self._heap[each].kind == self._swift_kind else peers_at) + self._heap[each].to)
         if second < self._count:
-            self._fetch(seats, swifts, count, &self._heap[second])
+            self._fetch(peers_at, swifts, count, &self._heap[second])
 
-    cdef void _fetch(self, PyObject **seats, PyObject **swifts, int64_t count, Entry *entry) noexcept:
-        """Who it is for."""
+    cdef void _fetch(self, PyObject **peers_at, PyObject **swifts, int64_t count, Entry *entry) noexcept:
+        """Prefetch the receiver of an entry."""
         cdef char *there
         cdef int each
         if not 0 <= entry.to < count:
@@ -389,20 +388,20 @@ cdef class World:
         if entry.kind == self._swift_kind:
             there = <char *>swifts[entry.to]
             for each in range(SWIFT_LINES):
-                SOON(there + 64 * each)
+                PREFETCH(there + 64 * each)
         else:
-            there = <char *>seats[entry.to]
+            there = <char *>peers_at[entry.to]
             for each in range(PEER_LINES):
-                SOON(there + 64 * each)
+                PREFETCH(there + 64 * each)
 
-    # --- what peers ask for
+    # --- requests of peers
 
     cpdef carry(self, int sender, int to, message):
-        """Every message comes this way."""
+        """Send a message."""
         cdef int64_t serial, arrived_us, delay_us
         cdef int purpose, depth = self.depth + 1
         if message is not self._last:
-            self._look_at(message)
+            self.classify(message)
         purpose = self._facts_purpose
         what = message if self.codec is None else self._packed(sender, to, message)
         if self.latency_us is not self._halved or sender < 0 or to < 0:
@@ -410,22 +409,22 @@ cdef class World:
         elif sender < self._halves and to < self._halves:
             delay_us = self._out_us[sender] + self._in_us[to]
         elif sender < len(self._from_us) and to < len(self._to_us):
-            delay_us = self._from_us[sender] + self._to_us[to]  # what it would say, without a call of it
+            delay_us = self._from_us[sender] + self._to_us[to]  # `latency_us` in line
         elif sender < len(self._between_us) and to < len(self._between_us):
             delay_us = (<list>self._between_us[sender])[to]
         else:
             delay_us = self.latency_us(sender, to)
         if self.faults is not None:
-            fate = self.faults.fate
-            if fate is not self._fate:
-                self._learn_fate(fate)
-        if self.faults is None or (not self._calls_fate and not self._loses()):
+            copy_delays_us = self.faults.copy_delays_us
+            if copy_delays_us is not self._delay_function:
+                self._learn_fate(copy_delays_us)
+        if self.faults is None or (not self._calls_faults and not self._loses()):
             arrived_us = self.now_us + delay_us
             if purpose != UPKEEP:
                 self.busy += 1
             serial = self._put(arrived_us, to, sender, what, purpose, depth, self._facts_length, self._facts_kind, None)
         else:
-            delays_us = fate(self.now_us, sender, to, delay_us) if self._calls_fate else ()
+            delays_us = copy_delays_us(self.now_us, sender, to, delay_us) if self._calls_faults else ()
             if not delays_us:
                 self._serial += 1
                 serial, arrived_us = self._serial, -1
@@ -443,14 +442,14 @@ cdef class World:
         if self.journal is not None:
             self._write(serial, arrived_us, sender, to, purpose, depth)
 
-    cdef _learn_fate(self, fate):
-        """What befalls messages from now on. The two that are usual are judged here, without a call of them."""
-        losing = type(fate) is _Losing
-        self._fate, self._calls_fate = fate, not losing and fate is not _unharmed
-        self._random, self._loss = (fate.random, fate.loss) if losing else (None, 0)
+    cdef _learn_fate(self, copy_delays_us):
+        """Cache the delay function of the faults. The two usual ones are evaluated in line."""
+        losing = type(copy_delays_us) is _LossOnly
+        self._delay_function, self._calls_faults = copy_delays_us, not losing and copy_delays_us is not _without_faults
+        self._random, self._loss = (copy_delays_us.random, copy_delays_us.loss) if losing else (None, 0)
 
     cdef bint _loses(self) except -1:
-        """Whether a message is lost, where nothing else befalls any."""
+        """Whether a message is lost, if loss is the only fault."""
         return self._random is not None and <double>self._random() < self._loss
 
     cdef _write(self, int64_t serial, int64_t arrived_us, int sender, int to, int purpose, int depth):
@@ -465,20 +464,20 @@ cdef class World:
             self.journal.flush_sends()
 
     def flush(self):
-        """Hand over the rows that are not in the journal yet."""
+        """Write buffered rows to the journal."""
         if self._filled and self.journal is not None:
             self.journal.sends.append(PyBytes_FromStringAndSize(<char *>self._rows, self._filled * sizeof(Row)))
         self._filled = 0
-        if self._tellings and self.journal is not None:
-            self.journal.told.append(PyBytes_FromStringAndSize(<char *>self._told, self._tellings * sizeof(Told)))
-        self._tellings = 0
+        if self._notice_count and self.journal is not None:
+            self.journal.notices.append(PyBytes_FromStringAndSize(<char *>self._notice_rows, self._notice_count * sizeof(NoticeRow)))
+        self._notice_count = 0
 
     cpdef deliver(self, address, event):
-        cdef Told *row
+        cdef NoticeRow *row
         if type(event) is not _Notice or self.journal is None:
-            self.heard(address, event)
+            self.on_event(address, event)
             return
-        if event.cast is not self._cast:  # one cast is told to many in a row
+        if event.cast is not self._cast:  # one cast notifies many peers in a row
             self._cast = event.cast
             self._number = self.casts.get(event.cast, -1)
             self._payload = self.payload_of(self._number) if self._number >= 0 else event.payload
@@ -487,26 +486,26 @@ cdef class World:
             who = self.numbers.get(address, address)
             self.journal.notice(self.cause, self.now_us, who, self._number, self.depth, altered)
             return
-        row = &self._told[self._tellings]
+        row = &self._notice_rows[self._notice_count]
         row.cause, row.time_us, row.depth, row.cast = self.cause, self.now_us, self.depth, self._number
         row.peer = self.numbers.get(address, address) if self.numbers else address
         row.altered = self._number >= 0 and event.payload != self._payload
-        self._tellings += 1
-        if self._tellings >= CHUNK_ROWS:
-            self.journal.told.append(PyBytes_FromStringAndSize(<char *>self._told, self._tellings * sizeof(Told)))
-            self._tellings = 0
-            self.journal.flush_told()
+        self._notice_count += 1
+        if self._notice_count >= CHUNK_ROWS:
+            self.journal.notices.append(PyBytes_FromStringAndSize(<char *>self._notice_rows, self._notice_count * sizeof(NoticeRow)))
+            self._notice_count = 0
+            self.journal.flush_notices()
 
-    # --- inside
+    # --- internals
 
     def push(self, time_us, what):
-        """Put an input on the agenda: receiver, sender, thing, purpose, depth, and what is beside it: the facts of a
-        message, the host of an alarm."""
+        """Put an input on the agenda: (receiver, sender, content, purpose, depth, extra). `extra` is the classification
+        of a message or the host of an alarm."""
         to, sender, thing, purpose, depth, beside = what
         if purpose != UPKEEP:
             self.busy += 1
         if sender is None:
-            return self._put(time_us, NOBODY if to is None else to, NOBODY, thing, purpose, depth, 0, 0, beside)
+            return self._put(time_us, NO_ADDRESS if to is None else to, NO_ADDRESS, thing, purpose, depth, 0, 0, beside)
         return self._put(time_us, to, sender, thing, purpose, depth, beside[1], beside[2], None)
 
     cdef int64_t _put(self, int64_t time_us, int to, int sender, object thing, int purpose, int depth, int length,
@@ -565,32 +564,32 @@ cdef class World:
             heap[at] = last
         return first
 
-    cdef _look_at(self, message):
-        """Find out kind, purpose and size of a message about to be carried."""
+    cdef classify(self, message):
+        """Determine kind, purpose and size of a message about to be sent."""
         self._last = message
         known = self._kinds.get(type(message))
         if known is None:
-            known = self._learn(type(message))
+            known = self._register_kind(type(message))
         kind, names_cast = known
         self._facts_purpose = self.casts.get(message.cast, self.purpose) if names_cast else self.purpose
         self._facts_length = HEAD + len(_pack(message)) if self.journal is not None else 0
         self._facts_kind = kind
 
     cdef _learn_role(self, role):
-        """By kind of message, who decides on it at a peer of this role; nothing where it receives in its own way."""
+        """Handlers by kind of message for a class of peers; none if it overrides `receive`."""
         plain = getattr(role, "receive", None) is _Peer.receive
         known = role._messages if plain else {}
-        found = self._decisions[role] = {kind: _led(role, handler) for kind, handler in known.items()}
+        found = self._handlers[role] = {kind: _dispatch_of(role, handler) for kind, handler in known.items()}
         return found
 
     cdef _learn_alarms(self, role):
-        """Likewise by kind of alarm."""
+        """The same by kind of alarm."""
         plain = getattr(role, "wake", None) is _Peer.wake
         known = role._alarms if plain else {}
-        found = self._alarms[role] = {kind: _led(role, handler) for kind, handler in known.items()}
+        found = self._alarms[role] = {kind: _dispatch_of(role, handler) for kind, handler in known.items()}
         return found
 
-    cdef _learn(self, kind):
+    cdef _register_kind(self, kind):
         names_cast = "cast" in getattr(kind, "__struct_fields__", ())
         found = self._kinds[kind] = (len(self._kinds), names_cast)
         if self.journal is not None:
@@ -602,14 +601,14 @@ cdef class World:
         return message, self.codec.encode(message)
 
     def _arrive(self, message, packed):
-        """The strict world: what arrives must be what was sent, and must have survived the wire."""
+        """Strict mode: check that a message was not changed after sending and survives encoding and decoding."""
         assert self.codec.encode(message) == packed, f"{message} was changed after it was sent"
         received = self.codec.decode(packed)
         assert received == message, f"{message} came off the wire as {received}"
         return received
 
 
-cdef _take_apart(object owner):
+cdef _clear_references(object owner):
     cdef PyTypeObject *kind = Py_TYPE(<PyObject *>owner)
     if kind.tp_clear != NULL:
         kind.tp_clear(<PyObject *>owner)
@@ -619,16 +618,16 @@ def _nothing(number):
     return b""
 
 
-cdef tuple _led(role, handler):
-    """The names that lead to the part that decides, none for the peer itself, the method that does, and whether the
-    part has compiled code that may be asked first (`swift`)."""
+cdef tuple _dispatch_of(role, handler):
+    """(attribute path to the part that handles a kind, its method, whether the part has a compiled fast path `swift`);
+    the path is empty for the peer itself."""
     path, method = getattr(handler, "leads_to", ("", handler))
     names = tuple(path.split(".")) if path else ()
     return names, method, len(names) == 1 and hasattr(role.parts.get(path), "swift")
 
 
 cdef class WorldHost:
-    """What one peer sees of the world."""
+    """The host of one peer."""
 
     cdef public World world
     cdef public int address
@@ -638,7 +637,7 @@ cdef class WorldHost:
         self.world, self.address, self.alive = world, address, True
 
     def silence(self):
-        """The peer is dead: whatever it may still ask for does not happen."""
+        """Ignore all further requests of a removed peer."""
         self.alive = False
 
     @property
@@ -667,12 +666,12 @@ cdef class WorldHost:
             purpose = UPKEEP if alarm.upkeep else world.purpose
             if purpose != UPKEEP:
                 world.busy += 1
-            world._put(world.now_us + delay_us if delay_us > 0 else world.now_us, self.address, NOBODY, alarm, purpose,
+            world._put(world.now_us + delay_us if delay_us > 0 else world.now_us, self.address, NO_ADDRESS, alarm, purpose,
                        world.depth, 0, 0, self)
 
 
 cdef class DriftingHost(WorldHost):
-    """A host whose clock, and with it every alarm, runs a little fast or slow."""
+    """A host whose clock, and with it every alarm, runs fast or slow."""
 
     cdef double _rate
 
@@ -685,7 +684,8 @@ cdef class DriftingHost(WorldHost):
         return int(self.world.now_us / self._rate)
 
     def after(self, delay_us, alarm):
-        """Never early by the host's own clock: whoever waits for a deadline would otherwise arm itself without end."""
+        """Fire no alarm early by the host's own clock. A peer that waits for a deadline would otherwise re-arm its alarm
+        without end."""
         due_us = self.now_us + delay_us
         at_us = int(due_us * self._rate)
         while int(at_us / self._rate) < due_us:

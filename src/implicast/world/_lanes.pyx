@@ -1,19 +1,19 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, freethreading_compatible=False
-"""Casts of condcast without receipts, led through a ring in which nothing changes: `casting/condcast/carrier.py` and
-`split.py` are the law for it, and do what is not plain.
+"""Forwarding of condcast casts without receipts on a ring that does not change. `casting/condcast/forwarder.py` and
+`split.py` are the specification, and handle all other cases.
 
-Of everybody's aggregates one thing is needed at a time: from which level on they let a target pass. That is one byte
-for each node and target (`populations/sharp_sleepers.py`), and makes filters of half a kilobyte unnecessary.
+Forwarding needs one fact about the aggregates of a node: the lowest level whose aggregate lets the target pass. That is
+one byte per node and target (`populations/lazy_sharp.py`) instead of filters of half a kilobyte.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from implicast.casting.condcast.messages import Carry
+from implicast.casting.condcast.messages import ForwardCast
 from implicast.casting.spice._records import take
 from implicast.peer.memory import HORIZON_US, place_of
 from implicast.space.ring import Arc
 
-cdef object _Carry = Carry
+cdef object _Carry = ForwardCast
 cdef object _Arc = Arc
 cdef object _take = take
 cdef object _place_of = place_of
@@ -21,9 +21,9 @@ cdef object _HORIZON_US = HORIZON_US
 
 cdef enum:
     LEVELS_MAX = 64
-    TOGETHER = 64  # bits that are looked for at once
+    TOGETHER = 64  # bits handled at once
 
-cdef uint64_t ROUND = ~<uint64_t>0  # as far as the node itself, a full turn on
+cdef uint64_t ROUND = ~<uint64_t>0  # distance of a full turn, back to the node itself
 cdef uint8_t NEVER = 255
 
 cdef extern from *:
@@ -41,10 +41,10 @@ cdef extern from *:
 
 
 def widen(const uint64_t[::1] marks, const int64_t[::1] firsts, uint8_t[::1] levels):
-    """By node, the least level whose aggregate has all bits if it begins there, unless `levels` says a higher one.
+    """Raise `levels`, by node, to the lowest level whose aggregate from that node on has all bits.
 
     `marks`: by node, which of the bits it has; `firsts`: by bit, the first node that has it. An aggregate of level i
-    has a bit if the next node that has it is less than 2^i places ahead.
+    has a bit if the next node with the bit is less than 2^i places ahead.
     """
     cdef int64_t nexts[TOGETHER]
     cdef int64_t count = len(marks), at, farthest = 0
@@ -69,7 +69,7 @@ def widen(const uint64_t[::1] marks, const int64_t[::1] firsts, uint8_t[::1] lev
 
 
 cdef class Lane:
-    """Leads casts through all members of one ring."""
+    """Forwards casts for all members of one ring."""
 
     cdef public object furnish
     cdef object _levels_for, _query, _column
@@ -80,16 +80,17 @@ cdef class Lane:
     cdef int _levels
 
     def __init__(self, rank, address, keys, levels_for, furnish):
-        """By address the rank on the ring; by rank address and key; `levels_for`: by rank, from which level on
-        aggregates that begin there let a query pass, or None if that cannot be said of it."""
+        """`rank`: by address, the rank on the ring; `address`, `keys`: by rank; `levels_for(query)`: by rank, the lowest
+        level whose aggregate lets the query pass, or None if the query is not supported; `furnish` makes the parts of
+        a lazy member."""
         self._rank, self._address, self._keys = rank, address, keys
         self._levels_for, self.furnish = levels_for, furnish
         self._query = self._column = None
         self._count = len(keys)
         self._levels = BIT_LENGTH(self._count - 1)
 
-    cdef bint _look_for(self, query) except -1:
-        """Another query: is it plain?"""
+    cdef bint _set_query(self, query) except -1:
+        """Switch to another query; False if it is not supported."""
         cdef const uint8_t[::1] column
         self._column = self._levels_for(query)
         self._query = None
@@ -100,7 +101,7 @@ cdef class Lane:
         return True
 
     cdef inline uint64_t _ahead(self, int64_t at, uint64_t me, int level) noexcept:
-        """How far the finger of a level is from the node."""
+        """Distance from the node to its finger of a level."""
         if level >= self._levels:
             return ROUND
         at += <int64_t>1 << level
@@ -111,8 +112,8 @@ cdef class Lane:
         at += <int64_t>1 << level
         return self._passing[at if at < self._count else at - self._count] <= level
 
-    cpdef bint lead(self, member, carry) except -1:
-        """Take a cast on from a member; False, and nothing is done: it is for its carrier."""
+    cpdef bint forward(self, member, carry) except -1:
+        """Forward a cast from a member. False, without effect, if the member's own forwarder has to do it."""
         cdef uint64_t lows[LEVELS_MAX]
         cdef uint64_t highs[LEVELS_MAX]
         cdef int levels[LEVELS_MAX]
@@ -122,7 +123,7 @@ cdef class Lane:
         if carry.token or carry.incarnation:
             return False
         query, arcs = carry.query, <tuple>carry.arcs
-        if query is not self._query and not self._look_for(query):
+        if query is not self._query and not self._set_query(query):
             return False
         if len(arcs) != 1:
             return False
@@ -132,14 +133,14 @@ cdef class Lane:
             return False
         low, high = <uint64_t><int64_t>begin, <uint64_t><int64_t>stop
         if (low | high) >> 63:
-            return False  # there are no such keys
+            return False  # no key has this bit
         at = self._rank[<int64_t>member.address]
         me = <uint64_t>self._keys[at]
         start, end = low - me, high - me
         if not end:
             end = ROUND
         if start >= end:
-            return False  # it goes past the node itself
+            return False  # the arc passes the node itself
         level = 0
         low = self._ahead(at, me, 0)
         while low < end and level < self._levels:
@@ -154,9 +155,9 @@ cdef class Lane:
         if count and levels[0] < self._levels - 1:
             count = self._above_floor(at, me, levels, lows, highs, count)
         cast, payload = carry.cast, carry.payload
-        if not start and not self._passing[at]:  # else the node's own filter says that it is not meant
+        if not start and not self._passing[at]:  # otherwise the node's own filter excludes it
             if not _take(member.inbox, member, cast, query.target, payload, _place_of, _HORIZON_US):
-                member.tell(cast, query, payload)
+                member.notify(cast, query, payload)
         if not count:
             return True
         send = member.host.send
@@ -171,7 +172,7 @@ cdef class Lane:
     cdef int _above_floor(self, int64_t at, uint64_t me, int *levels, uint64_t *lows, uint64_t *highs,
                           int count) noexcept:
         """`split._above_floor`: the top level may run on past the node itself."""
-        cdef int top = self._levels - 1, each, kept = 0
+        cdef int top = self._levels - 1, each, count_left = 0
         cdef int64_t past = (<int64_t>2 << top) - self._count
         cdef uint64_t floor
         if not past or self._passes(at, top):
@@ -182,6 +183,6 @@ cdef class Lane:
             if levels[each] != top and lows[each] < floor:
                 lows[each] = floor
             if levels[each] == top or lows[each] < highs[each]:
-                levels[kept], lows[kept], highs[kept] = levels[each], lows[each], highs[each]
-                kept += 1
-        return kept
+                levels[count_left], lows[count_left], highs[count_left] = levels[each], lows[each], highs[each]
+                count_left += 1
+        return count_left

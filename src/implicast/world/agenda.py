@@ -1,9 +1,9 @@
-"""What happens next, in exact (time, serial) order.
+"""A priority queue in exact (time, serial) order.
 
-Slots of about two milliseconds in a dict, a small heap of slot numbers. A slot is sorted when it is opened and worked
-off from its end; what is added to it meanwhile waits in a heap beside it. The order is exactly that of one plain heap
-(a law in `tests/laws`), at two thirds of its price from a thousand in flight on, half from a hundred thousand
-(`bench/agenda.py`).
+Entries are in slots of about two milliseconds in a dict, with a heap of slot numbers. A slot is
+sorted when it is opened and consumed from its end; entries added to the open slot go to a heap
+beside it. The order is exactly that of one binary heap (a law in `tests/laws`), at two thirds of
+its cost from a thousand entries on and half from a hundred thousand (`bench/agenda.py`).
 """
 
 from collections.abc import Iterator
@@ -11,36 +11,38 @@ from heapq import heappop, heappush
 from typing import Any
 
 Entry = tuple[int, int, Any]
-"""time_us, serial, what. The serial is unique, so `what` is never compared."""
+"""(time_us, serial, content). The serial is unique, so contents are never compared."""
 
 SLOT_BITS = 11
 """A slot is 2**11 us."""
 SPARSE_BITS = 14
-"""For agendas of alarms seconds ahead, of which a slot of a millisecond would hold one each: a fifth cheaper there."""
+"""For agendas of alarms seconds ahead, where a slot of 2 ms would hold one entry each: a fifth
+cheaper there.
+"""
 NEVER_US = 1 << 62
 
 
 class Agenda:
-    """A queue of things to come."""
+    """Future entries in order of time."""
 
     __slots__ = ("_bits", "_late", "_later", "_open", "_open_slot", "_order", "_serial")
 
     def __init__(self, slot_bits: int = SLOT_BITS) -> None:
         self._bits = slot_bits
-        self._open: list[Entry] = []  # the slot being worked off, latest first
-        self._late: list[Entry] = []  # what was added to it since it was opened, as a heap
+        self._open: list[Entry] = []  # the open slot, latest first
+        self._late: list[Entry] = []  # entries added to it after it was opened, as a heap
         self._open_slot = -1
         self._later: dict[int, list[Entry]] = {}  # unsorted until opened
         self._order: list[int] = []  # heap of the slots not yet opened
         self._serial = 0
 
     def at(self, time_us: int, what: object) -> int:
-        """Put something on the agenda; returns its serial. `time_us` must not lie before the entry taken last."""
+        """Add an entry and return its serial. It must not lie before the entry taken last."""
         self._serial = serial = self._serial + 1
         slot = time_us >> self._bits
-        later = self._later.get(slot)
-        if later is not None:
-            later.append((time_us, serial, what))
+        waiting = self._later.get(slot)
+        if waiting is not None:
+            waiting.append((time_us, serial, what))
         elif slot <= self._open_slot:
             heappush(self._late, (time_us, serial, what))
         else:
@@ -49,7 +51,7 @@ class Agenda:
         return serial
 
     def skip(self) -> int:
-        """A serial for something that will never happen, such as the arrival of a lost message."""
+        """A serial without an entry, for an input that never comes, such as a lost message."""
         self._serial += 1
         return self._serial
 
@@ -57,7 +59,7 @@ class Agenda:
         return bool(self._open or self._late or self._order)
 
     def due(self, until_us: int = NEVER_US) -> Iterator[Entry]:
-        """What comes up to a time, one after the other, also what is added on the way.
+        """The entries due up to a time, including those added meanwhile.
 
         A loop over this costs two thirds of taking entries one by one.
         """

@@ -1,6 +1,7 @@
-"""The applications of all peers: they ask for the verbs, hear the events, and remember both.
+"""The applications of all peers: they call the verbs, receive the events, and record both.
 
-What was asked and when it was complete is the other half of the contract's trace; the notifications are in the journal.
+The recorded calls and completions are one half of the trace on which the contract is checked; the
+notices in the journal are the other.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,33 +14,41 @@ import pyarrow as pa
 from implicast.language.render import render
 from implicast.language.target import Description, Target, Value, scalar_text
 from implicast.peer.contract import CastId, Message, Peer
-from implicast.peer.events import Joined, Left, Outlived, Refused, Registered, Settled, Withdrawn
+from implicast.peer.events import (
+    IncarnationAdvanced,
+    Joined,
+    Left,
+    Refused,
+    Registered,
+    Settled,
+    Withdrawn,
+)
 from implicast.peer.member import Member
-from implicast.world.arrays import lists, optional, words
+from implicast.world.arrays import lists, optional, strings
 from implicast.world.journal import JOIN, LEAVE, REGISTER, WITHDRAW, Journal
 from implicast.world.world import World
 
 ROWS_AT_ONCE = 1 << 17
-"""Registrations that are written together: a million at once would take a gigabyte."""
+"""Registrations written at once. A million would take a gigabyte of memory."""
 NOTHING = Description()
 
 
 @dataclass(slots=True)
 class Registration:
-    """One description of a member: from when it was asked for, and since when it was complete."""
+    """One description of a member: when it was asked for, and when it was complete."""
 
     peer: int
     version: int
-    """Which of this member's it was, from 1, through all its lives."""
+    """Number of this registration among those of the member, from 1, over all its incarnations."""
     begun_us: int
     description: Description | None
-    """None: withdrawn."""
+    """None: a withdrawal."""
     completed_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
-    """What a publisher was told of its cast when nothing was open any more."""
+class CastReceipt:
+    """The final receipt of a cast, with no delivery pending."""
 
     notified: int
     declined: int
@@ -48,29 +57,29 @@ class Receipt:
 
 @dataclass(slots=True)
 class Cast:
-    """One cast: when and by whom it was made, and when its publisher knew how it ended."""
+    """One cast: publisher, time, and when its publisher knew the outcome."""
 
     number: int
     publisher: int
     time_us: int
     target: Target
     settled_us: int | None = None
-    receipt: Receipt | None = None
+    receipt: CastReceipt | None = None
     warm_up: bool = False
-    """Made before those that are measured."""
+    """A warm-up cast, made before the measured ones."""
     carried_us: int | None = None
-    """When its publisher, back with its disk, carried on with it."""
+    """When its publisher resumed it after returning with its disk."""
 
     @property
     def begun_us(self) -> int:
-        """When its publisher last began with it."""
+        """When its publisher last started it."""
         return self.time_us if self.carried_us is None else self.carried_us
 
 
 class Application:
-    """Stands for the applications of all members of one world.
+    """The applications of all members of one world.
 
-    Members are told apart by number: their address or, where one came back without its disk, a number of its own
+    A member has a number: its address or, if it came back with an empty disk, a number of its own
     (`World.numbers`).
     """
 
@@ -81,26 +90,28 @@ class Application:
         self.joined: dict[int, int] = {}
         self.left: dict[int, int] = {}
         self.crashed: dict[int, int] = {}
-        """Members that died, and when."""
+        """By member, when it crashed."""
         self.leaving: dict[int, Registration] = {}
-        self.welcome: Callable[[int], None] = lambda peer: None
-        """Told of every peer that has joined."""
-        self.rouse: Callable[[int], Peer | None] = lambda address: None
-        """Makes a member that is asleep, where some are."""
-        self.farewell: Callable[[int], None] = lambda peer: None
-        """Told of every peer that has left."""
-        self.publisher: Callable[[int], int | None] = lambda wanted: wanted
-        """Who casts in the place of a peer, where peers may be absent; None: nobody can."""
+        self.on_joined: Callable[[int], None] = lambda peer: None
+        """Called with the address of each peer that has joined."""
+        self.materialise: Callable[[int], Peer | None] = lambda address: None
+        """Materialises a lazy peer."""
+        self.on_left: Callable[[int], None] = lambda peer: None
+        """Called with the address of each peer that has left."""
+        self.choose_publisher: Callable[[int], int | None] = lambda wanted: wanted
+        """Replaces the publisher of a cast where peers may be absent; None: no member is able to
+        cast.
+        """
         self.unmade = 0
-        """Casts that were not made, for nobody was there who could; the others are numbered without them."""
+        """Casts that were not made for lack of an able member. They have no number."""
         self.refused: list[tuple[int, int, str]] = []
         self._open: dict[tuple[int, int], Registration] = {}
-        """By member and the version by which the member knows it."""
+        """By member and the member's own version number of the registration."""
         self.latest: dict[int, Registration] = {}
-        """What each member asked for last."""
-        self.registered: Callable[[int], None] = lambda peer: None
-        """Told of every member whose registration, or withdrawal, is complete."""
-        world.heard, world.payload_of = self.hear, self.payload_of
+        """By member, its last registration or withdrawal."""
+        self.on_registered: Callable[[int], None] = lambda peer: None
+        """Called with each member whose registration or withdrawal is complete."""
+        world.on_event, world.payload_of = self.on_event, self.payload_of
 
     # --- verbs
 
@@ -110,12 +121,14 @@ class Application:
     def register(self, time_us: int, peer: int, description: Description) -> None:
         self.world.at(time_us, REGISTER, lambda: self._register(peer, description))
 
-    def enrol(self, peer: int, description: Description) -> None:
-        """This member is about to be registered at once, with all others (`Design.enrol`)."""
+    def preload(self, peer: int, description: Description) -> None:
+        """Record that a member is about to be registered together with all others
+        (`Population.preload`).
+        """
         self._note(peer, self._member(peer), description)
 
-    def all_enrolled(self, descriptions: Iterable[Description]) -> None:
-        """All members are registered since now, though most of them are asleep."""
+    def all_preloaded(self, descriptions: Iterable[Description]) -> None:
+        """Record that all members are registered now, although most are not materialised."""
         now_us = self.world.now_us
         self.registrations += [
             Registration(peer, 1, now_us, each, now_us) for peer, each in enumerate(descriptions)
@@ -132,24 +145,24 @@ class Application:
 
     # --- events
 
-    def hear(self, address: int, event: Message) -> None:
+    def on_event(self, address: int, event: Message) -> None:
         now_us = self.world.now_us
         if isinstance(event, Registered | Withdrawn):
             self._complete(self.number(address), event.version)
-        elif isinstance(event, Outlived):
+        elif isinstance(event, IncarnationAdvanced):
             self._rename(self.number(address), event)
         elif isinstance(event, Settled):
             self._settle(self.casts[self.world.casts[event.cast]], event)
         elif isinstance(event, Joined):
             self.joined[self.number(address)] = now_us
-            self.welcome(address)
+            self.on_joined(address)
         elif isinstance(event, Left):
             self._note_left(address)
         elif isinstance(event, Refused):
             self.refused.append((now_us, address, f"{event.verb}: {event.reason}"))
 
     def write(self, journal: Journal) -> None:
-        """The tables of what was asked."""
+        """Write the tables of casts and registrations."""
         journal.columns("casts", _cast_columns(self.casts))
         every = self.registrations
         some = (
@@ -157,32 +170,32 @@ class Application:
         )
         journal.chunks("registrations", map(_registration_columns, some))
 
-    # --- inside
+    # --- internals
 
     def number(self, address: int) -> int:
-        """Which member is at an address."""
+        """The number of the member at an address."""
         return self.world.numbers.get(address, address)
 
     def payload_of(self, number: int) -> bytes:
-        """What this cast says: no two say the same, where they say anything."""
+        """The payload of a cast. Payloads are distinct unless they are empty."""
         return (number.to_bytes(8, "little") * (self.payload_bytes // 8 + 1))[: self.payload_bytes]
 
     def withdrawing(self, number: int) -> bool:
-        """Did a member ask last to be withdrawn, and was that never complete?"""
+        """Whether the member's last request is a withdrawal that is not complete."""
         latest = self.latest.get(number)
         return latest is not None and latest.description is None and latest.completed_us is None
 
     def awake(self, address: int) -> bool:
-        """Is there a member that can be asked for anything?"""
-        return isinstance(self.world.peers.get(address) or self.rouse(address), Member)
+        """Whether a member at the address can carry out a verb."""
+        return isinstance(self.world.peers.get(address) or self.materialise(address), Member)
 
     def _member(self, address: int) -> Member:
-        peer = self.world.peers.get(address) or self.rouse(address)
+        peer = self.world.peers.get(address) or self.materialise(address)
         assert isinstance(peer, Member), f"{address} is infrastructure: it has no application"
         return peer
 
     def _able(self, address: int) -> Member | None:
-        """The member at an address, if it can be asked for anything and does not leave."""
+        """The member at an address, if it can carry out a verb and is not leaving."""
         if self.number(address) in self.leaving or not self.awake(address):
             return None
         return self._member(address)
@@ -200,7 +213,9 @@ class Application:
             member.withdraw()
 
     def _leave(self, address: int) -> None:
-        """Whoever leaves withdraws: from now on nothing is owed to it, and nothing may reach it once it has left."""
+        """Leave the network. This withdraws the registration: no cast owes the leaver a notice from
+        now on, and none may reach it once it has left.
+        """
         member = self._able(address)
         if member is not None:
             self.leaving[self.number(address)] = self._note(address, member, None)
@@ -212,7 +227,7 @@ class Application:
         withdrawal = self.leaving.get(peer)
         if withdrawal is not None and withdrawal.completed_us is None:
             withdrawal.completed_us = self.world.now_us
-        self.farewell(address)
+        self.on_left(address)
 
     def _note(self, address: int, member: Member, description: Description | None) -> Registration:
         peer = self.number(address)
@@ -222,8 +237,10 @@ class Application:
         self.latest[peer] = self._open[peer, member.upcoming_version()] = noted
         return noted
 
-    def imply(self, address: int, description: Description | None) -> None:
-        """A member begins with what its disk says of it, and may say so by itself before it is asked to."""
+    def note_restored(self, address: int, description: Description | None) -> None:
+        """Record the description that a member restores from its disk. It may register it before it
+        is asked to.
+        """
         peer = self.number(address)
         version = self.latest[peer].version + 1 if peer in self.latest else 1
         self.registrations.append(Registration(peer, version, self.world.now_us, description))
@@ -233,29 +250,33 @@ class Application:
         registration = self._open.pop((peer, version), None)
         if registration is not None:
             registration.completed_us = self.world.now_us
-            self.registered(peer)
+            self.on_registered(peer)
 
-    def _rename(self, peer: int, event: Outlived) -> None:
-        """What a member asked for in a life that others knew to be over goes on under another version."""
+    def _rename(self, peer: int, event: IncarnationAdvanced) -> None:
+        """A member restarted under an incarnation that other peers knew to be over. Its pending
+        registration continues under another version.
+        """
         registration = self._open.pop((peer, event.before), None)
         if registration is not None:
             self._open[peer, event.version] = registration
 
     def _settle(self, cast: Cast, event: Settled) -> None:
-        """A receipt may come several times while something is open; the last of them counts."""
+        """A receipt may be updated while deliveries are pending; the last one counts."""
         if not event.open:
             cast.settled_us = self.world.now_us
-            cast.receipt = Receipt(event.notified, event.declined, event.unreachable)
+            cast.receipt = CastReceipt(event.notified, event.declined, event.unreachable)
 
     def _cast(self, number: int, publisher: int, target: Target) -> None:
-        caster = self.publisher(publisher)
+        caster = self.choose_publisher(publisher)
         if caster is None:
             self.unmade += 1
         else:
             self.cast_now(caster, target)
 
     def carry_on(self, address: int, before_us: int) -> None:
-        """A member is back with a disk of this time: as a node does, it carries on with the casts of its outbox."""
+        """Resume the casts in the outbox of a member that returned with a disk of this time, as a
+        node does.
+        """
         number, member = self.number(address), self._member(address)
         names = {
             of: name for name, of in self.world.casts.items() if self.casts[of].publisher == number
@@ -272,7 +293,7 @@ class Application:
             member.carry_on(name, cast.target, self.payload_of(cast.number))
 
     def cast_now(self, address: int, target: Target) -> None:
-        """Casts are numbered in the order in which they are made."""
+        """Cast now. Casts are numbered in the order in which they are made."""
         number, member = len(self.casts), self._member(address)
         self.casts.append(
             Cast(
@@ -283,7 +304,7 @@ class Application:
                 warm_up=number < self.warm_up,
             )
         )
-        # The name is known before the verb runs, so that what it sends is counted for this cast.
+        # Announced before the verb runs, so that what it sends is counted for this cast.
         self.world.announce(member.upcoming_cast(), number)
         member.cast(target, self.payload_of(number))
 
@@ -315,14 +336,14 @@ def _registration_columns(some: Sequence[Registration]) -> dict[str, Any]:
         "begun_us": [each.begun_us for each in some],
         "completed_us": optional([each.completed_us for each in some], pa.int64()),
         "withdrawn": [each.description is None for each in some],
-        "tags": lists([each.tags for each in described], words),
+        "tags": lists([each.tags for each in described], strings),
         "values": lists([each.values for each in described], _values),
     }
 
 
 def _values(every: Sequence[Value]) -> pa.Array:
     names, texts = (
-        words([each.attribute for each in every]),
-        words([scalar_text(each.value) for each in every]),
+        strings([each.attribute for each in every]),
+        strings([scalar_text(each.value) for each in every]),
     )
     return pa.StructArray.from_arrays([names, texts], names=["attribute", "value"])

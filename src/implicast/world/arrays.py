@@ -1,6 +1,7 @@
-"""Between NumPy and Arrow without pandas: Arrow would load it to ask whether an array is pandas' (a third of a second).
+"""Conversion between NumPy and Arrow without pandas, which Arrow's own conversion imports (a third
+of a second).
 
-Only what journals need: numbers and booleans, some of them null, words, and lists of these.
+Supports what journals need: numbers and booleans with nulls, strings, and lists of these.
 """
 
 from collections.abc import Sequence
@@ -23,11 +24,11 @@ _DTYPES: dict[pa.DataType, Any] = {
 def column(
     values: Any, kind: pa.DataType, present: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """An Arrow array of numbers, booleans or words; null where not `present`."""
+    """An Arrow array of numbers, booleans or strings; null where not `present`."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     if pa.types.is_string(kind):
-        return words(values)
+        return strings(values)
     nulls = None if present is None or present.all() else _bits(present)
     if pa.types.is_boolean(kind):
         return pa.Array.from_buffers(kind, len(values), [nulls, _bits(np.asarray(values, bool))])
@@ -36,19 +37,21 @@ def column(
 
 
 def optional(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Numbers, booleans or words, some of which may be None; lists of such, all there; records in Arrow's own way."""
+    """Numbers, booleans or strings with None as null; lists of these; structs by Arrow's own
+    conversion.
+    """
     if pa.types.is_list(kind):
         return lists(values, lambda inside: optional(inside, kind.value_type))
     if pa.types.is_string(kind):
-        return words(values)
+        return strings(values)
     if pa.types.is_struct(kind):
         return pa.array(values, kind)
     present = np.fromiter((each is not None for each in values), bool, len(values))
     return column([each or 0 for each in values], kind, present)
 
 
-def words(texts: Sequence[str | None]) -> pa.Array:
-    """Some may be None."""
+def strings(texts: Sequence[str | None]) -> pa.Array:
+    """An Arrow array of strings with None as null."""
     encoded = [(each or "").encode() for each in texts]
     offsets = np.fromiter(accumulate(map(len, encoded), initial=0), np.int32, len(encoded) + 1)
     nulls = _bits(np.array([each is not None for each in texts], bool)) if None in texts else None
@@ -57,12 +60,12 @@ def words(texts: Sequence[str | None]) -> pa.Array:
 
 
 def named(codes: Values, names: Sequence[str]) -> pa.Array:
-    """Words by their numbers."""
-    return pa.DictionaryArray.from_arrays(column(codes, pa.int16()), words(names))
+    """A dictionary-encoded array from codes."""
+    return pa.DictionaryArray.from_arrays(column(codes, pa.int16()), strings(names))
 
 
 def lists(parts: Sequence[Sequence[Any]], content: Any) -> pa.Array:
-    """Lists; `content` makes an array of all that is in them, one after the other."""
+    """An array of lists; `content` converts all elements, concatenated."""
     offsets = np.fromiter(accumulate(map(len, parts), initial=0), np.int32, len(parts) + 1)
     return pa.ListArray.from_arrays(
         column(offsets, pa.int32()), content(list(chain.from_iterable(parts)))
@@ -70,16 +73,16 @@ def lists(parts: Sequence[Sequence[Any]], content: Any) -> pa.Array:
 
 
 def numbers(found: Any, absent: int = 0) -> Values:
-    """The numbers of an Arrow column, with `absent` where there is none."""
+    """The values of an Arrow column, with `absent` in place of null."""
     chunks = found.chunks if isinstance(found, pa.ChunkedArray) else [found]
     made = [_numbers(chunk, absent) for chunk in chunks]
     return np.concatenate(made) if len(made) != 1 else made[0]
 
 
 def runs(ordered: Values) -> tuple[Values, Values]:
-    """Of numbers in order: where each distinct one begins, and how many of it there are.
+    """For sorted values, the start and the length of each run of equal ones.
 
-    NumPy's own `unique` would load masked arrays for it, a twentieth of the time of a small run.
+    NumPy's `unique` would import masked arrays, a twentieth of the time of a small run.
     """
     if not len(ordered):
         return np.empty(0, np.int64), np.empty(0, np.int64)

@@ -1,96 +1,107 @@
-"""What happens to peers while a system runs: they come, go, crash, stand still, are slow, are cut off. Seeded.
+"""Churn and temporary faults of a run: peers join, leave, crash, return, freeze, are slow or cut
+off. Seeded.
 
     Churn.parse("joins=64,leaves=32,crashes=32,over_s=3600")
-    Churn.parse("deed=5:crash:7+8,deed=9..20:freeze:3,deed=12..30:split:0+1+2")
+    Churn.parse("event=5:crash:7+8,event=9..20:freeze:3,event=12..30:split:0+1+2")
 
-A `Churn` is a value, part of a scenario. It says how many deeds of each kind are drawn, or names single deeds, or both;
-`deeds` spells all of them out, so that a drawn script can be replayed, and shortened, deed by deed. Times are seconds
-after the first cast. Newcomers have addresses of their own beyond the first population; whoever returns does so at its
-address. How deeds are drawn is in `drawing.py`, how a single one is written in `deeds.py`.
+A `Churn` is a value and part of a scenario. It gives the number of events of each kind to draw, or
+names single events, or both. `spelled` names all of them, so that a drawn script can be replayed
+and shortened event by event. Times are seconds after the first cast. Newcomers have addresses above
+those of the initial population; a member that returns keeps its address. `drawing.py` draws events,
+`scripted_events.py` reads and writes one of them.
 """
 
+import warnings
 from dataclasses import dataclass, fields
 
 from implicast.casting.designs import Design
+from implicast.language.errors import OldNameWarning
 from implicast.peer.errors import ParameterError, ScenarioError
-from implicast.world.deeds import DISKS, Deed, Range, number, span, words
 from implicast.world.drawing import Drawing
+from implicast.world.scripted_events import DISKS, Range, ScriptedEvent, number, script_items, span
 
-DEEDS_MAX = 100_000
-"""Of one kind in one script; more is a typing error."""
+EVENTS_MAX = 100_000
+"""Events of one kind in one script. A larger number is a typing error."""
 FREE_MAX = 1_000
-"""Addresses left out below the last newcomer that is named; each of them costs a host. More is a typing error."""
+"""Unused addresses below that of the last named newcomer. Each costs a host; a larger number is a
+typing error.
+"""
 
 
 ANY_DISK = "any"
+EVENT, OLD_EVENT = "event", "deed"
+OLD_EVENT_ADVICE = "churn: `deed=` is now called `event=`; `deed=` is accepted through version 0.2"
 
 
 @dataclass(frozen=True, slots=True)
 class Churn:
-    """How much changes. All zero: nothing does."""
+    """Number and ranges of events to draw, and named events. The default changes nothing."""
 
     joins: int = 0
     leaves: int = 0
     crashes: int = 0
     group: int = 1
-    """Crashes come together, so many at a time; a number that is no multiple of it is rounded up to whole groups."""
+    """Peers that crash at the same time. A number of crashes that is no multiple of it is rounded
+    up to whole groups.
+    """
     join_rate: float = 0.0
-    """Further ones per minute, at the moments of a Poisson process; likewise the next two."""
+    """Further joins per minute, at the times of a Poisson process. Likewise the next two."""
     leave_rate: float = 0.0
     crash_rate: float = 0.0
     turnover: float = 0.0
-    """So many per minute come, and as many go: half by their own wish, half by a crash."""
+    """Joins per minute, and as many departures: half of them leaves, half crashes."""
     restarts: int = 0
-    """Servers or brokers that go down and come back with what they had written down."""
+    """Servers or brokers that go down and come back with their durable state."""
     down_s: Range = (2.0, 15.0)
     fails: int = 0
-    """Servers or brokers that never come back."""
+    """Servers or brokers that go down for good."""
     returns: int = 0
     """Members that crash and come back at their address."""
     away_s: Range = (2.0, 15.0)
     disk: str = "kept"
-    """With what they come back: kept, old or empty; `any`: drawn for each."""
+    """The disk with which they come back: kept, old or empty; `any`: drawn for each."""
     bursts: int = 0
-    """Publishers that cast many times a second for a while."""
+    """Publishers that cast many times a second."""
     burst_s: Range = (0.5, 2.0)
     burst_rate: Range = (100.0, 400.0)
-    """Casts a second."""
+    """Casts per second."""
     falls: int = 0
-    """Publishers that cast as in a burst and crash in the midst of it."""
+    """Publishers that cast as in a burst and then crash."""
     anew: int = 0
-    """Members that register again, describe themselves anew, or withdraw."""
+    """Members that register again, register another description, or withdraw."""
     freezes: int = 0
-    """Peers that stand still for a while and wake, not knowing that they slept."""
+    """Peers that are stopped and continue without noticing it."""
     freeze_s: Range = (1.0, 14.0)
     slow: int = 0
-    """Peers to and from which everything takes longer."""
+    """Peers whose messages, both ways, take longer."""
     slow_ms: Range = (100.0, 800.0)
     cuts: int = 0
-    """Links that carry nothing in one direction for a while."""
+    """Links that carry nothing in one direction."""
     cut_s: Range = (3.0, 20.0)
     flaps: int = 0
-    """Links that work and fail in turns."""
+    """Links that are dead and alive in turns."""
     flap_s: Range = (0.2, 2.0)
     splits: int = 0
-    """Partitions: no message crosses between two sides for a while."""
+    """Partitions: no message crosses between the two sides."""
     split_s: Range = (3.0, 20.0)
     share: float = 0.5
-    """Of the peers on the first side of a partition, at most."""
+    """Largest share of the peers on the first side of a partition."""
     drift: float = 0.0
     """Clocks run at rates from 1 - drift to 1 + drift."""
     over_s: float = 60.0
-    """Deeds are drawn from this time."""
+    """Events begin within this many seconds after the first cast."""
     guests: int = 0
-    """So many newcomers may be named by deeds though nobody joins at their addresses: such deeds do nothing. For
-    scripts from which joins were left out."""
-    deeds: tuple[Deed, ...] = ()
-    """Single deeds, beside those that are drawn."""
+    """Number of newcomers that events may name although no event lets them join. Such events have
+    no effect. Used by scripts from which the joins were removed.
+    """
+    events: tuple[ScriptedEvent, ...] = ()
+    """Named events, in addition to the drawn ones."""
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
-            _between(name, getattr(self, name), 0, DEEDS_MAX, f"0 to {DEEDS_MAX}")
-        _between("guests", self.guests, 0, DEEDS_MAX, f"0 to {DEEDS_MAX}")
-        _between("group", self.group, 1, DEEDS_MAX, "1 or more")
+            _between(name, getattr(self, name), 0, EVENTS_MAX, f"0 to {EVENTS_MAX}")
+        _between("guests", self.guests, 0, EVENTS_MAX, f"0 to {EVENTS_MAX}")
+        _between("group", self.group, 1, EVENTS_MAX, "1 or more")
         for name in ("join_rate", "leave_rate", "crash_rate", "turnover"):
             _between(name, getattr(self, name), 0, 1e6, "a number per minute, 0 or more")
         _between("share", self.share, 0, 1, "a share from 0 to 1")
@@ -109,24 +120,29 @@ class Churn:
 
     @classmethod
     def parse(cls, text: str) -> "Churn":
-        """Read `name=value,name=value`; `deed` may come several times; `@FILE` reads the same from a file."""
+        """Read `name=value,name=value`. `event` may occur several times. `@FILE` reads the same
+        from a file. `deed` is the former name of `event`.
+        """
         values: dict[str, int | float | str | Range] = {}
-        deeds: list[Deed] = []
-        for part in filter(None, (part.strip() for part in words(text))):
+        events: list[ScriptedEvent] = []
+        for part in filter(None, (part.strip() for part in script_items(text))):
             name, equals, value = part.partition("=")
+            if name == OLD_EVENT:
+                warnings.warn(OLD_EVENT_ADVICE, OldNameWarning, stacklevel=2)
+                name = EVENT
             if not equals or name not in _NAMES:
                 raise ParameterError(
                     f"churn: {part!r} is not understood; it takes {', '.join(_NAMES)} as name=value"
                 )
-            if name == "deed":
-                deeds.append(Deed.parse(value))
+            if name == EVENT:
+                events.append(ScriptedEvent.parse(value))
             elif name in values:
                 raise ParameterError(
-                    f"churn: {name} is given again by {part}; only `deed` may come more than once"
+                    f"churn: {name} is given again by {part}; only `event` may come more than once"
                 )
             else:
                 values[name] = _value(name, value)
-        churn = cls(deeds=tuple(deeds), **values)  # type: ignore[arg-type]
+        churn = cls(events=tuple(events), **values)  # type: ignore[arg-type]
         whole = churn.crashes // churn.group * churn.group
         if whole < churn.crashes:
             right = f"{whole} or {whole + churn.group}" if whole else str(churn.group)
@@ -136,51 +152,55 @@ class Churn:
         return churn
 
     def text(self) -> str:
-        """What `parse` reads; empty when nothing changes."""
-        still, told = Churn(), []
+        """The text that `parse` reads; empty if nothing changes."""
+        still, given = Churn(), []
         for name in _NAMES[:-1]:
             value = self.group * self.groups() if name == "crashes" else getattr(self, name)
             if value != getattr(still, name):
-                told.append(f"{name}={_text(value)}")
-        return ",".join(told + [f"deed={deed.text()}" for deed in self.deeds])
+                given.append(f"{name}={_text(value)}")
+        return ",".join(given + [f"{EVENT}={event.text()}" for event in self.events])
 
     def groups(self) -> int:
-        """How often peers crash together."""
+        """Number of groups of peers that crash together."""
         return -(-self.crashes // self.group)
 
     def __bool__(self) -> bool:
         return bool(self.text())
 
     def spelled(self, seed: int, peers: int, infrastructure: int) -> "Churn":
-        """The same changes, every deed by name. Joins may be left out of it, and what happens to newcomers stay."""
+        """The same script with every event named. Joins may be removed from it without making
+        events of the newcomers invalid.
+        """
         guests = max(self.guests, self.newcomers(seed, peers, infrastructure))
         return Churn(
-            deeds=self.script(seed, peers, infrastructure), drift=self.drift, guests=guests
+            events=self.script(seed, peers, infrastructure), drift=self.drift, guests=guests
         )
 
-    def script(self, seed: int, peers: int, infrastructure: int) -> tuple[Deed, ...]:
-        """All deeds in order of time, for so many peers and, after them, pieces of infrastructure."""
-        return tuple(sorted((*self.deeds, *Drawing(self, seed, peers, infrastructure).deeds())))
+    def script(self, seed: int, peers: int, infrastructure: int) -> tuple[ScriptedEvent, ...]:
+        """All events in order of time. Servers and brokers have the addresses after the peers."""
+        return tuple(sorted((*self.events, *Drawing(self, seed, peers, infrastructure).events())))
 
     def newcomers(self, seed: int, peers: int, infrastructure: int) -> int:
-        """How many hosts are needed beyond the first population."""
+        """Number of hosts needed beyond the initial population."""
         joining = [
             who
-            for deed in self.script(seed, peers, infrastructure)
-            if deed.kind == "join"
-            for who in deed.who
+            for event in self.script(seed, peers, infrastructure)
+            if event.kind == "join"
+            for who in event.who
         ]
         return max(joining, default=peers + infrastructure - 1) + 1 - peers - infrastructure
 
     def shortfall(self, seed: int, peers: int, infrastructure: int) -> list[str]:
-        """What was to be drawn and could not be, and why: a sentence for each kind."""
+        """One sentence for each kind of which fewer events can be drawn than asked for, with the
+        reason.
+        """
         return Drawing(self, seed, peers, infrastructure).shortfall()
 
     def refuse_strangers(self, peers: int, infrastructure: int) -> None:
-        """A `ScenarioError` for deeds by name that are about somebody who is not there."""
+        """Raise a `ScenarioError` for a named event that concerns an address without a peer."""
         first = peers + infrastructure
-        came: dict[int, Deed] = {}
-        for join in (deed for deed in self.deeds if deed.kind == "join"):
+        came: dict[int, ScriptedEvent] = {}
+        for join in (event for event in self.events if event.kind == "join"):
             for who in join.who:
                 if who in came:
                     raise ScenarioError(
@@ -195,33 +215,36 @@ class Churn:
                     f"churn: {came[who].text()}: newcomers have the addresses from {first} on, one "
                     f"after the other; {who} is too far beyond"
                 )
-        for deed in self.deeds:
-            if deed.kind not in (
+        for event in self.events:
+            if event.kind not in (
                 "join",
                 "restart",
                 "fail",
-            ):  # of whom those take more is to be said
-                _refuse_strangers(deed, first, self.guests, came)
+            ):  # these have checks of their own
+                _refuse_strangers(event, first, self.guests, came)
 
 
-def _refuse_strangers(deed: Deed, first: int, guests: int, came: dict[int, Deed]) -> None:
-    for who in deed.who:
+def _refuse_strangers(
+    event: ScriptedEvent, first: int, guests: int, came: dict[int, ScriptedEvent]
+) -> None:
+    for who in event.who:
         if who >= first + guests and who not in came:
             raise ScenarioError(
-                f"churn: {deed.text()}: there is no {who}; addresses are 0 to {first - 1}, and those "
-                "of newcomers that join by a deed"
+                f"churn: {event.text()}: there is no {who}; addresses are 0 to {first - 1}, "
+                "and those of newcomers that join by an event"
             )
         if (
-            deed.kind in ("leave", "crash", "freeze", "return", "fall")
+            event.kind in ("leave", "crash", "freeze", "return", "fall")
             and who in came
-            and deed < came[who]
+            and event < came[who]
         ):
             raise ScenarioError(
-                f"churn: {deed.text()}: {who} comes only by {came[who].text()}; it takes a later time"
+                f"churn: {event.text()}: {who} joins only by {came[who].text()}; "
+                "it takes a later time"
             )
 
 
-_NAMES = (*(each.name for each in fields(Churn) if each.name != "deeds"), "deed")
+_NAMES = (*(each.name for each in fields(Churn) if each.name != "events"), EVENT)
 _COUNTS = (
     "joins",
     "leaves",
@@ -289,28 +312,28 @@ _OF_MEMBERS = (
 
 
 def refuse_the_impossible(
-    script: tuple[Deed, ...], design: Design, peers: int, infrastructure: int
+    script: tuple[ScriptedEvent, ...], design: Design, peers: int, infrastructure: int
 ) -> None:
-    """A `ScenarioError` for deeds that cannot be done to whom they name."""
+    """Raise a `ScenarioError` for an event that is impossible for an address it names."""
     fixed = range(peers, peers + infrastructure)
-    for deed in script:
-        named = [who for who in deed.who if who in fixed]
-        if deed.kind in ("restart", "fail") and len(named) < len(deed.who):
+    for event in script:
+        named = [who for who in event.who if who in fixed]
+        if event.kind in ("restart", "fail") and len(named) < len(event.who):
             have = f"they are {list(fixed)}" if fixed else f"{design.name} has none"
             raise ScenarioError(
-                f"churn: {deed.text()}: only servers and brokers restart or fail; {have}"
+                f"churn: {event.text()}: only servers and brokers restart or fail; {have}"
             )
-        if deed.kind == "restart" and design.fixture is None:
+        if event.kind == "restart" and design.fixture is None:
             raise ScenarioError(
-                f"churn: {deed.text()}: {design.name} has nothing that can come back"
+                f"churn: {event.text()}: {design.name} has nothing that can come back"
             )
-        if deed.kind == "return" and design.member is None:
-            raise ScenarioError(f"churn: {deed.text()}: members of {design.name} do not come back")
-        if deed.kind in _OF_MEMBERS and named:
+        if event.kind == "return" and design.member is None:
+            raise ScenarioError(f"churn: {event.text()}: members of {design.name} do not come back")
+        if event.kind in _OF_MEMBERS and named:
             raise ScenarioError(
-                f"churn: {deed.text()}: {named[0]} is no peer; it takes restart or fail"
+                f"churn: {event.text()}: {named[0]} is no peer; it takes restart or fail"
             )
-        if deed.kind == "join" and min(deed.who) < fixed.stop:
+        if event.kind == "join" and min(event.who) < fixed.stop:
             raise ScenarioError(
-                f"churn: {deed.text()}: newcomers have addresses from {fixed.stop} on"
+                f"churn: {event.text()}: newcomers have addresses from {fixed.stop} on"
             )

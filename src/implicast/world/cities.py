@@ -1,9 +1,12 @@
-"""Places for generated networks: the largest metropolitan areas of the United States, and four places overseas."""
+"""Places for generated networks: the largest metropolitan areas of the United States, and four
+places overseas.
+"""
 
 from implicast.world.topology import Place
 
 UNITED_STATES: tuple[tuple[str, Place, float], ...] = (
-    # name, (latitude, longitude), inhabitants of the metropolitan area in millions (2000 census, rounded)
+    # name, (latitude, longitude), inhabitants of the metropolitan area in millions (2000 census,
+    # rounded)
     ("New York", (40.71, -74.01), 18.3),
     ("Los Angeles", (34.05, -118.24), 12.4),
     ("Chicago", (41.88, -87.63), 9.1),

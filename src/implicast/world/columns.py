@@ -1,4 +1,4 @@
-"""What every column of a journal means, and its unit; it travels in the metadata of the Parquet files."""
+"""Unit and meaning of every journal column; stored in the metadata of the Parquet files."""
 
 import pyarrow as pa
 
@@ -8,52 +8,52 @@ US = "us"
 COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
     "sends": {
         "serial": ("", "number of the message, in order of sending"),
-        "cause": ("", "serial of the message, alarm or wish that made its sender send it"),
+        "cause": ("", "serial of the message, alarm or call that made its sender send it"),
         "sent_us": (US, "when it was sent"),
         "arrived_us": (US, "when it arrived; null: it was lost"),
-        "sender": ("peer", "who sent it"),
-        "receiver": ("peer", "to whom"),
+        "sender": ("peer", "sender"),
+        "receiver": ("peer", "receiver"),
         "kind": ("", "name of the message in its design"),
         "phase": (
             "",
             "what it was sent for: cast, upkeep, join, register, withdraw, leave or warm-up",
         ),
         "cast": ("cast", "the cast it was sent for; null: for none"),
-        "depth": ("hops", "messages from the wish to this one"),
+        "depth": ("hops", "messages from the application's call to this one"),
         "bytes": ("bytes", "size as it would be encoded"),
     },
     "notices": {
         "cause": ("", "serial of the message that led to the notification"),
         "time_us": (US, "when the application was notified"),
-        "peer": ("peer", "who was notified"),
-        "cast": ("cast", "of which cast"),
+        "peer": ("peer", "notified peer"),
+        "cast": ("cast", "the cast"),
         "depth": ("hops", "messages from the cast to the notification"),
-        "altered": ("", "notified of another payload than was cast"),
+        "altered": ("", "the payload differs from that of the cast"),
     },
     "casts": {
         "cast": ("cast", "number of the cast, in order of time"),
-        "publisher": ("peer", "who cast it"),
+        "publisher": ("peer", "publisher"),
         "time_us": (US, "when"),
-        "target": ("", "to whom, as an expression"),
-        "settled_us": (US, "when its publisher knew how it ended; null: never"),
+        "target": ("", "target, as an expression"),
+        "settled_us": (US, "when its publisher knew the outcome; null: never"),
         "carried_us": (
             US,
-            "when its publisher, back with its disk, carried on with it; null: never",
+            "when its publisher resumed it after returning with its disk; null: never",
         ),
-        "warm_up": ("", "made before those that are measured"),
+        "warm_up": ("", "made before the measured casts"),
         "notified": (
             "peers",
-            "how many its publisher was told were notified; null: it was told nothing",
+            "notified members in the final receipt; null: there is none",
         ),
-        "declined": ("peers", "how many its publisher was told declined"),
-        "unreachable": ("peers", "how many its publisher was told could not be reached"),
+        "declined": ("peers", "members that declined, in the final receipt"),
+        "unreachable": ("peers", "unreachable members in the final receipt"),
     },
     "registrations": {
-        "peer": ("peer", "whose description it is"),
-        "version": ("", "which of this peer's, from 1"),
+        "peer": ("peer", "the described peer"),
+        "version": ("", "number of the registration of this peer, from 1"),
         "begun_us": (US, "when it was asked for"),
         "completed_us": (US, "when it was complete; null: never"),
-        "withdrawn": ("", "the peer withdrew instead of describing itself anew"),
+        "withdrawn": ("", "the peer withdrew"),
         "tags": ("", "the tags"),
         "values": ("", "the attributes and their values"),
     },
@@ -66,7 +66,7 @@ COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
             "bytes",
             "what it stores for the system or for others at the end of registration",
         ),
-        "capacity": ("", "what it can bear, relative to 1"),
+        "capacity": ("", "load it can bear, relative to 1"),
     },
     "links": {
         "link": ("link", "number of the directed link between two routers"),
@@ -77,50 +77,50 @@ COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
     "paths": {
         "source_router": ("router", "where the path begins"),
         "target_router": ("router", "where it ends"),
-        "position": ("", "the so-manieth link of the path, from 0"),
+        "position": ("", "position of the link on the path, from 0"),
         "link": ("link", "the link"),
     },
-    "course": {
-        "from_us": (US, "when change began"),
-        "over_us": (US, "when its last event was over"),
-        "calm_us": (US, "when the design promises that everything is repaired"),
-        "end_us": (US, "when the run ended"),
+    "timeline": {
+        "from_us": (US, "time of the first cast, from which event times count"),
+        "over_us": (US, "end of the last event"),
+        "calm_us": (US, "by when the design promises full repair"),
+        "end_us": (US, "end of the run"),
     },
-    "deeds": {
+    "scripted_events": {
         "from_us": (US, "when it began"),
         "to_us": (US, "when it was over"),
         "kind": ("", "join, leave, crash, freeze, restart, ..."),
-        "peers": ("peer", "to whom it happened"),
-        "amount": ("", "how much, where the kind has an amount"),
-        "detail": ("", "what else the kind says"),
+        "peers": ("peer", "peers it concerns"),
+        "amount": ("", "amount, for kinds that have one"),
+        "detail": ("", "disk of a return, tags of a describe"),
     },
-    "lives": {
-        "peer": ("peer", "who"),
-        "from_us": (US, "since when it was there"),
-        "joined_us": (US, "since when it was joined; null: never"),
-        "leaving_us": (US, "since when it was leaving; null: never"),
-        "to_us": (US, "until when it was there; null: to the end"),
+    "incarnations": {
+        "peer": ("peer", "the peer"),
+        "from_us": (US, "start of the incarnation"),
+        "joined_us": (US, "when it had joined; null: never"),
+        "leaving_us": (US, "when it asked to leave; null: never"),
+        "to_us": (US, "end of the incarnation; null: present to the end of the run"),
         "end": ("", "stayed, left or crashed"),
-        "returned": ("", "it had been there before"),
+        "returned": ("", "it began with a return"),
         "back_us": (
             US,
-            "when the first registration of a life that began with a return was complete",
+            "when the first registration after a return was complete; null: never",
         ),
         "copied_us": (
             US,
-            "when the old copy of its disk was made with which it came back; null: it lost nothing",
+            "when the old copy of its disk was made; null: its disk was not an old copy",
         ),
     },
     "health": {
-        "time_us": (US, "when the invariants were looked at"),
-        "wrong": ("", "how many were broken"),
+        "time_us": (US, "time of the check of the invariants"),
+        "wrong": ("", "number of violations"),
         "first": ("", "the first of them; null: none"),
     },
 }
 
 
 def described(schemas: dict[str, pa.Schema]) -> dict[str, pa.Schema]:
-    """The same schemas, each field with `unit` and `meaning` where they are known."""
+    """The same schemas with `unit` and `meaning` in the metadata of each field."""
     return {
         name: pa.schema(
             [with_meaning(each, *COLUMNS.get(name, {}).get(each.name, ("", ""))) for each in schema]

@@ -1,6 +1,8 @@
-"""Which core runs a world: the compiled one where it was built, else the readable one. Both write the same journal.
+"""Chooses the core that runs a world: the compiled one if it was built, otherwise the Python one.
+Both write the same journal.
 
-`IMPLICAST_CORE=python` or `IMPLICAST_CORE=compiled` chooses; the second fails in a sentence where it was not built.
+`IMPLICAST_CORE=python` or `IMPLICAST_CORE=compiled` selects one; the latter fails if it was not
+built.
 """
 
 from os import environ
@@ -11,16 +13,17 @@ from implicast.world.world import World
 
 PYTHON, COMPILED = "python", "compiled"
 HUGE_PAGES_FROM = 256
-"""Peers. Under change a run of so many takes a twentieth less, one of a thousand a tenth to a sixth less, a smaller one
-the same; for 3 MB more at most."""
+"""Number of peers from which on Python's memory uses huge pages. Runs with churn take a twentieth
+less time at 256 peers and a tenth to a sixth less at a thousand, for at most 3 MB more memory.
+"""
 
 
 class CoreError(LocalError):
-    """The core that was asked for is not there."""
+    """The selected core is not available."""
 
 
 def core() -> str:
-    """The name of the core that new worlds get."""
+    """Name of the core that new worlds use."""
     wanted = environ.get("IMPLICAST_CORE", "")
     if wanted not in ("", PYTHON, COMPILED):
         raise CoreError(f"IMPLICAST_CORE={wanted}: it takes {PYTHON} or {COMPILED}")
@@ -36,7 +39,7 @@ def core() -> str:
 
 
 def new_world(*given: Any) -> World:
-    """A world on the core that was chosen; arguments as of `World`."""
+    """A world on the selected core; arguments as for `World`."""
     if core() == PYTHON:
         return World(*given)
     made: World = _compiled()(*given)
@@ -44,12 +47,12 @@ def new_world(*given: Any) -> World:
 
 
 def ready_for(peers: int) -> None:
-    """Python's memory made quick to reach where there will be much of it; for the rest of the process."""
+    """Switch Python's memory arenas to huge pages for a large run; for the rest of the process."""
     if peers < HUGE_PAGES_FROM or core() == PYTHON:
         return
     try:
         from implicast.world import _arenas  # type: ignore[attr-defined, unused-ignore]
-    except ImportError:  # built apart from the core, where the compiler could
+    except ImportError:  # built separately from the core; optional
         return
     _arenas.on_huge_pages()
 

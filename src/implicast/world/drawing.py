@@ -1,6 +1,7 @@
-"""Draws the deeds that a `Churn` gives only the number of: when, and who of those who are there by then. Seeded.
+"""Draws the events of which a `Churn` gives only the number: their times and their peers. Seeded.
 
-Who is drawn must be there by the script: whether a newcomer has really joined by then is for the run to see.
+A drawn peer is present according to the script. Whether a newcomer has really joined by then is
+only known during the run.
 """
 
 from collections import Counter
@@ -9,52 +10,60 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from implicast.space.digest import stream
-from implicast.world.deeds import DISKS, Deed, Range
+from implicast.world.scripted_events import DISKS, Range, ScriptedEvent
 
 if TYPE_CHECKING:
     from implicast.world.churn import Churn
 
 SETTLED_S = 20.0
-"""Whoever has just come is not drawn for anything else within this time."""
+"""A peer that joined or returned is not drawn for another event for this many seconds."""
 STAYING = 0.25
-"""So many stay at any time, newcomers among them: this share of the first population, and at least two peers."""
+"""Share of the initial population that is present at any time, newcomers included; never fewer than
+two peers.
+"""
 
 
 class Drawing:
-    """Draws the deeds of one script. Moments of each kind have a stream of their own: kinds do not disturb others."""
+    """Draws the events of one script. Each kind draws its times from its own random stream, so that
+    the number of events of one kind does not move those of another.
+    """
 
     def __init__(self, churn: "Churn", seed: int, peers: int, infrastructure: int) -> None:
         self.churn, self.seed = churn, seed
         self.members = dict.fromkeys(range(peers), -SETTLED_S)
-        """Who is there by the script, and since when."""
+        """By address of each member present in the script: the time in seconds since when it is
+        present.
+        """
         self.least = max(2, int(peers * STAYING))
         self.fixed = list(range(peers, peers + infrastructure))
         self.fresh = 1 + max(
-            [peers + infrastructure - 1, *(who for deed in churn.deeds for who in deed.who)]
+            [peers + infrastructure - 1, *(who for event in churn.events for who in event.who)]
         )
         self.chance = stream(seed, "churn", "who")
         self.asked: Counter[str] = Counter()
         self.done: Counter[str] = Counter()
-        """Of each kind: peers, or servers, or links that something was to happen to, and to which it does."""
+        """By kind: number of peers, servers or links asked for, and number drawn."""
 
-    def deeds(self) -> list[Deed]:
-        """All that are drawn, in order of time."""
-        drawn: list[Deed] = []
+    def events(self) -> list[ScriptedEvent]:
+        """All drawn events, in order of time."""
+        drawn: list[ScriptedEvent] = []
         moments = [(time_s, kind) for kind in _DRAW for time_s in self._moments_s(kind)]
         for time_s, kind in sorted(moments):
-            deed = (
+            event = (
                 _DRAW[kind](self, time_s)
                 if kind == "joins" or len(self._present(time_s)) > 1
                 else None
             )
-            drawn += [deed] if deed is not None else []
+            drawn += [event] if event is not None else []
             self.asked[kind] += self._at_once(kind)
-            self.done[kind] += 0 if deed is None else len(deed.who) if kind == "crashes" else 1
+            self.done[kind] += 0 if event is None else len(event.who) if kind == "crashes" else 1
         return drawn
 
     def shortfall(self) -> list[str]:
-        """What was to be drawn and could not be, and why: a sentence for each kind."""
-        self.deeds()
+        """One sentence for each kind of which fewer events were drawn than asked for, with the
+        reason.
+        """
+        self.events()
         return [
             f"churn: {self.done[kind]} of {asked} {kind}: {_WHY.get(kind, _FEW)}"
             for kind, asked in self.asked.items()
@@ -76,7 +85,7 @@ class Drawing:
         return [min(round(moment_s, 3), max(0.0, over_s - 0.001)) for moment_s in moments]
 
     def _rate(self, kind: str) -> float:
-        """Per minute."""
+        """Events per minute."""
         if kind not in _RATES:
             return 0.0
         name, share = _RATES[kind]
@@ -97,29 +106,29 @@ class Drawing:
         who: tuple[int, ...],
         amount: float = 0,
         detail: str = "",
-    ) -> Deed:
+    ) -> ScriptedEvent:
         until_s = round(time_s + _uniform(self.chance, lasts_s), 3)
-        return Deed(time_s, until_s, kind, who, round(amount, 3), detail)
+        return ScriptedEvent(time_s, until_s, kind, who, round(amount, 3), detail)
 
-    def join(self, time_s: float) -> Deed:
+    def join(self, time_s: float) -> ScriptedEvent:
         self.members[self.fresh] = time_s
         self.fresh += 1
-        return Deed(time_s, time_s, "join", (self.fresh - 1,))
+        return ScriptedEvent(time_s, time_s, "join", (self.fresh - 1,))
 
-    def leave(self, time_s: float) -> Deed | None:
+    def leave(self, time_s: float) -> ScriptedEvent | None:
         return self._end(time_s, "leave", 1)
 
-    def crash(self, time_s: float) -> Deed | None:
+    def crash(self, time_s: float) -> ScriptedEvent | None:
         return self._end(time_s, "crash", self.churn.group)
 
-    def _end(self, time_s: float, kind: str, count: int) -> Deed | None:
+    def _end(self, time_s: float, kind: str, count: int) -> ScriptedEvent | None:
         who = self._some(time_s, max(0, min(count, len(self.members) - self.least)))
         for each in who:
             del self.members[each]
-        return Deed(time_s, time_s, kind, who) if who else None
+        return ScriptedEvent(time_s, time_s, kind, who) if who else None
 
-    def come_back(self, time_s: float) -> Deed | None:
-        """Who is away is not drawn for anything else until it has settled again."""
+    def come_back(self, time_s: float) -> ScriptedEvent | None:
+        """An absent member is not drawn for another event until `SETTLED_S` after its return."""
         churn = self.churn
         if len(self._present(time_s)) <= self.least:
             return None
@@ -131,62 +140,66 @@ class Drawing:
         self.members[who[0]] = away.to_s
         return away
 
-    def burst(self, time_s: float) -> Deed:
+    def burst(self, time_s: float) -> ScriptedEvent:
         rate = _uniform(self.chance, self.churn.burst_rate)
         return self._lasting(time_s, self.churn.burst_s, "burst", self._some(time_s), rate)
 
-    def fall(self, time_s: float) -> Deed | None:
+    def fall(self, time_s: float) -> ScriptedEvent | None:
         who = self._end(time_s, "crash", 1)
         rate = _uniform(self.chance, self.churn.burst_rate)
         return self._lasting(time_s, self.churn.burst_s, "fall", who.who, rate) if who else None
 
-    def say(self, time_s: float) -> Deed:
-        return Deed(time_s, time_s, self.chance.choice(_SAYINGS), self._some(time_s))
+    def change_registration(self, time_s: float) -> ScriptedEvent:
+        return ScriptedEvent(
+            time_s, time_s, self.chance.choice(_REGISTRATION_KINDS), self._some(time_s)
+        )
 
-    def restart(self, time_s: float) -> Deed | None:
+    def restart(self, time_s: float) -> ScriptedEvent | None:
         who = (self.chance.choice(self.fixed),) if self.fixed else ()
         return self._lasting(time_s, self.churn.down_s, "restart", who) if who else None
 
-    def fail(self, time_s: float) -> Deed | None:
+    def fail(self, time_s: float) -> ScriptedEvent | None:
         if len(self.fixed) < 2:
             return None
-        return Deed(
+        return ScriptedEvent(
             time_s, time_s, "fail", (self.fixed.pop(self.chance.randrange(len(self.fixed))),)
         )
 
-    def freeze(self, time_s: float) -> Deed:
+    def freeze(self, time_s: float) -> ScriptedEvent:
         return self._lasting(time_s, self.churn.freeze_s, "freeze", self._some(time_s))
 
-    def slow(self, time_s: float) -> Deed:
+    def slow(self, time_s: float) -> ScriptedEvent:
         amount = _uniform(self.chance, self.churn.slow_ms)
-        return Deed(time_s, self.churn.over_s, "slow", self._some(time_s), round(amount, 3))
+        return ScriptedEvent(
+            time_s, self.churn.over_s, "slow", self._some(time_s), round(amount, 3)
+        )
 
-    def cut(self, time_s: float) -> Deed:
+    def cut(self, time_s: float) -> ScriptedEvent:
         return self._lasting(time_s, self.churn.cut_s, "cut", self._pair(time_s))
 
-    def flap(self, time_s: float) -> Deed:
+    def flap(self, time_s: float) -> ScriptedEvent:
         amount = _uniform(self.chance, self.churn.flap_s)
         return self._lasting(time_s, self.churn.cut_s, "flap", self._pair(time_s), amount)
 
     def _pair(self, time_s: float) -> tuple[int, ...]:
         return tuple(self.chance.sample([*self._present(time_s), *self.fixed], 2))
 
-    def split(self, time_s: float) -> Deed:
-        everybody = [*self._present(time_s), *self.fixed]
+    def split(self, time_s: float) -> ScriptedEvent:
+        hosts = [*self._present(time_s), *self.fixed]
         side = self.chance.sample(
-            everybody, max(1, int(self.chance.uniform(0, self.churn.share) * len(everybody)))
+            hosts, max(1, int(self.chance.uniform(0, self.churn.share) * len(hosts)))
         )
         return self._lasting(time_s, self.churn.split_s, "split", tuple(sorted(side)))
 
 
-_DRAW: dict[str, Callable[[Drawing, float], Deed | None]] = {
+_DRAW: dict[str, Callable[[Drawing, float], ScriptedEvent | None]] = {
     "joins": Drawing.join,
     "leaves": Drawing.leave,
     "crashes": Drawing.crash,
     "returns": Drawing.come_back,
     "bursts": Drawing.burst,
     "falls": Drawing.fall,
-    "anew": Drawing.say,
+    "anew": Drawing.change_registration,
     "restarts": Drawing.restart,
     "fails": Drawing.fail,
     "freezes": Drawing.freeze,
@@ -195,13 +208,13 @@ _DRAW: dict[str, Callable[[Drawing, float], Deed | None]] = {
     "flaps": Drawing.flap,
     "splits": Drawing.split,
 }
-_SAYINGS = ("register", "describe", "describe", "withdraw")
+_REGISTRATION_KINDS = ("register", "describe", "describe", "withdraw")
 _RATES = {
     "joins": ("join_rate", 1.0),
     "leaves": ("leave_rate", 0.5),
     "crashes": ("crash_rate", 0.5),
 }
-"""The rate of each kind, and its share of a turnover."""
+"""By kind: the rate parameter, and the share of `turnover` that is added to it."""
 _STAY = f"{STAYING:g} of the first number of peers, and at least two, are always there"
 _WHY = {
     "leaves": _STAY,
@@ -212,7 +225,7 @@ _WHY = {
     "fails": "the last server or broker stays",
 }
 _FEW = f"fewer than two peers had been there for {SETTLED_S:g} s"
-"""Why less was drawn than asked for."""
+"""By kind, the reason for a shortfall; `_FEW` for all others."""
 
 
 def _uniform(chance: Random, bounds: Range) -> float:

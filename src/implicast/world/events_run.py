@@ -1,10 +1,11 @@
-"""One run of publish/subscribe from beginning to end: subscribe, publish, reword and take back, publish again; judged
-from outside by trying every event on every subscription.
+"""One run of publish/subscribe: subscribe, publish, change subscriptions, publish again. The result
+is checked by matching every event with every subscription.
 
     ranges = Ranges(seed=1, peers=64)
-    outcome = run_events(EventScenario("opchord-pubsub", ranges, peers=64, subscriptions=100, events=50))
+    scenario = EventScenario("opchord-pubsub", ranges, peers=64, subscriptions=100, events=50)
+    outcome = run_events(scenario)
 
-Single casts to descriptions are simulated by `simulate`; this is the other direction.
+`simulate` runs the other direction: casts to descriptions.
 """
 
 from collections import Counter
@@ -27,17 +28,18 @@ from implicast.world.journal import REGISTER, WITHDRAW
 from implicast.world.network import build
 from implicast.world.plan import Plan
 from implicast.world.populations import population
-from implicast.world.world import Carrier, Fate, World
+from implicast.world.world import LatencyModel, MessageFaults, World
 
 SPACING_US = 10_000
-"""Between two subscriptions, and between two events."""
+"""Interval between two subscriptions, and between two events."""
 QUIET_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class EventScenario:
-    """What is to be run. `reworded` and `taken_back` are shares of the subscriptions that change between two halves of
-    the events."""
+    """What to run. `reworded` and `taken_back` are the shares of subscriptions that are updated and
+    cancelled between the two halves of the events.
+    """
 
     design: str
     workload: PubSubWorkload
@@ -55,7 +57,7 @@ class EventScenario:
 
 @dataclass(frozen=True, slots=True)
 class EventOutcome:
-    """How the run kept the contract, and which kinds of messages it took in each phase."""
+    """How the run met the contract, and its messages."""
 
     expected: int
     notified: int
@@ -64,9 +66,9 @@ class EventOutcome:
     uninvited: int
     refused: tuple[str, ...]
     incomplete: int
-    """Subscriptions that were never said to be complete."""
+    """Subscriptions whose completion was never reported."""
     messages: dict[str, dict[str, int]]
-    """By phase (`subscribe`, `publish`, `reword`), then by kind."""
+    """Messages by phase (`subscribe`, `publish`, `reword`), then by kind."""
     objections: list[str]
 
     @property
@@ -77,10 +79,14 @@ class EventOutcome:
 
 
 class CountingWorld(World):
-    """A world that counts messages by kind: all that is asked of it here, and cheaper than a journal."""
+    """A world that counts messages by kind, which is cheaper than a journal."""
 
     def __init__(
-        self, network: Carrier, seed: int, faults: Fate | None = None, codec: Codec | None = None
+        self,
+        network: LatencyModel,
+        seed: int,
+        faults: MessageFaults | None = None,
+        codec: Codec | None = None,
     ) -> None:
         super().__init__(network, seed, faults=faults, codec=codec)
         self.kinds: Counter[str] = Counter()
@@ -91,7 +97,7 @@ class CountingWorld(World):
 
 
 class EventRun:
-    """The parts of one run."""
+    """One run."""
 
     def __init__(self, scenario: EventScenario) -> None:
         self.scenario = scenario
@@ -116,8 +122,8 @@ class EventRun:
         self.population = population(self.design).assemble(plan)
         for address, peer in enumerate(self.population):
             self.world.place(address, peer)
-        self.standing: dict[int, tuple[int, int, Target]] = {}
-        """Subscriptions by number of the workload: peer, number there, target."""
+        self.subscriptions_now: dict[int, tuple[int, int, Target]] = {}
+        """Current subscriptions by their number in the workload: (peer, number there, target)."""
         self.expected: dict[CastId, set[int]] = {}
         self.messages: dict[str, dict[str, int]] = {}
         self.wordings: dict[tuple[int, int], int] = {}
@@ -151,35 +157,37 @@ class EventRun:
     def _subscribe(self, number: int) -> None:
         peer, target = self.scenario.workload.subscription(number)
         there = self._peer(peer).subscribe(target)
-        self.standing[number] = (peer, there, target)
+        self.subscriptions_now[number] = (peer, there, target)
         self.wordings[peer, there] = 1
 
     def _change(self, number: int) -> None:
-        peer, there, _ = self.standing[number]
+        peer, there, _ = self.subscriptions_now[number]
         draw = stream(self.scenario.seed, "change", number).random()
         if draw < self.scenario.taken_back:
             self._peer(peer).unsubscribe(there)
-            del self.standing[number], self.wordings[peer, there]
+            del self.subscriptions_now[number], self.wordings[peer, there]
         elif draw < self.scenario.taken_back + self.scenario.reworded:
             target = self.scenario.workload.subscription(number, 1).target
             self._peer(peer).update(there, target)
-            self.standing[number] = (peer, there, target)
+            self.subscriptions_now[number] = (peer, there, target)
             self.wordings[peer, there] = 2
 
     def _publish(self, number: int) -> None:
         publisher, description = self.scenario.workload.event(number)
         cast = self._peer(publisher).publish(description, b"")
         self.expected[cast] = {
-            peer for peer, _, target in self.standing.values() if target.selects(description)
+            peer
+            for peer, _, target in self.subscriptions_now.values()
+            if target.selects(description)
         }
 
     def _judged(self) -> EventOutcome:
-        told: Counter[tuple[CastId, int]] = Counter()
+        counts: Counter[tuple[CastId, int]] = Counter()
         complete: dict[tuple[int, int], int] = {}
         refused = []
         for _, address, event in self.world.events:
             if isinstance(event, Notice):
-                told[event.cast, address] += 1
+                counts[event.cast, address] += 1
             elif isinstance(event, Subscribed):
                 complete[address, event.number] = event.version
             elif isinstance(event, Unsubscribed):
@@ -189,10 +197,10 @@ class EventRun:
         wanted = {(cast, peer) for cast, peers in self.expected.items() for peer in peers}
         return EventOutcome(
             expected=len(wanted),
-            notified=told.total(),
-            missing=sum(each not in told for each in wanted),
-            repeated=told.total() - len(told),
-            uninvited=sum(each not in wanted for each in told),
+            notified=counts.total(),
+            missing=sum(each not in counts for each in wanted),
+            repeated=counts.total() - len(counts),
+            uninvited=sum(each not in wanted for each in counts),
             refused=tuple(refused),
             incomplete=sum(
                 complete.get(each) != wording for each, wording in self.wordings.items()
@@ -203,5 +211,5 @@ class EventRun:
 
 
 def run_events(scenario: EventScenario) -> EventOutcome:
-    """Carry the scenario out and judge it."""
+    """Run the scenario and check it."""
     return EventRun(scenario).go()

@@ -1,9 +1,10 @@
-"""What an unkind network does to messages: loss, repeats, delay, reordering, partitions. Seeded, so replayable.
+"""Message faults of the simulated network: loss, duplication, delay, reordering, partitions.
+Seeded, so that a run can be replayed.
 
     Faults.parse("loss=0.01,duplicate=0.02,delay=0.1,delay_ms=50..500,partition=10..20:0.5")
 
-A `Faults` is a value, part of a scenario; a `FaultStream` draws the fate of each message from it. Draws have a stream
-of their own: the chance that peers use is not disturbed.
+A `Faults` is a value and part of a scenario. A `FaultStream` applies it to each message. It draws
+from its own random stream, so that faults do not change what peers draw.
 """
 
 from collections.abc import Callable
@@ -14,17 +15,17 @@ from implicast.peer.errors import ParameterError
 from implicast.space.digest import digest_bits, stream
 
 COPY_MS = 1_000
-"""A repeat arrives within a second after the original."""
+"""A duplicate takes up to this many milliseconds longer than an ordinary copy."""
 PARTITIONS_MAX = 1_000
-"""Of one network; each is looked at for every message."""
+"""Partitions of one network. Each is checked for every message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """From one moment to another, no message crosses between two sides.
+    """No message crosses between two sides from `from_s` to `to_s`.
 
-    The sides are the hosts in `apart` and all others or, when `apart` is empty, a share of hosts drawn by hash and
-    the rest.
+    The sides are the hosts in `apart` and all other hosts. If `apart` is empty, a hash assigns a
+    `share` of the hosts to the first side.
     """
 
     from_s: float
@@ -39,19 +40,21 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How hard the network is. All zero: it is kind."""
+    """Fault rates of a network. The default has no faults."""
 
     loss: float = 0.0
     """Share of messages that never arrive."""
     duplicate: float = 0.0
     """Share of messages that arrive twice."""
     delay: float = 0.0
-    """Share of messages that are held back for a time from `delay_ms`."""
+    """Share of messages that are delayed by a further time drawn from `delay_ms`."""
     delay_ms: tuple[float, float] = (10.0, 1_000.0)
     reorder: float = 0.0
-    """Share of messages that are held back just long enough to be overtaken: up to three times their latency."""
+    """Share of messages that are delayed by up to three times their latency, so that later messages
+    overtake them.
+    """
     jitter: float = 0.0
-    """Every message takes up to this share of its latency longer."""
+    """Every message takes longer by up to this share of its latency."""
     partitions: tuple[Partition, ...] = ()
 
     def __post_init__(self) -> None:
@@ -75,14 +78,17 @@ class Faults:
 
     @classmethod
     def parse(cls, text: str) -> "Faults":
-        """Read `name=value,name=value`; `partition` may come several times. Empty: a kind network."""
+        """Read `name=value,name=value`. `partition` may occur several times. The empty text means
+        no faults.
+        """
         values: dict[str, float | tuple[float, float]] = {}
         partitions: list[Partition] = []
         for part in filter(None, (part.strip() for part in text.split(","))):
             name, equals, value = part.partition("=")
             if not equals or name not in _NAMES:
                 raise ParameterError(
-                    f"faults: {part!r} is not understood; it takes {', '.join(_NAMES)} as name=value"
+                    f"faults: {part!r} is not understood; "
+                    f"it takes {', '.join(_NAMES)} as name=value"
                 )
             if name == "partition":
                 partitions.append(_partition(value))
@@ -91,30 +97,32 @@ class Faults:
         return cls(partitions=tuple(partitions), **values)  # type: ignore[arg-type]
 
     def text(self) -> str:
-        """What `parse` reads; empty when the network is kind."""
+        """The text that `parse` reads; empty if there are no faults."""
         kind = Faults()
         shares = ("loss", "duplicate", "delay", "reorder", "jitter")
-        words = [f"{name}={getattr(self, name)!r}" for name in shares if getattr(self, name)]
+        parts = [f"{name}={getattr(self, name)!r}" for name in shares if getattr(self, name)]
         if self.delay_ms != kind.delay_ms and self.delay:
-            words.append("delay_ms={!r}..{!r}".format(*self.delay_ms))
-        return ",".join(words + [f"partition={each.text()}" for each in self.partitions])
+            parts.append("delay_ms={!r}..{!r}".format(*self.delay_ms))
+        return ",".join(parts + [f"partition={each.text()}" for each in self.partitions])
 
 
 _NAMES = (*(each.name for each in fields(Faults) if each.name != "partitions"), "partition")
 
 
-Judged = Callable[[int, int, int, int], tuple[int, ...]]
-"""now_us, sender, receiver, latency_us -> delays of the copies."""
+DelayFunction = Callable[[int, int, int, int], tuple[int, ...]]
+"""(now_us, sender, receiver, latency_us) -> the delay of each copy that arrives, in microseconds.
+"""
 
 
-def unharmed(now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
-    """The fate of messages where nothing befalls them."""
+def without_faults(now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
+    """One copy, after the plain latency."""
     return (latency_us,)
 
 
-class Losing:
-    """The fate of messages that are lost or arrive, and nothing else: a third of the price, and where the core is
-    compiled it draws without a call."""
+class LossOnly:
+    """Loss without any other fault. Costs a third of the general case; the compiled core draws for
+    it without a Python call.
+    """
 
     __slots__ = ("loss", "random")
 
@@ -126,7 +134,7 @@ class Losing:
 
 
 class FaultStream:
-    """The fate of each message in turn."""
+    """Draws the faults of one message after the other."""
 
     __slots__ = (
         "_delay_us",
@@ -135,7 +143,7 @@ class FaultStream:
         "_random",
         "_sides",
         "_uniform",
-        "fate",
+        "copy_delays_us",
         "faults",
         "seed",
     )
@@ -146,16 +154,20 @@ class FaultStream:
         self._random, self._uniform = rng.random, rng.uniform
         self._plain = not (faults.jitter or faults.reorder or faults.delay)
         self._delay_us = (faults.delay_ms[0] * 1000, faults.delay_ms[1] * 1000)
-        # Cut times in microseconds, so that the message path compares whole numbers.
+        # Microseconds, so that the message path compares integers.
         self._partitions = [
             (int(each.from_s * 1e6), int(each.to_s * 1e6), each) for each in faults.partitions
         ]
         self._sides: dict[tuple[int, int], bool] = {}
         only_loss = self._plain and faults.loss and not (faults.duplicate or faults.partitions)
-        self.fate: Judged = Losing(rng.random, faults.loss) if only_loss else self._fate
-        """After how long each copy of a message arrives: none when it is lost, two when it is repeated."""
+        self.copy_delays_us: DelayFunction = (
+            LossOnly(rng.random, faults.loss) if only_loss else self._drawn_delays_us
+        )
+        """Delay of each copy of a message: no value if it is lost, two if it is duplicated."""
 
-    def _fate(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
+    def _drawn_delays_us(
+        self, now_us: int, sender: int, receiver: int, latency_us: int
+    ) -> tuple[int, ...]:
         faults, random = self.faults, self._random
         if self._partitions and self._parted(now_us, sender, receiver):
             return ()
@@ -216,7 +228,7 @@ def _range(name: str, text: str) -> tuple[float, float]:
 
 
 def _partition(text: str) -> Partition:
-    """`FROM..TO`, `FROM..TO:SHARE` or `FROM..TO:@HOST+HOST`, in seconds."""
+    """Read `FROM..TO`, `FROM..TO:SHARE` or `FROM..TO:@HOST+HOST`; times in seconds."""
     times, _, side = text.partition(":")
     from_s, to_s = _range("partition", times)
     if not side.startswith("@"):

@@ -1,7 +1,7 @@
-"""A peer that stands still: its process was stopped, its machine swapped. It wakes later and does not know.
+"""A frozen peer: a process that is stopped or swapped out, and continues later without noticing.
 
-What arrives meanwhile waits, as in a socket's buffer, up to a bound; alarms ring when it wakes. Then everything is
-handled in the order in which it came.
+Messages that arrive in the meantime are queued, as in a socket's buffer, up to `MAIL_MAX`. Alarms
+that become due are queued without a bound. On thawing, all inputs are handled in order of arrival.
 """
 
 from typing import Any
@@ -10,11 +10,11 @@ from implicast.peer.contract import Address, Message, Peer
 from implicast.world.world import World
 
 MAIL_MAX = 4_096
-"""Messages that wait for a peer that stands still; more are lost."""
+"""Messages queued for a frozen peer; further ones are dropped."""
 
 
 class Frozen(Peer):
-    """Stands in the place of a peer and keeps its inputs, with what each was for."""
+    """Replaces a peer in the world and queues its inputs, each with its purpose and depth."""
 
     __slots__ = ("_held", "_mail", "_world", "peer")
 
@@ -39,20 +39,20 @@ class Frozen(Peer):
         self._held.append((self.address, None, alarm, world.purpose, world.depth, self.host))
 
     def release(self) -> None:
-        """Hand over what came meanwhile."""
+        """Put the queued inputs on the agenda, due now."""
         for what in self._held:
             self._world.push(self._world.now_us, what)
 
 
 def freeze(world: World, address: int) -> None:
-    """The peer stands still; nothing if it does already, or is not there."""
+    """Freeze the peer at an address. No effect if it is frozen already or absent."""
     peer = world.peers.get(address)
     if peer is not None and not isinstance(peer, Frozen):
         world.peers[address] = Frozen(world, address, peer)
 
 
 def thaw(world: World, address: int) -> None:
-    """The peer wakes; nothing if it did not stand still."""
+    """Thaw the peer at an address. No effect if it is not frozen."""
     peer = world.peers.get(address)
     if isinstance(peer, Frozen):
         world.peers[address] = peer.peer
@@ -60,5 +60,5 @@ def thaw(world: World, address: int) -> None:
 
 
 def awake(peer: Peer) -> Peer:
-    """The peer itself, even if it stands still."""
+    """The peer itself, without the `Frozen` wrapper around it if there is one."""
     return peer.peer if isinstance(peer, Frozen) else peer

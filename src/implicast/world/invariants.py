@@ -1,28 +1,29 @@
-"""The laws of the contract, checked from outside over the trace of a run.
+"""The contract, checked from outside over the trace of a run.
 
-    liveness             once a registration is complete, every later cast that selects it is notified
-    at most once         no peer is notified twice of one cast
-    no invention         a notified cast was cast by someone, before
-    only the selected    the target selects the registration of whoever is notified
-    only the registered  a notified peer had registered
-    unaltered            what a notified peer was told is what was cast
-    true receipts        what a publisher is told of its cast when it has ended is so
+    liveness             a cast notifies every member it selects whose registration was complete
+    at most once         no member is notified twice of one cast
+    no invention         a notified cast was made before
+    only the selected    the target selects the registration of a notified member
+    only the registered  a notified member had registered
+    unaltered            the payload of a notice is that of the cast
+    true receipts        the final receipt of a cast is true
 
-A version of a description is *possibly in force* from when it was asked for until its successor is complete. A peer
-must be notified of a cast when something was complete at the time of the cast and every version possibly in force
-during the cast's flight is selected; it may be notified when one of them is. The selection is computed here from the
-posting lists of all versions ever registered; it shares no code with any design.
+A version of a description is possibly in force from when it was asked for until a later one is
+complete. A member must be notified of a cast if a version was complete at the time of the cast and
+the target selects every version possibly in force during the cast's flight. It may be notified if
+the target selects one of them. The selection is computed here from posting lists of all versions;
+it shares no code with any design.
 
-Where peers come and go: whoever crashed within a cast's flight need not be notified (who left has withdrawn). A member
-that comes back is *away* from its crash until its first registration of the new life is complete: until then what its
-last description says may still reach it, and nothing is owed. A member that comes back without its disk is another
-member, with a number of its own; one that comes back with an old copy of its disk has forgotten what it heard since the
-copy was made, and may hear it again. What a cast owes is *excused* when its publisher was gone before it knew how the
-cast ended: dead, or on its way out in a world in which worse happens than coming and going. Nothing excuses a repeated,
-uninvited, invented or altered notification.
+Under churn, a member that crashed during a cast's flight need not be notified; a leaver has
+withdrawn. A returned member is absent from its crash until the first registration of its new
+incarnation is complete: until then a notice that fits its last description is allowed, and none is
+required. A member that returns with an empty disk is another member with another number. One that
+returns with an old copy of its disk has forgotten later notices and may get them again. A missing
+notice is excused if the publisher was gone before it knew the outcome of the cast: crashed, or
+leaving in a run with faults. A repeated, uninvited, invented or altered notice is never excused.
 
-A receipt is final when nothing is open. It never says that more were notified than were; where nobody comes or goes and
-nobody was out of reach, it says exactly how many.
+A receipt is final when no delivery is pending. It never reports more notices than there were.
+Without churn, and if no member was unreachable, it reports the exact number.
 """
 
 from bisect import bisect_right
@@ -35,31 +36,35 @@ import numpy as np
 import numpy.typing as npt
 
 from implicast.language.target import Description, Target, Term
-from implicast.world.application import Cast, Receipt, Registration
+from implicast.world.application import Cast, CastReceipt, Registration
 
 FLIGHT_US = 60_000_000
-"""How long a cast may be under way: a change of description within this time excuses both outcomes."""
+"""Longest flight of a cast. A change of description within this time allows both outcomes."""
 LATE_US = 10_000_000
-"""Whoever is notified later than this after the cast is notified late."""
+"""A notice later than this after its cast is late."""
 NEVER_US = 1 << 62
 
 Ints = npt.NDArray[np.int64]
 Away = Mapping[int, Sequence[tuple[int, int]]]
-"""By member, when it was away: from when to when; `NEVER_US` for those who stay away."""
+"""By member, the intervals of its absence; `NEVER_US` as the end if it does not return."""
 
 
 Forgotten = Mapping[int, tuple[int, Sequence[int]]]
-"""By member that came back with an old copy of its disk: when the copy was made, and when it came back, in order."""
+"""By member that returned with an old copy of its disk: when the copy was made, and its returns in
+order.
+"""
 
 
 def for_good(gone_us: Mapping[int, int]) -> Away:
-    """Of members that go and do not come back."""
+    """Absences of members that do not return."""
     return {peer: ((at_us, NEVER_US),) for peer, at_us in gone_us.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Notices:
-    """Who was told of which cast (-1: of nobody's), when, and whether of something else: columns of equal length."""
+    """All notices as columns: cast (-1: unknown), member, time, and whether the payload was
+    altered.
+    """
 
     cast: Ints
     peer: Ints
@@ -68,7 +73,7 @@ class Notices:
 
     @classmethod
     def of(cls, rows: Iterable[tuple[int, int, int]], altered: Sequence[int] = ()) -> "Notices":
-        """From (cast, peer, time_us); and which of them came with another payload."""
+        """From rows (cast, peer, time_us), and the indices of the altered ones."""
         columns = np.array(list(rows), np.int64).reshape(-1, 3)
         other = np.zeros(len(columns), bool)
         other[list(altered)] = True
@@ -78,25 +83,29 @@ class Notices:
         return len(self.cast)
 
     def by_cast(self, casts: int) -> Iterator[tuple[list[int], list[int]]]:
-        """For each cast the peers told, in order of time, and when. Notices of unknown casts are in none."""
+        """For each cast the notified peers, in order of time, and the times. Notices of unknown
+        casts are left out.
+        """
         order = np.lexsort((self.time_us, self.cast))
         for start, end in pairwise(np.searchsorted(self.cast[order], np.arange(casts + 1))):
             part = order[start:end]
             yield self.peer[part].tolist(), self.time_us[part].tolist()
 
     def otherwise(self, casts: Collection[int]) -> int:
-        """How many are of something else than these casts said; what nobody cast has no payload to compare."""
+        """Number of altered notices of these casts."""
         numbers = self.cast[self.altered].tolist()
         return sum(number in casts for number in numbers)
 
     def stray(self, casts: int) -> int:
-        """How many are of casts that nobody made."""
+        """Number of notices of casts that were never made."""
         return int(np.count_nonzero((self.cast < 0) | (self.cast >= casts)))
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """How a run kept the contract. Clean when everything but expected, notified, excused and late is zero."""
+class ContractReport:
+    """How a run met the contract. Clean if all numbers but expected, notified, excused and late are
+    zero.
+    """
 
     expected: int
     notified: int
@@ -105,21 +114,25 @@ class Verdict:
     uninvited: int
     invented: int
     excused: int = 0
-    """Not notified, of casts whose publisher was gone before they were finished; neither expected nor missing."""
+    """Missing notices of casts whose publisher was gone before their end; counted neither as
+    expected nor as missing.
+    """
     late: int = 0
     altered: int = 0
-    """Notified of something else than was cast."""
+    """Notices with another payload than the cast."""
     misreported: int = 0
-    """Casts whose publisher was told in the end what is not so."""
+    """Casts with a false final receipt."""
 
     @property
     def delivery_ratio(self) -> float:
-        """Share of what was expected that was notified; 1 when nothing was."""
+        """Share of the expected notices that came; 1 if none was expected."""
         return 1 - self.missing / self.expected if self.expected else 1.0
 
     @property
     def harmless(self) -> bool:
-        """Whatever is missing, nobody was told what it should not have been: that must hold during change too."""
+        """Whether no notice or receipt was wrong, whatever is missing. This must hold during change
+        too.
+        """
         return not (
             self.repeated or self.uninvited or self.invented or self.altered or self.misreported
         )
@@ -131,7 +144,9 @@ class Verdict:
 
 @dataclass(slots=True)
 class Version:
-    """A registration with the time during which it is possibly in force; `index` is its place among all."""
+    """A registration and the time during which it is possibly in force; `index` is its position in
+    `Versions.all`.
+    """
 
     index: int
     peer: int
@@ -145,7 +160,7 @@ class Version:
 
 
 class Versions:
-    """All versions, by peer and by tag."""
+    """All versions of all descriptions, by peer and by tag."""
 
     def __init__(self, registrations: Iterable[Registration]) -> None:
         in_order = sorted(registrations, key=lambda one: (one.peer, one.version))
@@ -160,20 +175,20 @@ class Versions:
             for tag in version.description.tags if version.description else ():
                 self._holders.setdefault(tag, set()).add(version.index)
         for versions in self.by_peer.values():
-            _bound(versions)
+            end_versions(versions)
         self.lasting = {
             versions[0].index for versions in self.by_peer.values() if len(versions) == 1
         }
-        """Versions of peers that never changed theirs."""
+        """Versions of peers that registered only once."""
         self.peers = [version.peer for version in self.all]
         completed_us = [self.all[index].completed_us for index in self.lasting]
         self.settled_us = max(
             (NEVER_US if each is None else each for each in completed_us), default=0
         )
-        """From when on all that last are complete."""
+        """Time from which on all of these are complete."""
 
     def settled(self, index: int, time_us: int) -> bool:
-        """Complete by this time?"""
+        """Whether a version was complete by a time."""
         completed_us = self.all[index].completed_us
         return completed_us is not None and completed_us <= time_us
 
@@ -182,10 +197,10 @@ class Versions:
         return set().union(*(self._selected_by(term) for term in target.terms))
 
     def _selected_by(self, term: Term) -> set[int]:
-        nobody: set[int] = set()
-        lists = sorted((self._holders.get(tag, nobody) for tag in term.has), key=len)
+        none: set[int] = set()
+        lists = sorted((self._holders.get(tag, none) for tag in term.has), key=len)
         found = lists[0].intersection(*lists[1:]) if lists else set(range(len(self.all)))
-        found = found.difference(*(self._holders.get(tag, nobody) for tag in term.lacks))
+        found = found.difference(*(self._holders.get(tag, none) for tag in term.lacks))
         if not term.where and term.has:
             return found
         return {
@@ -195,8 +210,8 @@ class Versions:
         }
 
 
-def _bound(versions: list[Version]) -> None:
-    """A version ends when some later one is complete."""
+def end_versions(versions: list[Version]) -> None:
+    """Let each version end when a later one is complete."""
     until_us = NEVER_US
     for version in reversed(versions):
         version.until_us = until_us
@@ -210,13 +225,15 @@ def judge(
     notices: Notices,
     away: Away | None = None,
     exact: bool = True,
-) -> Verdict:
-    """Compare what was notified with what had to be. `away`: who crashed or was leaving, from when to when."""
-    return Judge(casts, registrations, notices, away or {}, exact).verdict()
+) -> ContractReport:
+    """Check a whole run. `away`: by member, when it had crashed or was leaving."""
+    return ContractChecker(casts, registrations, notices, away or {}, exact).report()
 
 
-class Judge:
-    """Weighs the casts of a run, all or those of one period. `exact`: nobody comes or goes, so receipts are exact."""
+class ContractChecker:
+    """Checks the casts of a run, or of a period of it. `exact`: there is no churn, so receipts must
+    be exact.
+    """
 
     def __init__(
         self,
@@ -231,8 +248,10 @@ class Judge:
         self.casts, self.versions, self.away = casts, Versions(registrations), away
         self.notices, self.exact = notices, exact
 
-    def verdict(self, from_us: int = 0, to_us: int = NEVER_US) -> Verdict:
-        """Of the casts made in [from_us, to_us); notices of casts that nobody made count in every period."""
+    def report(self, from_us: int = 0, to_us: int = NEVER_US) -> ContractReport:
+        """Check the casts made in [from_us, to_us). Notices of casts that were never made count in
+        every period.
+        """
         stray = self.notices.stray(len(self.casts))
         count: Counter[str] = Counter(invented=stray, notified=stray)
         count["altered"] = self.notices.otherwise(self._made(from_us, to_us))
@@ -241,18 +260,20 @@ class Judge:
         ):
             if from_us <= cast.time_us < to_us:
                 count["notified"] += len(peers)
-                told = self._first(cast, peers, times_us, count)
-                self._weigh(cast, told, count)
-                count["misreported"] += cast.receipt is not None and self._misreported(
+                notified_us = self._first(cast, peers, times_us, count)
+                self._weigh(cast, notified_us, count)
+                count["misreported"] += cast.receipt is not None and self.is_misreported(
                     cast, cast.receipt, times_us
                 )
-        return Verdict(**{each.name: count[each.name] for each in fields(Verdict)})
+        return ContractReport(**{each.name: count[each.name] for each in fields(ContractReport)})
 
     def _made(self, from_us: int, to_us: int) -> set[int]:
         return {cast.number for cast in self.casts if from_us <= cast.time_us < to_us}
 
-    def _misreported(self, cast: Cast, receipt: Receipt, times_us: Sequence[int]) -> bool:
-        """Notices are counted, not members: who has forgotten a cast takes it again, and says so."""
+    def is_misreported(self, cast: Cast, receipt: CastReceipt, times_us: Sequence[int]) -> bool:
+        """Compare a receipt with the number of notices, not of members: a member that has forgotten
+        a cast takes it again and is counted again.
+        """
         assert cast.settled_us is not None, "a receipt comes when a cast has ended"
         knew = sum(cast.time_us <= time_us <= cast.settled_us for time_us in times_us)
         if receipt.notified > knew:
@@ -260,7 +281,7 @@ class Judge:
         return self.exact and not receipt.unreachable and receipt.notified < knew
 
     def missed(self, publishers: Container[int]) -> dict[int, int]:
-        """How many were missed by each cast of these publishers that missed anybody."""
+        """By cast of these publishers, the number of missing notices, where there are any."""
         found = {}
         for cast, (peers, times_us) in zip(
             self.casts, self.notices.by_cast(len(self.casts)), strict=True
@@ -271,33 +292,37 @@ class Judge:
                 found[cast.number] = count["missing"]
         return {number: missing for number, missing in found.items() if missing}
 
-    def _weigh(self, cast: Cast, told: dict[int, int], count: Counter[str]) -> None:
+    def _weigh(self, cast: Cast, notified_us: dict[int, int], count: Counter[str]) -> None:
         steady, possible = self._selected(cast)
         end_us = cast.begun_us + FLIGHT_US
         must = steady | {
             peer
             for peer, indices in possible.items()
-            if not self._is_away(peer, cast.time_us, end_us)
-            and _must(self.versions, peer, set(indices), cast.time_us, end_us)
+            if not self.is_away(peer, cast.time_us, end_us)
+            and must_notify(self.versions, peer, set(indices), cast.time_us, end_us)
         }
-        missing = must - told.keys()
-        if missing and self._abandoned(cast):
+        missing = must - notified_us.keys()
+        if missing and self.is_abandoned(cast):
             count["excused"] += len(missing)
             must -= missing
         count["expected"] += len(must)
-        count["missing"] += len(must - told.keys())
-        if told and max(told.values()) > cast.time_us + LATE_US:
-            count["late"] += sum(time_us > cast.time_us + LATE_US for time_us in told.values())
-        for peer in told.keys() - steady:
+        count["missing"] += len(must - notified_us.keys())
+        if notified_us and max(notified_us.values()) > cast.time_us + LATE_US:
+            count["late"] += sum(
+                time_us > cast.time_us + LATE_US for time_us in notified_us.values()
+            )
+        for peer in notified_us.keys() - steady:
             versions = (self.versions.all[index] for index in possible.get(peer, ()))
             count["uninvited"] += not any(
-                each.during(cast.time_us, told[peer]) for each in versions
+                each.during(cast.time_us, notified_us[peer]) for each in versions
             )
 
     def _first(
         self, cast: Cast, peers: list[int], times_us: list[int], count: Counter[str]
     ) -> dict[int, int]:
-        """When each peer was told first; what came before the cast, or again, is counted."""
+        """By peer, the time of its first notice. Counts notices that came before the cast and
+        repeated ones.
+        """
         first = dict(zip(peers, times_us, strict=True))
         if len(first) == len(peers) and (not times_us or times_us[0] >= cast.time_us):
             return first
@@ -307,21 +332,24 @@ class Judge:
             if time_us < cast.time_us:
                 count["invented"] += 1
                 continue
-            count["repeated"] += (peer, self._memory(peer, time_us)) in met
-            met.add((peer, self._memory(peer, time_us)))
+            count["repeated"] += (peer, self.memory_of(peer, time_us)) in met
+            met.add((peer, self.memory_of(peer, time_us)))
             first.setdefault(peer, time_us)
         return first
 
-    def _memory(self, peer: int, time_us: int) -> int:
-        """0 for what a member never forgets; else which of its returns made it forget what it heard at this time."""
+    def memory_of(self, peer: int, time_us: int) -> int:
+        """0 if a member remembers what it received at this time; otherwise the number of the return
+        at which it forgot it.
+        """
         copied_us, returned_us = self.forgotten.get(peer, (0, ()))
         after = bisect_right(returned_us, time_us)
         return 0 if time_us <= copied_us or after == len(returned_us) else 1 + after
 
     def _selected(self, cast: Cast) -> tuple[set[int], dict[int, list[int]]]:
-        """Peers with one version, complete before the cast and selected; and the selected versions of all others.
+        """Selected peers with a single version that was complete before the cast; and, by other
+        peer, its selected versions.
 
-        Nearly everybody is among the first: those are compared as whole sets.
+        Nearly all peers are among the first, so these are compared as sets.
         """
         versions = self.versions
         selected = versions.selected(cast.target)
@@ -331,7 +359,7 @@ class Judge:
         steady = {versions.peers[index] for index in lasting}
         if self.away:
             end_us = cast.begun_us + FLIGHT_US
-            steady -= {peer for peer in self.away if self._is_away(peer, cast.time_us, end_us)}
+            steady -= {peer for peer in self.away if self.is_away(peer, cast.time_us, end_us)}
         possible: dict[int, list[int]] = {}
         for index in selected - lasting if not self.away else selected:
             peer = versions.peers[index]
@@ -339,22 +367,24 @@ class Judge:
                 possible.setdefault(peer, []).append(index)
         return steady, possible
 
-    def _abandoned(self, cast: Cast) -> bool:
-        """Was the publisher gone before it could know how its cast ended?"""
+    def is_abandoned(self, cast: Cast) -> bool:
+        """Whether the publisher was gone before it could know the outcome of its cast."""
         finished_us = cast.settled_us if cast.settled_us is not None else cast.begun_us + FLIGHT_US
         return any(
             cast.begun_us <= from_us < finished_us
             for from_us, _ in self.away.get(cast.publisher, ())
         )
 
-    def _is_away(self, peer: int, start_us: int, end_us: int) -> bool:
-        """At some time of a cast's flight?"""
+    def is_away(self, peer: int, start_us: int, end_us: int) -> bool:
+        """Whether a peer was absent at some time of a cast's flight."""
         return any(
             from_us <= end_us and start_us < to_us for from_us, to_us in self.away.get(peer, ())
         )
 
 
-def _must(versions: Versions, peer: int, selected: set[int], start_us: int, end_us: int) -> bool:
+def must_notify(
+    versions: Versions, peer: int, selected: set[int], start_us: int, end_us: int
+) -> bool:
     mine = versions.by_peer[peer]
     if not any(each.completed_us is not None and each.completed_us <= start_us for each in mine):
         return False

@@ -1,12 +1,13 @@
-"""The journal: what the world saw, as Arrow columns, one directory of Parquet files per run.
+"""The journal of a run: what the world observed, as Arrow columns in one directory of Parquet
+files.
 
-Peers carry no instruments. The world writes a row for each message sent and for each notification, with its cause
-(the serial of the input that was being handled), its phase, its cast and its depth (messages on the causal chain
-since the application's verb); every measure is computed from these tables afterwards.
+Peers carry no instruments. The world writes a row for each message and each notice, with its cause
+(the serial of the input being handled), its phase, its cast and its depth (messages on the causal
+chain since the application's call). All measures are computed from these tables.
 
-Rows are packed, and flushed when there are many, so memory does not grow with the number of messages. Packing costs
-two thirds of appending to column lists (`bench/journal.py`). A journal is written aside and renamed when
-it is complete: a directory that bears the journal's name is whole.
+Rows are packed and flushed in chunks, so that memory does not grow with the number of messages.
+Packing costs two thirds of appending to column lists (`bench/journal.py`). A journal is written to
+a directory `NAME.part` and renamed when complete: a directory with the journal's name is complete.
 """
 
 import json
@@ -25,8 +26,9 @@ from implicast.world.arrays import column, named, optional
 from implicast.world.columns import described
 
 PHASES = ("cast", "upkeep", "join", "register", "withdraw", "leave", "warm-up")
-"""Index = code. A purpose >= 0 is the number of a cast; a purpose < 0 is minus the code of its phase. Casts made
-before those that are measured are of the phase `warm-up`, and what is sent for them names no cast."""
+"""Phases by code. A purpose >= 0 is the number of a cast; a purpose < 0 is minus the code of its
+phase. Warm-up casts have the phase `warm-up`, and their messages name no cast.
+"""
 UPKEEP, JOIN, REGISTER, WITHDRAW, LEAVE = -1, -2, -3, -4, -5
 
 CHUNK_ROWS = 1 << 16
@@ -35,7 +37,8 @@ CHUNK_ROWS = 1 << 16
 _SENDS = struct.Struct("<qqqqiiiiih")
 _NOTICES = struct.Struct("<qqiii?")
 pack_send = _SENDS.pack
-"""One row of `Journal.sends`: the world packs it itself, at half the price of a call of `Journal.send`."""
+"""Pack one row of `Journal.sends`. The world calls it directly, at half the cost of `Journal.send`.
+"""
 
 SENDS_DTYPE = np.dtype(
     [
@@ -62,7 +65,7 @@ _NOTICES_DTYPE = np.dtype(
     ]
 )
 
-_WORD = pa.dictionary(pa.int16(), pa.string())
+_NAME = pa.dictionary(pa.int16(), pa.string())
 SCHEMAS: dict[str, pa.Schema] = {
     "sends": pa.schema(
         [
@@ -72,8 +75,8 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("arrived_us", pa.int64()),
             ("sender", pa.int32()),
             ("receiver", pa.int32()),
-            ("kind", _WORD),
-            ("phase", _WORD),
+            ("kind", _NAME),
+            ("phase", _NAME),
             ("cast", pa.int32()),
             ("depth", pa.int32()),
             ("bytes", pa.int32()),
@@ -142,7 +145,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
 }
 CHANGE_SCHEMAS: dict[str, pa.Schema] = {
-    "course": pa.schema(
+    "timeline": pa.schema(
         [
             ("from_us", pa.int64()),
             ("over_us", pa.int64()),
@@ -150,7 +153,7 @@ CHANGE_SCHEMAS: dict[str, pa.Schema] = {
             ("end_us", pa.int64()),
         ]
     ),
-    "deeds": pa.schema(
+    "scripted_events": pa.schema(
         [
             ("from_us", pa.int64()),
             ("to_us", pa.int64()),
@@ -160,7 +163,7 @@ CHANGE_SCHEMAS: dict[str, pa.Schema] = {
             ("detail", pa.string()),
         ]
     ),
-    "lives": pa.schema(
+    "incarnations": pa.schema(
         [
             ("peer", pa.int32()),
             ("from_us", pa.int64()),
@@ -175,15 +178,21 @@ CHANGE_SCHEMAS: dict[str, pa.Schema] = {
     ),
     "health": pa.schema([("time_us", pa.int64()), ("wrong", pa.int32()), ("first", pa.string())]),
 }
-"""Tables that are there only when things changed (`change.py`)."""
+"""Tables of runs with churn (`change.py`)."""
+FORMER_NAMES = {"timeline": "course", "scripted_events": "deeds", "incarnations": "lives"}
+"""Names of these tables in journals of version 0.1.0. The reader accepts both, the writer uses the
+new ones.
+"""
 SCHEMAS, CHANGE_SCHEMAS = described(SCHEMAS), described(CHANGE_SCHEMAS)
 
 
 class Journal:
-    """Writes one run. `close` renames the directory into place; `discard` removes what was written."""
+    """Writes the journal of one run. `close` renames the directory into place; `discard` removes
+    what was written.
+    """
 
     def __init__(self, directory: Path, warm_up: int = 0) -> None:
-        """`warm_up`: so many casts come before those that are measured."""
+        """`warm_up`: number of casts before the measured ones."""
         if directory.exists():
             raise ScenarioError(
                 f"the journal directory {directory} exists already; name a new one or remove it"
@@ -194,9 +203,10 @@ class Journal:
         self._aside.mkdir(parents=True)
         self._writers = {name: self._writer(name) for name in ("sends", "notices")}
         self.sends: list[bytes] = []
-        """Messages not yet written, as rows; whoever adds one writes them when there are `CHUNK_ROWS`."""
-        self.told: list[bytes] = []
-        """Notifications not yet written, likewise."""
+        """Packed rows not yet written. The caller that adds the `CHUNK_ROWS`-th row flushes them.
+        """
+        self.notices: list[bytes] = []
+        """The same for notices."""
         self.kinds: list[str] = []
 
     def send(
@@ -212,7 +222,7 @@ class Journal:
         size_bytes: int,
         kind: int,
     ) -> None:
-        """One message; `arrived_us` -1 when it was lost; `kind` is an index into `kinds`."""
+        """Add one message. `arrived_us` is -1 if it was lost; `kind` is an index into `kinds`."""
         row = pack_send(
             serial, cause, sent_us, arrived_us, sender, receiver, purpose, depth, size_bytes, kind
         )
@@ -223,13 +233,13 @@ class Journal:
     def notice(
         self, cause: int, time_us: int, peer: int, cast: int, depth: int, altered: bool = False
     ) -> None:
-        """One notification of a cast; `altered`: with another payload than was cast."""
-        self.told.append(_NOTICES.pack(cause, time_us, peer, cast, depth, altered))
-        if len(self.told) >= CHUNK_ROWS:
-            self.flush_told()
+        """Add one notice of a cast. `altered`: its payload differs from that of the cast."""
+        self.notices.append(_NOTICES.pack(cause, time_us, peer, cast, depth, altered))
+        if len(self.notices) >= CHUNK_ROWS:
+            self.flush_notices()
 
     def table(self, name: str, rows: Iterable[dict[str, Any]]) -> None:
-        """One of the smaller tables, whole."""
+        """Write one of the smaller tables from rows."""
         schema, rows = SCHEMAS.get(name) or CHANGE_SCHEMAS[name], list(rows)
         arrays = [optional([row.get(each.name) for row in rows], each.type) for each in schema]
         pq.write_table(
@@ -237,11 +247,11 @@ class Journal:
         )
 
     def columns(self, name: str, columns: dict[str, Any]) -> None:
-        """One of the smaller tables, whole, given by columns."""
+        """Write one of the smaller tables from columns."""
         self.chunks(name, [columns])
 
     def chunks(self, name: str, chunks: Iterable[dict[str, Any]]) -> None:
-        """One of the smaller tables, given by columns, so many rows at a time."""
+        """Write one of the smaller tables from chunks of columns."""
         schema = SCHEMAS[name]
         with pq.ParquetWriter(self._path(name), schema, compression="zstd") as writer:
             for columns in chunks:
@@ -254,18 +264,18 @@ class Journal:
         )
 
     def finish(self) -> None:
-        """Nothing more will be sent or notified: `sends` and `notices` are whole and can be read."""
+        """Flush and close `sends` and `notices`, which can then be read."""
         self.flush_sends()
-        self.flush_told()
+        self.flush_notices()
         for writer in self._writers.values():
             writer.close()
 
     def sent(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """What was sent, once it is finished."""
+        """Batches of `sends`, after `finish`."""
         return batches(self._aside, "sends", columns)
 
     def close(self) -> None:
-        """The journal is whole: it gets its name."""
+        """Give the complete journal its name."""
         self._aside.rename(self.directory)
 
     def discard(self) -> None:
@@ -277,9 +287,10 @@ class Journal:
         return self._aside / f"{name}.parquet"
 
     def _writer(self, name: str) -> pq.ParquetWriter:
-        # Numbers rise slowly or repeat: as differences they take a third of the room and of the time of dictionaries.
+        # Integers rise slowly or repeat: delta encoding takes a third of the space and time of
+        # dictionaries.
         schema = SCHEMAS[name]
-        words = [each.name for each in schema if pa.types.is_dictionary(each.type)]
+        strings = [each.name for each in schema if pa.types.is_dictionary(each.type)]
         numbers = {
             each.name: "DELTA_BINARY_PACKED" for each in schema if pa.types.is_integer(each.type)
         }
@@ -287,7 +298,7 @@ class Journal:
             self._path(name),
             schema,
             compression="zstd",
-            use_dictionary=words,
+            use_dictionary=strings,
             column_encoding=numbers,
         )
 
@@ -297,12 +308,12 @@ class Journal:
             self._writers["sends"].write_batch(_sends_batch(rows, self.kinds, self._warm_up))
             self.sends.clear()
 
-    def flush_told(self) -> None:
-        if self.told:
-            rows = np.frombuffer(b"".join(self.told), _NOTICES_DTYPE)
+    def flush_notices(self) -> None:
+        if self.notices:
+            rows = np.frombuffer(b"".join(self.notices), _NOTICES_DTYPE)
             arrays = [column(rows[each.name], each.type) for each in SCHEMAS["notices"]]
             self._writers["notices"].write_batch(pa.record_batch(arrays, schema=SCHEMAS["notices"]))
-            self.told.clear()
+            self.notices.clear()
 
 
 def _sends_batch(rows: np.ndarray[Any, Any], kinds: list[str], warm_up: int) -> pa.RecordBatch:
@@ -322,18 +333,27 @@ def _sends_batch(rows: np.ndarray[Any, Any], kinds: list[str], warm_up: int) -> 
     return pa.record_batch(arrays, schema=SCHEMAS["sends"])
 
 
-def read(directory: Path, name: str, columns: list[str] | None = None) -> pa.Table:
-    """One table of a journal; `ScenarioError` when the directory is not a whole journal."""
+def table_path(directory: Path, name: str) -> Path:
+    """The file of a table; under its former name if only that exists."""
     path = directory / f"{name}.parquet"
+    if name in FORMER_NAMES and not path.is_file():
+        former = directory / f"{FORMER_NAMES[name]}.parquet"
+        return former if former.is_file() else path
+    return path
+
+
+def read(directory: Path, name: str, columns: list[str] | None = None) -> pa.Table:
+    """Read one table; `ScenarioError` if the directory is not a complete journal."""
+    path = table_path(directory, name)
     if not path.is_file():
         raise ScenarioError(f"{directory} is not a journal: it has no {name}.parquet")
     with pq.ParquetFile(
         path
-    ) as file:  # `read_table` would load Arrow's datasets, and with them pandas
+    ) as file:  # `read_table` would import Arrow's datasets and with them pandas
         return file.read(columns=columns)
 
 
 def batches(directory: Path, name: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """One table of a journal piece by piece."""
-    with pq.ParquetFile(directory / f"{name}.parquet") as file:
+    """Read one table in batches."""
+    with pq.ParquetFile(table_path(directory, name)) as file:
         yield from file.iter_batches(batch_size=CHUNK_ROWS, columns=columns)

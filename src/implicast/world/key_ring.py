@@ -1,7 +1,7 @@
-"""The keys of simulated peers.
+"""Keys of simulated peers.
 
-On a network each node makes its own key and the authority's key is the authority's alone (`net/`). The laboratory
-derives all of them from the seed, so that the same peers have the same names in every run.
+On a network each node generates its own key, and only the authority has its key (`net/`). The
+laboratory derives all keys from the seed, so that peers have the same names in every run.
 """
 
 from collections.abc import Sequence
@@ -12,15 +12,8 @@ from implicast.language.target import Description
 from implicast.peer.contract import Host, Name
 from implicast.peer.name import name_of_public
 from implicast.peer.signatures import Signer, scheme
-from implicast.peer.words import (
-    BELIEVED,
-    FOR_EVER_US,
-    Charter,
-    Right,
-    SignedWords,
-    Words,
-    admission,
-)
+from implicast.peer.signing import FOR_EVER_US, UNSIGNED, KeyedSigning, Signing
+from implicast.peer.trust_policy import Right, TrustPolicy, admission
 from implicast.space.digest import digest
 
 SEED_BYTES = 32
@@ -33,7 +26,7 @@ class KeyRing:
         self._seed, self._network = seed, network
         self.scheme = scheme(signatures, digest("notary", seed))
         self._authority = self.scheme.signer(_secret("rights", seed))
-        self.charter = Charter.of(self._authority.public, protected.split(","))
+        self.trust_policy = TrustPolicy.of(self._authority.public, protected.split(","))
 
     def signer(self, address: int, again: int) -> Signer:
         return self.scheme.signer(_secret("own key", self._seed, address, again))
@@ -41,21 +34,25 @@ class KeyRing:
     def right(
         self, name: Name, attribute: str, value: str | int, until_us: int = FOR_EVER_US
     ) -> Right:
-        """The authority lets a name say this of itself."""
+        """The authority's right for a name to register a protected attribute."""
         bare = Right(attribute, value, until_us, b"")
         return Right(attribute, value, until_us, self._authority.sign(bare.text(name)))
 
-    def words(self, host: Host, address: int, again: int, said: Description | None) -> SignedWords:
-        """Of the peer at an address, which has the right to what it is to say."""
+    def signing(
+        self, host: Host, address: int, again: int, description: Description | None
+    ) -> KeyedSigning:
+        """The signing of the peer at an address, with rights to its description's protected
+        attributes.
+        """
         signer = self.signer(address, again)
         name, wanted = (
             name_of_public(signer.public),
-            self.charter.protected(said) if said is not None else [],
+            self.trust_policy.protected(description) if description is not None else [],
         )
         rights = tuple(self.right(name, attribute, value) for attribute, value in wanted)
         member = admission(self._authority, name, FOR_EVER_US)
-        return SignedWords(
-            host, address, self._network, self.scheme, signer, self.charter, member, rights
+        return KeyedSigning(
+            host, address, self._network, self.scheme, signer, self.trust_policy, member, rights
         )
 
 
@@ -66,7 +63,7 @@ def _secret(*parts: object) -> bytes:
 key_ring = lru_cache(maxsize=4)(KeyRing)
 
 
-def laboratory_words(
+def laboratory_signing(
     parameters: Parameters,
     seed: int,
     network: bytes,
@@ -74,13 +71,15 @@ def laboratory_words(
     address: int,
     again: int,
     descriptions: Sequence[Description],
-) -> Words:
-    """How the peer at an address speaks in the world. It has the right to what the workload lets it say."""
+) -> Signing:
+    """The signing of the peer at an address, with rights to the description that the workload gives
+    it; unsigned if signing is switched off.
+    """
     if not parameters.get("signed"):
-        return BELIEVED
+        return UNSIGNED
     ring = key_ring(
         seed, network, str(parameters["signatures"]), str(parameters.get("protected", ""))
     )
-    return ring.words(
+    return ring.signing(
         host, address, again, descriptions[address] if address < len(descriptions) else None
     )

@@ -1,8 +1,10 @@
-"""Real maps by path: Rocketfuel routers (`.cch`) and latencies (`.latencies.intra`), GraphML, round-trip matrices.
+"""Real maps by path: Rocketfuel routers (`.cch`) and latencies (`.latencies.intra`), GraphML,
+round-trip matrices.
 
-A directory of `.cch` files becomes one network, its providers joined by peering in every city they share. Of a map
-that does not hang together the largest component is taken, when it has at least half of the routers; less is refused.
-Where a map gives places instead of latencies, a link takes 1.6 ms and 1 ms more per 200 km.
+A directory of `.cch` files becomes one network whose providers peer in every city they share. Of a
+disconnected map the largest component is used if it has at least half of the routers; otherwise the
+map is refused. Where a map gives places instead of latencies, a link takes 1.6 ms plus 1 ms per 200
+km.
 """
 
 import csv
@@ -32,16 +34,18 @@ from implicast.world.topology import (
 COORDINATES = "city-coordinates.csv"
 """Places of the cities of `.cch` maps: beside the map, or one or two directories above it."""
 SHARE_LEAST = 0.5
-"""A map whose largest component has a smaller share of its routers is not one network."""
+"""Smallest share of routers that the largest component of a map must have."""
 SITE_US = 100
-"""Access link of a host at a measured site: the measurement already includes the site's own network."""
+"""Latency of the access link of a host at a measured site. The measurement already includes the
+site's own network.
+"""
 ROUTERS_MOST = 20_000
 """A larger map would need more than 1.6 GB for the distances alone."""
 
 
 @dataclass
 class Sketch:
-    """A map as it is read: named routers, their cities and places where known, links with latency where known."""
+    """A map as read: named routers, cities and places if known, links with latency if known."""
 
     path: Path
     routers: list[Hashable] = field(default_factory=list)
@@ -51,7 +55,7 @@ class Sketch:
 
 
 def read_map(path: Path) -> Topology:
-    """The network of a map, or a `MapError` that says what is wrong with it."""
+    """Read a map; a `MapError` says what is wrong with it."""
     try:
         if path.is_dir():
             return _topology(_composite(path))
@@ -62,7 +66,8 @@ def read_map(path: Path) -> Topology:
         raise MapError(f"the map {path} cannot be read: {fault}") from None
     known = ", ".join(ending for endings, _ in READERS for ending in endings)
     raise MapError(
-        f"the map {path} is of no known kind; its name should end in one of {known}, or it should be a directory"
+        f"the map {path} is of no known kind; its name should end in one of {known}, "
+        "or it should be a directory"
     )
 
 
@@ -93,18 +98,18 @@ def _require(holds: object, path: Path, wrong: str, right: str) -> None:
 
 
 def _largest(sketch: Sketch) -> Sketch:
-    import networkx as nx  # only for maps: 0.2 s to load
+    import networkx as nx  # imported only for maps: 0.2 s
 
     graph = nx.Graph()
     graph.add_nodes_from(sketch.routers)
     graph.add_edges_from((a, b) for a, b, _ in sketch.links)
-    # Of several largest components the one that is named first in the map.
+    # of several largest components, the one named first in the map
     component = max(nx.connected_components(graph), key=len)
     share = len(component) / len(graph)
     if share < SHARE_LEAST:
         raise MapError(
-            f"the map {sketch.path} does not hang together: its largest connected part has {len(component)} of "
-            f"{len(graph)} routers; at least half of them should be connected"
+            f"the map {sketch.path} is not connected: its largest component has "
+            f"{len(component)} of {len(graph)} routers; it should have at least half of them"
         )
     routers = [router for router in sketch.routers if router in component]
     links = [link for link in sketch.links if link[0] in component and link[0] != link[1]]
@@ -113,7 +118,9 @@ def _largest(sketch: Sketch) -> Sketch:
 
 
 def _settle(sketch: Sketch) -> None:
-    """Routers without a place get the mean place of their neighbours that have one, outwards from those."""
+    """Give routers without a place the mean place of their neighbours, outwards from routers with a
+    place.
+    """
     beside: dict[Hashable, list[Hashable]] = {router: [] for router in sketch.routers}
     for a, b, _ in sketch.links:
         beside[a].append(b)
@@ -133,7 +140,7 @@ def _settle(sketch: Sketch) -> None:
 
 
 def _latency_us(sketch: Sketch, a: Hashable, b: Hashable) -> int:
-    """By distance; a map without any places has equal links."""
+    """Latency by distance; equal for all links of a map without places."""
     if a not in sketch.place or b not in sketch.place:
         return LINK_US
     return distance_us(distance_km(sketch.place[a], sketch.place[b]))
@@ -143,7 +150,9 @@ _ROUTER = re.compile(r"(?P<uid>-?\d+)\s+@(?P<city>\S+)(?P<rest>.*)")
 
 
 def _read_cch(path: Path) -> Sketch:
-    """Rocketfuel routers, one to a line: `uid @city [+] [bb] (count) [&external] -> <uid> <uid> ... =name r0`."""
+    """Rocketfuel routers, one per line: `uid @city [+] [bb] (count) [&external] -> <uid> <uid> ...
+    =name r0`.
+    """
     sketch = Sketch(path)
     places = _city_places(path)
     named: dict[Hashable, None] = {}
@@ -189,12 +198,15 @@ def _places(table: Path, rows: Iterable[Mapping[str, str]]) -> Mapping[str, Plac
         }
     except (KeyError, ValueError, TypeError) as fault:
         raise MapError(
-            f"the table {table} cannot be read ({fault!r}); it should have location, latitude, longitude"
+            f"the table {table} cannot be read ({fault!r}); "
+            "it should have location, latitude, longitude"
         ) from None
 
 
 def _composite(directory: Path) -> Sketch:
-    """Several providers in one: in each city that two of them share, their best connected routers peer."""
+    """Several providers in one network: in each city that two of them share, their best connected
+    routers peer.
+    """
     files = sorted(directory.glob("*.cch"))
     _require(
         files, directory, "is a directory without .cch files", "one .cch file for each provider"
@@ -224,7 +236,7 @@ def _add(whole: Sketch, part: Sketch, name: str) -> None:
 
 
 def _hubs(part: Sketch, name: str) -> dict[str, Hashable]:
-    """The router with most links in each city, the first named of equals."""
+    """By city, the router with most links; the first named of equals."""
     degree = Counter(end for a, b, _ in part.links for end in (a, b))
     hubs: dict[str, Hashable] = {}
     for router in sorted(part.routers, key=lambda each: -degree[each]):
@@ -258,7 +270,9 @@ def _read_latencies(path: Path) -> Topology:
 
 
 def _read_graphml(path: Path) -> Topology:
-    """GraphML as in the Internet Topology Zoo: nodes may carry Latitude and Longitude; parallel links count once."""
+    """GraphML as in the Internet Topology Zoo: nodes may have Latitude and Longitude; parallel
+    links count once.
+    """
     import networkx as nx
 
     try:
@@ -276,7 +290,9 @@ def _read_graphml(path: Path) -> Topology:
 
 
 def _read_matrix(path: Path) -> Topology:
-    """Round-trip times in milliseconds, a square of numbers: each host draws a site, a message takes half of it."""
+    """A square matrix of round-trip times in milliseconds. Each host draws a site; a message takes
+    half the round trip.
+    """
     lines = (
         gzip.decompress(path.read_bytes()) if path.name.endswith(".gz") else path.read_bytes()
     ).decode()
@@ -288,7 +304,8 @@ def _read_matrix(path: Path) -> Topology:
         ]
     except ValueError as fault:
         raise MapError(
-            f"the map {path} cannot be read ({fault}); it should have round-trip times in milliseconds"
+            f"the map {path} cannot be read ({fault}); "
+            "it should have round-trip times in milliseconds"
         ) from None
     square = len(rows) > 1 and all(len(row) == len(rows) for row in rows)
     _require(

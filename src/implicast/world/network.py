@@ -1,8 +1,10 @@
-"""The physical network of a run: hosts on routers, latencies between hosts, packets per directed link.
+"""The physical network of a run: hosts on routers, latencies between hosts, packets per directed
+link.
 
-`build` draws or reads the routers (`topology.py`, `worldwide.py`, `maps.py`) and hangs hosts on them. Where a host
-hangs depends on the seed and its own number alone, so that adding hosts moves nobody. Links are reliable and
-never congested, as in the thesis (section 9.3.1); loss and delay are added by `faults.py`.
+`build` draws or reads the routers (`topology.py`, `worldwide.py`, `maps.py`) and attaches hosts to
+them. The router of a host depends only on the seed and the host's number, so that adding hosts
+moves no other. Links are reliable and never congested, as in the thesis (section 9.3.1);
+`faults.py` adds loss and delay.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +18,7 @@ from numpy.typing import ArrayLike
 from implicast.peer.errors import MapError
 from implicast.space.digest import digest
 from implicast.world.maps import read_map
-from implicast.world.paths import Ints, Routes, routes_of
+from implicast.world.paths import Ints, ShortestPaths, shortest_paths
 from implicast.world.topology import Access, Topology, flat, laboratory, national
 from implicast.world.worldwide import worldwide
 
@@ -27,28 +29,31 @@ GENERATED: dict[str, Callable[[int], Topology]] = {
     "worldwide": worldwide,
 }
 CACHED = 4
-"""Networks whose paths are kept per process: the runs of a sweep share them. The largest takes about 90 MB."""
-LAID_OPEN = 512
-"""Hosts up to which all latencies over several routers are worked out beforehand (20 ms, 10 MB): a tenth of a us less
-for each message."""
+"""Networks whose paths are cached per process and shared by the runs of a sweep. The largest takes
+about 90 MB.
+"""
+ALL_PAIRS_MAX = 512
+"""Largest number of hosts for which all latencies over several routers are computed in advance (20
+ms, 10 MB). Saves 0.1 us per message.
+"""
 CELLS = 1 << 22
 """Counters used at once when loads are counted cast by cast (32 MB)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
-    """The routers' directed links, by number."""
+class PhysicalLinks:
+    """The directed links between routers, by number."""
 
     source: Ints
     target: Ints
     latency_us: Ints
 
 
-class Network:
-    """Hosts 0 to `hosts` - 1 on the routers of a topology, and what travels between them.
+class PhysicalNetwork:
+    """Hosts 0 to `hosts` - 1 on the routers of a topology.
 
-    Directed links are numbered: the routers' links first, then the access link of each host towards its router
-    (`up`), then back (`down`).
+    Directed links are numbered: the links between routers first, then the access link of each host
+    to its router (`up`), then back (`down`).
     """
 
     __slots__ = (
@@ -65,21 +70,23 @@ class Network:
     )
 
     def __init__(
-        self, topology: Topology, routes: Routes, router: list[int], access_us: list[int]
+        self, topology: Topology, routes: ShortestPaths, router: list[int], access_us: list[int]
     ) -> None:
         self.topology, self.routes = topology, routes
         self.router, self.access_us = router, access_us
         self.hosts = len(router)
-        self.links = Links(routes.source, routes.target, routes.latency_us)
+        self.links = PhysicalLinks(routes.source, routes.target, routes.latency_us)
         routes.prepare(router)
         self._rows = [routes.row(each) for each in router]
-        few = range(self.hosts if routes.routers > 1 and self.hosts <= LAID_OPEN else 0)
+        few = range(self.hosts if routes.routers > 1 and self.hosts <= ALL_PAIRS_MAX else 0)
         self.between_us = [[self._sum_us(a, b) for b in few] for a in few]
-        """All latencies, where they are worked out beforehand."""
+        """All latencies, if they are computed in advance."""
         self._near_us = [self._rows[host][0] + own_us for host, own_us in enumerate(access_us)]
         one = self._near_sum_us if routes.routers == 1 else self._sum_us
         self.latency_us: Callable[[int, int], int] = self._known_us if few else one
-        """One way from host a to host b. Called for every message: about 0.2 us (`bench/filters.py`)."""
+        """One-way latency from host a to host b. Called for every message: about 0.2 us
+        (`bench/filters.py`).
+        """
 
     def _known_us(self, a: int, b: int) -> int:
         return self.between_us[a][b]
@@ -88,12 +95,14 @@ class Network:
         return self._rows[a][self.router[b]] + self.access_us[a] + self.access_us[b]
 
     def _near_sum_us(self, a: int, b: int) -> int:
-        """`_sum_us` where all hang on one router, in two thirds of the time."""
+        """`_sum_us` for a single router, in two thirds of the time."""
         return self._near_us[a] + self.access_us[b]
 
     @property
     def halves_us(self) -> tuple[list[int], list[int]] | None:
-        """Where all hang on one router: what each sender, and each receiver, adds to a latency (`latency_us`)."""
+        """For a single router: what each sender and each receiver adds to a latency; None
+        otherwise.
+        """
         return (self._near_us, self.access_us) if self.latency_us == self._near_sum_us else None
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
@@ -101,15 +110,16 @@ class Network:
         return self.routes.path(source, target)
 
     def paths(self, pairs: Iterable[tuple[int, int]]) -> tuple[Ints, Ints, Ints, Ints]:
-        """The paths of distinct pairs of routers as columns: source, target, position (from 0), link.
+        """The paths of distinct pairs of routers as columns: source, target, position (from 0),
+        link.
 
-        In the order of the pairs, then of the path; a pair of one router with itself has no rows.
+        Ordered by pair, then by position. A pair of a router with itself has no rows.
         """
         ends = np.array(list(pairs), np.int64).reshape(-1, 2)
         steps = list(self.routes.walk(ends[:, 0], ends[:, 1]))
         index = np.concatenate([index for index, _ in steps] or [np.zeros(0, np.int64)])
         link = np.concatenate([link for _, link in steps] or [np.zeros(0, np.int64)])
-        # A walk goes backwards: of one pair, what came last is first on the path.
+        # `walk` goes backwards: the last link it yields for a pair is the first of the path.
         forwards = np.lexsort((-np.arange(len(index)), index))
         index, link = index[forwards], link[forwards]
         first = np.searchsorted(index, index)
@@ -117,26 +127,30 @@ class Network:
 
     @property
     def link_count(self) -> int:
-        """Directed links of routers and hosts together."""
+        """Number of directed links of routers and hosts together."""
         return len(self.links.source) + 2 * self.hosts
 
     def up(self, host: int) -> int:
-        """The number of a host's access link towards its router."""
+        """Number of a host's access link to its router."""
         return len(self.links.source) + host
 
     def down(self, host: int) -> int:
-        """The number of a host's access link from its router."""
+        """Number of a host's access link from its router."""
         return len(self.links.source) + self.hosts + host
 
     def link_loads(self, senders: ArrayLike, receivers: ArrayLike) -> Ints:
-        """Packets on each directed link when each sender sends one message to the receiver beside it."""
+        """Packets on each directed link if each sender sends one message to the receiver at the
+        same index.
+        """
         sender, receiver = np.asarray(senders, np.int64), np.asarray(receivers, np.int64)
         return self._count(sender, receiver, np.zeros_like(sender), 1).ravel()
 
     def link_peaks(
         self, senders: ArrayLike, receivers: ArrayLike, casts: ArrayLike
     ) -> tuple[Ints, Ints]:
-        """For each cast that occurs, in order, its packets on the link that carries most of them (PINK)."""
+        """For each cast that occurs, in order, its packets on the link that carries most of them
+        (PINK).
+        """
         sender, receiver = np.asarray(senders, np.int64), np.asarray(receivers, np.int64)
         distinct, number = np.unique(np.asarray(casts, np.int64), return_inverse=True)
         order = np.argsort(number, kind="stable")
@@ -151,7 +165,7 @@ class Network:
         return distinct, peaks
 
     def _count(self, sender: Ints, receiver: Ints, cast: Ints, casts: int) -> Ints:
-        """Packets by cast and link. Messages between the same routers walk their path together."""
+        """Packets by cast and link. Messages between the same routers are counted together."""
         width, routers = self.link_count, self.topology.routers
         access = cast * width + len(self.links.source)
         loads = np.bincount(access + sender, minlength=casts * width)
@@ -166,10 +180,13 @@ class Network:
         return loads.reshape(casts, width)
 
 
-def build(kind: str, hosts: int, infrastructure: int, seed: int, newcomers: int = 0) -> Network:
-    """A network of this kind, or of the map at this path: hosts, then infrastructure, then hosts of newcomers.
+def build(
+    kind: str, hosts: int, infrastructure: int, seed: int, newcomers: int = 0
+) -> PhysicalNetwork:
+    """Build a network of this kind, or of the map at this path: hosts, then infrastructure, then
+    hosts of newcomers.
 
-    `laboratory@2` is the same network with servers and brokers at other places, drawn for the second time.
+    `laboratory@2` is the same network with another draw of the places of servers and brokers.
     """
     kind, placement = _placed(kind)
     topology, routes = (
@@ -178,7 +195,8 @@ def build(kind: str, hosts: int, infrastructure: int, seed: int, newcomers: int 
     places = [_draws(seed, host) for host in range(hosts + newcomers)]
     router = [int(at * topology.routers) for at, _ in places]
     access_us = [_access_us(topology.access, over) for _, over in places]
-    # Servers and brokers take the core's routers in an order drawn by hash: two share one only when all are taken.
+    # Servers and brokers take the core's routers in an order drawn by hash. Two share a router only
+    # if all are taken.
     drawn = ("core",) if not placement else ("core", placement)
     core = (
         sorted(topology.core, key=lambda each: digest(seed, "network", *drawn, each))
@@ -187,23 +205,25 @@ def build(kind: str, hosts: int, infrastructure: int, seed: int, newcomers: int 
     )
     router[hosts:hosts] = [core[number % len(core)] for number in range(infrastructure)]
     access_us[hosts:hosts] = [topology.infrastructure_us] * infrastructure
-    return Network(topology, routes, router, access_us)
+    return PhysicalNetwork(topology, routes, router, access_us)
 
 
 def _placed(kind: str) -> tuple[str, int]:
-    """The network, and how often servers and brokers have been placed anew."""
+    """The network's name, and the number of the draw of places for servers and brokers."""
     name, _, times = kind.rpartition("@")
     return (name, int(times)) if name and times.isdecimal() else (kind, 0)
 
 
 def _draws(seed: int, host: int) -> tuple[float, float]:
-    """Two draws from [0, 1) that belong to one host. A digest costs a tenth of a generator of its own."""
+    """Two numbers in [0, 1) for one host. A digest costs a tenth of a random generator for each
+    host.
+    """
     state = digest(seed, "network", "host", host)
     return int.from_bytes(state[:6], "big") / 2**48, int.from_bytes(state[6:12], "big") / 2**48
 
 
 def _access_us(access: tuple[Access, ...], draw: float) -> int:
-    """Which technology, and where in its range: one draw for both."""
+    """Access latency: one draw chooses both the technology and the place in its range."""
     for technology in access:
         if draw < technology.share or technology is access[-1]:
             above_us = int(draw / technology.share * (technology.high_us - technology.low_us + 1))
@@ -213,19 +233,19 @@ def _access_us(access: tuple[Access, ...], draw: float) -> int:
 
 
 @lru_cache(maxsize=CACHED)
-def _routes(kind: str, seed: int) -> tuple[Topology, Routes]:
+def _routes(kind: str, seed: int) -> tuple[Topology, ShortestPaths]:
     topology = GENERATED[kind](seed)
-    return topology, routes_of(topology)
+    return topology, shortest_paths(topology)
 
 
 @lru_cache(maxsize=CACHED)
-def _map_routes(path: str, _state: tuple[object, ...]) -> tuple[Topology, Routes]:
+def _map_routes(path: str, _state: tuple[object, ...]) -> tuple[Topology, ShortestPaths]:
     topology = read_map(Path(path))
-    return topology, routes_of(topology)
+    return topology, shortest_paths(topology)
 
 
 def _fingerprint(kind: str) -> tuple[str, tuple[object, ...]]:
-    """The map's path as given, and what shows that it is another one or has changed since it was read."""
+    """The path of a map as given, and a key that changes if the map changes."""
     path = Path(kind)
     if not path.exists():
         kinds = ", ".join(GENERATED)

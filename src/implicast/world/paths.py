@@ -1,8 +1,9 @@
-"""Shortest-latency paths between routers: distances, the directed links of a path, walks over many paths at once.
+"""Shortest-latency paths between routers: distances, the directed links of a path, walks over many
+paths at once.
 
-Distances come from SciPy's Dijkstra and are whole microseconds, hence unique. Paths are rebuilt from the distances:
-of several last links that are equally short the one from the lowest-numbered router is taken. So paths do not depend
-on the order in which a heap settles ties.
+SciPy's Dijkstra computes the distances in whole microseconds. Paths are rebuilt from the distances:
+of several equally short last links, the one from the lowest-numbered router is taken. So paths do
+not depend on how a heap breaks ties.
 """
 
 from array import array
@@ -16,13 +17,14 @@ from implicast.world.topology import Topology
 Ints = NDArray[np.int64]
 
 BATCH = 256
-"""Sources worked on at once: a batch on the largest network takes some 50 MB."""
+"""Sources handled at once. A batch on the largest network takes some 50 MB."""
 
 
-class Routes:
-    """All shortest paths of one topology, computed for the sources that are asked for, once each.
+class ShortestPaths:
+    """All shortest paths of one topology, computed once for each source that is needed.
 
-    Directed link 2i runs along undirected link i from its lower to its higher router, link 2i + 1 the other way.
+    Directed link 2i runs along undirected link i from its lower to its higher router, link 2i + 1
+    the other way.
     """
 
     def __init__(self, topology: Topology) -> None:
@@ -54,15 +56,15 @@ class Routes:
                 self._rows[router] = array("i", distances.astype(np.int32).tobytes())
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
-        """The directed links from one router to another; none when they are the same."""
+        """The directed links from one router to another; none if they are the same."""
         links = [link for _, link in self.walk(np.array([source]), np.array([target]))]
         return tuple(int(link[0]) for link in reversed(links))
 
     def walk(self, sources: Ints, targets: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """Go all these paths backwards, from target to source, one link of each at a time.
+        """Follow all these paths backwards, from target to source, one link of each at a time.
 
-        Yields (indices of the pairs still under way, the link each goes); the indices of one batch of sources come
-        together, and within it each index comes once per link of its path.
+        Yields (indices of the unfinished pairs, the link of each). The indices of one batch of
+        sources come together; within it each index comes once per link of its path.
         """
         order = np.argsort(sources, kind="stable")
         distinct, firsts = np.unique(sources[order], return_index=True)
@@ -84,7 +86,7 @@ class Routes:
     def _distances(self, batch: list[int]) -> NDArray[np.float64]:
         if self.routers == 1:
             return np.zeros((len(batch), 1))
-        from scipy.sparse import csr_array  # only where there are many routers: 0.4 s to load
+        from scipy.sparse import csr_array  # only needed for several routers: 0.4 s to import
         from scipy.sparse.csgraph import dijkstra
 
         ends = (self.source, self.target)
@@ -96,7 +98,7 @@ class Routes:
         return distances
 
     def _last_links(self, batch: Ints) -> NDArray[np.int32]:
-        """For each source, the link by which each router is reached; -1 at the source itself."""
+        """For each source, the last link of the path to each router; -1 at the source itself."""
         new = np.array([router for router in batch.tolist() if router not in self._last], np.int64)
         if len(new):
             self.prepare(new.tolist())
@@ -118,10 +120,11 @@ class Routes:
         return np.append(link, -1)[first].astype(np.int32)
 
 
-class MeshRoutes(Routes):
-    """A measured matrix: every pair of routers has a link of its own, and that link is the path, shortest or not.
+class MeshPaths(ShortestPaths):
+    """A measured matrix: each pair of routers has its own link, and that link is the path, shortest
+    or not.
 
-    Real routes are often not the shortest; a measured latency already includes the route that was taken.
+    Real routes are often not the shortest; a measured latency already includes the route taken.
     """
 
     def __init__(self, topology: Topology, mesh: NDArray[np.int32]) -> None:
@@ -134,11 +137,11 @@ class MeshRoutes(Routes):
         return self.mesh[batch].astype(np.float64)
 
     def _find_last_links(self, batch: Ints) -> NDArray[np.int32]:
-        """Link (a, b) is number a (n - 1) + b, less one beyond the diagonal."""
-        everyone = np.arange(self.routers)
-        link = batch[:, None] * (self.routers - 1) + everyone - (everyone > batch[:, None])
-        return np.where(everyone == batch[:, None], -1, link).astype(np.int32)
+        """Link (a, b) has the number a (n - 1) + b, less one beyond the diagonal."""
+        all_routers = np.arange(self.routers)
+        link = batch[:, None] * (self.routers - 1) + all_routers - (all_routers > batch[:, None])
+        return np.where(all_routers == batch[:, None], -1, link).astype(np.int32)
 
 
-def routes_of(topology: Topology) -> Routes:
-    return Routes(topology) if topology.mesh is None else MeshRoutes(topology, topology.mesh)
+def shortest_paths(topology: Topology) -> ShortestPaths:
+    return ShortestPaths(topology) if topology.mesh is None else MeshPaths(topology, topology.mesh)

@@ -1,4 +1,4 @@
-"""A population as the laboratory sees it: all that is known beforehand, and what each node is told of it."""
+"""A simulated population as the laboratory knows it, and the part of it that each node is given."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,41 +10,54 @@ from implicast.language.target import Description, Target
 from implicast.peer.contract import Host, Incarnation, Name, Peer
 from implicast.peer.member import Member
 from implicast.peer.name import name_of, network_of, next_incarnation
+from implicast.peer.signing import KeyedSigning
 from implicast.peer.site import Site
-from implicast.peer.words import SignedWords
 from implicast.space.digest import stream
-from implicast.world.key_ring import laboratory_words
+from implicast.world.key_ring import laboratory_signing
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The laboratory's bird's-eye view of a population that is set up at once; no peer ever sees it."""
+    """The global view of a population from which the laboratory builds all peers at once. No peer
+    ever sees it.
+    """
 
     peers: int
-    """Members, at addresses 0 to peers - 1. Infrastructure (a server, brokers) follows at `peers` and beyond."""
+    """Number of members, at addresses 0 to peers - 1. Infrastructure (a server, brokers) has the
+    addresses from `peers` on.
+    """
     infrastructure: int
     parameters: Parameters
     seed: int
     host: Callable[[int], Host]
     """The host of an address."""
     latency_us: Callable[[int, int], int]
-    """One way between two addresses, as a peer would measure it; for trees and landmarks, never to cheat."""
+    """One-way latency between two addresses, as a peer would measure it; used for trees and
+    landmarks.
+    """
     targets: Sequence[Target] = ()
-    """The casts to come, for what is computed beforehand (replication levels) when the parameters say so."""
+    """The casts of the run, for parameters that are computed in advance from them (replication
+    levels).
+    """
     interval_us: int = 1_000_000
     """Time between two casts."""
     descriptions: Sequence[Description] = ()
-    """What members will say of themselves, by address: for places chosen by it and for states that settled before."""
+    """By address, the description that a member will register; for placement by description and
+    preloaded state.
+    """
     start: str = "assembled"
-    """`joined`: members are newcomers yet to join by messages, so infrastructure must not take them for present."""
+    """`joined`: members join by messages, so infrastructure must not assume that they are present.
+    """
     roles: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """By role, the addresses of the infrastructure."""
     resting: bool = False
-    """The network is assembled, and nothing will change in this run (`Site.resting`)."""
+    """The network is assembled and nothing changes during the run (`Site.resting`)."""
     credentials: "Callable[[Plan, Name, str], Any] | None" = None
-    """Stands for enrolment (`Population.credentials`)."""
+    """Issues the credentials of a node (`Population.credentials`)."""
     router: Sequence[int] = ()
-    """By address, the router on which it hangs: to all who hang on one the ways differ by their own access alone."""
+    """By address, its router. Latencies from hosts on one router differ only by the access latency
+    of each.
+    """
 
     @property
     def network(self) -> bytes:
@@ -56,20 +69,22 @@ class Plan:
         role: str = "member",
         previous: Incarnation = 0,
         again: int = 0,
-        kept: Any = None,
+        durable_state: Any = None,
         starts: int = 0,
     ) -> Site:
-        """What the node at an address knows when it begins, or begins again.
+        """What the node at an address knows when it starts or restarts.
 
-        `previous` is the life before, as its disk says; `again` counts how often it began with an empty disk. `starts`
-        tells two starts from the same disk apart: no two lives are the same.
+        `previous` is the incarnation on its disk, `again` the number of starts with an empty disk.
+        `starts` distinguishes two starts from the same disk: no two incarnations are equal.
         """
         host = self.host(address)
-        words = laboratory_words(
+        signing = laboratory_signing(
             self.parameters, self.seed, self.network, host, address, again, self.descriptions
         )
         name = (
-            words.name if isinstance(words, SignedWords) else name_of(self.network, address, again)
+            signing.name
+            if isinstance(signing, KeyedSigning)
+            else name_of(self.network, address, again)
         )
         incarnation = next_incarnation(
             previous, stream(self.seed, "life", address, again, previous, starts)
@@ -84,27 +99,27 @@ class Plan:
             self.network,
             self.roles,
             credentials,
-            kept,
+            durable_state,
             self.resting,
-            words,
+            signing,
         )
 
-    def begin(
+    def new_member(
         self,
         design: Design,
         address: int,
         previous: Incarnation = 0,
         again: int = 0,
-        kept: Any = None,
+        durable_state: Any = None,
         starts: int = 0,
     ) -> Member:
-        """A simulated member that has yet to join, anew or again with what it had kept."""
-        return design.member(self.site(address, "member", previous, again, kept, starts))
+        """A member that has yet to join, new or restarted with its durable state."""
+        return design.member(self.site(address, "member", previous, again, durable_state, starts))
 
-    def stand(
-        self, design: Design, address: int, previous: Incarnation = 0, kept: Any = None
+    def new_fixture(
+        self, design: Design, address: int, previous: Incarnation = 0, durable_state: Any = None
     ) -> Peer:
-        """A simulated piece of infrastructure, anew or again with what it had kept."""
+        """A server or broker, new or restarted with its durable state."""
         role = next(role for role, addresses in self.roles.items() if address in addresses)
         assert design.fixture is not None, f"{design.name} has no infrastructure"
-        return design.fixture(self.site(address, role, previous, 0, kept), role)
+        return design.fixture(self.site(address, role, previous, 0, durable_state), role)

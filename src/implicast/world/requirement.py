@@ -1,4 +1,4 @@
-"""Thresholds for scripts: `--require "missing == 0" --require "RTH < 5"` decide the exit code."""
+"""Thresholds that decide the exit code: `--require "missing == 0" --require "RTH < 5"`."""
 
 import operator
 import re
@@ -37,14 +37,16 @@ class Requirement:
             raise ParameterError(f"--require {text!r}: {form}") from None
 
     def check(self, names: Collection[str]) -> None:
-        """`ParameterError` if there is no such figure."""
+        """Raise a `ParameterError` if there is no such figure."""
         if self.name not in names:
             near = get_close_matches(self.name, names, 1)
             meant = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
             raise ParameterError(f"--require: there is no figure {self.name!r}; {meant}")
 
     def broken_by(self, figures: Mapping[str, float]) -> str | None:
-        """A sentence if these figures do not meet it; `ParameterError` if there is no such figure."""
+        """A sentence if these figures do not meet the threshold; `ParameterError` if there is no
+        such figure.
+        """
         self.check(figures)
         value = figures[self.name]
         if _OPERATORS[self.sign](value, self.value):
@@ -53,7 +55,7 @@ class Requirement:
 
 
 def read(texts: Sequence[str], names: Collection[str] = ()) -> list[Requirement]:
-    """The thresholds, each of a figure that there is; where names are given, so that no run is made in vain."""
+    """Read thresholds. If names are given, an unknown figure is refused before the run."""
     found = [Requirement.read(each) for each in texts]
     for each in found if names else ():
         each.check(names)
@@ -61,6 +63,6 @@ def read(texts: Sequence[str], names: Collection[str] = ()) -> list[Requirement]
 
 
 def broken(requirements: Sequence[Requirement], figures: Mapping[str, float]) -> list[str]:
-    """What is not met, a sentence each."""
+    """One sentence for each threshold that is not met."""
     found = (each.broken_by(figures) for each in requirements)
     return [sentence for sentence in found if sentence is not None]

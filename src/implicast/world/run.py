@@ -1,4 +1,6 @@
-"""The parts of one run, set up and driven through its phases: join, register, cast, and change meanwhile."""
+"""One run: builds the network, the peers and the application, and drives them through the phases
+join, register and cast.
+"""
 
 import gc
 from collections.abc import Callable, Iterable, Sequence
@@ -20,43 +22,47 @@ from implicast.space.digest import stream
 from implicast.workload.workload import Workload, workload
 from implicast.world.application import Application
 from implicast.world.arrays import numbers, runs
-from implicast.world.change import Course, course_tables
+from implicast.world.change import Timeline, write_change_tables
 from implicast.world.churn import refuse_the_impossible
 from implicast.world.core import new_world, ready_for
+from implicast.world.fault_injector import CHECK_US, LAST_CHECKS, FaultInjector, drift_rates
 from implicast.world.faults import FaultStream
 from implicast.world.invariants import FLIGHT_US
 from implicast.world.journal import REGISTER, Journal
-from implicast.world.liars.gang import Gang, Stage
-from implicast.world.network import Network, build
+from implicast.world.liars.coalition import Coalition, CoalitionContext
+from implicast.world.link_faults import LinkFaults
+from implicast.world.network import PhysicalNetwork, build
 from implicast.world.plan import Plan
 from implicast.world.populations import population
-from implicast.world.populations.population import Sleepers
+from implicast.world.populations.population import LazyPeers
 from implicast.world.scenario import ASSEMBLED, Scenario
 from implicast.world.tally import Ints
-from implicast.world.trouble import Trouble
-from implicast.world.upheaval import LAST_LOOKS, LOOK_US, Upheaval, drift_rates
-from implicast.world.world import Fate
+from implicast.world.world import MessageFaults
 
 REGISTER_SPACING_US = 1_000
-"""Peers register one after the other, a millisecond apart."""
+"""Interval between the registrations of two peers."""
 JOIN_SPACING_US = 200_000
-ASLEEP_FROM: int | None = None
-"""In networks of so many, peers are made when something happens to them, where the design can; None: as it says."""
+LAZY_FROM: int | None = None
+"""Number of peers from which on peers are materialised lazily, if the design can; None: the
+population's own number.
+"""
 LIED_TO_US = 90_000_000
-"""How long after the last cast its notices may still come where members lie: who asks liars never rests."""
+"""How long after the last cast a run with liars goes on. It never comes to rest, because peers keep
+asking liars.
+"""
 QUIET_US = 1_000_000
-"""Between the end of one phase and the next."""
+"""Pause between two phases."""
 
 Progress = Callable[[str, int, int], None]
-"""phase, done, of how many."""
+"""(phase, done, total)."""
 
 
 def silent(phase: str, done: int, of: int) -> None:
-    """No progress shown."""
+    """Show no progress."""
 
 
 class Run:
-    """The parts of one run, set up and driven through its phases."""
+    """One run, from the scenario to the written journal."""
 
     def __init__(
         self, scenario: Scenario, design: Design, parameters: Parameters, directory: Path
@@ -71,25 +77,34 @@ class Run:
         script = scenario.churn.script(seed, peers, infrastructure)
         refuse_the_impossible(script, design, peers, infrastructure)
         newcomers = scenario.churn.newcomers(seed, peers, infrastructure)
-        self.network: Network = build(scenario.network, peers, infrastructure, seed, newcomers)
+        self.network: PhysicalNetwork = build(
+            scenario.network, peers, infrastructure, seed, newcomers
+        )
         self.journal = Journal(directory, scenario.warm_up)
-        faults: Fate | None = FaultStream(scenario.faults, seed) if scenario.faults.text() else None
-        trouble = Trouble(faults)
+        faults: MessageFaults | None = (
+            FaultStream(scenario.faults, seed) if scenario.faults.text() else None
+        )
+        link_faults = LinkFaults(faults)
         codec = Codec(design.kinds) if scenario.strict else None
         self.world = new_world(
-            self.network, seed, self.journal, trouble if scenario.churn else faults, codec
+            self.network, seed, self.journal, link_faults if scenario.churn else faults, codec
         )
         self.world.rates = drift_rates(scenario.churn, seed, self.network.hosts)
         self.application = Application(self.world, scenario.payload_bytes, scenario.warm_up)
         every = self.workload.targeted()
         self.targets, self.warming = every[: scenario.casts], every[scenario.casts :]
-        """Casts that are measured, the same whether there is a warm-up or not; and those that are made before them."""
+        """Measured casts, which do not depend on the warm-up; and warm-up casts, made before them.
+        """
         self.descriptions = self.workload.described()
-        greetings = self._greetings(infrastructure, newcomers)
-        known = [*self.descriptions, *[Description()] * infrastructure, *greetings.values()]
-        self.gang = self._gang(infrastructure)
+        newcomer_descriptions = self._newcomer_descriptions(infrastructure, newcomers)
+        known = [
+            *self.descriptions,
+            *[Description()] * infrastructure,
+            *newcomer_descriptions.values(),
+        ]
+        self.coalition = self._coalition(infrastructure)
         changes = scenario.churn or faults or scenario.changes or scenario.liars
-        host = self.world.host if self.gang is None else self.gang.host
+        host = self.world.host if self.coalition is None else self.coalition.host
         self.plan = Plan(
             peers,
             infrastructure,
@@ -109,35 +124,45 @@ class Run:
             self.plan, roles=design.roles(self.plan.peers, self.plan.infrastructure)
         )
         self.population: list[Peer] = []
-        self.asleep: Sleepers | None = None
-        """Peers that are made when they are needed, where that is so."""
-        self.upheaval = (
-            Upheaval(script, self.world, self.application, trouble, design, self.plan, greetings)
+        self.lazy_peers: LazyPeers | None = None
+        """Not None where peers are materialised lazily."""
+        self.injector = (
+            FaultInjector(
+                script,
+                self.world,
+                self.application,
+                link_faults,
+                design,
+                self.plan,
+                newcomer_descriptions,
+            )
             if scenario.churn
             else None
         )
-        self.course = Course(0, 0, 0, 0)
+        self.timeline = Timeline(0, 0, 0, 0)
         self.breakdowns = 0
-        """Handlers that broke down on what liars sent."""
+        """Exceptions raised by handlers of messages from liars."""
 
     def go(self, progress: Progress) -> None:
         ready_for(self.scenario.peers)
-        sleepers = self._sleepers()
-        if sleepers is None:
+        lazy_peers = self._lazy_peers()
+        if lazy_peers is None:
             self.set_up(progress)
             self.register(progress)
             storage = [_stored(peer) for peer in self.population]
         else:
-            storage = self._put_to_sleep(sleepers)
+            storage = self._use_lazy_peers(lazy_peers)
         self.cast(progress)
         self.write(storage)
 
-    def _sleepers(self) -> Sleepers | None:
-        """The whole network with its registrations, each peer made when it is needed: where the network is large, its
-        design can, and nothing is armed or drawn when a peer is made."""
+    def _lazy_peers(self) -> LazyPeers | None:
+        """The assembled and preloaded network with lazy peers, or None. Lazy peers need a large
+        network, a design that supports them, and peers that arm no alarm and draw no random number
+        when they are made.
+        """
         scenario, given, network = self.scenario, self.plan.parameters, population(self.design)
-        make, least = network.sleepers, network.asleep_from if ASLEEP_FROM is None else ASLEEP_FROM
-        if make is None or not hasattr(self.world, "asleep") or scenario.peers < least:
+        make, least = network.lazy_peers, network.lazy_from if LAZY_FROM is None else LAZY_FROM
+        if make is None or not hasattr(self.world, "materialise") or scenario.peers < least:
             return None
         rests = self.plan.resting and scenario.registers == ASSEMBLED and not scenario.strict
         return (
@@ -146,35 +171,37 @@ class Run:
             else None
         )
 
-    def _put_to_sleep(self, sleepers: Sleepers) -> list[int]:
-        gc.set_threshold(0)  # until the run is over (`simulate`)
-        self.world.at(QUIET_US, REGISTER, lambda: self.application.all_enrolled(self.descriptions))
+    def _use_lazy_peers(self, lazy_peers: LazyPeers) -> list[int]:
+        gc.set_threshold(0)  # until the end of the run (`simulate`)
+        self.world.at(QUIET_US, REGISTER, lambda: self.application.all_preloaded(self.descriptions))
         self.world.run()
         self.world.run(self.world.now_us + self.design.settling_us)
-        self.asleep, self.world.asleep, self.application.rouse = (
-            sleepers,
-            sleepers.make,
+        self.lazy_peers, self.world.materialise, self.application.materialise = (
+            lazy_peers,
+            lazy_peers.make,
             self.world.peer,
         )
-        return [sleepers.stored_bytes(address) for address in range(self.network.hosts)]
+        return [lazy_peers.stored_bytes(address) for address in range(self.network.hosts)]
 
-    def let_go(self) -> None:
-        """Forget peers that were made when they were needed, and what is known of the others: measuring a large journal
-        takes as much memory as they do. All refer to their parts and these to them, so they are looked for."""
-        if self.asleep is not None:
-            self.asleep = self.world.asleep = None
-            self.application.rouse = lambda address: None
-            self.world.let_go()
+    def release_peers(self) -> None:
+        """Release lazy peers and the columns from which they are made. Measuring a large journal
+        needs as much memory as they take. They form reference cycles, so the collector is run.
+        """
+        if self.lazy_peers is not None:
+            self.lazy_peers = self.world.materialise = None
+            self.application.materialise = lambda address: None
+            self.world.release_peers()
             gc.collect()
 
     def disband(self) -> None:
-        """All is known of the run: its peers are taken apart. To look for them among all that there is, because they
-        and their parts refer to each other, takes five times as long, a twentieth of a run of 256 peers."""
+        """Release all peers at the end. Clearing the hosts breaks reference cycles; leaving them to
+        the garbage collector takes five times as long, a twentieth of a run of 256 peers.
+        """
         self.population = []
-        self.world.let_go()
+        self.world.release_peers()
 
     def set_up(self, progress: Progress) -> None:
-        """The converged network at once, or one newcomer after the other."""
+        """Assemble the converged network, or let peers join one after the other."""
         assembled = (
             population(self.design).assemble(self.plan)
             if self.scenario.start == "assembled"
@@ -187,19 +214,21 @@ class Run:
             self._join_all(progress)
 
     def register(self, progress: Progress) -> None:
-        """At once where the scenario and the design allow it, else one after the other by messages."""
-        enrol = population(self.design).enrol
-        if self.scenario.registers == ASSEMBLED and enrol is not None:
-            self.world.at(self.world.now_us + QUIET_US, REGISTER, partial(self._enrol, enrol))
+        """Preload all registrations if scenario and design allow it; otherwise register peers one
+        after the other by messages.
+        """
+        preload = population(self.design).preload
+        if self.scenario.registers == ASSEMBLED and preload is not None:
+            self.world.at(self.world.now_us + QUIET_US, REGISTER, partial(self._preload, preload))
             self.world.run()
         else:
             self._register_by_messages(progress)
         self.world.run(self.world.now_us + self.design.settling_us)
 
-    def _enrol(self, enrol: Callable[[Plan, Sequence[Peer]], None]) -> None:
+    def _preload(self, preload: Callable[[Plan, Sequence[Peer]], None]) -> None:
         for peer in range(self.scenario.peers):
-            self.application.enrol(peer, self.descriptions[peer])
-        enrol(self.plan, self.population)
+            self.application.preload(peer, self.descriptions[peer])
+        preload(self.plan, self.population)
 
     def _register_by_messages(self, progress: Progress) -> None:
         start_us = self.world.now_us + QUIET_US
@@ -220,25 +249,26 @@ class Run:
             self.application.cast(begin_us + number * interval_us, number, publisher, target)
         start_us = begin_us + warm_up * interval_us
         span_us = max(1, self.scenario.casts) * interval_us
-        if self.upheaval is not None:
-            self._set_course(self.upheaval, start_us, span_us)
-        if self.gang is not None:
-            self._let_lie(self.gang, start_us + span_us)
-        self._change(start_us, span_us if self.upheaval is None else self.course.over_us - start_us)
+        if self.injector is not None:
+            self._set_timeline(self.injector, start_us, span_us)
+        if self.coalition is not None:
+            self._start_liars(self.coalition, start_us + span_us)
+        self._change(
+            start_us, span_us if self.injector is None else self.timeline.over_us - start_us
+        )
         self._drive("casting", start_us, self.scenario.casts, interval_us, progress)
-        if self.upheaval is not None and self.upheaval.samples[-1][1]:
-            self._let_arrive(self.upheaval)
-        if self.scenario.changes and self.upheaval is None and self.design.survives:
-            self.world.run(
-                self.world.now_us + self.design.repair_us
-            )  # what upkeep mends is mended by then
+        if self.injector is not None and self.injector.samples[-1][1]:
+            self._await_deliveries(self.injector)
+        if self.scenario.changes and self.injector is None and self.design.survives:
+            self.world.run(self.world.now_us + self.design.repair_us)  # time for upkeep to repair
 
-    def _let_arrive(self, upheaval: Upheaval) -> None:
-        """What was sent last arrives, and is sent again where it was lost: replicas of what is asked for often are made
-        at any time. What is still wrong then is no matter of the moment."""
-        for _ in range(LAST_LOOKS):
-            self._run(self.world.now_us + LOOK_US)
-            if not upheaval.wrongs():
+    def _await_deliveries(self, injector: FaultInjector) -> None:
+        """Let the last messages arrive, including retransmissions. Designs may create replicas at
+        any time, so that a violation at the last check may be transient.
+        """
+        for _ in range(LAST_CHECKS):
+            self._run(self.world.now_us + CHECK_US)
+            if not injector.violations():
                 return
 
     def write(self, storage: list[int]) -> None:
@@ -247,13 +277,13 @@ class Run:
         self.journal.columns("peers", self._peers_columns(storage))
         links = self.network.links
         self.journal.columns("links", _links_columns(links.source, links.target, links.latency_us))
-        if self.upheaval is not None:
-            course_tables(
+        if self.injector is not None:
+            write_change_tables(
                 self.journal,
-                self.course,
-                self.upheaval.script,
-                self.upheaval.incarnations.all(),
-                self.upheaval.samples,
+                self.timeline,
+                self.injector.script,
+                self.injector.incarnations.all(),
+                self.injector.samples,
             )
         self.journal.finish()
         self.journal.columns("paths", _paths_columns(*self.network.paths(self._router_pairs())))
@@ -263,11 +293,12 @@ class Run:
     def _grow(self) -> list[Peer]:
         plan, design = self.plan, self.design
         members: list[Peer] = [
-            plan.begin(design, address) for address in range(self.scenario.peers)
+            plan.new_member(design, address) for address in range(self.scenario.peers)
         ]
         if design.fixture is not None:
             return members + [
-                plan.stand(design, plan.peers + number) for number in range(plan.infrastructure)
+                plan.new_fixture(design, plan.peers + number)
+                for number in range(plan.infrastructure)
             ]
         if not plan.infrastructure:
             return members  # assembling would arm alarms for other peers at the same addresses
@@ -283,18 +314,20 @@ class Run:
     def _drive(
         self, phase: str, start_us: int, count: int, spacing_us: int, progress: Progress
     ) -> None:
-        """Run a phase to its end, telling how far it has come."""
+        """Run a phase to its end and report progress."""
         step = max(1, count // 100)
         for done in range(0, count, step):
             progress(phase, done, count)
             self._run(start_us + done * spacing_us)
-        # Where peers die, somebody may knock at a dead one's door for ever: then the end is a time, not rest.
-        self._run(self.course.end_us or None)
+        # A peer may retry towards a crashed peer for ever. Such a run ends at a time, not at rest.
+        self._run(self.timeline.end_us or None)
         progress(phase, count, count)
 
     def _run(self, until_us: int | None) -> None:
-        """Let the world run. What breaks down on a liar's words is dropped and counted, as on a network."""
-        if self.gang is None or not self.gang.acting or until_us is None:
+        """Run the world. As on a network, an exception in a handler of a liar's message is counted
+        and the message dropped.
+        """
+        if self.coalition is None or not self.coalition.acting or until_us is None:
             self.world.run(until_us)
             return
         while self.world.now_us < until_us:
@@ -307,12 +340,12 @@ class Run:
 
     # --- liars
 
-    def _gang(self, infrastructure: int) -> Gang | None:
+    def _coalition(self, infrastructure: int) -> Coalition | None:
         scenario = self.scenario
         if scenario.liars is None:
             return None
         over_us = max(1, scenario.casts + scenario.warm_up) * scenario.interval_ms * 1000
-        stage = Stage(
+        context = CoalitionContext(
             self.world,
             self.application,
             scenario.seed,
@@ -324,32 +357,34 @@ class Run:
         )
         from implicast.world.liars.strategies import (
             strategy,
-        )  # only where members lie: it knows all of bft
+        )  # imported only here, because it imports all of bft
 
-        return Gang(scenario.liars, stage, strategy)
+        return Coalition(scenario.liars, context, strategy)
 
-    def _let_lie(self, gang: Gang, last_us: int) -> None:
-        """Liars act from the first cast on, and publish none of the casts: what they cast is worth nothing."""
-        end_us = max(self.course.end_us, last_us + LIED_TO_US)
-        self.course = replace(self.course, end_us=end_us)
-        publisher, honest = self.application.publisher, gang.honest()
+    def _start_liars(self, coalition: Coalition, last_us: int) -> None:
+        """Liars lie from the first cast on and publish no measured cast."""
+        end_us = max(self.timeline.end_us, last_us + LIED_TO_US)
+        self.timeline = replace(self.timeline, end_us=end_us)
+        publisher, honest = self.application.choose_publisher, coalition.honest()
 
         def trusted(wanted: int) -> int | None:
             found = publisher(wanted)
-            if found is None or not gang.lies(found):
+            if found is None or not coalition.lies(found):
                 return found
             able = (
                 honest
-                if self.upheaval is None
-                else [each for each in self.upheaval.able() if not gang.lies(each)]
+                if self.injector is None
+                else [each for each in self.injector.able() if not coalition.lies(each)]
             )
             return able[wanted * 7919 % len(able)] if able else None
 
-        self.application.publisher = trusted
-        gang.act()
+        self.application.choose_publisher = trusted
+        coalition.act()
 
     def _change(self, start_us: int, span_us: int) -> None:
-        """Some peers describe themselves anew, or withdraw, at random moments; after the last deed nobody does."""
+        """Let peers register another description, or withdraw, at random times before the end of
+        the last event.
+        """
         rng = stream(self.scenario.seed, "changes")
         for _ in range(self.scenario.changes):
             time_us, peer = (
@@ -362,38 +397,40 @@ class Run:
                 other = self.descriptions[rng.randrange(self.scenario.peers)]
                 self.application.register(time_us, peer, other)
 
-    def _greetings(self, infrastructure: int, newcomers: int) -> dict[int, Description]:
-        """What newcomers will say of themselves, by address: what some member says."""
+    def _newcomer_descriptions(self, infrastructure: int, newcomers: int) -> dict[int, Description]:
+        """By address, the description that a newcomer registers: that of some member."""
         chance = stream(self.scenario.seed, "newcomers")
         first = self.scenario.peers + infrastructure
         return {first + number: chance.choice(self.descriptions) for number in range(newcomers)}
 
-    def _set_course(self, upheaval: Upheaval, start_us: int, span_us: int) -> None:
-        """Deeds begin with the first cast; the run ends when the last cast, or repair, has had its time."""
-        over_us = start_us + int(upheaval.end_s() * 1e6)
+    def _set_timeline(self, injector: FaultInjector, start_us: int, span_us: int) -> None:
+        """Set the times of the run. Events begin with the first cast; the run ends after the last
+        cast's time of flight, or after the repair time if that is later.
+        """
+        over_us = start_us + int(injector.end_s() * 1e6)
         calm_us = over_us + self.design.repair_us
         end_us = max(calm_us, start_us + span_us + FLIGHT_US)
-        self.course = Course(start_us, over_us, calm_us, end_us)
-        upheaval.schedule(start_us)
-        upheaval.watch(start_us, end_us)
+        self.timeline = Timeline(start_us, over_us, calm_us, end_us)
+        injector.schedule(start_us)
+        injector.watch(start_us, end_us)
 
     def _peers_columns(self, storage: list[int]) -> dict[str, Any]:
         count = self.network.hosts
         roles = [self._role(address) for address in range(len(storage))]
-        renamed = {} if self.upheaval is None else self.upheaval.returns.places
+        renamed = {} if self.injector is None else self.injector.restarts.places
         places = [*range(count), *(renamed[number] for number in sorted(renamed))]
-        later = len(places) - len(storage)
+        newcomers = len(places) - len(storage)
         return {
             "peer": np.arange(len(places), dtype=np.int32),
-            "role": roles + ["peer"] * later,
+            "role": roles + ["peer"] * newcomers,
             "router": np.asarray(self.network.router, np.int32)[places],
             "access_us": np.asarray(self.network.access_us, np.int64)[places],
-            "storage_bytes": np.asarray(storage + [0] * later, np.int64),
+            "storage_bytes": np.asarray(storage + [0] * newcomers, np.int64),
             "capacity": self._capacities(len(places)),
         }
 
     def _capacities(self, count: int) -> npt.NDArray[np.float64]:
-        """What members can bear; servers and brokers are as strong as the strongest member."""
+        """By peer, its capacity. Servers and brokers have that of the strongest member."""
         peers, servers = self.scenario.peers, self.plan.infrastructure
         drawn = self.workload.capacities(0, max(peers, count - servers))
         return np.concatenate([drawn[:peers], [drawn[:peers].max()] * servers, drawn[peers:]])[
@@ -401,7 +438,7 @@ class Run:
         ]
 
     def _role(self, address: int) -> str:
-        if self.asleep is not None:
+        if self.lazy_peers is not None:
             return (
                 "peer"
                 if address < self.plan.peers
@@ -410,7 +447,7 @@ class Run:
         return getattr(self.population[address], "role", "peer")
 
     def _router_pairs(self) -> Iterable[tuple[int, int]]:
-        """Distinct pairs of routers between which messages went."""
+        """Distinct pairs of routers between which messages were sent."""
         router = np.asarray(self.network.router, np.int64)
         width = int(router.max(initial=0)) + 1
         found = np.empty(0, np.int64)

@@ -1,4 +1,6 @@
-"""A run as one value: design, parameters, workload, network, hardship, seed. Same scenario, same journal."""
+"""A run as one value: design, parameters, workload, network, faults, seed. Equal scenarios give
+equal journals.
+"""
 
 from dataclasses import asdict, dataclass, field, replace
 from shlex import quote
@@ -14,24 +16,24 @@ from implicast.world.liars.liars import Liars
 
 ASSEMBLED: Final = "assembled"
 MESSAGES: Final = "messages"
-"""How a network comes to be, and how registrations come into it."""
+"""How the network is set up, and how registrations are made."""
 PEERS_MAX = 4_000_000
 CASTS_MAX = 10_000_000
-"""More would not fit any machine this runs on; a typing error is likelier."""
+"""More exceeds the memory of current machines; a typing error is likelier."""
 PAYLOAD_MAX = 32 * 1024
-"""What travels inside a cast; more would be fetched, not sent."""
+"""Largest payload that travels inside a cast. Larger content is fetched separately."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is to be simulated. Times within a run follow from it; nothing else has any influence."""
+    """What to simulate. All times of a run follow from it; nothing else influences the run."""
 
     design: str
     peers: int = 4096
     casts: int = 1024
     seed: int = 1
     parameters: dict[str, Setting] = field(default_factory=dict)
-    """Of the design; defaults where not given."""
+    """Parameters of the design; defaults where not given."""
     workload: str = "zipf"
     """`zipf`, `extreme`, `groups`, `attributes`, or a directory of tables."""
     workload_parameters: dict[str, Setting] = field(default_factory=dict)
@@ -40,27 +42,31 @@ class Scenario:
     interval_ms: int = 1000
     """Time between two casts."""
     warm_up: int = 0
-    """Casts before those that are measured: made and judged like them, but in no measure of load, cost or latency."""
+    """Casts before the measured ones. They are checked like these, but count in no measure of load,
+    cost or latency.
+    """
     payload_bytes: int = 0
-    """What each cast carries; compared with what arrives."""
+    """Payload of each cast; compared with that of its notices."""
     start: Literal["assembled", "joined"] = "assembled"
-    """The converged overlay at once, or grown peer by peer through messages."""
+    """The converged overlay at once, or peers that join one after the other by messages."""
     register: Literal["", "assembled", "messages"] = ""
-    """What registrations leave behind put in place at once, or registering by messages. Empty: as the network starts
-    (`registers`)."""
+    """Preload all registrations (`assembled`) or register by messages. Empty: as `start`
+    (`registers`).
+    """
     changes: int = 0
-    """How many peers re-register or withdraw at random moments while casts are under way; where there is churn, while
-    its deeds go on, so that all is quiet after them."""
+    """Number of re-registrations and withdrawals at random times during the casts; with churn,
+    before the end of its last event.
+    """
     faults: Faults = field(default_factory=Faults)
     churn: Churn = field(default_factory=Churn)
-    """Who comes, goes and crashes, and what else befalls peers, from the first cast on."""
+    """Churn and temporary faults, from the first cast on."""
     liars: Liars | None = None
     """Members that lie, from the first cast on."""
     strict: bool = False
     """Encode every message on sending and compare on arrival, as tests do."""
 
     def settled(self) -> tuple[Design, Parameters]:
-        """The design with its parameters checked; raises a `LocalError` for whatever is wrong with the scenario."""
+        """The design and its checked parameters; `LocalError` if the scenario is invalid."""
         found = design(self.design)
         _within("peers", self.peers, 1, PEERS_MAX)
         _within("casts", self.casts, 0, CASTS_MAX)
@@ -74,17 +80,20 @@ class Scenario:
             raise ScenarioError(f"register={self.register!r}; it takes {ASSEMBLED} or {MESSAGES}")
         if self.register == ASSEMBLED and self.start != ASSEMBLED:
             raise ScenarioError(
-                f"register={ASSEMBLED} needs start={ASSEMBLED}: who has yet to join cannot be listed"
+                f"register={ASSEMBLED} needs start={ASSEMBLED}: "
+                "a member that has yet to join cannot be preloaded"
             )
         parameters = found.settle({**self._schema(found), **self.parameters})
-        if self.churn.deeds:
+        if self.churn.events:
             self.churn.refuse_strangers(self.peers, found.infrastructure(self.peers, parameters))
         return found, parameters
 
     def refuse_what_is_in_vain(self) -> None:
-        """A `ScenarioError` where none of the changes asked for could be made: something else must have been meant.
+        """Raise a `ScenarioError` if the design has no server or broker for the restarts or fails
+        asked for.
 
-        For whoever asks for one design; where many are asked for the same, those without brokers do without.
+        For commands about one design. Where one churn applies to many designs, those without
+        brokers leave it out.
         """
         found, parameters = self.settled()
         fixed, churn = found.infrastructure(self.peers, parameters), self.churn
@@ -101,9 +110,11 @@ class Scenario:
                 raise ScenarioError(f"churn: {name}={asked}: {found.name} {have}; leave it out")
 
     def promised(self) -> bool:
-        """Does the design promise the contract in such a world? Everyone does where nothing fails; where something
-        does, with receipts alone; and nobody while the network is parted, unless what follows is judged too. Where
-        members lie, a wary design promises that nobody honest is deceived; how much arrives is a matter of chance."""
+        """Whether the design promises the contract under this scenario. Every design does without
+        faults. With faults only a design with receipts does, and none during a permanent partition
+        unless the time after it is checked too. With liars a wary design promises that no honest
+        member is deceived; delivery is not promised.
+        """
         found, parameters = self.settled()
         if self.liars is not None:
             return found.wary
@@ -114,7 +125,9 @@ class Scenario:
         return bool(self.churn) or (not self.faults.partitions and "loss" in found.survives)
 
     def advice(self) -> str:
-        """What would help a design where something fails, if that was not set; else empty."""
+        """The settings with which the design survives this scenario, if they are not set; otherwise
+        empty.
+        """
         lacking = self._lacking()
         if not lacking or not (self.churn or self.faults.text()):
             return ""
@@ -130,56 +143,57 @@ class Scenario:
         ]
 
     def _schema(self, found: Design) -> dict[str, Setting]:
-        """Designs that have to know what values there are learn it from the workload, unless they are told."""
-        told = schema(self.workload, **self.workload_parameters)
-        if told and "attributes" not in found.languages:
+        """The workload's schema, for designs that need it and are not given one."""
+        values = schema(self.workload, **self.workload_parameters)
+        if values and "attributes" not in found.languages:
             spoken = ", ".join(found.languages)
             raise ScenarioError(
                 f"{found.name} speaks {spoken}: it does not understand the workload {self.workload}"
             )
         return (
-            {"schema": told}
-            if told and any(each.name == "schema" for each in found.parameters)
+            {"schema": values}
+            if values and any(each.name == "schema" for each in found.parameters)
             else {}
         )
 
     @property
     def registers(self) -> str:
-        """How members register, unless the scenario says it: at once in an assembled network, by messages in one that
-        grows. Who comes or describes itself anew later registers by messages in either."""
+        """How members register: `register` if given; otherwise preloaded in an assembled network
+        and by messages in one that grows. Newcomers and later changes always use messages.
+        """
         return self.register or (ASSEMBLED if self.start == ASSEMBLED else MESSAGES)
 
     def with_seed(self, seed: int) -> "Scenario":
         return replace(self, seed=seed)
 
     def described(self) -> dict[str, Any]:
-        """Plain values, for JSON and for the journal; churn as the text that gives it, if there is any."""
-        plain = asdict(replace(self, churn=Churn(), liars=None, register=self.registers))  # type: ignore[arg-type]
+        """Plain values for JSON and the journal; churn and liars as text, if any."""
+        plain = {**asdict(replace(self, churn=Churn(), liars=None)), "register": self.registers}
         del plain["churn"], plain["liars"]
         lying = {"liars": self.liars.text()} if self.liars is not None else {}
         return {**plain, **({"churn": self.churn.text()} if self.churn else {}), **lying}
 
     def command(self) -> str:
         """The command line that replays this run."""
-        words = [
+        arguments = [
             "implicast simulate",
             self.design,
             f"--peers {self.peers} --casts {self.casts} --seed {self.seed}",
         ]
-        words += [f"--workload {self.workload}", f"--network {self.network}"]
-        words += [f"--set {name}={value}" for name, value in self.parameters.items()]
-        words += [f"--with {name}={value}" for name, value in self.workload_parameters.items()]
-        words += [f"--interval-ms {self.interval_ms}"] * (self.interval_ms != 1000)
-        words += [f"--warm-up {self.warm_up}"] * bool(self.warm_up)
-        words += [f"--payload-bytes {self.payload_bytes}"] * bool(self.payload_bytes)
-        words += [f"--start {self.start}"] * (self.start != ASSEMBLED)
-        words += [f"--register {self.register}"] * bool(self.register)
-        words += [f"--changes {self.changes}"] * bool(self.changes)
-        words += [f"--faults {self.faults.text()}"] * bool(self.faults.text())
-        words += [f"--churn {quote(self.churn.text())}"] * bool(self.churn)
-        words += [f"--liars {self.liars.text()}"] if self.liars is not None else []
-        words += ["--strict"] * self.strict
-        return " ".join(words)
+        arguments += [f"--workload {self.workload}", f"--network {self.network}"]
+        arguments += [f"--set {name}={value}" for name, value in self.parameters.items()]
+        arguments += [f"--with {name}={value}" for name, value in self.workload_parameters.items()]
+        arguments += [f"--interval-ms {self.interval_ms}"] * (self.interval_ms != 1000)
+        arguments += [f"--warm-up {self.warm_up}"] * bool(self.warm_up)
+        arguments += [f"--payload-bytes {self.payload_bytes}"] * bool(self.payload_bytes)
+        arguments += [f"--start {self.start}"] * (self.start != ASSEMBLED)
+        arguments += [f"--register {self.register}"] * bool(self.register)
+        arguments += [f"--changes {self.changes}"] * bool(self.changes)
+        arguments += [f"--faults {self.faults.text()}"] * bool(self.faults.text())
+        arguments += [f"--churn {quote(self.churn.text())}"] * bool(self.churn)
+        arguments += [f"--liars {self.liars.text()}"] if self.liars is not None else []
+        arguments += ["--strict"] * self.strict
+        return " ".join(arguments)
 
 
 def _within(name: str, value: int, low: int, high: int) -> None:

@@ -1,4 +1,4 @@
-"""A scenario as a file: TOML with the fields of `Scenario`; faults and churn as the texts that give them.
+"""A scenario as a TOML file with the fields of `Scenario`. Faults, churn and liars are texts.
 
 design = "dht"
 peers = 24
@@ -21,28 +21,30 @@ from implicast.world.liars.liars import Liars
 from implicast.world.scenario import Scenario
 
 TEXTS: dict[str, Any] = {"faults": Faults, "churn": Churn, "liars": Liars}
-"""Fields that are given as texts."""
+"""Fields that are given as texts, and their types."""
 
 
 def read_scenario(path: Path, **changes: Any) -> Scenario:
-    """What a file says, with `changes` in place of some of it; a `ScenarioError` names what is wrong with it."""
+    """Read a scenario file; `changes` replace some of its fields. A `ScenarioError` names what is
+    wrong.
+    """
     try:
-        said = tomllib.loads(path.read_text())
+        given = tomllib.loads(path.read_text())
     except OSError as error:
         raise ScenarioError(f"{path} cannot be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ScenarioError(f"{path}: {error}") from None
-    said |= {name: value for name, value in changes.items() if value is not None}
-    unknown = sorted(said.keys() - set(Scenario.__dataclass_fields__))
-    if unknown or "design" not in said:
+    given |= {name: value for name, value in changes.items() if value is not None}
+    unknown = sorted(given.keys() - set(Scenario.__dataclass_fields__))
+    if unknown or "design" not in given:
         wrong = f"a scenario has no {unknown[0]!r}" if unknown else "it names no design"
         raise ScenarioError(
             f"{path}: {wrong}; a scenario has {', '.join(Scenario.__dataclass_fields__)}"
         )
     texts: dict[str, Any] = {
-        name: kind.parse(str(said.pop(name, ""))) for name, kind in TEXTS.items()
+        name: kind.parse(str(given.pop(name, ""))) for name, kind in TEXTS.items()
     }
     try:
-        return msgspec.convert({**said, **texts}, Scenario)
+        return msgspec.convert({**given, **texts}, Scenario)
     except msgspec.ValidationError as error:
         raise ScenarioError(f"{path}: {error}") from None

@@ -1,4 +1,4 @@
-"""One run from beginning to end: set up, join, register, cast, judge, measure."""
+"""Simulate a scenario: run it, check the contract, compute the measures."""
 
 import gc
 import tempfile
@@ -16,52 +16,73 @@ from implicast.peer.errors import ImplicastError
 from implicast.world import journal as journals
 from implicast.world.arrays import numbers
 from implicast.world.change import ANNOUNCED, Change, PeerIncarnation, change
-from implicast.world.invariants import NEVER_US, Away, Forgotten, Judge, Notices, Verdict
-from implicast.world.liars.sight import sight
-from implicast.world.liars.trust import Trust, trust
+from implicast.world.fault_injector import FaultInjector
+from implicast.world.invariants import (
+    NEVER_US,
+    Away,
+    ContractChecker,
+    ContractReport,
+    Forgotten,
+    Notices,
+)
+from implicast.world.liars.detection import lie_detection
+from implicast.world.liars.trust import TrustResult, trust
 from implicast.world.populations import population
-from implicast.world.populations.population import Sleepers
+from implicast.world.populations.population import LazyPeers
 from implicast.world.run import Progress, Run, silent
 from implicast.world.scenario import Scenario
 from implicast.world.tally import Measures, messages, tally
-from implicast.world.upheaval import Upheaval
 
-__all__ = ["RARELY", "DesignCrash", "Outcome", "Progress", "notices", "silent", "simulate"]
+__all__ = [
+    "RARELY",
+    "DesignCrash",
+    "Progress",
+    "SimulationOutcome",
+    "notices",
+    "silent",
+    "simulate",
+]
 
 RARELY = (500_000, 50, 100)
-"""How often cycles are looked for while a world runs (`gc.set_threshold`)."""
+"""Thresholds of the garbage collector while a world runs (`gc.set_threshold`)."""
 
 
 class DesignCrash(ImplicastError):
-    """A design broke down in the middle of a run: a bug of ours. The text says how to replay it."""
+    """A design raised an exception during a run, which is a bug of ours. The text contains the
+    command that replays it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a run."""
+class SimulationOutcome:
+    """Result of a run."""
 
     scenario: Scenario
     parameters: Parameters
     measures: Measures
-    contract: Verdict
+    contract: ContractReport
     messages: dict[str, int]
     bytes: dict[str, int]
     objections: list[str] = field(default_factory=list)
-    """What the overlay's invariants have to say at the end; empty when all is well."""
+    """Violations of the overlay's invariants at the end of the run."""
     change: Change | None = None
-    """What churn did, when there was any."""
-    trust: Trust | None = None
-    """How the honest fared, when members lied."""
+    """Measures of churn; None without churn."""
+    trust: TrustResult | None = None
+    """Delivery among honest members; None without liars."""
     notes: list[str] = field(default_factory=list)
-    """Where less was done than the scenario asked for, and why; and what could not be judged."""
+    """Where the run did less than the scenario asked for, and what could not be checked."""
 
     @property
-    def kept(self) -> bool:
-        """Was everything promised kept? Where peers come and go, or lie: what may be promised then."""
+    def contract_held(self) -> bool:
+        """Whether the contract held. Under churn or with liars: the weaker contract that applies
+        there.
+        """
         if self.trust is not None:
             return self.trust.harmless
         return (
-            self.contract.clean if self.change is None else self.change.kept and not self.objections
+            self.contract.clean
+            if self.change is None
+            else self.change.contract_held and not self.objections
         )
 
     def described(self) -> dict[str, Any]:
@@ -89,8 +110,8 @@ class Outcome:
 
 def simulate(
     scenario: Scenario, journal: Path | None = None, progress: Progress = silent
-) -> Outcome:
-    """Run a scenario. The journal is kept when a directory is named, and thrown away otherwise."""
+) -> SimulationOutcome:
+    """Run a scenario. The journal is kept if a directory is given, and deleted otherwise."""
     design, parameters = scenario.settled()
     if journal is not None:
         with _rarely_collecting():
@@ -101,7 +122,7 @@ def simulate(
 
 def _simulate(
     scenario: Scenario, design: Design, parameters: Parameters, directory: Path, progress: Progress
-) -> Outcome:
+) -> SimulationOutcome:
     run = Run(scenario, design, parameters, directory)
     try:
         run.go(progress)
@@ -110,33 +131,37 @@ def _simulate(
         raise
     except Exception as error:
         run.journal.discard()
-        place = f"design {scenario.design} broke down at {run.world.now_us / 1e6:.6f} s with seed {scenario.seed}"
+        time_s = run.world.now_us / 1e6
+        place = f"design {scenario.design} broke down at {time_s:.6f} s with seed {scenario.seed}"
         advice = f"\nhint: {scenario.advice()}" if scenario.advice() else ""
         raise DesignCrash(
             f"{place}: {error!r}{advice}\nreplay: {scenario.command()} --debug"
         ) from error
     finally:
         run.world.close()
-    application, upheaval = run.application, run.upheaval
+    application, injector = run.application, run.injector
     objections, notes = _objections(run), _notes(run)
-    run.let_go()
+    run.release_peers()
     counted, measures = messages(directory), tally(directory)
-    told, incarnations = notices(directory), () if upheaval is None else upheaval.incarnations.all()
-    away, forgotten = _away(incarnations, _in_peace(run)), _forgotten(incarnations)
-    judge = Judge(
-        application.casts, application.registrations, told, away, upheaval is None, forgotten
+    noticed, incarnations = (
+        notices(directory),
+        () if injector is None else injector.incarnations.all(),
     )
-    outcome = Outcome(
+    away, forgotten = _away(incarnations, _in_peace(run)), _forgotten(incarnations)
+    judge = ContractChecker(
+        application.casts, application.registrations, noticed, away, injector is None, forgotten
+    )
+    outcome = SimulationOutcome(
         scenario,
-        dict(parameters),  # a plain value, so that an outcome can be sent to another process
+        dict(parameters),  # a plain dictionary, so that an outcome can be pickled
         measures,
-        judge.verdict(),
+        judge.report(),
         counted["messages"],
         counted["bytes"],
         objections,
         None
-        if upheaval is None
-        else change(directory, run.course, judge, _complaints(run, upheaval, judge)),
+        if injector is None
+        else change(directory, run.timeline, judge, _complaints(run, injector, judge)),
         _trust(run, judge),
         notes,
     )
@@ -144,39 +169,47 @@ def _simulate(
     return outcome
 
 
-def _trust(run: Run, judge: Judge) -> Trust | None:
-    gang, renamed = run.gang, {} if run.upheaval is None else run.upheaval.returns.places
-    if gang is None:
+def _trust(run: Run, judge: ContractChecker) -> TrustResult | None:
+    coalition, renamed = run.coalition, {} if run.injector is None else run.injector.restarts.places
+    if coalition is None:
         return None
 
     def lies(number: int) -> bool:
-        return gang.lies(renamed.get(number, number))
+        return coalition.lies(renamed.get(number, number))
 
     return trust(
-        judge, run.application.registrations, gang, lies, run.breakdowns, sight(run.world, gang)
+        judge,
+        run.application.registrations,
+        coalition,
+        lies,
+        run.breakdowns,
+        lie_detection(run.world, coalition),
     )
 
 
 def _objections(run: Run) -> list[str]:
-    """What is wrong with the network at the end. Where peers are made when they are needed, what nobody has touched is
-    as it was computed: it is judged by that, where the design can (`_notes` says so)."""
-    if run.asleep is not None:
-        return run.asleep.objections(run.world.peers) or []
+    """Violations at the end of the run. Lazy peers that were never materialised are checked by
+    their columns, if the design supports it (`_notes` says so).
+    """
+    if run.lazy_peers is not None:
+        return run.lazy_peers.objections(run.world.peers) or []
     return population(run.design).objections(
-        run.population if run.upheaval is None else run.upheaval.present()
+        run.population if run.injector is None else run.injector.present()
     )
 
 
 def _in_peace(run: Run) -> bool:
-    """Do peers only come and go by their own wish, on a network that does nothing to messages?"""
-    script = () if run.upheaval is None else run.upheaval.script
-    return not run.scenario.faults.text() and all(deed.kind in ANNOUNCED for deed in script)
+    """Whether peers only join, leave and register, on a network without faults."""
+    script = () if run.injector is None else run.injector.script
+    return not run.scenario.faults.text() and all(event.kind in ANNOUNCED for event in script)
 
 
 def _away(incarnations: Iterable[tuple[int, PeerIncarnation]], peace: bool) -> Away:
-    """Who was away, from when to when; leavers from when on their casts are excused.
+    """By member, the intervals in which it was absent; for leavers, from when on their casts are
+    excused.
 
-    In peace a leaver has all the time it needs to see to its own casts. Who comes back is away until it is registered.
+    Without faults a leaver has time to complete its own casts, so these are not excused. A returned
+    member is absent until it is registered.
     """
     away: dict[int, list[tuple[int, int]]] = {}
     for number, incarnation in incarnations:
@@ -200,8 +233,8 @@ def _forgotten(incarnations: Iterable[tuple[int, PeerIncarnation]]) -> Forgotten
     return found
 
 
-def _complaints(run: Run, upheaval: Upheaval, judge: Judge) -> list[str]:
-    """Those about peers; and casts of leavers that did not reach everybody although nothing hindered them."""
+def _complaints(run: Run, injector: FaultInjector, judge: ContractChecker) -> list[str]:
+    """Complaints about peers; and, without faults, casts of leavers that missed members."""
     casts, missed = (
         run.application.casts,
         judge.missed(run.application.left) if _in_peace(run) else {},
@@ -210,38 +243,40 @@ def _complaints(run: Run, upheaval: Upheaval, judge: Judge) -> list[str]:
         f"{casts[cast].publisher} left, and its cast {cast} missed {count}"
         for cast, count in missed.items()
     ]
-    return upheaval.complaints() + forgotten
+    return injector.complaints() + forgotten
 
 
 def _notes(run: Run) -> list[str]:
-    scenario, application, course = run.scenario, run.application, run.course
-    said = scenario.churn.shortfall(scenario.seed, scenario.peers, run.plan.infrastructure)
-    if run.asleep is not None:
+    scenario, application, timeline = run.scenario, run.application, run.timeline
+    notes = scenario.churn.shortfall(scenario.seed, scenario.peers, run.plan.infrastructure)
+    if run.lazy_peers is not None:
         made = f"{len(run.world.peers):,} of {run.network.hosts:,} peers were made"
         judged = (
             "judged by columns"
-            if type(run.asleep).objections is not Sleepers.objections
+            if type(run.lazy_peers).objections is not LazyPeers.objections
             else "not judged"
         )
-        said.append(f"{made}, each when it was needed; the overlay is {judged}")
+        notes.append(f"{made}, each when it was needed; the overlay is {judged}")
     if application.unmade:
         unmade = f"{application.unmade} of {scenario.casts} casts were not made"
-        said.append(f"{unmade}: nobody was there and awake who could")
-    if run.upheaval is not None and not any(
-        cast.time_us >= course.calm_us for cast in application.casts
+        notes.append(f"{unmade}: no member was present and able to cast")
+    if run.injector is not None and not any(
+        cast.time_us >= timeline.calm_us for cast in application.casts
     ):
-        quiet_s = (course.calm_us - course.from_us) / 1e6
-        said.append(
-            f"no cast came after all was quiet, {quiet_s:.0f} s after the first: what follows is not judged"
+        quiet_s = (timeline.calm_us - timeline.from_us) / 1e6
+        notes.append(
+            f"no cast came after all was quiet, {quiet_s:.0f} s after the first: "
+            "what follows is not judged"
         )
-    return said
+    return notes
 
 
 @contextmanager
 def _rarely_collecting() -> Iterator[None]:
-    """A world makes millions of values and hardly any cycles: looking for cycles took up to 30 % of a run.
+    """Collect garbage rarely. A run creates millions of objects and hardly any cycles; collection
+    took up to 30 % of a run.
 
-    Where peers are made when they are needed it is not done at all (`Run`): a tenth of a large run.
+    With lazy peers collection is switched off (`Run`), which saves a tenth of a large run.
     """
     before = gc.get_threshold()
     gc.set_threshold(*RARELY)
@@ -252,7 +287,7 @@ def _rarely_collecting() -> Iterator[None]:
 
 
 def notices(directory: Path) -> Notices:
-    """Who was told of what, from a journal."""
+    """All notifications of a journal."""
     table = journals.read(directory, "notices", ["cast", "peer", "time_us", "altered"])
     cast, peer, time_us = (
         np.asarray(numbers(table[name]), np.int64) for name in ("cast", "peer", "time_us")

@@ -1,12 +1,16 @@
-"""The measures of one run, from its journal, in memory with NumPy: the quick look, and the check on Spark's.
+"""The measures of one run, computed from its journal in memory with NumPy. The laboratory computes
+the same on Spark; tests compare the two.
 
-Definitions follow the thesis (chapter 4): load on peers (POUT, PIN, TOUT, TIN), storage (STOR), load on links
-(PINK, TINK), and cost relative to a server that knows everybody (RTH, RAH, RMH). `_M` is the largest value, `_G` the
-Gini coefficient over all, the idle ones included.
+Definitions follow the thesis (chapter 4): load on peers (POUT, PIN, TOUT, TIN), storage (STOR),
+load on links (PINK, TINK), and cost relative to a central server that knows all members (RTH, RAH,
+RMH). `_M` is the largest value, `_G` the Gini coefficient over all peers or links, idle ones
+included.
 
-- out[p][x]: messages that p sends for cast x, less the publisher's own first one.
-- in[p][x]: messages for x that reach p, less the one p expects when x is notified to it; never below zero.
-- RTH: all messages of a cast / (1 + group); RAH, RMH: mean and largest hops to a member / 2; means over casts.
+- out[p][x]: messages that p sends for cast x, less the publisher's first one.
+- in[p][x]: messages for x that reach p, less the one that p needs if x is notified to it; never
+  below zero.
+- RTH: messages of a cast / (1 + group size). RAH, RMH: mean and largest number of hops to a member
+  / 2. Means over casts.
 """
 
 import itertools
@@ -46,14 +50,16 @@ NAMES = (
     "latency_ms_max",
     "TOUT_capacity_G",
 )
-"""What every run is measured by."""
+"""Names of the measures of every run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
-    """The columns of a journal that measures need; one entry per message of a cast, in order of sending.
+class JournalArrays:
+    """The columns of a journal that the measures need; one entry per message of a cast, in order of
+    sending.
 
-    Columns of messages are as narrow as the journal's: there are millions of them while all peers are in memory.
+    Columns of messages have the narrow types of the journal: there are millions of messages while
+    all peers are in memory.
     """
 
     cast: Narrow
@@ -65,10 +71,10 @@ class Trace:
     notice_depth: Ints
     notice_us: Ints
     publisher: Ints
-    """Of each cast."""
+    """By cast."""
     cast_us: Ints
     router: Ints
-    """Of each peer and each piece of infrastructure."""
+    """By peer, then by server or broker."""
     storage_bytes: Ints
     capacity: npt.NDArray[np.float64]
 
@@ -77,25 +83,25 @@ class Trace:
         return len(self.router)
 
 
-def load(journal: Path) -> Trace:
-    """Read a journal's columns; only messages of casts are kept."""
+def load(journal: Path) -> JournalArrays:
+    """Read the columns of a journal; of messages, only those of casts."""
     parts: dict[str, list[Narrow]] = {name: [] for name in ("cast", "sender", "receiver")}
     lost = [np.empty(0, np.bool_)]
     for batch in batches(journal, "sends", [*parts, "arrived_us"]):
-        kept = numbers(batch["cast"], -1) >= 0
+        of_casts = numbers(batch["cast"], -1) >= 0
         for name, columns in parts.items():
-            columns.append(numbers(batch[name], -1)[kept].astype(np.int32, copy=False))
-        lost.append(numbers(batch["arrived_us"], -1)[kept] < 0)
+            columns.append(numbers(batch[name], -1)[of_casts].astype(np.int32, copy=False))
+        lost.append(numbers(batch["arrived_us"], -1)[of_casts] < 0)
     sends = {
         name: np.concatenate([np.empty(0, np.int32), *parts.pop(name)]) for name in list(parts)
     }
     notices, casts, peers = read(journal, "notices"), read(journal, "casts"), read(journal, "peers")
-    # What nobody cast has neither load nor latency, nor has what was cast to warm up; the contract counts it.
+    # Notices of unknown and of warm-up casts have no load and no latency. The contract counts them.
     first = int(np.count_nonzero(numbers(casts["warm_up"])))
     notice_cast = _ints(notices["cast"])
     measured = (notice_cast >= first) & (notice_cast < len(casts))
     casts = casts.slice(first)
-    return Trace(
+    return JournalArrays(
         cast=sends["cast"] - np.int32(first) if first else sends["cast"],
         sender=sends["sender"],
         receiver=sends["receiver"],
@@ -113,7 +119,7 @@ def load(journal: Path) -> Trace:
 
 
 def tally(journal: Path) -> Measures:
-    """Every measure of a run."""
+    """All measures of a run."""
     trace = load(journal)
     sent = Loads.of(trace.cast, trace.sender, trace.population)
     bound = Loads.of(trace.cast, trace.receiver, trace.population)
@@ -126,7 +132,7 @@ def tally(journal: Path) -> Measures:
 
 
 def messages(journal: Path) -> dict[str, dict[str, int]]:
-    """Messages and bytes by phase: what joining, registering, casting and upkeep cost."""
+    """Messages and bytes by phase: the cost of joining, registering, casting and upkeep."""
     found: dict[str, dict[str, int]] = {"messages": {}, "bytes": {}}
     for batch in batches(journal, "sends", ["phase", "bytes"]):
         phases, size = batch["phase"], numbers(batch["bytes"])
@@ -144,7 +150,9 @@ def messages(journal: Path) -> dict[str, dict[str, int]]:
 
 
 def gini(values: Ints | npt.NDArray[np.float64]) -> float:
-    """How unevenly a load is borne: 0 when all bear the same, towards 1 when one bears all; 0 when there is none."""
+    """Gini coefficient: 0 if all loads are equal, towards 1 if one peer bears all; 0 if there is no
+    load.
+    """
     count, total = len(values), values.sum()
     if total == 0:
         return 0.0
@@ -152,8 +160,10 @@ def gini(values: Ints | npt.NDArray[np.float64]) -> float:
     return float(np.dot(weights, np.sort(values)) / (count * total))
 
 
-def peer_measures(trace: Trace, sent: "Loads", bound: "Loads") -> Measures:
-    """`sent` by each peer, and `bound` for each, whether it arrived or not."""
+def peer_measures(trace: JournalArrays, sent: "Loads", bound: "Loads") -> Measures:
+    """Load on peers. `sent` counts messages by sender, `bound` by receiver whether they arrived or
+    not.
+    """
     out = sent.less(_publishers_first(trace))
     arrived = ~trace.lost
     into = bound
@@ -176,10 +186,11 @@ def storage_measures(storage_bytes: Ints) -> Measures:
     return {"STOR_M": _largest(storage_bytes), "STOR_G": gini(storage_bytes)}
 
 
-def link_measures(trace: Trace, journal: Path, up: "Loads", down: "Loads") -> Measures:
-    """Packets per directed physical link, access links included: per cast (PINK) and in total (TINK).
+def link_measures(trace: JournalArrays, journal: Path, up: "Loads", down: "Loads") -> Measures:
+    """Packets per directed physical link, access links included: per cast (PINK) and in total
+    (TINK).
 
-    How uneven they are over all links, over those that carried anything, and over those between routers alone.
+    The Gini coefficient is given over all links, over used links, and over links between routers.
     """
     links = len(read(journal, "links"))
     paths = _Paths(read(journal, "paths"))
@@ -203,7 +214,7 @@ def link_measures(trace: Trace, journal: Path, up: "Loads", down: "Loads") -> Me
     }
 
 
-def cast_measures(trace: Trace) -> Measures:
+def cast_measures(trace: JournalArrays) -> Measures:
     casts = len(trace.publisher)
     group = np.bincount(trace.notice_cast, minlength=casts)
     sent = np.bincount(trace.cast, minlength=casts)
@@ -225,14 +236,15 @@ def cast_measures(trace: Trace) -> Measures:
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """The load matrix where it is not empty: `key` is cast * population + peer, ascending."""
+    """Sparse load matrix: `key` is cast * population + peer, ascending."""
 
     key: Ints
     count: Narrow
 
     @classmethod
     def of(cls, cast: Ints | Narrow, peer: Ints | Narrow, population: int) -> "Loads":
-        # Casts come nearly in order, so sorting the keys is cheap; three times as fast as np.unique with counts.
+        # Casts are nearly in order, so sorting is cheap: three times as fast as np.unique with
+        # counts.
         key = cast * np.int64(population)
         key += peer
         key.sort(kind="stable")
@@ -240,7 +252,7 @@ class Loads:
         return cls(key[starts], counts.astype(np.int32))
 
     def less(self, keys: Ints) -> "Loads":
-        """One less where a key is named, never below zero; `keys` ascending and distinct."""
+        """Subtract one at each of these keys that occurs; `keys` ascending and distinct."""
         where = np.searchsorted(self.key, keys)
         met = where < len(self.key)
         met[met] = self.key[where[met]] == keys[met]
@@ -254,8 +266,10 @@ class Loads:
         )
 
 
-def _publishers_first(trace: Trace) -> Ints:
-    """Keys of the publishers that sent something for their cast: the first such message is not load."""
+def _publishers_first(trace: JournalArrays) -> Ints:
+    """Keys of publishers that sent messages for their own cast. The first of these does not count
+    as load.
+    """
     own = np.flatnonzero(
         np.bincount(trace.cast[trace.sender == trace.publisher[trace.cast]], minlength=1)
     )
@@ -263,7 +277,7 @@ def _publishers_first(trace: Trace) -> Ints:
 
 
 class _Paths:
-    """Which directed links lie between two routers, for the pairs that occur."""
+    """The directed links between two routers, for the pairs that occur."""
 
     def __init__(self, table: Any) -> None:
         source, target = _ints(table["source_router"]), _ints(table["target_router"])
@@ -275,7 +289,7 @@ class _Paths:
         self.pairs = key[order][self.start]
 
     def loads(self, source: Ints, target: Ints, links: int) -> Ints:
-        """Packets on each link when one message goes from each source to its target."""
+        """Packets on each link if one message goes from each source to its target."""
         away = source != target
         pairs = np.sort(source[away] * self.routers + target[away])
         starts, counts = runs(pairs)
@@ -297,14 +311,15 @@ def _largest(values: Ints | Narrow) -> int:
 
 
 def _median(values: npt.NDArray[np.float64]) -> float:
-    """The middle one, or the mean of the two in the middle."""
+    """The middle value, or the mean of the two middle values."""
     middle = len(values) // 2
     return _mean(np.sort(values)[middle - 1 + len(values) % 2 : middle + 1])
 
 
 def _quantile(values: npt.NDArray[np.float64], share: float) -> float:
-    """So large a share of the values is at most this; between two, in proportion, to the last bit as NumPy's own, which
-    would load masked arrays."""
+    """Quantile with linear interpolation, equal to NumPy's to the last bit. NumPy's own would
+    import masked arrays.
+    """
     if not len(values):
         return 0.0
     ordered, place = np.sort(values), (len(values) - 1) * share

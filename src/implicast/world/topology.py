@@ -1,7 +1,8 @@
-"""Physical networks before hosts hang on them: routers, links with latency, and how hosts are connected.
+"""Physical networks without hosts: routers, links with latency, and access technologies of hosts.
 
-Three are drawn from a seed, with the router and link counts of the thesis (sections 4.3.1 and 9.3.1); `flat` is one
-router; `maps.py` reads real ones, `worldwide.py` draws the largest. Left out: bandwidth and queues, as in the thesis.
+Three are drawn from a seed with the router and link counts of the thesis (sections 4.3.1 and
+9.3.1). `flat` is one router; `maps.py` reads real maps, `worldwide.py` draws the largest network.
+As in the thesis there is no bandwidth and no queueing.
 """
 
 from bisect import bisect
@@ -21,12 +22,12 @@ Place = tuple[float, float]
 
 LINK_US = 1_600
 KM_PER_MS = 200
-"""A link takes 1.6 ms and 1 ms more per 200 km: the fit over Rocketfuel's measured backbone links."""
+"""A link takes 1.6 ms plus 1 ms per 200 km: the fit over Rocketfuel's measured backbone links."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One technology by which hosts hang on routers: its share of hosts and its range of latencies."""
+    """An access technology: its share of hosts and its range of latencies."""
 
     name: str
     share: float
@@ -41,27 +42,29 @@ BROADBAND = (
     Access("cable", 0.30, 5_000, 40_000),
     Access("satellite", 0.02, 100_000, 220_000),
 )
-"""Thesis Table 9.1."""
+"""Thesis, Table 9.1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Routers 0 to `routers` - 1, undirected links `(a, b, latency_us)` with a < b, sorted and distinct."""
+    """Routers 0 to `routers` - 1, undirected links `(a, b, latency_us)` with a < b, sorted and
+    distinct.
+    """
 
     name: str
     routers: int
     links: tuple[tuple[int, int, int], ...]
     access: tuple[Access, ...] = LAN
     infrastructure_us: int = 1_000
-    """The access link of a server or a broker; 1 ms in the thesis (section 9.3.1)."""
+    """Latency of the access link of a server or broker; 1 ms in the thesis (section 9.3.1)."""
     core: tuple[int, ...] = ()
-    """The routers that servers and brokers may hang on."""
+    """Routers to which servers and brokers may be attached."""
     mesh: NDArray[np.int32] | None = field(default=None, compare=False)
     """Instead of links, the measured one-way latency of every pair of routers, in microseconds."""
 
 
 class Wiring:
-    """Links under construction: no loops, no repeats; of two parallel links the quicker one stays."""
+    """Links under construction, without loops. Of parallel links the quickest is kept."""
 
     def __init__(self) -> None:
         self.latency_us: dict[tuple[int, int], int] = {}
@@ -70,7 +73,7 @@ class Wiring:
         return len(self.latency_us)
 
     def join(self, a: int, b: int, latency_us: int) -> bool:
-        """True when this made a new link."""
+        """Add a link; True if it is new."""
         if a == b:
             return False
         ends = (a, b) if a < b else (b, a)
@@ -84,7 +87,9 @@ class Wiring:
 
 
 def core_of(routers: int, links: Iterable[tuple[int, int, int]]) -> tuple[int, ...]:
-    """Routers that are left when dead ends are cut off again and again (the 2-core); all of them in a tree."""
+    """The 2-core: routers left after repeatedly removing those with a single link. All routers if
+    the network is a tree.
+    """
     beside: list[set[int]] = [set() for _ in range(routers)]
     for a, b, _ in links:
         beside[a].add(b)
@@ -104,7 +109,7 @@ def core_of(routers: int, links: Iterable[tuple[int, int, int]]) -> tuple[int, .
 
 
 def distance_km(a: Place, b: Place) -> float:
-    """Along the great circle."""
+    """Great-circle distance."""
     (lat_a, lon_a), (lat_b, lon_b) = ((radians(place[0]), radians(place[1])) for place in (a, b))
     half = sin((lat_b - lat_a) / 2) ** 2 + cos(lat_a) * cos(lat_b) * sin((lon_b - lon_a) / 2) ** 2
     return 2 * 6371.0 * asin(min(1.0, sqrt(half)))
@@ -127,7 +132,7 @@ def spanning_order(rng: Random, members: list[int]) -> list[tuple[int, int]]:
 
 
 def flat() -> Topology:
-    """One router; every host, servers too, on an equal link: 20 ms between any two."""
+    """One router, with equal access links for all hosts and servers: 20 ms between any two."""
     return Topology("flat", 1, (), (Access("equal", 1.0, 10_000, 10_000),), 10_000, (0,))
 
 
@@ -137,7 +142,9 @@ _WIDTH_KM, _HEIGHT_KM = 4_500, 2_500
 
 
 def national(seed: int) -> Topology:
-    """A national provider in the transit-stub manner of GT-ITM: a core of transit routers, stubs of four around it."""
+    """A national provider after GT-ITM's transit-stub model: a core of transit routers with stubs
+    of four routers.
+    """
     rng = stream(seed, "network", "national")
     places = _national_places(rng)
     wiring = Wiring()
@@ -149,7 +156,7 @@ def national(seed: int) -> Topology:
 
     for a in range(
         1, _TRANSIT
-    ):  # each transit router to the nearest before it, then ten more to the core
+    ):  # each transit router to the nearest earlier one, then ten more links in the core
         join(
             a,
             min(
@@ -166,17 +173,20 @@ def national(seed: int) -> Topology:
         join(number % _TRANSIT, stub[0])
         for a, b in spanning_order(rng, stub):
             join(a, b)
-    while len(wiring) < NATIONAL_LINKS:  # more links inside stubs, and second homes in the core
+    # more links inside stubs, and second links of stubs to the core
+    while len(wiring) < NATIONAL_LINKS:
         stub = stubs[rng.randrange(len(stubs))]
         join(rng.choice(stub), rng.choice(stub) if rng.random() < 0.5 else rng.randrange(_TRANSIT))
-    # Chapter 6 places brokers at random, anywhere; only in the networks of chapter 9 they are said to be in the core.
+    # Chapter 6 places brokers on any router; only the networks of chapter 9 have them in the core.
     return Topology(
         "national", NATIONAL_ROUTERS, wiring.links(), LAN, core=tuple(range(NATIONAL_ROUTERS))
     )
 
 
 def _national_places(rng: Random) -> list[tuple[float, float]]:
-    """Kilometres on a plane: transit routers anywhere, stub routers within 150 km of their transit router."""
+    """Kilometres on a plane: transit routers anywhere, stub routers within 150 km of their transit
+    router.
+    """
     places = [(rng.random() * _WIDTH_KM, rng.random() * _HEIGHT_KM) for _ in range(_TRANSIT)]
     for router in range(_TRANSIT, NATIONAL_ROUTERS):
         x, y = places[(router - _TRANSIT) // _STUB % _TRANSIT]
@@ -190,10 +200,11 @@ _BETWEEN_US, _BACKBONE_US, _EDGE_US = 5_000, 3_000, 1_000
 
 
 def laboratory(seed: int) -> Topology:
-    """A laboratory: five clusters joined by single links of 5 ms; inside, a backbone of 3 ms, edges of 1 ms.
+    """A laboratory: five clusters joined by single links of 5 ms; inside, a backbone of 3 ms and
+    edges of 1 ms.
 
-    The plain layout: a sixth of a cluster's routers are its backbone, a tree; the others hang on it. A third of what is
-    left of the links thickens backbones, the rest are second uplinks.
+    A sixth of a cluster's routers form its backbone, a tree; the others are attached to it. A third
+    of the remaining links are further backbone links, the rest second uplinks.
     """
     rng = stream(seed, "network", "laboratory")
     wiring = Wiring()

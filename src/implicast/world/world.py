@@ -1,11 +1,12 @@
-"""The loop: takes what is next from the agenda, lets a peer handle it, and notes what the peer asks for.
+"""The event loop of the simulation: takes the next input from the agenda, lets a peer handle it,
+and carries out what the peer asks for.
 
-Everything that happens has a *purpose*, inherited from its cause: the number of a cast, or join, register, withdraw,
-leave, upkeep. A message that names its cast (a field `cast`) belongs to that cast whatever caused it; an alarm
-of standing upkeep starts the purpose *upkeep* anew. So the journal knows what each message was for, and peers need
-not count anything.
+Every input has a purpose, inherited from its cause: the number of a cast, or join, register,
+withdraw, leave, upkeep. A message with a field `cast` belongs to that cast whatever caused it. An
+alarm of standing upkeep starts the purpose upkeep. So the journal knows the purpose of each
+message, and peers count nothing.
 
-The world is at rest when nothing but upkeep is on the agenda.
+The world is at rest when only upkeep is on the agenda.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,23 +23,25 @@ from implicast.world.agenda import SLOT_BITS, SPARSE_BITS, Agenda, Entry
 from implicast.world.journal import CHUNK_ROWS, UPKEEP, pack_send
 
 Event = tuple[int, int, Message]
-"""time_us, address, what was delivered."""
+"""(time_us, address, delivered event)."""
 
 
-class Carrier(Protocol):
-    """What the world needs of a physical network."""
+class LatencyModel(Protocol):
+    """One-way latency between addresses: all that the world needs of a network."""
 
     def latency_us(self, a: int, b: int) -> int: ...
 
 
-class Fate(Protocol):
-    """What hardship does to a message: delays until each copy arrives; none when it is lost."""
+class MessageFaults(Protocol):
+    """Faults of messages: the delay of each copy that arrives; none if the message is lost."""
 
-    def fate(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]: ...
+    def copy_delays_us(
+        self, now_us: int, sender: int, receiver: int, latency_us: int
+    ) -> tuple[int, ...]: ...
 
 
-class Book(Protocol):
-    """What the world writes into: a journal on disk, or a trace in memory."""
+class SendLog(Protocol):
+    """Where the world records sends and notices: a journal on disk or a trace in memory."""
 
     sends: list[bytes]
     kinds: list[str]
@@ -51,37 +54,43 @@ class Book(Protocol):
 
 
 class World:
-    """Peers, their time and their network. Nothing in it is global: many worlds live in one process."""
+    """Peers, their clock and their network. There is no global state: one process may run many
+    worlds.
+    """
 
     def __init__(
         self,
-        network: Carrier,
+        network: LatencyModel,
         seed: int = 0,
-        journal: Book | None = None,
-        faults: Fate | None = None,
+        journal: SendLog | None = None,
+        faults: MessageFaults | None = None,
         codec: Codec | None = None,
     ) -> None:
-        # Who lives in an unkind world has standing alarms: few messages among many of them.
+        # With faults, peers have standing alarms: many alarms, few messages. Wider slots suit them.
         self.agenda = Agenda(SLOT_BITS if faults is None else SPARSE_BITS)
         self.latency_us = network.latency_us
         self.journal, self.faults, self.codec = journal, faults, codec
         self.rng = stream(seed, "protocol")
         self.peers: dict[int, Peer] = {}
-        self.asleep: Callable[[int], Peer] | None = None
-        """Makes the peer of an address to which nothing has happened yet, where peers are made when they are needed."""
+        self.materialise: Callable[[int], Peer] | None = None
+        """Makes the peer of an address on its first input, where peers are materialised lazily;
+        None otherwise.
+        """
         self.hosts: dict[int, WorldHost] = {}
         self.rates: dict[int, float] = {}
-        """How much longer a second takes by the clock of an address; 1 where nothing is said."""
+        """By address, seconds of world time per second of the peer's clock; 1 by default."""
         self.casts: dict[CastId, int] = {}
         self.numbers: dict[int, int] = {}
-        """Who is at an address, where it is not the one who was there first: one that came back without its disk."""
+        """By address, the number of the member there, where it differs from the address: a member
+        that came back with an empty disk.
+        """
         self.payload_of: Callable[[int], bytes] = lambda number: b""
-        """What each cast says, to be compared with what is notified."""
+        """The payload of a cast, to be compared with that of its notices."""
         self.events: list[Event] = []
-        self.heard: Callable[[int, Message], None] = lambda address, event: self.events.append(
+        self.on_event: Callable[[int, Message], None] = lambda address, event: self.events.append(
             (self.now_us, address, event)
         )
-        """Told of every event that is delivered, except notices when a journal is kept."""
+        """Called with every delivered event, except notices if there is a journal."""
         self.now_us = 0
         self.cause = 0
         self.purpose = UPKEEP
@@ -90,14 +99,14 @@ class World:
         self.carried = 0
         self._kinds: dict[type, tuple[int, bool]] = {}
         self._last: Message | None = None
-        """The message looked at last while the present input is handled, ..."""
+        """The message classified last while the present input is handled, ..."""
         self.facts = (UPKEEP, 0, 0)
-        """... what it is for, its bytes and its kind."""
+        """... its purpose, its size in bytes and its kind."""
 
-    # --- the population
+    # --- peers
 
     def host(self, address: int) -> "WorldHost":
-        """The host of an address; the same until the peer there crashes or is removed."""
+        """The host of an address; the same object until the peer there crashes."""
         if address not in self.hosts:
             rate = self.rates.get(address, 1.0)
             self.hosts[address] = (
@@ -106,70 +115,75 @@ class World:
         return self.hosts[address]
 
     def place(self, address: int, peer: Peer) -> None:
-        """From now on this peer receives what is sent to the address."""
+        """Let a peer receive what is sent to an address from now on."""
         self.peers[address] = peer
 
     def peer(self, address: int) -> Peer | None:
-        """Whoever is at an address."""
+        """The peer at an address; a lazy peer is materialised."""
         found = self.peers.get(address)
-        if found is None and self.asleep is not None:
-            found = self.peers[address] = self.asleep(address)
+        if found is None and self.materialise is not None:
+            found = self.peers[address] = self.materialise(address)
         return found
 
     def crash(self, address: int) -> None:
-        """The peer stops in the middle of life: its mail vanishes, its alarms ring no more."""
+        """Remove a peer without notice: messages to it are lost, its alarms do not fire."""
         self.peers.pop(address, None)
         host = self.hosts.pop(address, None)
         if host is not None:
             host.silence()
 
-    def let_go(self) -> None:
-        """Nobody is there any more."""
+    def release_peers(self) -> None:
+        """Remove all peers and hosts."""
         self.peers.clear()
         self.hosts.clear()
 
-    # --- what is to happen
+    # --- agenda
 
     def at(self, time_us: int, purpose: int, verb: Callable[[], object]) -> None:
-        """Let the application do something at a time."""
+        """Schedule a call by the application."""
         self.push(time_us, (None, None, verb, purpose, 0, None))
 
     def announce(self, name: CastId, number: int) -> None:
-        """This is how the cast with this number is called; what the running verb does belongs to it."""
+        """Assign a number to the identifier of a cast. What the running call sends belongs to this
+        cast.
+        """
         self.casts[name] = number
         self.purpose = number
 
     def run(self, until_us: int | None = None) -> None:
-        """Until at rest, or until a time; then the clock stands at that time."""
+        """Run until at rest, or until a time, at which the clock then stands."""
         if until_us is None:
-            while self.busy:  # each of these takes a step at least: so many are never too many
-                self._work_off(islice(self.agenda.due(), self.busy))
+            while self.busy:  # each of these takes at least one step, so this is never too many
+                self._handle_inputs(islice(self.agenda.due(), self.busy))
             return
-        self._work_off(self.agenda.due(until_us))
+        self._handle_inputs(self.agenda.due(until_us))
         self.now_us = max(self.now_us, until_us)
 
     def flush(self) -> None:
-        """Rows are in the journal as soon as they are made; the compiled core keeps some back."""
+        """Write buffered rows to the journal. Only the compiled core buffers any."""
 
     def close(self) -> None:
-        """Nothing more will happen."""
+        """Drop the agenda at the end of a run."""
         self.agenda = Agenda()
 
     def step(self) -> bool:
-        """Handle the next thing on the agenda; False when there is nothing."""
+        """Handle the next input; False if there is none."""
         waiting = bool(self.agenda)
-        self._work_off(islice(self.agenda.due(), 1))
+        self._handle_inputs(islice(self.agenda.due(), 1))
         return waiting
 
-    def _work_off(self, entries: Iterator[Entry]) -> None:
-        """One loop for all that happens: a call for each step of it would cost a tenth more."""
+    def _handle_inputs(self, entries: Iterator[Entry]) -> None:
+        """Handle inputs. One loop without a call for each kind of input, which would cost a tenth
+        more.
+        """
         peers, codec = self.peers, self.codec
         for self.now_us, self.cause, (to, sender, thing, purpose, self.depth, beside) in entries:
             self.purpose = purpose
             if purpose != UPKEEP:
                 self.busy -= 1
             if sender is not None:
-                # Passed on as it came, it has the size and the purpose it came with: a quarter of a long route's cost.
+                # A message forwarded unchanged keeps its size and purpose: saves a quarter of the
+                # cost of a long route.
                 self._last, self.facts = thing, beside
                 peer = peers.get(to) or self.peer(to)
                 if peer is not None:
@@ -181,13 +195,16 @@ class World:
             elif beside.alive:
                 peers[to].wake(thing)
 
-    # --- what peers ask for
+    # --- requests of peers
 
     def carry(self, sender: int, to: int, message: Message) -> None:
-        """Every message comes this way: the usual case is written out, a quarter cheaper than a call for each step."""
-        # One message often goes to many in a row: what was found out about the last one is kept (a sixth cheaper).
+        """Send a message. The usual case is written out in line, a quarter cheaper than a call for
+        each step.
+        """
+        # One message often goes to many receivers in a row, so its classification is cached (a
+        # sixth cheaper).
         if message is not self._last:
-            self._look_at(message)
+            self.classify(message)
         facts, depth, now_us = self.facts, self.depth + 1, self.now_us
         purpose, length, kind = facts
         what = (
@@ -203,14 +220,16 @@ class World:
             self.faults,
         )  # attributes, not methods: cheaper to fetch before the call
         delay_us = latency_us(sender, to)
-        delays_us = (delay_us,) if faults is None else faults.fate(now_us, sender, to, delay_us)
+        delays_us = (
+            (delay_us,) if faults is None else faults.copy_delays_us(now_us, sender, to, delay_us)
+        )
         if len(delays_us) == 1:
             arrived_us = now_us + delays_us[0]
             if purpose != UPKEEP:
                 self.busy += 1
             serial = self.agenda.at(arrived_us, what)
         else:
-            serial, arrived_us = self._endure(delays_us, what)
+            serial, arrived_us = self._push_copies(delays_us, what)
         self.carried += 1
         if self.journal is not None:
             sends = self.journal.sends
@@ -229,19 +248,22 @@ class World:
             who = self.numbers.get(address, address)
             self.journal.notice(self.cause, self.now_us, who, number, self.depth, altered)
         else:
-            self.heard(address, event)
+            self.on_event(address, event)
 
-    # --- inside
+    # --- internals
 
     def push(self, time_us: int, what: tuple[Any, ...]) -> int:
-        """Put an input on the agenda: receiver, sender, thing, purpose, depth, and what is beside it: the facts of a
-        message, the host of an alarm."""
+        """Put an input on the agenda: (receiver, sender, content, purpose, depth, extra). `extra`
+        is the classification of a message or the host of an alarm.
+        """
         if what[3] != UPKEEP:
             self.busy += 1
         return self.agenda.at(time_us, what)
 
-    def _endure(self, delays_us: tuple[int, ...], what: tuple[Any, ...]) -> tuple[int, int]:
-        """Serial and first arrival (-1: lost) of a message that is lost or repeated."""
+    def _push_copies(self, delays_us: tuple[int, ...], what: tuple[Any, ...]) -> tuple[int, int]:
+        """Schedule the copies of a lost or duplicated message; return its serial and first arrival
+        (-1: lost).
+        """
         if not delays_us:
             return self.agenda.skip(), -1
         arrived_us = self.now_us + delays_us[0]
@@ -250,7 +272,7 @@ class World:
             self.push(self.now_us + delay_us, what)
         return serial, arrived_us
 
-    def _learn(self, kind: type) -> tuple[int, bool]:
+    def _register_kind(self, kind: type) -> tuple[int, bool]:
         names_cast = "cast" in getattr(kind, "__struct_fields__", ())
         code = len(self._kinds)
         self._kinds[kind] = (code, names_cast)
@@ -258,11 +280,13 @@ class World:
             self.journal.kinds.append(kind.__name__)
         return code, names_cast
 
-    def _look_at(self, message: Message) -> None:
-        """Find out kind, purpose and size of a message about to be carried."""
+    def classify(self, message: Message) -> None:
+        """Determine kind, purpose and size of a message about to be sent."""
         self._last = message
-        kind, names_cast = self._kinds.get(type(message)) or self._learn(type(message))
-        purpose = self.casts.get(message.cast, self.purpose) if names_cast else self.purpose  # type: ignore[attr-defined]
+        kind, names_cast = self._kinds.get(type(message)) or self._register_kind(type(message))
+        purpose = self.purpose
+        if names_cast:
+            purpose = self.casts.get(message.cast, purpose)  # type: ignore[attr-defined]
         self.facts = (
             purpose,
             KIND_BYTES + len(pack(message)) if self.journal is not None else 0,
@@ -277,7 +301,9 @@ class World:
         return message, self.codec.encode(message)
 
     def _arrive(self, message: Message, packed: bytes) -> Message:
-        """The strict world: what arrives must be what was sent, and must have survived the wire."""
+        """Strict mode: check that a message was not changed after sending and survives encoding and
+        decoding.
+        """
         assert self.codec is not None
         assert self.codec.encode(message) == packed, f"{message} was changed after it was sent"
         received = self.codec.decode(packed)
@@ -286,9 +312,10 @@ class World:
 
 
 class WorldHost:
-    """What one peer sees of the world.
+    """The host of one peer.
 
-    `send` and `deliver` are the world's own methods with the address filled in: a call less for each message.
+    `send` and `deliver` are the world's methods bound to the address, which saves a call for each
+    message.
     """
 
     __slots__ = ("address", "alive", "deliver", "send", "world")
@@ -299,7 +326,7 @@ class WorldHost:
         self.deliver: Callable[[Message], None] = partial(world.deliver, address)
 
     def silence(self) -> None:
-        """The peer is dead: whatever it may still ask for does not happen."""
+        """Ignore all further requests of a removed peer."""
         self.alive = False
         self.send = lambda to, message: None
         self.deliver = lambda event: None
@@ -323,7 +350,7 @@ class WorldHost:
 
 
 class DriftingHost(WorldHost):
-    """A host whose clock, and with it every alarm, runs a little fast or slow."""
+    """A host whose clock, and with it every alarm, runs fast or slow."""
 
     __slots__ = ("_rate",)
 
@@ -336,7 +363,9 @@ class DriftingHost(WorldHost):
         return int(self.world.now_us / self._rate)
 
     def after(self, delay_us: int, alarm: Message) -> None:
-        """Never early by the host's own clock: whoever waits for a deadline would otherwise arm itself without end."""
+        """Fire no alarm early by the host's own clock. A peer that waits for a deadline would
+        otherwise re-arm its alarm without end.
+        """
         due_us = self.now_us + delay_us
         at_us = int(due_us * self._rate)
         while int(at_us / self._rate) < due_us:

@@ -1,8 +1,9 @@
-"""The `worldwide` network: six providers of United States geography, four small networks overseas.
+"""The `worldwide` network: six providers in the United States, four small networks overseas.
 
-The thesis (section 9.3.1) used a compilation by Liljenstam et al. of measured maps: 3,279 routers and 11,952 links,
-links from a few milliseconds to 144. The compilation is not to be had; this draws one with the same counts, with the
-sizes of six providers that Rocketfuel measured, cities for points of presence and latencies by distance.
+The thesis (section 9.3.1) used a compilation of measured maps by Liljenstam et al.: 3,279 routers
+and 11,952 links with latencies from a few milliseconds to 144. The compilation is not available.
+This module draws a network with the same counts, the sizes of six providers that Rocketfuel
+measured, cities as points of presence, and latencies by distance.
 """
 
 from dataclasses import dataclass
@@ -24,33 +25,37 @@ from implicast.world.topology import (
 
 WORLDWIDE_ROUTERS, WORLDWIDE_LINKS = 3_279, 11_952
 PROVIDERS = ((604, 24), (960, 30), (624, 28), (201, 14), (182, 12), (631, 32))
-"""Routers and points of presence; the routers are those of Rocketfuel's six maps (largest components)."""
+"""Routers and points of presence. The routers are those of Rocketfuel's six maps (largest
+components).
+"""
 OVERSEAS_ROUTERS = (25, 20, 14, 18)
 PEERINGS = 6
-"""Cities in which two providers exchange traffic, at most."""
+"""Largest number of cities in which two providers peer."""
 SEA_DETOUR = 1.757
-"""How much longer a sea cable is than the great circle; so Jakarta to New York, the longest, takes almost 144 ms."""
+"""Length of a sea cable divided by the great-circle distance. The longest, Jakarta to New York,
+takes almost 144 ms.
+"""
 GATEWAYS = (
     ("New York", "New York"),
     ("Los Angeles", "Seattle"),
     ("Los Angeles", "San Jose"),
     ("New York", "Los Angeles"),
 )
-"""Where each network overseas lands in the United States: two cables each."""
+"""For each network overseas, the landing cities of its two cables in the United States."""
 NEIGHBOURS = ((1, 2), (2, 3))
-"""Networks overseas that are joined directly: Taiwan and Singapore, Singapore and Indonesia."""
+"""Networks overseas with a direct cable: Taiwan and Singapore, Singapore and Indonesia."""
 
 
 @dataclass(slots=True)
 class Provider:
-    """One provider under construction: routers by city, the backbone routers of a city first."""
+    """A provider under construction: routers by city, backbone routers of a city first."""
 
     pops: dict[str, list[int]]
     backbone: dict[str, list[int]]
 
 
 class Draft:
-    """The whole network under construction: places of routers, and wiring by distance."""
+    """The network under construction: places of routers, and links with latency by distance."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -68,7 +73,7 @@ class Draft:
 
 
 def worldwide(seed: int) -> Topology:
-    """Six providers joined by peering in shared cities, and four networks overseas behind long cables."""
+    """Six providers that peer in shared cities, and four networks overseas behind long cables."""
     draft = Draft(stream(seed, "network", "worldwide"))
     providers = [_provider(draft, routers, pops) for routers, pops in PROVIDERS]
     for one, other in combinations(providers, 2):
@@ -82,7 +87,9 @@ def worldwide(seed: int) -> Topology:
 
 
 def _provider(draft: Draft, routers: int, pops: int) -> Provider:
-    """Routers spread over cities by population; backbone routers in a tree of near cities, the others behind them."""
+    """Routers spread over cities by population; backbone routers in a tree of near cities, the
+    others behind them.
+    """
     rng = draft.rng
     towns = dict(_chosen(rng, pops))
     found = Provider({name: [] for name in towns}, {})
@@ -106,7 +113,7 @@ _INHABITANTS = {name: inhabitants for name, _, inhabitants in UNITED_STATES}
 
 
 def _chosen(rng: Random, pops: int) -> list[tuple[str, Place]]:
-    """The five largest cities, where everybody is, and others drawn by population."""
+    """The five largest cities, common to all providers, and others drawn by population."""
     rest = list(UNITED_STATES[5:])
     chosen = list(UNITED_STATES[:5])
     while len(chosen) < pops:
@@ -121,7 +128,9 @@ def _peer(draft: Draft, one: Provider, other: Provider) -> None:
 
 
 def _overseas(draft: Draft, providers: list[Provider]) -> None:
-    """Each network a thickened tree; two cables to two United States providers, and cables between neighbours."""
+    """Each network is a tree with further links, two cables to two United States providers, and
+    cables to neighbours.
+    """
     rng = draft.rng
     networks = []
     for (_, town), routers, gateways in zip(OVERSEAS, OVERSEAS_ROUTERS, GATEWAYS, strict=True):
@@ -146,9 +155,12 @@ def _at(providers: list[Provider], town: str, start: int) -> Provider:
 
 
 def _thicken(draft: Draft, providers: list[Provider]) -> None:
-    """Links up to the exact count: half within a city, half between backbones, near cities more often than far ones."""
+    """Add links up to the exact count: half within a city, half between backbones, near cities more
+    often than far ones.
+    """
     rng = draft.rng
-    # Rocketfuel's six maps differ in links per router; drawn by these shares, Level 3 (the third) is the densest.
+    # Weights by provider: Rocketfuel's maps differ in links per router. Level 3 (the third) is the
+    # densest.
     shares = (1900, 2100, 4300, 330, 230, 1600)
     while len(draft.wiring) < WORLDWIDE_LINKS:
         provider = providers[weighted(rng, shares)]

@@ -1,74 +1,75 @@
-"""A member of the Byzantine-tolerant design: its places, its casts, and what it does with those of others.
+"""A member of the Byzantine-tolerant design.
 
-Paper, section 3: k-redundant key-range multicast over a skip graph, with certificates. Describing oneself means to take
-a place per tag and value (`settler.py`); casting means one multicast per handle of the target (`multicasts.py`). Of
-several places that a target reaches, the one of the least selecting term's handle notifies.
+Paper, section 3: k-redundant key-range multicast over a skip graph, with certificates. To register,
+a member takes a place for each of its tags and values (`placement.py`). To cast, it sends one
+multicast for each handle of the target (`multicasts.py`). If a cast reaches several places of a
+member, the handle of the first selecting term delivers it.
 """
 
 from dataclasses import replace
 from typing import Any
 
-from implicast.casting.bft.gate import ALL_CHECKS, Gate
 from implicast.casting.bft.keys import audience, handles_of
-from implicast.casting.bft.lists import RevocationLists
 from implicast.casting.bft.messages import CastHop, Source
-from implicast.casting.bft.multicast import Arc
+from implicast.casting.bft.multicast import KeyRange
 from implicast.casting.bft.multicasts import Multicasts
+from implicast.casting.bft.placement import PlacementAgent
+from implicast.casting.bft.revocation_lists import RevocationLists
 from implicast.casting.bft.settings import BftSettings, MemberKeys
-from implicast.casting.bft.settler import Settler
+from implicast.casting.bft.validator import ALL_CHECKS, HopValidator
 from implicast.casting.inbox import Inbox, Outcome
 from implicast.language.target import Description, Target
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.overlay.skip_graph.place import StandingGraph
-from implicast.peer.asking import Asker
+from implicast.overlay.skip_graph.place import WholeGraph
 from implicast.peer.contract import Address, CastId, Message
+from implicast.peer.detector import Ping
 from implicast.peer.events import Estimated, Refused
 from implicast.peer.identity import Certificate, Revocation, Trust
-from implicast.peer.liveness import Ping
-from implicast.peer.member import Keepsake, Member
+from implicast.peer.member import DurableState, Member
+from implicast.peer.requests import Requests
+from implicast.peer.signing import UNSIGNED
 from implicast.peer.site import Site
-from implicast.peer.words import BELIEVED
 
-CONTACTS_KEPT = 16
-"""Neighbours of the home place that are written down, for when the member comes back."""
+CONTACTS_STORED = 16
+"""Neighbours of the home place that are stored for a restart."""
 
 
-class KeptBft(Keepsake):
-    """What outlives a crash of a member."""
+class DurableBft(DurableState):
+    """State of a member that survives a crash."""
 
     certificates: tuple[Certificate, ...]
     contacts: tuple[Address, ...]
     revocation: Revocation | None = None
-    """The newest list of what counts no more that it knew."""
+    """The newest revocation list it knew."""
 
 
 class Bft(
     Member,
     parts={
-        "asker": Asker,
+        "requests": Requests,
         "graph": SkipGraph,
         "lists": RevocationLists,
-        "settler": Settler,
+        "placement": PlacementAgent,
         "multicasts": Multicasts,
     },
-    first="hears",
+    first="on_any_message",
 ):
-    """One participant that trusts nobody but the authority."""
+    """One member. It trusts only the authority's signature."""
 
     __slots__ = (
+        "_durable",
         "_estimates",
-        "_kept",
         "_keys",
-        "asker",
         "graph",
         "inbox",
         "lists",
         "multicasts",
-        "settler",
+        "placement",
+        "requests",
     )
 
     def __init__(self, site: Site, checks: frozenset[int] = ALL_CHECKS) -> None:
-        super().__init__(replace(site, words=BELIEVED))  # this design signs by itself
+        super().__init__(replace(site, signing=UNSIGNED))  # this design has its own signatures
         keys, settings, at = (
             site.credentials,
             BftSettings.of(site.parameters),
@@ -76,75 +77,84 @@ class Bft(
         )
         assert isinstance(keys, MemberKeys), "a member is enrolled and has keys"
         self._keys = keys
-        self._kept = site.kept if isinstance(site.kept, KeptBft) else None
+        self._durable = site.durable_state if isinstance(site.durable_state, DurableBft) else None
         trust = Trust(keys.scheme, keys.authority, settings.vectors, keys.checked)
-        gate = Gate(trust, settings.vectors, settings.halves, checks)
-        self.asker = Asker(*at)
+        validator = HopValidator(trust, settings.vectors, settings.halves, checks)
+        self.requests = Requests(*at)
         self.graph = SkipGraph(
             *at,
             settings.k,
             settings.vectors,
             trust,
             keys.signer,
-            settings.upkeep,
-            arrived=lambda key: self.settler.arrived(key),
-            lonely=lambda: self.settler.find_introducers(),
-            gone=lambda address: self.multicasts.carriage.drop(address),
+            settings.graph,
+            arrived=lambda key: self.placement.arrived(key),
+            isolated=lambda: self.placement.request_introducers(),
+            peer_left=lambda address: self.multicasts.delivery.drop_peer(address),
         )
-        kept, office = (
-            self._kept.certificates if self._kept is not None else (),
+        certificates, authority = (
+            self._durable.certificates if self._durable is not None else (),
             site.infrastructure["authority"][0],
         )
-        if self._kept is not None and self._kept.revocation is not None:
-            trust.learn(self._kept.revocation)
-        self.lists = RevocationLists(*at, self.graph, trust, office, gate.refuse)
-        self.settler = Settler(
-            self.asker, self.graph, self.lists, keys, office, site.incarnation, site.words, kept
+        if self._durable is not None and self._durable.revocation is not None:
+            trust.learn(self._durable.revocation)
+        self.lists = RevocationLists(*at, self.graph, trust, authority, validator.refuse)
+        self.placement = PlacementAgent(
+            self.requests,
+            self.graph,
+            self.lists,
+            keys,
+            authority,
+            site.incarnation,
+            site.signing,
+            certificates,
         )
         self.multicasts = Multicasts(
-            self.asker,
+            self.requests,
             self.graph,
-            gate,
+            validator,
             keys.signer,
             settings,
             self.assured,
-            self._take,
+            self._deliver,
             self._lacks if site.watched else None,
-            self._kept is not None,
+            self._durable is not None,
         )
-        self.inbox = Inbox(self, self._kept.member.heard if self._kept is not None else ())
+        self.inbox = Inbox(
+            self, self._durable.member.seen_blocks if self._durable is not None else ()
+        )
         self._estimates = 0
         if site.watched:
-            self.lists.begin()
-            self.graph.begin()
-            self.settler.start()
+            self.lists.start_gossip()
+            self.graph.start_maintenance()
+            self.placement.start_renewals()
 
     @property
     def public(self) -> bytes:
         return self._keys.signer.public
 
-    def stand(self, certificate: Certificate, standing: StandingGraph) -> None:
-        """A place of an assembled world is there already, among all who belong into its lists."""
-        self.settler.stand(certificate)
-        self.graph.places.add(certificate, standing)
+    def restore_place(self, certificate: Certificate, assembled: WholeGraph) -> None:
+        """Hold a place of an assembled world, whose lists are read from the whole graph."""
+        self.placement.restore_place(certificate)
+        self.graph.places.add(certificate, assembled)
 
     # --- verbs
 
     def join(self, introducers: tuple[Address, ...]) -> None:
-        known = self._kept.contacts if self._kept is not None else ()
-        self.settler.begin(tuple(dict.fromkeys((*introducers, *known))))
+        known = self._durable.contacts if self._durable is not None else ()
+        self.placement.begin_join(tuple(dict.fromkeys((*introducers, *known))))
         if self.description is not None and not self.version:
             self.register(self.description)
 
     def leave(self) -> None:
         self.become(None)
-        self.settler.depart()
+        self.placement.leave_places()
 
     def register(self, description: Description) -> None:
-        self.settler.settle(self.describe(description), description)
+        self.placement.place_description(self.describe(description), description)
 
     def withdraw(self) -> None:
-        self.settler.settle(self.describe(None), None)
+        self.placement.place_description(self.describe(None), None)
 
     def cast(self, target: Target, payload: bytes) -> CastId:
         cast = self.next_cast()
@@ -153,27 +163,31 @@ class Bft(
         return cast
 
     def cast_range(self, low: bytes, high: bytes, payload: bytes) -> CastId:
-        """To every peer with a place at a key in [low, high), registered or not: the paper's own verb. It wraps where
-        low is above high, and is the full circle where they are equal."""
+        """Cast to every peer with a place at a key in [low, high), registered or not: the verb of
+        the paper. The range wraps if low is above high, and is the full circle if they are equal.
+        """
         cast = self.next_cast()
         if self._may_cast():
-            self.multicasts.reach(cast, Arc(low, high), payload)
+            self.multicasts.cast_range(cast, KeyRange(low, high), payload)
         return cast
 
     def _may_cast(self) -> bool:
-        """Said to the application if not."""
+        """Whether a cast is possible now; if not, the application is told why."""
         if not self.graph.places.held:
             self.host.deliver(Refused("cast", "this peer has no place in the graph yet"))
         elif self.multicasts.seen.is_full(self.name, self.host.now_us):
             self.host.deliver(
-                Refused("cast", "this peer has cast so much of late that others would refuse it")
+                Refused(
+                    "cast",
+                    "this peer has used up its share of casts; others would refuse more",
+                )
             )
         else:
             return True
         return False
 
     def estimate(self, target: Target) -> int:
-        """Told at once, from how many of one's own ring are in range."""
+        """Estimate the audience from own lists. The result is delivered at once."""
         self._estimates += 1
         home = self.graph.places.home
         if home is None:
@@ -184,12 +198,14 @@ class Bft(
             self.host.deliver(Estimated(self._estimates, members, messages))
         return self._estimates
 
-    def grievances(self) -> dict[Address, int]:
-        """Addresses that did what no honest member does, and since when; for whoever watches over the network."""
-        return dict(self.multicasts.grievances)
+    def misbehaviour(self) -> dict[Address, int]:
+        """Addresses that did what no honest member does, and since when; for operators."""
+        return dict(self.multicasts.misbehaviour)
 
     def holdings(self) -> Any:
-        """Every other's place once, however many lists it is in; the wider lists where they are kept up."""
+        """The places of other peers in all lists, each once; the every-class lists where they are
+        maintained.
+        """
         held, contacts = self.graph.places.held, dict[bytes, Certificate]()
         for place in held.values():
             contacts.update(place.named(wide=self.assured))
@@ -198,34 +214,37 @@ class Bft(
     def stored_bytes(self) -> int | None:
         return self.graph.places.stored_bytes(wide=self.assured)
 
-    def kept(self) -> KeptBft:
+    def durable_state(self) -> DurableBft:
         home = self.graph.places.home
         near = [node.address for node in home.table.levels[0].nodes] if home is not None else []
         contacts = tuple(each for each in dict.fromkeys(near) if each != self.address)[
-            :CONTACTS_KEPT
+            :CONTACTS_STORED
         ]
-        heard, revocation = (
-            self.kept_member(self.inbox.seen.heard()),
-            self.graph.places.belief.trust.revocation,
+        seen, revocation = (
+            self.durable_member(self.inbox.seen.blocks()),
+            self.graph.places.certificate_store.trust.revocation,
         )
-        return KeptBft(heard, tuple(self.graph.certificates()), contacts, revocation)
+        return DurableBft(seen, tuple(self.graph.certificates()), contacts, revocation)
 
-    # --- what comes in
+    # --- messages received
 
-    def hears(self, sender: Address, message: Message) -> bool:
-        """Whoever speaks is there. One that has left is not answered."""
+    def on_any_message(self, sender: Address, message: Message) -> bool:
+        """Record a sign of life. False for a ping after this peer has left: it was answered with
+        the signed leave.
+        """
         kind = type(message)
         if self.assured or kind is not CastHop:
-            self.graph.heard(sender)
-        return kind is not Ping or not self.graph.farewells.has_left(sender)
+            self.graph.on_heard_from(sender)
+        return kind is not Ping or not self.graph.departures.has_left(sender)
 
     def _lacks(self, cast: CastId) -> bool:
         return self.description is not None and not self.inbox.seen.met(cast)
 
-    def _take(self, source: Source, arc: Arc) -> Outcome | None:
-        """The least-term rule: of all arcs that reach this peer, that of the least selecting term notifies.
+    def _deliver(self, source: Source, key_range: KeyRange) -> Outcome | None:
+        """Deliver a cast under the key range of the first term that selects this peer; ignore its
+        other ranges.
 
-        While places come and go any arc that reaches it will do: the inbox lets nothing pass twice.
+        While places are being taken or released, any range delivers. The inbox filters duplicates.
         """
         if not source.target.terms:
             return self.inbox.admit(source.cast, source.target, source.payload, fits=True)
@@ -236,6 +255,6 @@ class Bft(
         least = next(
             (handles_of(term)[index] for term, index in chosen if term.selects(description)), None
         )
-        if least is None or not (self.settler.moving or least == arc):
+        if least is None or not (self.placement.moving or least == key_range):
             return None
         return self.inbox.take(source.cast, source.target, source.payload)

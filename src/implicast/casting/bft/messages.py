@@ -1,31 +1,35 @@
-"""What peers of the Byzantine-tolerant design send: the paper's two-part message, and the errands to the authority."""
+"""Messages and alarms of the Byzantine-tolerant design: the paper's two-part message, applications
+to the authority, gossip of revocation lists, and digest exchange.
+"""
 
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from implicast.casting.bft.multicast import Arc
+from implicast.casting.bft.multicast import KeyRange
 from implicast.language.target import Target
 from implicast.peer.contract import Address, CastId, Message, Name, StandingAlarm, Version
 from implicast.peer.fields import Count, Flag, Micros, Payload, Text, Token
 from implicast.peer.identity import Certificate, Enrolment, Key, Revocation, Signature
-from implicast.peer.words import RIGHTS_MAX, Right
+from implicast.peer.trust_policy import RIGHTS_MAX, Right
 
 _encode = msgspec.msgpack.Encoder().encode
 
 TERMS_MAX = 1_024
 """Terms of one target (`language/limits.py`), each with its handle."""
 REALMS_MAX = 2_049
-"""Realms in one application: a home and all tags and values of a description."""
+"""Realms in one application: home, and all tags and values of a description."""
 SILENT_MAX = 64
-"""Members out of reach that are named in one report; the others are only counted."""
+"""Members out of reach named in one report; further ones are only counted."""
 
 
 class Source(Message):
-    """The source part m_s: made and signed once, by the publisher, and carried unchanged to everyone.
+    """The source part m_s (paper, section 3.4): signed once by the publisher, and forwarded
+    unchanged.
 
-    Paper, section 3.4; beyond it: the time (against replay) and the handles (which arc stands for which term).
+    Not in the paper: the time, against replay, and the handles, which tell the range that stands
+    for each term.
     """
 
     cast: CastId
@@ -41,16 +45,16 @@ class Source(Message):
     signature: Signature
 
     @property
-    def arc(self) -> Arc:
-        return Arc(self.low, self.high)
+    def key_range(self) -> KeyRange:
+        return KeyRange(self.low, self.high)
 
     @property
     def name(self) -> tuple[int, bytes]:
-        """(q, key of s): with q alone a liar could block a message by using its number first."""
+        """(q, key of s). With q alone, a liar could block a message by using its number first."""
         return self.query, self.certificate.key
 
     def body(self) -> bytes:
-        """What the source signs: all but the signature."""
+        """The bytes that the source signs: all fields but the signature."""
         fields = (
             self.cast,
             self.query,
@@ -67,10 +71,10 @@ class Source(Message):
 
 
 class CastHop(Message):
-    """One step: the source part at a level, signed by the place that forwards it.
+    """One step: the source part at a level, signed by the forwarding place.
 
-    It is for every place of the receiving address that it concerns, so a leg's message is made and signed once for
-    all its receivers. The signature of the source stands for the whole source part.
+    It is for every place of the receiver that it concerns, so one message is signed for all
+    receivers of a leg. The signature of the source stands for the whole source part.
     """
 
     wire = 0x0C02
@@ -84,18 +88,21 @@ def hop_body(source: Source, level: int) -> bytes:
     return b"hop" + source.signature + level.to_bytes(8, "big", signed=True)
 
 
-class HopHeld(Message):
-    """Confirms a step: all places of the receiver that it is for have it. To its parent also what became of the cast at
-    the receiver and below."""
+class CastHopAck(Message):
+    """Acknowledges a step: all places of the receiver that it is for have the message. To the
+    parent it also carries the outcome at the receiver and below.
+    """
 
     wire = 0x0C03
     cast: CastId
     query: Token
     level: Flag
     place: Key
-    """The one that forwarded it."""
+    """The key of the forwarding place."""
     open: bool = False
-    """Some whom the receiver serves have not confirmed yet: another word will follow."""
+    """True while steps that the receiver sent on are unacknowledged: a final acknowledgement
+    follows.
+    """
     taken: Count = 0
     declined: Count = 0
     missed: Count = 0
@@ -103,70 +110,75 @@ class HopHeld(Message):
 
 
 class Apply(Message):
-    """A peer asks the authority for its places in these realms and gives others up. Signed with its own key."""
+    """Application to the authority for places in some realms, and release of others. Signed by the
+    applicant.
+    """
 
     wire = 0x0C04
-    errand: Version
+    request: Version
     stamp: Version
-    """Later applications of a peer have higher ones: a copy that comes late takes nothing away."""
+    """Increases with each application of a peer: a late copy releases nothing."""
     enrolment: Enrolment
     wanted: Annotated[tuple[Key, ...], Meta(max_length=REALMS_MAX)]
     given_up: Annotated[tuple[Key, ...], Meta(max_length=REALMS_MAX)]
     newest: Certificate | None
-    """The newest certificate that the peer has: the authority must not count from below it."""
+    """The newest certificate of the applicant: the authority must continue serial numbers above it.
+    """
     listed: Token
-    """The number of the newest list of revoked certificates that the peer knows."""
+    """Number of the newest revocation list that the applicant knows."""
     signature: Signature
     rights: Annotated[tuple[Right, ...], Meta(max_length=RIGHTS_MAX)] = ()
-    """To what is protected of what it says of itself by its places."""
+    """Rights to the protected tags and values among the realms wanted."""
 
     def body(self, address: Address) -> bytes:
         serial = self.newest.serial if self.newest is not None else 0
-        fields = (self.errand, self.stamp, self.enrolment, self.wanted, self.given_up)
+        fields = (self.request, self.stamp, self.enrolment, self.wanted, self.given_up)
         return b"apply" + _encode((fields, serial, address, self.rights))
 
 
 class Granted(Message):
-    """The certificates asked for, some peers to begin with, drawn by the authority, and what it has revoked."""
+    """Grants an application: certificates, introducers drawn by the authority, and its revocation
+    list if the applicant's differs.
+    """
 
     wire = 0x0C05
-    errand: Version
+    request: Version
     certificates: Annotated[tuple[Certificate, ...], Meta(max_length=REALMS_MAX)]
     introducers: Annotated[tuple[Address, ...], Meta(max_length=16)]
     revocation: Revocation | None
 
 
 class Denied(Message):
-    """The authority declines, and says why."""
+    """Denies an application, with the reason."""
 
     wire = 0x0C06
-    errand: Version
+    request: Version
     reason: Text
 
 
-class Outstripped(Message):
-    """A peer shows the authority a list of revoked certificates that is newer than the one the authority sent."""
+class NewerList(Message):
+    """Sends the authority a revocation list that is newer than its own."""
 
     wire = 0x0C07
     revocation: Revocation
 
 
 class ListNumber(Message):
-    """The newest list of what counts no more that the sender knows has this number; 0: it knows none."""
+    """Number of the newest revocation list that the sender knows; 0 for none."""
 
     wire = 0x0C08
     number: Token
 
 
 class AskList(Message):
-    """Send your list if it is newer than this."""
+    """Asks for the receiver's revocation list if it is newer than this number."""
 
     wire = 0x0C09
     number: Token
 
 
-class Echoed(Message):
-    """A multicast that the sender has: of which cast, its query and the key of its source, and the range it is for."""
+class CastDigest(Message):
+    """A multicast that the sender has: cast, query, key of the source, and key range."""
 
     cast: CastId
     query: Token
@@ -175,69 +187,69 @@ class Echoed(Message):
     high: Key
 
 
-class EchoOfCasts(Message):
-    """The sender has these."""
+class CastDigests(Message):
+    """Digests of multicasts that the sender has."""
 
     wire = 0x0C0A
-    casts: Annotated[tuple[Echoed, ...], Meta(max_length=256)]
+    casts: Annotated[tuple[CastDigest, ...], Meta(max_length=256)]
 
 
-class AskEcho(Message):
-    """Hand this multicast over: we lack it."""
+class RequestCast(Message):
+    """Requests a multicast that the sender lacks."""
 
     wire = 0x0C0B
     query: Token
     place: Key
 
 
-class EchoedCast(Message):
-    """A multicast that was asked for, as its publisher signed it."""
+class RequestedCast(Message):
+    """A requested multicast as its publisher signed it."""
 
     wire = 0x0C0C
     source: Source
 
 
-class EchoDue(StandingAlarm):
-    """Rings when neighbours are to be told which casts we have."""
+class DigestDue(StandingAlarm):
+    """Fires when digests of received casts are to be sent."""
 
 
-class TellList(StandingAlarm):
-    """Rings when one more contact is to be told the number of our list."""
+class ListGossipDue(StandingAlarm):
+    """Fires when one contact is to be sent the number of our revocation list."""
 
 
-class PublishList(StandingAlarm):
-    """Rings when what counts no more is to be published."""
+class PublishListDue(StandingAlarm):
+    """Fires when new revocations are to be published."""
 
 
-class Recalled(StandingAlarm):
-    """Rings when an authority that began again has waited long enough for members to show it what it forgot."""
+class RecoveryOver(StandingAlarm):
+    """Fires when a restarted authority stops waiting for members' lists."""
 
 
-class Vacate(Message):
-    """Rings when places given up with this version have been kept long enough."""
+class ReleaseDue(Message):
+    """Fires when places that this version no longer wants are to be released."""
 
     version: Version
 
 
-class Present(StandingAlarm):
-    """Rings when the authority is to be told that this peer is there."""
+class LeaseRenewalDue(StandingAlarm):
+    """Fires when the lease at the authority is to be renewed."""
 
 
-class Alone(Message):
-    """Rings when a newcomer whose introducers were all silent is to ask the authority for others."""
+class IntroducersDue(Message):
+    """Fires when a newcomer whose introducers did not answer is to ask the authority for others."""
 
 
 BFT_KINDS = (
     Revocation,
     CastHop,
-    HopHeld,
+    CastHopAck,
     Apply,
     Granted,
     Denied,
-    Outstripped,
+    NewerList,
     ListNumber,
     AskList,
-    EchoOfCasts,
-    AskEcho,
-    EchoedCast,
+    CastDigests,
+    RequestCast,
+    RequestedCast,
 )

@@ -1,12 +1,15 @@
-"""Key-range multicast with k senders for everyone: the procedures of the paper, pure, over one node's table.
+"""Key-range multicast with k senders for each receiver: the procedures of the paper over one node's
+table. No messages, no time.
 
-A message starts at a level and goes down: who holds it at level l serves, at level l-1, those newly met there, in a
-neighbourhood chosen so that each is served by the kR nearest on its left and the kL nearest on its right. Just outside
-the range, auxiliary nodes take part at levels above 0; they forward and never deliver.
+A message starts at a level and descends. A node that holds it at level l sends it, at level l-1, to
+the nodes that share exactly l-1 digits with it, in a neighbourhood chosen so that each receiver is
+served by the kR nearest nodes on its left and the kL nearest on its right. Auxiliary nodes just
+outside the range take part at levels above 0; they forward and never deliver.
 
-Positions in a list stand in for keys wherever they can: comparing small integers is half the price of comparing keys.
-`reach` has two readings: literal (only nodes inside the range serve further) and "through" (counting goes on beyond the
-range, so that auxiliary nodes too always have k senders, at +0.5 % messages).
+Positions in a list replace keys where possible: comparing small integers costs half as much.
+`reach` has two readings: literal (only nodes in the range extend their service at its ends) and
+"through" (counting goes on beyond the range, so that auxiliary nodes always have k senders too, for
+0.5 % more messages).
 """
 
 from collections.abc import Sequence
@@ -15,8 +18,10 @@ from typing import Generic, NamedTuple
 from implicast.overlay.skip_graph.table import Level, LevelTable, Node
 
 
-class Arc(NamedTuple):
-    """`[low, high)`, clockwise. Wraps when low > high; `low == high` is the full circle. There is no empty arc."""
+class KeyRange(NamedTuple):
+    """`[low, high)`, clockwise. Wraps if low > high; `low == high` is the full circle. No range is
+    empty.
+    """
 
     low: bytes
     high: bytes
@@ -32,7 +37,7 @@ class Arc(NamedTuple):
 
 
 class Halves(NamedTuple):
-    """The redundancy k, cut in two: kL is the larger half (k = 3: 2 and 1)."""
+    """The redundancy k in two parts: kL is the larger half (k = 3: 2 and 1)."""
 
     left: int
     right: int
@@ -43,19 +48,19 @@ class Halves(NamedTuple):
 
 
 class Leg(NamedTuple, Generic[Node]):
-    """What one node sends at one level."""
+    """The receivers of one node at one level."""
 
     level: int
     receivers: tuple[Node, ...]
 
 
-def inside(level: Level[Node], arc: Arc) -> list[bool]:
-    """Which of the listed nodes lie in the arc."""
+def inside(level: Level[Node], key_range: KeyRange) -> list[bool]:
+    """Which of the listed nodes are in the range."""
     count = len(level.nodes)
-    first_in = arc.holds(level.nodes[0].key)
-    if arc.is_circle:
+    first_in = key_range.holds(level.nodes[0].key)
+    if key_range.is_circle:
         return [True] * count
-    enter, leave = level.position(arc.low), level.position(arc.high)
+    enter, leave = level.position(key_range.low), level.position(key_range.high)
     if enter < leave:
         return [first_in] * enter + [True] * (leave - enter) + [False] * (count - leave)
     if leave < enter:
@@ -63,16 +68,19 @@ def inside(level: Level[Node], arc: Arc) -> list[bool]:
     return [first_in] * count
 
 
-def participates(level: Level[Node], arc: Arc, number: int, halves: Halves) -> list[bool]:
-    """Which of the listed nodes take part at this level: those in the arc and, above level 0, the auxiliary ones.
+def participates(
+    level: Level[Node], key_range: KeyRange, number: int, halves: Halves
+) -> list[bool]:
+    """Which of the listed nodes take part at this level: those in the range and, above level 0, the
+    auxiliary ones.
 
-    An end of the arc that the list does not show leaves nobody auxiliary on that side.
+    If the list does not show an end of the range, no node is auxiliary on that side.
     """
-    flags = inside(level, arc)
-    if number == 0 or arc.is_circle:
+    flags = inside(level, key_range)
+    if number == 0 or key_range.is_circle:
         return flags
     count = len(flags)
-    enter, leave = level.position(arc.low), level.position(arc.high)
+    enter, leave = level.position(key_range.low), level.position(key_range.high)
     if level.full:
         for place in range(1, min(halves.right, count) + 1):
             flags[(enter - place) % count] = True
@@ -87,29 +95,33 @@ def participates(level: Level[Node], arc: Arc, number: int, halves: Halves) -> l
     return flags
 
 
-def start_level(table: LevelTable[Node], arc: Arc, halves: Halves) -> int:
-    """The lowest level whose list covers the arc with its auxiliary nodes; at worst the top."""
-    covers = (number for number in range(table.top) if _covers(*table.ends(number), arc, halves))
-    return next(covers, table.top)  # whose list is full
+def start_level(table: LevelTable[Node], key_range: KeyRange, halves: Halves) -> int:
+    """The lowest level whose list covers the range with its auxiliary nodes, else the top level."""
+    covers = (
+        number for number in range(table.top) if _covers(*table.ends(number), key_range, halves)
+    )
+    return next(covers, table.top)  # the top list is full
 
 
-def _covers(keys: Sequence[bytes], first: int, beyond: int, arc: Arc, halves: Halves) -> bool:
+def _covers(
+    keys: Sequence[bytes], first: int, beyond: int, key_range: KeyRange, halves: Halves
+) -> bool:
     left, right = (
         keys[(first + halves.right - 1) % len(keys)],
         keys[(beyond - halves.left) % len(keys)],
     )
-    if arc.is_circle or arc.low == left:
+    if key_range.is_circle or key_range.low == left:
         return False
-    low, high, end = ((key < left, key) for key in (arc.low, arc.high, right))
+    low, high, end = ((key < left, key) for key in (key_range.low, key_range.high, right))
     return low < high <= end
 
 
 def first_leg(
-    table: LevelTable[Node], start: int, arc: Arc, halves: Halves
+    table: LevelTable[Node], start: int, key_range: KeyRange, halves: Halves
 ) -> tuple[Leg[Node], bool]:
-    """Whom the source sends to at its start level, and whether it takes part itself."""
+    """The source's receivers at its start level, and whether the source takes part itself."""
     level = table.levels[start]
-    flags = participates(level, arc, start, halves)
+    flags = participates(level, key_range, start, halves)
     receivers = tuple(
         node for index, node in enumerate(level.nodes) if flags[index] and index != level.own
     )
@@ -117,12 +129,18 @@ def first_leg(
 
 
 def legs(
-    table: LevelTable[Node], received: int, arc: Arc, halves: Halves, through: bool = True
+    table: LevelTable[Node],
+    received: int,
+    key_range: KeyRange,
+    halves: Halves,
+    through: bool = True,
 ) -> list[Leg[Node]]:
-    """All that a node sends on when it receives at a level: one leg per level, as far down as it takes part."""
+    """What a node sends after it receives at a level: one leg for each level below, as far down as
+    the node takes part.
+    """
     found: list[Leg[Node]] = []
     for number in range(received, 0, -1):
-        leg, again = duty(table, number, arc, halves, through)
+        leg, again = leg_below(table, number, key_range, halves, through)
         if leg.receivers:
             found.append(leg)
         if not again:
@@ -130,15 +148,15 @@ def legs(
     return found
 
 
-def duty(
-    table: LevelTable[Node], number: int, arc: Arc, halves: Halves, through: bool
+def leg_below(
+    table: LevelTable[Node], number: int, key_range: KeyRange, halves: Halves, through: bool
 ) -> tuple[Leg[Node], bool]:
-    """Whom a node serves one level below, and whether it goes on from there itself."""
+    """A node's receivers one level below, and whether the node itself takes part there."""
     upper, lower = table.levels[number], table.levels[number - 1]
-    far_left, far_right = reach(upper, arc, halves, through)
+    far_left, far_right = reach(upper, key_range, halves, through)
     first = lower.position(upper.nodes[upper.own - far_left].key)
     last = lower.position(upper.nodes[(upper.own + far_right) % len(upper.nodes)].key)
-    flags = participates(lower, arc, number - 1, halves)
+    flags = participates(lower, key_range, number - 1, halves)
     nodes, fresh = lower.nodes, lower.fresh
     receivers = tuple(
         [nodes[index] for index in range(first, last + 1) if flags[index] and fresh[index]]
@@ -146,16 +164,20 @@ def duty(
     return Leg(number - 1, receivers), flags[lower.own]
 
 
-def reach(level: Level[Node], arc: Arc, halves: Halves, through: bool) -> tuple[int, int]:
-    """How many ring members to each side a node's service extends: further for the first and last in the arc.
+def reach(
+    level: Level[Node], key_range: KeyRange, halves: Halves, through: bool
+) -> tuple[int, int]:
+    """How many ring members to each side a node serves; more for the first and last nodes of the
+    range.
 
-    Counting from the end of the arc up to the node; an end out of sight is far enough (at least k-1 lie between).
+    Nodes are counted from the end of the range to this node. An end that the list does not show is
+    far enough away: at least k-1 nodes lie between.
     """
     left, right = halves
-    if arc.is_circle or not (through or arc.holds(level.nodes[level.own].key)):
+    if key_range.is_circle or not (through or key_range.holds(level.nodes[level.own].key)):
         return left, right
     count, own = len(level.nodes), level.own
-    enter, leave = level.position(arc.low), level.position(arc.high)
+    enter, leave = level.position(key_range.low), level.position(key_range.high)
     if level.full:
         before, after = (own - enter) % count, (leave - own - 1) % count
     else:
@@ -168,23 +190,21 @@ def reach(level: Level[Node], arc: Arc, halves: Halves, through: bool) -> tuple[
     return left, right
 
 
-def concerned(table: LevelTable[Node], number: int, arc: Arc, halves: Halves) -> bool:
+def concerned(table: LevelTable[Node], number: int, key_range: KeyRange, halves: Halves) -> bool:
     """Whether the owner takes part at a level, by its own list (check 3 of the receiver).
 
-    What `participates` says of the owner, without asking about the others (a tenth of the price; a law in the tests).
+    Equal to what `participates` says of the owner, at a tenth of the cost; a law in the tests.
     """
-    return arc.holds(table.owner.key) or is_auxiliary(table, number, arc, halves)
+    return key_range.holds(table.owner.key) or is_auxiliary(table, number, key_range, halves)
 
 
-def is_auxiliary(table: LevelTable[Node], number: int, arc: Arc, halves: Halves) -> bool:
-    """Whether the owner, which lies outside the arc, takes part at a level as one just beside it."""
+def is_auxiliary(table: LevelTable[Node], number: int, key_range: KeyRange, halves: Halves) -> bool:
+    """Whether the owner, outside the range, is an auxiliary node at a level."""
     if number == 0:
         return False
-    me, (first, last), (low, high) = table.owner.key, table.borders(halves)[number], arc
-    if (
-        me < low <= last if me < last else low > me or low <= last
-    ):  # fewer than kR between us and where it begins
+    me, (first, last), (low, high) = table.owner.key, table.borders(halves)[number], key_range
+    # fewer than kR nodes between the owner and the beginning of the range
+    if me < low <= last if me < last else low > me or low <= last:
         return True
-    return (
-        first < high <= me if first < me else high > first or high <= me
-    )  # or than kL between where it ends and us
+    # or fewer than kL between the end of the range and the owner
+    return first < high <= me if first < me else high > first or high <= me

@@ -1,32 +1,35 @@
-"""What members of the Byzantine-tolerant design are given: settings, in the units of their parts, and keys.
+"""Settings of the Byzantine-tolerant design, converted to the units of its parts, and the keys of
+its peers.
 
-On a network each node makes its own keys; the laboratory derives them from the seed (`world/populations/keys.py`).
+On a network each node makes its own keys; the laboratory derives them from the seed
+(`world/populations/keys.py`).
 """
 
 from dataclasses import dataclass
 
 from implicast.casting.bft.multicast import Halves
 from implicast.language.parameters import Parameters
-from implicast.overlay.skip_graph.absentees import Upkeep
+from implicast.overlay.skip_graph.members import GraphSettings
+from implicast.peer.detector import DetectorSettings
 from implicast.peer.identity import Certificate, Enrolment
-from implicast.peer.liveness import DetectorSettings
 from implicast.peer.memory import Recent
 from implicast.peer.signatures import Scheme, Signer
 from implicast.space.vector import Vectors
 
 HEALTH_MAX = 1
-"""Bad health makes a peer twice as patient, not more: whoever crashes is asked for all its places by all who list it,
-and would make all of them doubt themselves."""
+"""Bad own health at most doubles a peer's timeouts. All peers that list a crashed one send requests
+to all its places; more weight would make them all distrust themselves.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class BftSettings:
-    """How a member multicasts, and how eagerly it watches."""
+    """How a member multicasts and maintains its lists."""
 
     k: int
     vectors: Vectors
     halves: Halves
-    upkeep: Upkeep
+    graph: GraphSettings
     through: bool
     sparse: bool
     window_us: int
@@ -34,7 +37,7 @@ class BftSettings:
     @classmethod
     def of(cls, parameters: Parameters) -> "BftSettings":
         k = int(parameters["k"])
-        upkeep = Upkeep(
+        graph = GraphSettings(
             _micros(parameters, "watch_s"),
             _micros(parameters, "turn_s"),
             _micros(parameters, "look_s"),
@@ -44,7 +47,7 @@ class BftSettings:
         through, sparse = parameters["reach"] == "through", parameters["choose"] == "sparse"
         vectors = Vectors(int(parameters["alpha"]))
         return cls(
-            k, vectors, Halves.of(k), upkeep, through, sparse, _micros(parameters, "window_s")
+            k, vectors, Halves.of(k), graph, through, sparse, _micros(parameters, "window_s")
         )
 
 
@@ -54,7 +57,7 @@ def _micros(parameters: Parameters, name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MemberKeys:
-    """What a member needs to sign, and to check what others signed."""
+    """Keys with which a member signs, and verifies what others signed."""
 
     scheme: Scheme
     signer: Signer
@@ -62,12 +65,12 @@ class MemberKeys:
     """The authority's public key."""
     enrolment: Enrolment
     checked: Recent[bytes, Certificate] | None = None
-    """Certificates found sound, where simulated peers share that memory."""
+    """Verified certificates, where simulated peers share the cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorityKeys:
-    """What nobody but the authority has."""
+    """The authority's secret key and signature scheme."""
 
     scheme: Scheme
     secret: bytes

@@ -1,53 +1,57 @@
-"""A broker: serves its clients as a server would, and is one node of a backbone that heals (thesis chapter 6).
+"""A broker: serves its clients as a server would, and is one node of a self-repairing backbone
+(thesis chapter 6).
 
-It keeps its own clients' descriptions in an inverted index and, for each neighbour, a Bloom filter of the tags
-registered beyond it (`overlay/backbone`). Excluded tags and predicates cannot be seen in a filter: they are left to the
-broker's index. A description is complete when the whole backbone routes by it. One that is replaced or withdrawn leaves
-the index at once; its tags stay in the filters until the next generation, which costs messages but never a wrong
-notice.
+It stores its own clients' descriptions in an inverted index and, for each neighbour, a Bloom filter
+of the tags registered beyond it (`overlay/backbone`). A filter cannot express excluded tags and
+predicates; the broker's index decides on those. A registration is complete when the whole backbone
+routes by it. A description that is replaced or withdrawn leaves the index at once. Its tags stay in
+the filters until the next generation, which costs messages but never causes a wrong notice.
 
-Before it follows a view (`overlay/backbone/views.py`), a broker answers no client and takes no cast. One that comes
-back remembers one number; its clients tell it what they are at their next reminder. What is not promised: while its
-broker is dead and unnoticed, a client hears nothing; what it missed then stays missed.
+Until it has a view (`overlay/backbone/views.py`) a broker answers no client and accepts no cast.
+After a restart it knows only the highest view number and its complaint log; its clients register
+again after their next keep-alive. Not guaranteed: while its broker is dead and this is undetected,
+a client receives nothing, and casts of that time are not repeated later.
 """
 
 from typing import Any
 
-from implicast.casting.complaints import KeptDocket
-from implicast.casting.roster import Enrolled, Roster
-from implicast.casting.routes import Pass, Routes
-from implicast.casting.service import Probe, Publish, Serving, Stored
+from implicast.casting.client_registry import ClientEntry, ClientRegistry
+from implicast.casting.complaints import DurableComplaintLog
+from implicast.casting.forwarding import ForwardingTable, ForwardToBroker
+from implicast.casting.front_end_messages import BrokerProbe, BrokerProbeAck, Publish, RegisterAck
 from implicast.language.target import Description
 from implicast.overlay.backbone.backbone import Backbone
 from implicast.overlay.backbone.messages import View
-from implicast.overlay.backbone.views import FIRST, Views
-from implicast.peer.asking import Asker
+from implicast.overlay.backbone.views import FIRST_EPOCH, Views
 from implicast.peer.contract import Address, Incarnation, Message, Name, Peer, Version, handles
+from implicast.peer.detector import DetectorSettings
 from implicast.peer.fields import Token
-from implicast.peer.liveness import DetectorSettings
+from implicast.peer.requests import Requests
+from implicast.peer.signing import Envelopes, envelopes_for
 from implicast.peer.site import Site
-from implicast.peer.words import Envelopes, opener
 
 LEASES = 6
-"""A client that has been silent for so many of its reminders is forgotten."""
+"""Keep-alive intervals in a lease: a client silent for so long is removed."""
 HEALTH_MAX = 1
-"""How much a broker doubts itself: a root's death and another's are noticed one after the other, within 40 s in all."""
-GONE_LEAST = 64
-"""Fewer tags gone than this are not worth a new generation of filters."""
+"""Limit of a broker's own health in failure detection: the deaths of a root and of the next one are
+detected one after the other, within 40 s in all.
+"""
+UNUSED_TAGS_MIN = 64
+"""Unused tags below which new filters are not worth their messages."""
 
 
-class KeptBroker(Message):
-    """What outlives a crash of a broker: no view that it has heard of has a higher number; what was complained of."""
+class DurableBroker(Message):
+    """Durable state of a broker: the highest view number it has seen, and the complaint log."""
 
     incarnation: Incarnation
     highest: Token
-    docket: KeptDocket = ()
+    complaint_log: DurableComplaintLog = ()
 
 
 PARTS = {
-    "asker": Asker,
-    "roster": Roster,
-    "routes": Routes,
+    "requests": Requests,
+    "clients": ClientRegistry,
+    "forwarding": ForwardingTable,
     "backbone": Backbone,
     "views": Views,
     "envelopes": Envelopes,
@@ -55,23 +59,25 @@ PARTS = {
 
 
 class Broker(Peer, parts=PARTS):
-    """One of several stations."""
+    """One of several front ends."""
 
     __slots__ = (
-        "_gone",
-        "asker",
+        "_unused_tags",
         "backbone",
-        "covering",
+        "clients",
         "envelopes",
+        "forwarding",
         "incarnation",
-        "roster",
-        "routes",
+        "requests",
+        "uncovered",
         "views",
     )
     role = "broker"
 
     def __init__(self, site: Site, neighbours: tuple[Address, ...] | None = None) -> None:
-        """`neighbours`: in a tree that is there at once; else the brokers agree on one."""
+        """`neighbours`: this broker's neighbours in a tree that exists from the start; None: the
+        brokers agree on a tree.
+        """
         address, host, given, brokers = (
             site.address,
             site.host,
@@ -80,108 +86,114 @@ class Broker(Peer, parts=PARTS):
         )
         super().__init__(address, host)
         self.incarnation = site.incarnation
-        self.envelopes = opener(self, site.words)
+        self.envelopes = envelopes_for(self, site.signing)
         lease_us = int(float(given["check_s"]) * 1e6) * LEASES
-        self.roster = Roster(site, lease_us, self._stored, self._forgotten)
-        self.covering: dict[Name, Version] = {}
+        self.clients = ClientRegistry(site, lease_us, self._stored, self._forgotten)
+        self.uncovered: dict[Name, Version] = {}
         """Clients whose newest description the backbone does not route by yet."""
-        self._gone = 0
-        self.asker = Asker(address, host)
+        self._unused_tags = 0
+        self.requests = Requests(address, host)
         room, error = int(given["expected_tags"]), float(given["routing_error"])
         self.backbone = Backbone(
-            address, host, self.asker, room, error, self.roster.index.tags, self._covered
+            address, host, self.requests, room, error, self.clients.index.tags, self._on_covered
         )
-        self.routes = Routes(site, self.asker, self.roster, self.backbone)
+        self.forwarding = ForwardingTable(site, self.requests, self.clients, self.backbone)
         watch_us = int(float(given["watch_s"]) * 1e6)
-        patience = DetectorSettings(tries=int(given["tries"]), health_max=HEALTH_MAX)
+        detector_settings = DetectorSettings(tries=int(given["tries"]), health_max=HEALTH_MAX)
         self.views = Views(
             address,
             host,
             brokers,
             watch_us,
-            self._follow,
+            self.on_view,
             lambda: self.backbone.table.capacity,
-            patience,
+            detector_settings,
         )
         if neighbours is None:
-            self.views.arrive(site.kept.highest if site.kept else 0)
+            self.views.begin(site.durable_state.highest if site.durable_state else 0)
         else:
-            self.views.stand(site.watched)
-            self.backbone.stand(View(FIRST, min(brokers), neighbours, room))
+            self.views.restore(site.watched)
+            self.backbone.restore(View(FIRST_EPOCH, min(brokers), neighbours, room))
 
-    def kept(self) -> KeptBroker:
-        return KeptBroker(self.incarnation, self.views.highest, self.routes.docket.kept())
+    def durable_state(self) -> DurableBroker:
+        return DurableBroker(
+            self.incarnation, self.views.highest, self.forwarding.complaint_log.durable_state()
+        )
 
     def holdings(self) -> Any:
-        return (self.roster.holdings(), self.backbone.holdings())
+        return (self.clients.holdings(), self.backbone.holdings())
 
-    def _follow(self, view: View) -> None:
-        """Another tree: what is under way begins again in it."""
+    def on_view(self, view: View) -> None:
+        """The tree has changed: restart forwarding and announce uncovered descriptions again."""
         self.backbone.follow(view)
-        self.routes.begin_again()
-        for name, version in list(self.covering.items()):
-            description = self.roster.index.description(name)
-            assert description is not None, "only descriptions are covered"
-            self.backbone.say(description.tags, (name, version))
+        self.forwarding.restart()
+        for name, version in list(self.uncovered.items()):
+            description = self.clients.index.description(name)
+            assert description is not None, "only registered descriptions await coverage"
+            self.backbone.announce_tags(description.tags, (name, version))
 
     # --- clients
 
-    @handles(Probe)
-    def on_probe(self, sender: Address, probe: Probe) -> None:
+    @handles(BrokerProbe)
+    def on_broker_probe(self, sender: Address, probe: BrokerProbe) -> None:
         if self.backbone.epoch:
-            self.host.send(sender, Serving())
+            self.host.send(sender, BrokerProbeAck())
 
-    def _stored(self, entry: Enrolled, new: bool, before: Description | None) -> None:
+    def _stored(self, entry: ClientEntry, new: bool, before: Description | None) -> None:
         name = entry.contact.name
         if new:
-            self.covering.pop(name, None)
+            self.uncovered.pop(name, None)
             if entry.description is not None:
-                self.covering[name] = entry.version
+                self.uncovered[name] = entry.version
                 if self.backbone.epoch:
                     first = [
-                        tag for tag in entry.description.tags if self.roster.index.count(tag) == 1
+                        tag for tag in entry.description.tags if self.clients.index.count(tag) == 1
                     ]
-                    self.backbone.say(
+                    self.backbone.announce_tags(
                         first, (name, entry.version)
-                    )  # what no other client of ours holds
-            self._lose(before)
+                    )  # tags that no other client of this broker has
+            self._count_unused(before)
         if not new or entry.description is None:
-            self._answer(name)
+            self._acknowledge(name)
 
     def _forgotten(self, name: Name, before: Description | None) -> None:
-        self.covering.pop(name, None)
-        self._lose(before)
+        self.uncovered.pop(name, None)
+        self._count_unused(before)
 
-    def _lose(self, before: Description | None) -> None:
-        """Count tags that no client holds any more; when they are many, ask for filters without them."""
-        self._gone += sum(
-            not self.roster.index.count(tag) for tag in (before.tags if before else ())
+    def _count_unused(self, before: Description | None) -> None:
+        """Count tags that no client has after this change. When they are many, ask for a new
+        generation of filters.
+        """
+        self._unused_tags += sum(
+            not self.clients.index.count(tag) for tag in (before.tags if before else ())
         )
-        if self._gone > max(GONE_LEAST, len(self.roster.index.tags()) // 2):
-            self._gone = 0
-            self.backbone.forget()
+        if self._unused_tags > max(UNUSED_TAGS_MIN, len(self.clients.index.tags()) // 2):
+            self._unused_tags = 0
+            self.backbone.request_generation()
 
-    def _covered(self, token: tuple[Name, Version]) -> None:
+    def _on_covered(self, token: tuple[Name, Version]) -> None:
         name, version = token
-        if self.covering.get(name) == version:
-            del self.covering[name]
-            self._answer(name)
+        if self.uncovered.get(name) == version:
+            del self.uncovered[name]
+            self._acknowledge(name)
 
-    def _answer(self, name: Name) -> None:
-        """Tell a client that the backbone routes by its newest description, if so."""
-        if self.backbone.epoch and name not in self.covering:
-            entry = self.roster.entries[name]
-            self.host.send(entry.contact.address, Stored(entry.version))
+    def _acknowledge(self, name: Name) -> None:
+        """Acknowledge a client's registration if the backbone routes by its newest description."""
+        if self.backbone.epoch and name not in self.uncovered:
+            entry = self.clients.entries[name]
+            self.host.send(entry.contact.address, RegisterAck(entry.version))
 
     # --- casts
 
     @handles(Publish)
     def on_publish(self, sender: Address, publish: Publish) -> None:
         if self.backbone.epoch:
-            self.routes.carry(sender, True, publish)
+            self.forwarding.forward_cast(sender, True, publish)
 
-    @handles(Pass)
-    def on_pass(self, sender: Address, hop: Pass) -> None:
-        """Of a view that has not come yet, it will be said again; one that is over begins again in the next."""
+    @handles(ForwardToBroker)
+    def on_forward(self, sender: Address, hop: ForwardToBroker) -> None:
+        """Ignored unless it is of the present view. The sender repeats one of a later view; a cast
+        of an earlier view starts again in the new one.
+        """
         if 0 < hop.epoch == self.backbone.epoch:
-            self.routes.carry(sender, False, hop)
+            self.forwarding.forward_cast(sender, False, hop)

@@ -1,109 +1,122 @@
-"""A member of BROKER: it looks for the nearest broker, and with receipts for another one when its own dies.
+"""A member of BROKER: it looks for the nearest broker and, with receipts, for another one when its
+own dies.
 
-What it has registered, and the casts about which something is open, it tells the new broker. Being wrong about the
-old one does no harm: the old one's notifications are recognised as repeats, and it forgets the client after a lease.
+It sends its registration and its open casts to the new broker. A false suspicion of the old broker
+does no harm: its notifications are recognised as repeats, and it removes the client after a lease.
 """
 
+from implicast.casting.front_end_client import FrontEndClient
+from implicast.casting.front_end_messages import BrokerProbe, BrokerProbeAck
 from implicast.casting.inbox import Outcome
-from implicast.casting.served import Served
-from implicast.casting.service import Probe, Serving
-from implicast.casting.telling import Got, Notify
+from implicast.casting.notifier import Notify, NotifyAck
 from implicast.overlay.backbone.tree import by_rank
 from implicast.peer.contract import Address, CastId, Message, handles
 from implicast.peer.events import Joined
-from implicast.peer.member import Keepsake
+from implicast.peer.member import DurableState
 from implicast.peer.memory import Recent
 from implicast.peer.site import Site
 
 PROBE_AGAIN_US = 2_000_000
-TOLD_MAX = 4_096
-"""Casts of which is remembered who told them: more than come while a broker repeats one."""
-TOLD_KEPT_MAX = 64
-"""Of these, the latest that are written down: what a broker may still ask about after a crash."""
+NOTIFIED_BY_MAX = 4_096
+"""Casts for which the notifying broker is remembered: more than arrive while a broker repeats one.
+"""
+NOTIFIED_BY_DURABLE_MAX = 64
+"""The latest of these, which are written to disk: those a broker may still repeat after a crash."""
 
 
-class ToldBy(Message):
-    """From which broker a cast was taken."""
+class NotifiedBy(Message):
+    """The broker from which a cast was taken."""
 
     cast: CastId
     broker: Address
 
 
-class KeptBrokered(Keepsake):
-    """What outlives a crash of a client: also where it counts."""
+class DurableBrokerClient(DurableState):
+    """Durable state of a client, with the brokers from which it took its latest casts."""
 
-    told: tuple[ToldBy, ...] = ()
+    notified_by: tuple[NotifiedBy, ...] = ()
 
 
 class ProbeAgain(Message):
-    """Rings when no broker has answered for a while."""
+    """Fires when no broker has answered the probes for a while."""
 
 
-class BrokerClient(Served):
-    """Knows the addresses of all brokers and, once it has joined, which of them serves it."""
+class BrokerClient(FrontEndClient):
+    """Knows the addresses of all brokers and, after joining, which of them serves it."""
 
-    __slots__ = ("_joined", "_network", "_probing", "_told_by", "_tries", "brokers")
+    __slots__ = ("_joined", "_network", "_notified_by", "_probing", "brokers", "tries")
 
     def __init__(self, site: Site, broker: Address | None = None) -> None:
-        """`broker`: the nearest, where that is known beforehand."""
+        """`broker`: the nearest one, where it is known beforehand."""
         super().__init__(site, broker, int(float(site.parameters["check_s"]) * 1e6))
         self.brokers, self._network = site.infrastructure["broker"], site.network
-        self._tries = int(site.parameters["tries"])
+        self.tries = int(site.parameters["tries"])
         self._joined, self._probing = broker is not None, False
-        self._told_by: Recent[CastId, Address] = Recent(TOLD_MAX)
-        """From which broker it took a cast."""
-        for each in site.kept.told if site.kept is not None else ():
-            self._told_by[each.cast] = each.broker
+        self._notified_by: Recent[CastId, Address] = Recent(NOTIFIED_BY_MAX)
+        """By cast, the broker from which it was taken."""
+        for each in site.durable_state.notified_by if site.durable_state is not None else ():
+            self._notified_by[each.cast] = each.broker
 
     def join(self, introducers: tuple[Address, ...]) -> None:
-        if self.station is not None:
+        if self.front_end is not None:
             self.host.deliver(Joined())
         else:
             self._probe()
 
-    def kept(self) -> KeptBrokered:
-        told = [ToldBy(cast, broker) for cast, broker in [*self._told_by.items()][-TOLD_KEPT_MAX:]]
-        return KeptBrokered(self.kept_member(self.hearing.inbox.seen.heard()), tuple(told))
+    def durable_state(self) -> DurableBrokerClient:
+        latest = [
+            NotifiedBy(cast, broker)
+            for cast, broker in [*self._notified_by.items()][-NOTIFIED_BY_DURABLE_MAX:]
+        ]
+        return DurableBrokerClient(
+            self.durable_member(self.receiver.inbox.seen.blocks()), tuple(latest)
+        )
 
     def _probe(self) -> None:
-        """Equally near brokers answer in the order in which they were asked: that of the client's preference."""
+        """Probe all brokers in the order of the client's preference, which decides between equally
+        near ones.
+        """
         if not self._probing:
             self._probing = True
             self.host.after(PROBE_AGAIN_US, ProbeAgain())
         for broker in by_rank(self.name, self.brokers, self._network):
-            self.host.send(broker, Probe())
+            self.host.send(broker, BrokerProbe())
 
     @handles(ProbeAgain)
     def on_probe_again(self, alarm: ProbeAgain) -> None:
         self._probing = False
-        if self.station is None:
+        if self.front_end is None:
             self._probe()
 
-    @handles(Serving)
-    def on_here(self, sender: Address, here: Serving) -> None:
-        if self.station is not None or sender not in self.brokers:
+    @handles(BrokerProbeAck)
+    def on_broker_probe_ack(self, sender: Address, here: BrokerProbeAck) -> None:
+        if self.front_end is not None or sender not in self.brokers:
             return
-        self.meet(sender)
+        self.attach(sender)
         if not self._joined:
             self._joined = True
             self.host.deliver(Joined())
 
     @handles(Notify)
     def on_notify(self, sender: Address, notify: Notify) -> None:
-        """A broker that served this client before, or serves it since, may tell it too: it counts where it took it."""
-        outcome = self.hearing.inbox.take(notify.cast, notify.target, notify.payload)
+        """An earlier or a later broker of this client may notify it too. The cast counts at the
+        broker from which it was taken.
+        """
+        outcome = self.receiver.inbox.take(notify.cast, notify.target, notify.payload)
         if not self.assured:
             return
         if outcome == Outcome.TAKEN:
-            self._told_by[notify.cast] = sender
-        elif outcome == Outcome.REPEAT and self._told_by.get(notify.cast) != sender:
+            self._notified_by[notify.cast] = sender
+        elif outcome == Outcome.REPEAT and self._notified_by.get(notify.cast) != sender:
             outcome = Outcome.ELSEWHERE
-        self.host.send(sender, self.words.say(Got(notify.cast, self.name, outcome)))
+        self.host.send(
+            sender, self.signing.sign_message(NotifyAck(notify.cast, self.name, outcome))
+        )
 
-    def check(self, in_vain: int) -> None:
-        """Few tries: a client that is wrong about its broker loses nothing by going to another."""
-        if in_vain < self._tries:
-            super().check(in_vain)
+    def send_keep_alive(self, unanswered: int) -> None:
+        """Few attempts: a client that leaves a live broker loses nothing."""
+        if unanswered < self.tries:
+            super().send_keep_alive(unanswered)
         else:
-            self.part()
+            self.detach()
             self._probe()

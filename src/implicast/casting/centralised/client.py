@@ -1,55 +1,57 @@
-"""A member of CENTRALISED: all it knows is the server, to which it says what it is and what it subscribes to."""
+"""A member of CENTRALISED. It knows only the server, where it registers its description and its
+subscriptions.
+"""
 
 from implicast.casting.central_subscriptions import (
-    Announce,
-    Happened,
+    EventNotify,
+    OwnSubscription,
+    PublishEvent,
     Subscribe,
-    SubscriptionKept,
-    Wording,
+    SubscribeAck,
 )
-from implicast.casting.served import Served
-from implicast.casting.service import Known
-from implicast.casting.telling import Got
+from implicast.casting.front_end_client import FrontEndClient
+from implicast.casting.front_end_messages import KeepAliveAck
+from implicast.casting.notifier import NotifyAck
 from implicast.language.target import Description, Target
-from implicast.peer.asking import Patience
 from implicast.peer.contract import Address, CastId, Incarnation, Message, handles
 from implicast.peer.events import Joined
 from implicast.peer.lease import renewal_us
-from implicast.peer.member import Keepsake
+from implicast.peer.member import DurableState
 from implicast.peer.name import version_of
+from implicast.peer.requests import RetryPolicy
 from implicast.peer.site import Site
 from implicast.peer.subscriber import Subscribed, Subscriber, Unsubscribed
 
 SUBSCRIBE = "subscribe"
-PATIENCE = Patience(2_000_000, times=1 << 30)
+RETRY = RetryPolicy(2_000_000, times=1 << 30)
 
 
-class KeptClient(Keepsake):
-    """What outlives a crash: also the subscriptions."""
+class DurableClient(DurableState):
+    """Durable state of a client, with its subscriptions."""
 
-    subscriptions: tuple[Wording, ...] = ()
+    subscriptions: tuple[OwnSubscription, ...] = ()
 
 
-class Client(Served, Subscriber):
-    """Describes itself, casts and subscribes through the server."""
+class CentralisedClient(FrontEndClient, Subscriber):
+    """Registers, casts and subscribes through the server."""
 
     __slots__ = ("_last", "subscriptions")
 
     def __init__(self, site: Site) -> None:
         (server,) = site.infrastructure["server"]
-        kept: KeptClient | None = site.kept
+        durable: DurableClient | None = site.durable_state
         super().__init__(site, server, renewal_us(int(float(site.parameters["lease_s"]) * 1e6)))
         self.subscriptions = {
-            each.subscription: each for each in (kept.subscriptions if kept else ())
+            each.subscription: each for each in (durable.subscriptions if durable else ())
         }
         self._last = max(self.subscriptions, default=0)
-        self.asker.topic(SUBSCRIBE, PATIENCE)
+        self.requests.topic(SUBSCRIBE, RETRY)
 
     def join(self, introducers: tuple[Address, ...]) -> None:
         self.host.deliver(Joined())
-        assert self.station is not None, "there is one server, always the same"
-        self.meet(self.station)
-        self._say_subscriptions()
+        assert self.front_end is not None, "there is one server, always the same"
+        self.attach(self.front_end)
+        self._send_subscriptions()
 
     def leave(self) -> None:
         for number in list(self.subscriptions):
@@ -57,88 +59,97 @@ class Client(Served, Subscriber):
         super().leave()
 
     def subscribe(self, target: Target) -> int:
-        self.keep_in_touch()
+        self.start_keep_alive()
         self._last += 1
-        self._word(self._last, 1, target)
+        self._set_subscription(self._last, 1, target)
         return self._last
 
     def update(self, number: int, target: Target | None) -> None:
         if number in self.subscriptions:
-            self._word(number, self.subscriptions[number].version + 1, target)
+            self._set_subscription(number, self.subscriptions[number].version + 1, target)
 
     def unsubscribe(self, number: int) -> None:
         self.update(number, None)
 
     def publish(self, description: Description, payload: bytes) -> CastId:
         cast = self.next_cast()
-        return self.ask_for(
-            Announce(cast, description, self.words.seal(cast, description, payload))
+        return self.request_cast(
+            PublishEvent(cast, description, self.signing.sign_payload(cast, description, payload))
         )
 
-    def kept(self) -> KeptClient:
-        return KeptClient(
-            self.kept_member(self.hearing.inbox.seen.heard()), tuple(self.subscriptions.values())
+    def durable_state(self) -> DurableClient:
+        return DurableClient(
+            self.durable_member(self.receiver.inbox.seen.blocks()),
+            tuple(self.subscriptions.values()),
         )
 
     # --- subscriptions
 
-    def _word(self, number: int, version: int, target: Target | None) -> None:
+    def _set_subscription(self, number: int, version: int, target: Target | None) -> None:
         if target is None:
             del self.subscriptions[number]
         else:
-            self.subscriptions[number] = Wording(number, version, target)
-        self._say(number, version, target)
+            self.subscriptions[number] = OwnSubscription(number, version, target)
+        self._send_subscription(number, version, target)
 
-    def _say(self, number: int, version: int, target: Target | None) -> None:
-        assert self.station is not None, "there is one server, always the same"
-        said = Subscribe(self.name, self.incarnation, number, version, target)
-        self.asker.ask(SUBSCRIBE, number, self.station, self.words.say(said), said)
+    def _send_subscription(self, number: int, version: int, target: Target | None) -> None:
+        assert self.front_end is not None, "there is one server, always the same"
+        subscribe = Subscribe(self.name, self.incarnation, number, version, target)
+        self.requests.ask(
+            SUBSCRIBE, number, self.front_end, self.signing.sign_message(subscribe), subscribe
+        )
 
-    def _say_subscriptions(self) -> None:
-        """Tell the server all of them: it does not know them, or only of an earlier life."""
+    def _send_subscriptions(self) -> None:
+        """Send all subscriptions: the server does not know them, or only those of an earlier
+        incarnation.
+        """
         for each in self.subscriptions.values():
-            self._say(each.subscription, each.version, each.target)
+            self._send_subscription(each.subscription, each.version, each.target)
 
-    @handles(SubscriptionKept)
-    def on_kept(self, sender: Address, kept: SubscriptionKept) -> None:
-        question = self.asker.open(SUBSCRIBE, kept.subscription)
-        if question is None or sender != self.station:
+    @handles(SubscribeAck)
+    def on_subscribe_ack(self, sender: Address, durable: SubscribeAck) -> None:
+        request = self.requests.open(SUBSCRIBE, durable.subscription)
+        if request is None or sender != self.front_end:
             return
-        said = question.about
-        assert isinstance(said, Subscribe), "nothing else is asked on this topic"
-        if kept.incarnation > self.incarnation and not self.words.signed:
-            self._live_beyond(kept.incarnation)
-        elif (kept.incarnation, kept.version) == (said.incarnation, said.version):
-            self.asker.answered(SUBSCRIBE, kept.subscription)
-            number, gone = said.subscription, said.target is None
-            self.host.deliver(Unsubscribed(number) if gone else Subscribed(number, said.version))
+        subscribe = request.context
+        assert isinstance(subscribe, Subscribe), "this topic has no other requests"
+        if durable.incarnation > self.incarnation and not self.signing.signed:
+            self._advance_beyond(durable.incarnation)
+        elif (durable.incarnation, durable.version) == (subscribe.incarnation, subscribe.version):
+            self.requests.answered(SUBSCRIBE, durable.subscription)
+            number, gone = subscribe.subscription, subscribe.target is None
+            self.host.deliver(
+                Unsubscribed(number) if gone else Subscribed(number, subscribe.version)
+            )
 
-    def _live_beyond(self, incarnation: Incarnation) -> None:
-        """The server has a wording of a life that this member may have forgotten."""
+    def _advance_beyond(self, incarnation: Incarnation) -> None:
+        """The server has a subscription of a later incarnation, which this member's disk does not
+        know.
+        """
         if incarnation > self.incarnation:
-            self.outlive(version_of(incarnation, 0))
-            self._say_subscriptions()
+            self.advance_incarnation(version_of(incarnation, 0))
+            self._send_subscriptions()
 
-    def shown(self, message: Message) -> None:
+    def on_own_statement(self, message: Message) -> None:
         if isinstance(message, Subscribe):
-            self._live_beyond(message.incarnation)
+            self._advance_beyond(message.incarnation)
         else:
-            super().shown(message)
+            super().on_own_statement(message)
 
-    @handles(Known)
-    def on_known(self, sender: Address, known: Known) -> None:
-        super().on_known(sender, known)
-        if sender == self.station and known.subscriptions < len(self.subscriptions):
-            self._say_subscriptions()
+    @handles(KeepAliveAck)
+    def on_keep_alive_ack(self, sender: Address, ack: KeepAliveAck) -> None:
+        super().on_keep_alive_ack(sender, ack)
+        if sender == self.front_end and ack.subscriptions < len(self.subscriptions):
+            self._send_subscriptions()
 
-    @handles(Happened)
-    def on_happened(self, sender: Address, happened: Happened) -> None:
-        """Only what some subscription asks for now: it may have been reworded meanwhile."""
-        fits = any(
-            each.target.selects(happened.description) for each in self.subscriptions.values()
-        )
-        outcome = self.hearing.inbox.admit(
-            happened.cast, happened.description, happened.payload, fits
-        )
+    @handles(EventNotify)
+    def on_event_notify(self, sender: Address, event: EventNotify) -> None:
+        """Deliver only what a subscription selects now; its target may have changed in the
+        meantime.
+        """
+        fits = any(each.target.selects(event.description) for each in self.subscriptions.values())
+        outcome = self.receiver.inbox.admit(event.cast, event.description, event.payload, fits)
         if self.assured:
-            self.host.send(sender, self.words.say(Got(happened.cast, self.name, outcome)))
+            self.host.send(
+                sender, self.signing.sign_message(NotifyAck(event.cast, self.name, outcome))
+            )

@@ -1,32 +1,32 @@
-"""The server of CENTRALISED: keeps all descriptions and subscriptions, and resolves all casts.
+"""The server of CENTRALISED: stores all descriptions and subscriptions, and resolves all casts.
 
-It answers a cast from an inverted index, never by scanning. With receipts it answers only what it has written down
-(`kept`), tells every member until it confirms, and forgets a member that has been silent for a lease. A server that
-comes back has all descriptions, all subscriptions and all unfinished casts, and tells those again; members drop what
-they have heard.
+It resolves a cast by an inverted index, never by scanning. With receipts it acknowledges only what
+is in its durable state, notifies every member until it acknowledges, and removes members without a
+keep-alive for a lease. After a restart it has all descriptions, subscriptions and unfinished casts,
+and repeats the notifications of those; members drop repeats.
 
-What one server cannot give: while it is away nothing is delivered or registered, and if its disk is lost all is lost.
+Limits of one server: while it is down nothing is delivered or registered, and if its disk is lost,
+everything is.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from implicast.casting.central_subscriptions import (
-    Announce,
-    Happened,
+    EventNotify,
+    PublishEvent,
+    ServerSubscription,
     Subscribe,
-    SubscriptionKept,
-    Worded,
+    SubscribeAck,
 )
-from implicast.casting.complaints import KeptDocket
-from implicast.casting.roster import Enrolled, Roster
-from implicast.casting.routes import Nowhere, Routes
-from implicast.casting.service import Publish, Stored
-from implicast.casting.telling import Notify, Word
+from implicast.casting.client_registry import ClientEntry, ClientRegistry
+from implicast.casting.complaints import DurableComplaintLog
+from implicast.casting.forwarding import ForwardingTable, NoBackbone
+from implicast.casting.front_end_messages import Publish, RegisterAck
+from implicast.casting.notifier import Notification, Notify
 from implicast.language.standing import StandingTargets
 from implicast.language.target import Description
-from implicast.peer.asking import Asker
-from implicast.peer.changes import Changed, Changes
+from implicast.peer.changes import ChangedKeys, Changes
 from implicast.peer.contract import (
     Address,
     Contact,
@@ -37,173 +37,202 @@ from implicast.peer.contract import (
     Peer,
     handles,
 )
+from implicast.peer.requests import Requests
+from implicast.peer.signing import Envelopes, envelopes_for
 from implicast.peer.site import Site
-from implicast.peer.words import Envelopes, opener
 
 SUBSCRIPTIONS_MAX = 1_024
-"""Subscriptions of one member; further ones are not answered."""
+"""Subscriptions of one member; further ones get no answer."""
 SUBSCRIBERS_MAX = 1 << 20
-"""Members that subscribe at one server; while there are so many, no further subscription is answered."""
+"""Subscribers of one server. At this number no further subscription is answered."""
 
 
-class InHand(Message):
-    """A cast or an event that is being told to these members."""
+class UnfinishedCast(Message):
+    """A cast or an event of which these members are being notified."""
 
     notify: Notify | None
-    matched: Happened | None
+    matched: EventNotify | None
     members: tuple[Contact, ...]
 
 
-class KeptServer(Message):
-    """All that a server answers from."""
+class DurableServer(Message):
+    """Durable state of the server: everything it answers from."""
 
     incarnation: Incarnation
-    members: tuple[Enrolled, ...]
-    subscriptions: tuple[Worded, ...]
-    casts: tuple[InHand, ...]
-    docket: KeptDocket = ()
+    members: tuple[ClientEntry, ...]
+    subscriptions: tuple[ServerSubscription, ...]
+    casts: tuple[UnfinishedCast, ...]
+    complaint_log: DurableComplaintLog = ()
 
 
 class SubscriptionServer(Part):
-    """Everybody's subscriptions, at the server; `heard` is told of every member that says something."""
+    """All subscriptions at the server. `renew` is called for every member that sends a
+    subscription.
+    """
 
-    __slots__ = ("_heard", "_standing", "_words", "changed", "worded")
+    __slots__ = ("_renew_lease", "_signing", "_targets", "by_member", "changed")
 
-    def __init__(self, site: Site, heard: Callable[[Name], None], kept: Iterable[Worded]) -> None:
+    def __init__(
+        self, site: Site, renew: Callable[[Name], None], durable: Iterable[ServerSubscription]
+    ) -> None:
         super().__init__(site.address, site.host)
-        self._heard, self._words = heard, site.words
-        self._standing: StandingTargets[tuple[Name, int]] = StandingTargets()
-        self.worded: dict[Name, dict[int, Worded]] = {}
-        self.changed: Changed[Name] = Changed()
-        for each in kept:
+        self._renew_lease, self._signing = renew, site.signing
+        self._targets: StandingTargets[tuple[Name, int]] = StandingTargets()
+        self.by_member: dict[Name, dict[int, ServerSubscription]] = {}
+        self.changed: ChangedKeys[Name] = ChangedKeys()
+        for each in durable:
             self._keep(each)
 
-    def _keep(self, worded: Worded) -> None:
-        name = worded.contact.name
-        self._heard(name)
+    def _keep(self, subscription: ServerSubscription) -> None:
+        name = subscription.contact.name
+        self._renew_lease(name)
         self.changed.note(name)
-        self.worded.setdefault(name, {})[worded.subscription] = worded
-        key = (name, worded.subscription)
-        if worded.target is None:
-            self._standing.remove(key)
+        self.by_member.setdefault(name, {})[subscription.subscription] = subscription
+        key = (name, subscription.subscription)
+        if subscription.target is None:
+            self._targets.remove(key)
         else:
-            self._standing.put(key, worded.target)
+            self._targets.put(key, subscription.target)
 
     @handles(Subscribe)
-    def on_subscribe(self, sender: Address, said: Subscribe) -> None:
-        if said.target is not None and not all(
-            term.has or term.where for term in said.target.terms
+    def on_subscribe(self, sender: Address, subscribe: Subscribe) -> None:
+        if subscribe.target is not None and not all(
+            term.has or term.where for term in subscribe.target.terms
         ):
-            return  # it would have to be tried on every event
-        if not self._words.vouches(said):
+            # without a tag or predicate to index, it would have to be evaluated at every event
             return
-        own = self.worded.get(said.name, {})
-        known = own.get(said.subscription)
-        if known is None and (len(own) >= SUBSCRIPTIONS_MAX or len(self.worded) >= SUBSCRIBERS_MAX):
+        if not self._signing.verifies(subscribe):
             return
-        if known is None or (said.incarnation, said.version) >= (known.incarnation, known.version):
-            contact = Contact(said.name, sender)
-            evidence = self._words.evidence(said)
-            known = Worded(
-                contact, said.incarnation, said.subscription, said.version, said.target, evidence
+        own = self.by_member.get(subscribe.name, {})
+        known = own.get(subscribe.subscription)
+        if known is None and (
+            len(own) >= SUBSCRIPTIONS_MAX or len(self.by_member) >= SUBSCRIBERS_MAX
+        ):
+            return
+        if known is None or (subscribe.incarnation, subscribe.version) >= (
+            known.incarnation,
+            known.version,
+        ):
+            contact = Contact(subscribe.name, sender)
+            evidence = self._signing.evidence(subscribe)
+            known = ServerSubscription(
+                contact,
+                subscribe.incarnation,
+                subscribe.subscription,
+                subscribe.version,
+                subscribe.target,
+                evidence,
             )
             self._keep(known)
-        elif known.said is not None and known.incarnation > said.incarnation:
-            self.host.send(sender, known.said)
+        elif known.signed is not None and known.incarnation > subscribe.incarnation:
+            self.host.send(sender, known.signed)
         self.host.send(
-            sender, SubscriptionKept(known.incarnation, said.subscription, known.version)
+            sender, SubscribeAck(known.incarnation, subscribe.subscription, known.version)
         )
 
     def forget(self, name: Name) -> None:
-        """The member's lease is over."""
+        """The member's lease has expired: remove its subscriptions."""
         self.changed.note(name)
-        for number in self.worded.pop(name, {}):
-            self._standing.remove((name, number))
+        for number in self.by_member.pop(name, {}):
+            self._targets.remove((name, number))
 
     def count(self, name: Name) -> int:
-        """How many subscriptions of a member stand."""
-        return sum(each.target is not None for each in self.worded.get(name, {}).values())
+        """Number of a member's subscriptions that are not removed."""
+        return sum(each.target is not None for each in self.by_member.get(name, {}).values())
 
     def matching(self, description: Description) -> list[Contact]:
-        found = self._standing.matching(description)
-        return list(dict.fromkeys(self.worded[name][number].contact for name, number in found))
+        found = self._targets.matching(description)
+        return list(dict.fromkeys(self.by_member[name][number].contact for name, number in found))
 
     def holdings(self) -> Any:
-        return [(*key, target) for key, target in self._standing.items()]
+        return [(*key, target) for key, target in self._targets.items()]
 
 
 PARTS = {
-    "asker": Asker,
-    "roster": Roster,
-    "routes": Routes,
+    "requests": Requests,
+    "clients": ClientRegistry,
+    "forwarding": ForwardingTable,
     "subscriptions": SubscriptionServer,
     "envelopes": Envelopes,
 }
 
 
 class Server(Peer, parts=PARTS):
-    """One machine for all."""
+    """The one server of a network."""
 
-    __slots__ = ("asker", "envelopes", "incarnation", "roster", "routes", "subscriptions")
+    __slots__ = ("clients", "envelopes", "forwarding", "incarnation", "requests", "subscriptions")
     role = "server"
 
     def __init__(self, site: Site) -> None:
         super().__init__(site.address, site.host)
-        self.incarnation, kept = (
+        self.incarnation, durable = (
             site.incarnation,
-            site.kept or KeptServer(site.incarnation, (), (), ()),
+            site.durable_state or DurableServer(site.incarnation, (), (), ()),
         )
-        self.envelopes = opener(self, site.words)
-        self.roster = Roster(
+        self.envelopes = envelopes_for(self, site.signing)
+        self.clients = ClientRegistry(
             site,
             int(float(site.parameters["lease_s"]) * 1e6),
             self._stored,
             lambda name, before: self.subscriptions.forget(name),
             lambda name: self.subscriptions.count(name),
         )
-        self.asker = Asker(site.address, site.host)
-        self.subscriptions = SubscriptionServer(site, self.roster.heard, kept.subscriptions)
-        self.routes = Routes(site, self.asker, self.roster, Nowhere(), self.subscriptions.matching)
-        for entry in kept.members:
-            self.roster.keep(entry)
-        for taken in kept.casts:
-            word = taken.notify or taken.matched
-            assert word is not None, "what is taken is a cast or an event"
-            self.routes.resume(word, taken.members)
-
-    def kept(self) -> KeptServer:
-        members, docket = tuple(self.roster.entries.values()), self.routes.docket.kept()
-        subscriptions = tuple(
-            each for own in self.subscriptions.worded.values() for each in own.values()
+        self.requests = Requests(site.address, site.host)
+        self.subscriptions = SubscriptionServer(site, self.clients.renew, durable.subscriptions)
+        self.forwarding = ForwardingTable(
+            site, self.requests, self.clients, NoBackbone(), self.subscriptions.matching
         )
-        casts = tuple(_taken(*each) for each in self.routes.taken.values())
-        return KeptServer(self.incarnation, members, subscriptions, casts, docket)
+        for entry in durable.members:
+            self.clients.keep(entry)
+        for unfinished in durable.casts:
+            notification = unfinished.notify or unfinished.matched
+            assert notification is not None, "an unfinished cast has a notification of either kind"
+            self.forwarding.notify_own(notification, unfinished.members)
+
+    def durable_state(self) -> DurableServer:
+        members, complaint_log = (
+            tuple(self.clients.entries.values()),
+            self.forwarding.complaint_log.durable_state(),
+        )
+        subscriptions = tuple(
+            each for own in self.subscriptions.by_member.values() for each in own.values()
+        )
+        casts = tuple(_unfinished(*each) for each in self.forwarding.notifying.values())
+        return DurableServer(self.incarnation, members, subscriptions, casts, complaint_log)
 
     def changes(self) -> Changes:
-        """One row for each member, for each member's subscriptions, and for each cast in hand."""
-        roster, worded, routes = self.roster, self.subscriptions, self.routes
-        whole = not roster.changed.asked
+        """A row for each member, for each member's subscriptions, and for each unfinished cast."""
+        clients, subscriptions, forwarding = self.clients, self.subscriptions, self.forwarding
+        whole = not clients.changed.is_tracking
         rows = {
-            "members": roster.changed.rows(roster.entries, lambda entry: (entry,)),
-            "subscriptions": worded.changed.rows(worded.worded, lambda own: tuple(own.values())),
-            "casts": routes.changed.rows(routes.taken, lambda taken: (_taken(*taken),)),
+            "members": clients.changed.rows(clients.entries, lambda entry: (entry,)),
+            "subscriptions": subscriptions.changed.rows(
+                subscriptions.by_member, lambda own: tuple(own.values())
+            ),
+            "casts": forwarding.changed.rows(
+                forwarding.notifying, lambda unfinished: (_unfinished(*unfinished),)
+            ),
         }
-        return Changes(KeptServer(self.incarnation, (), (), (), routes.docket.kept()), rows, whole)
+        return Changes(
+            DurableServer(self.incarnation, (), (), (), forwarding.complaint_log.durable_state()),
+            rows,
+            whole,
+        )
 
     def holdings(self) -> Any:
-        return [*self.roster.holdings(), *self.subscriptions.holdings()]
+        return [*self.clients.holdings(), *self.subscriptions.holdings()]
 
-    def _stored(self, entry: Enrolled, new: bool, before: Description | None) -> None:
-        self.host.send(entry.contact.address, Stored(entry.version))
+    def _stored(self, entry: ClientEntry, new: bool, before: Description | None) -> None:
+        self.host.send(entry.contact.address, RegisterAck(entry.version))
 
     # --- casts and events
 
-    @handles(Publish, Announce)
-    def on_publish(self, sender: Address, publish: Publish | Announce) -> None:
-        self.routes.carry(sender, True, publish)
+    @handles(Publish, PublishEvent)
+    def on_publish(self, sender: Address, publish: Publish | PublishEvent) -> None:
+        self.forwarding.forward_cast(sender, True, publish)
 
 
-def _taken(word: Word, members: Sequence[Contact]) -> InHand:
-    notify = word if isinstance(word, Notify) else None
-    matched = word if isinstance(word, Happened) else None
-    return InHand(notify, matched, tuple(members))
+def _unfinished(notification: Notification, members: Sequence[Contact]) -> UnfinishedCast:
+    notify = notification if isinstance(notification, Notify) else None
+    matched = notification if isinstance(notification, EventNotify) else None
+    return UnfinishedCast(notify, matched, tuple(members))

@@ -1,37 +1,39 @@
-"""Update flows: who refreshes its table when (section 3.8 of the paper).
+"""Update flows: when each node refreshes its table (section 3.8 of the paper).
 
-Updates travel round the ring from each node to its predecessor. A node that gets one refreshes its whole table, holds
-the update for a while and passes it on; since those ahead were refreshed just before, fresh aggregates travel with
-it. Each node decides from its own clock only: how long to hold (8), when a flow is lost, when there are too many.
+Updates travel round the ring from each node to its predecessor. A node that receives one refreshes
+its whole table, holds the update for a while and passes it on. The nodes ahead were refreshed just
+before, so fresh aggregates travel with it. Each node decides from its own clock only: how long to
+hold (8), when a flow is lost, when there are too many.
 
-    Normal   an update comes before last + P - M: hold it so that the node keeps near its period (8)
-    Delayed  before last + P + G: hold it M
-    Timeout  nothing until then: start a flow
+    Normal   an update arrives before last + P - M: hold it so that the node keeps its period (8)
+    Delayed  before last + P + G: hold it for M
+    Timeout  none until then: start a flow
 
-The number of flows is not forced: about M n / P are needed (9); a missing one is replaced after P + G, a surplus one
-(updates held much longer than normal) is swallowed by and by. Answers of nodes just passed travel along
-(`piggyback`) and save their calls.
+The number of flows is not enforced: about M n / P are needed (9). A missing one is replaced after P
++ G; a surplus one (updates held much longer than normal) is dropped with some probability. Answers
+of nodes just passed travel along (`piggyback`) and save their calls.
 """
 
 from dataclasses import dataclass
 from math import ceil, log2
 
-from implicast.casting.condcast.messages import FlowOverdue, PassOn, Update
+from implicast.casting.condcast.messages import FlowOverdue, PassUpdate, Update
 from implicast.overlay.chord_sharp import ChordSharp
-from implicast.overlay.chord_sharp.pull import Rows, carried_on
+from implicast.overlay.chord_sharp.pull import Rows, rows_for_previous
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Part, handles
 
 PIGGYBACK_LEVELS_MAX = 8
-"""At most 2^8 - 1 answers ride on an update, whatever a node measures."""
+"""At most 2^8 - 1 answers travel on an update, whatever a node measures."""
 PIGGYBACK_MARGIN = 0.95
-"""m is taken from rho / delta as the node measures them. Latency makes that a little too large, so a little is taken
-off: a row that another flow has overtaken is then not used."""
+"""m is computed from rho / delta as the node measures them. Latency makes the quotient slightly too
+large, so it is reduced by 5 %: a row that another flow has overtaken is then not used.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowSettings:
-    """The paper's parameters (P, M, G, ...) with its defaults; what each means is said in `settings.py`."""
+    """The paper's parameters (P, M, G, ...) with its defaults; `settings.py` explains each."""
 
     period_us: int = 30_000_000
     hold_us: int = 2_000_000
@@ -44,7 +46,7 @@ class FlowSettings:
 
 
 class Flows(Part):
-    """One node's share in the update flows."""
+    """One node's part in the update flows."""
 
     __slots__ = (
         "delta_us",
@@ -65,20 +67,22 @@ class Flows(Part):
         super().__init__(ring.address, ring.host)
         self.ring, self.settings = ring, settings
         self.turn = self.send_us = 0
-        """`turn`: which alarm counts; older ones are stale."""
+        """`turn`: number of the valid alarm; earlier alarms are stale."""
         self.rows: Rows = ()
         self.stop()
 
     # --- taking part
 
     def start(self) -> None:
-        """On joining: wait for a flow for two to three periods, then start one."""
+        """On joining: wait two to three periods for a flow, then start one."""
         self.running = True
-        if not self.updating:  # a flow may have come while the first fingers were asked for
+        if not self.updating:  # a flow may have arrived while the first fingers were fetched
             self._alarm(int((2 + self.host.rng.random()) * self.settings.period_us), new=True)
 
     def start_in_step(self, first: bool) -> None:
-        """In an assembled ring whose flows circulate: the first of each stretch holds an update now."""
+        """Start in an assembled ring with circulating flows: the first node of each section holds
+        an update now.
+        """
         self.running = True
         if first:
             self._alarm(0, new=True)
@@ -88,15 +92,15 @@ class Flows(Part):
             )
 
     def stop(self) -> None:
-        """Take no part: off the ring, or while flows rest."""
+        """Stop taking part: off the ring, or while flows are paused."""
         self.running = self.updating = False
         self.last_us: int | None = None
-        """When an update was passed on last; None: not yet, or the last one was swallowed."""
+        """Time of the last update passed on; None: not yet, or the last one was dropped."""
         self.received_us: int | None = None
         self.holds_us: list[int] = []
         """d: the latest holds of normal updates, newest last."""
         self.rho_us = self.delta_us = 0
-        """As this node measures them; 0: not yet."""
+        """As measured by this node; 0: not yet."""
         self.turn += 1
 
     # --- an update
@@ -120,10 +124,10 @@ class Flows(Part):
         self.rows = rows[: 1 << max(0, self.levels() - 1)] if self.levels() else ()
         self.ring.pull.refresh(self.rows)
         if self.updating and self.send_us > now_us:
-            self.host.after(self.send_us - now_us, PassOn(self.turn))
+            self.host.after(self.send_us - now_us, PassUpdate(self.turn))
 
     def _hold_until(self, now_us: int, new_flow: bool) -> int:
-        """When to pass the update on: (8) if it is in time, M from now if it is not."""
+        """Return when to pass the update on: by (8) if it is in time, otherwise M from now."""
         settings, last_us = self.settings, self.last_us
         if new_flow:
             self.holds_us = []
@@ -140,13 +144,13 @@ class Flows(Part):
         self.holds_us = [*self.holds_us, self.delta_us][-settings.del_flow_thres :]
         return round(wanted_us)
 
-    def refreshed(self) -> None:
-        """The table is fresh; pass on if the update has been held long enough."""
+    def on_table_refreshed(self) -> None:
+        """The table is refreshed: pass the update on if it has been held long enough."""
         if self.updating and self.host.now_us >= self.send_us:
             self._pass_on()
 
-    @handles(PassOn)
-    def on_pass_on(self, alarm: PassOn) -> None:
+    @handles(PassUpdate)
+    def on_pass_update(self, alarm: PassUpdate) -> None:
         if self.updating and alarm.turn == self.turn and not self.ring.pull.refreshing:
             self._pass_on()
 
@@ -162,7 +166,8 @@ class Flows(Part):
             self.last_us = self.host.now_us
             if left.address != self.address:
                 self.host.send(
-                    left.address, Update(carried_on(self.rows, self.ring.table, self.levels()))
+                    left.address,
+                    Update(rows_for_previous(self.rows, self.ring.table, self.levels())),
                 )
         self.updating, self.rows = False, ()
         self._alarm(
@@ -170,7 +175,9 @@ class Flows(Part):
         )
 
     def levels(self) -> int:
-        """m: how many levels answers that travel along can serve; 0 until rho and delta are known."""
+        """m: the number of levels that answers travelling along can serve; 0 until rho and delta
+        are known.
+        """
         if not self.settings.piggyback or not self.rho_us or not self.delta_us:
             return 0
         spacing = PIGGYBACK_MARGIN * self.rho_us / self.delta_us
@@ -182,13 +189,15 @@ class Flows(Part):
     def on_overdue(self, alarm: FlowOverdue) -> None:
         if alarm.turn != self.turn or not self.running:
             return
-        if not alarm.new and self.surplus(1):  # too many anyway: wait once more
+        if not alarm.new and self.surplus(1):  # too many flows: wait once more
             self._alarm(self.settings.period_us + self.settings.grace_us, new=True)
         else:
             self.update(True)
 
     def surplus(self, count: int) -> bool:
-        """Whether the last `count` holds were all long, which is a sign of too many flows: F rho = delta n."""
+        """Whether the last `count` holds were all long, which indicates too many flows: F rho =
+        delta n.
+        """
         levels, settings = len(self.ring.table), self.settings
         if not levels or len(self.holds_us) < count:
             return False
@@ -203,7 +212,8 @@ class Flows(Part):
 
 
 def surplus_delta(levels: int, period: float, hold: float, weight: float) -> float:
-    """delta': the hold that a node takes for normal, from its own table: n' = 2^(highest level), F' = (M/P) n' + 1.
+    """Return delta', the hold that a node considers normal, from its own table: n' = 2^(highest
+    level), F' = (M/P) n' + 1.
 
     The "+ 1" is needed: without it deletions and restarts never stop.
     """

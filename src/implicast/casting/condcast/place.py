@@ -1,9 +1,11 @@
-"""Where on the ring a peer stands: at random, or by its tags.
+"""The ring key of a peer: random, or computed from its tags.
 
-By tags: the population agrees on the commonest tags of a sample, the *landmarks*; a key says which of them a peer has,
-commonest first, read as a Gray code, so that neighbours on the ring differ in few of them. Then common tags fill whole
-stretches of the ring and are absent from others, and aggregates prove more: a third of the messages less
-(`FIDELITY.md`; likeness alone, without knowing what is common, saves a tenth). The tail of the key is the peer's own.
+By tags: the population agrees on the most frequent tags of a sample, the *landmarks*. A key states
+which of them a peer has, most frequent first, read as a Gray code, so that neighbours on the ring
+differ in few of them. Frequent tags then fill whole sections of the ring and are absent from
+others, and aggregates prune more: a third fewer messages (`FIDELITY.md`; similarity alone, without
+knowing which tags are frequent, saves a tenth). The low 23 bits of the key are a digest of the
+peer's name.
 """
 
 from collections.abc import Sequence
@@ -13,15 +15,16 @@ from implicast.peer.contract import Name
 from implicast.space.digest import digest_bits
 
 KEY_BITS = 63
-"""The longest integers that a field of a message can bound."""
+"""Width of the largest integer that a message field can bound."""
 LANDMARKS = 40
 
 
 def key_of(
     network: bytes, name: Name, description: Description | None, common: Sequence[str]
 ) -> int:
-    """At random; or, where the network has landmarks and the peer says what it is: one bit per landmark, commonest
-    first, then 23 bits of the peer's own."""
+    """Return a random key; or, if the network has landmarks and the peer a description: one bit per
+    landmark, most frequent first, then 23 bits of the peer's own.
+    """
     if description is None or not common:
         return digest_bits(KEY_BITS, network, "place on the ring", name)
     held = 0
@@ -32,7 +35,9 @@ def key_of(
 
 
 def rank(code: int) -> int:
-    """The place of a code word in the reflected Gray code: the exclusive or of the word and all it is shifted by."""
+    """Return the rank of a code word in the reflected Gray code: the exclusive or of the word and
+    all its right shifts.
+    """
     shift = 1
     while code >> shift:
         code ^= code >> shift

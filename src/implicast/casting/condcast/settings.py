@@ -1,4 +1,4 @@
-"""What a condcast population agrees on, from its parameters."""
+"""Parameters of condcast, and the settings computed from them."""
 
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -15,7 +15,7 @@ PARAMETERS = (
     Parameter(
         "bits",
         4096,
-        "width of the Bloom filter of tags; wider prunes more, and makes tables and answers larger",
+        "width of the Bloom filter of tags; a wider one prunes more but enlarges tables",
         8,
         1 << 16,
         unit="bits",
@@ -24,14 +24,15 @@ PARAMETERS = (
     Parameter(
         "place",
         "random",
-        "where peers stand: at random, or by common tags",
+        "ring keys of peers: random, or by frequent tags",
         choices=("random", "tags"),
     ),
     Parameter(
         "settle",
         "assembled",
-        "assembled: values settled before the run; with receipts tables are kept in rounds from then on, without them "
-        "they rest and changes are broadcast; flows: aggregates start unknown and are kept by the paper's update flows",
+        "assembled: aggregates are complete before the run; then, with receipts, tables are "
+        "refreshed in rounds, without receipts never, and changes are broadcast. flows: aggregates "
+        "start unknown and are refreshed by the paper's update flows",
         choices=("assembled", "flows"),
     ),
     Parameter(
@@ -40,20 +41,25 @@ PARAMETERS = (
     Parameter(
         "slack_s",
         7.0,
-        "what a refresh may take: an aggregate older than round_s + slack_s is not used",
+        "longest duration of a refresh: an aggregate older than round_s + slack_s is not used",
         0.5,
         600,
         unit="s",
     ),
-    Parameter("check_s", 8.0, "how often a peer looks at its left neighbour", 0.2, 3_600, unit="s"),
+    Parameter("check_s", 8.0, "period of checking the predecessor", 0.2, 3_600, unit="s"),
     Parameter(
-        "merge_s", 45.0, "how often it looks for a ring beside its own", 0.5, 3_600, unit="s"
+        "merge_s",
+        45.0,
+        "period of looking for a second ring after a partition",
+        0.5,
+        3_600,
+        unit="s",
     ),
-    Parameter("tries", 7, "questions in vain before a neighbour is believed lost", 2, 20),
+    Parameter("tries", 7, "unanswered requests before a neighbour is suspected", 2, 20),
     Parameter(
         "period_s",
         30.0,
-        "flows: P, time wanted between two refreshes of one table",
+        "flows: P, target time between two refreshes of one table",
         0.1,
         86_400,
         unit="s",
@@ -68,16 +74,24 @@ PARAMETERS = (
         unit="s",
     ),
     Parameter("alpha", 0.2, "flows: weight of the period against the least hold", 0.0, 1.0),
-    Parameter("del_flow_thres", 3, "flows: long holds in a row that mean too many flows", 1, 100),
-    Parameter("del_flow_poss", 0.1, "flows: chance of swallowing a flow then", 0.0, 1.0),
-    Parameter("delta_margin", 1.2, "flows: how much longer than normal a long hold is", 1.0, 100.0),
+    Parameter(
+        "del_flow_thres", 3, "flows: consecutive long holds that indicate too many flows", 1, 100
+    ),
+    Parameter("del_flow_poss", 0.1, "flows: probability of dropping a flow in that case", 0.0, 1.0),
+    Parameter(
+        "delta_margin",
+        1.2,
+        "flows: ratio to the normal hold above which a hold is long",
+        1.0,
+        100.0,
+    ),
     Parameter("piggyback", True, "flows: answers travel with updates and save calls"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class CondcastSettings:
-    """What peers know of the parameters."""
+    """Settings of one population, from its parameters."""
 
     bits: int = 4096
     hashes: int = 4
@@ -88,7 +102,7 @@ class CondcastSettings:
 
 
 def settings_of(parameters: Parameters, resting: bool) -> CondcastSettings:
-    """One value for all peers of a population."""
+    """Return the settings, the same object for all peers of a population."""
     return _settings(tuple(parameters.items()), resting)
 
 
@@ -116,13 +130,15 @@ def _settings(items: tuple[tuple[str, Any], ...], resting: bool) -> CondcastSett
 
 
 def _links(given: dict[str, Any], resting: bool) -> LinkSettings:
-    return LinkSettings.living(
+    return LinkSettings.with_crashes(
         _us(given["check_s"]), given["tries"], _us(given["merge_s"]), resting
     )
 
 
 def _rounds(given: dict[str, Any], resting: bool) -> SharpSettings:
-    """What does not come is asked for after an eighth of the slack."""
+    """Return the settings of refresh rounds: what does not arrive is requested after an eighth of
+    the slack.
+    """
     round_us, slack_us = _us(given["round_s"]), _us(given["slack_s"])
     return SharpSettings(
         round_us, round_us + slack_us, slack_us // 8, slack_us // 20, slack_us // 8, resting=resting

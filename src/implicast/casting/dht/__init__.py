@@ -1,18 +1,20 @@
-"""The two designs most people would write first, on Chord: a hashed node per tag keeps who has it.
+"""The two baseline designs of the thesis on Chord: the node that a tag hashes to lists the members
+with that tag.
 
-`dht-naive` (Listing 3): references only. The publisher fetches the list of every tag of the target and intersects.
-`dht` (Listing 4): whole registrations at each tag's node. One list per term is enough; the publisher filters it.
+`dht-naive` (Listing 3): entries are references only. The publisher fetches the list of every tag of
+the target and intersects them. `dht` (Listing 4): entries are whole registrations. The publisher
+fetches one list per term and filters it.
 
-In both the publisher itself notifies every selected consumer, so it needs no help to keep to "at most once", and pays
-for it: all intermediate data comes to it and all copies leave from it. Left out: the chained (recursive) alternative,
-which the thesis only mentions.
+In both, the publisher itself notifies every selected consumer. So it needs no duplicate detection
+on the way to deliver at most once, but all intermediate data arrives at it and all notifications
+leave from it. Left out: the chained (recursive) variant, which the thesis only mentions.
 
 Implicit group messaging, section 7.1, Listings 3 and 4.
 """
 
 from implicast.casting.designs import Design
 from implicast.casting.dht.member import Dht
-from implicast.casting.keeping import ring_design
+from implicast.casting.replicated_lists import ring_design
 from implicast.peer.site import Site
 
 
@@ -29,13 +31,13 @@ DESIGNS = (
     _design(
         "dht-naive",
         True,
-        "A hashed node per tag lists who has it; the publisher intersects and notifies.",
+        "The node of a hashed tag lists its members; the publisher intersects and notifies.",
         3,
     ),
     _design(
         "dht",
         False,
-        "A hashed node per tag keeps whole registrations; the publisher filters and notifies.",
+        "The node of a hashed tag holds whole registrations; the publisher filters and notifies.",
         4,
     ),
 )

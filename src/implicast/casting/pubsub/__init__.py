@@ -1,17 +1,19 @@
-"""Content-based publish/subscribe on Chord: subscriptions wait in the lists of the values they admit.
+"""Content-based publish/subscribe on Chord: a subscription is stored in the lists of all values
+that it admits.
 
-`chord-pubsub` hashes values, so a range of r values costs r look-ups; `opchord-pubsub` keeps their order on the
-ring, so it costs one look-up and r steps. Matching fetches one list per attribute of the event, in both. The reverse
-direction, peers with values and casts with predicates, runs on the same lists.
+`chord-pubsub` hashes values, so storing a range of r values costs r lookups. `opchord-pubsub` uses
+an order-preserving hash, so it costs one lookup and r steps. Matching an event fetches one list per
+attribute of the event, in both. The reverse direction, peers with values and casts with predicates,
+uses the same lists.
 
-Read in this order: `arrangement.py`, `subscriptions.py`, `member.py`.
+Read in this order: `value_mapping.py`, `subscriptions.py`, `member.py`.
 """
 
 from implicast.casting.designs import Design
-from implicast.casting.keeping import ring_design
-from implicast.casting.pubsub.arrangement import arranged
 from implicast.casting.pubsub.member import PubSub
-from implicast.casting.pubsub.messages import PUBSUB_KINDS, KeptPubSub
+from implicast.casting.pubsub.messages import PUBSUB_KINDS, DurablePubSub
+from implicast.casting.pubsub.value_mapping import mapping_for
+from implicast.casting.replicated_lists import ring_design
 from implicast.language.parameters import Parameter
 from implicast.peer.site import Site
 
@@ -21,25 +23,25 @@ STOCKS = (
     "exchange: text; symbol: text; price: 0.00..2000.00 by 0.01; high: 0.00..2000.00 by 0.01;"
     " low: 0.00..2000.00 by 0.01; volume: 0..1000000000 by 1000"
 )
-"""The paper's example of a schema, with room for today's prices."""
+"""The paper's example schema, with a wider range of prices."""
 
 PUBSUB_PARAMETERS = (
     Parameter(
         "schema",
         STOCKS,
-        "the attributes, as `name: minimum..maximum by precision` or `name: text`, with ; between",
+        "the attributes, as `name: minimum..maximum by precision` or `name: text`, separated by ;",
     ),
     Parameter(
         "walk",
         "auto",
-        "how a range is gone through where order is kept: by right neighbours, by fingers, or by "
-        "whichever suits the domain",
+        "how a request traverses a range in opchord-pubsub: along successors (`neighbours`), by "
+        "finger routing, or as suits the domain (`auto`)",
         choices=("auto", "neighbours", "fingers"),
     ),
     Parameter(
         "values_max",
         20_000,
-        "grid values that one subscription or cast may admit in all",
+        "largest number of grid values that one subscription or cast admits in total",
         1,
         10_000_000,
     ),
@@ -51,7 +53,9 @@ def _design(name: str, ordered: bool, summary: str, section: str) -> Design:
         parameters = site.parameters
         return PubSub(
             site,
-            arranged(parameters["schema"], parameters["walk"], parameters["values_max"], ordered),
+            mapping_for(
+                parameters["schema"], parameters["walk"], parameters["values_max"], ordered
+            ),
         )
 
     return ring_design(
@@ -61,7 +65,7 @@ def _design(name: str, ordered: bool, summary: str, section: str) -> Design:
         member,
         PUBSUB_PARAMETERS,
         languages=("tags", "attributes", "subscriptions"),
-        kept=KeptPubSub,
+        durable_type=DurablePubSub,
         kinds=PUBSUB_KINDS,
     )
 
@@ -76,7 +80,7 @@ DESIGNS = (
     _design(
         "opchord-pubsub",
         True,
-        "The same with a hash that keeps order: a range lies on consecutive nodes.",
+        "The same with an order-preserving hash: a range lies on consecutive nodes.",
         "4",
     ),
 )

@@ -1,14 +1,16 @@
-"""A member of the publish/subscribe designs: lists (`keeping/`) of subscriptions, and of peers, by value.
+"""A member of the publish/subscribe designs: `replicated_lists/` of subscriptions, and of peers, by
+value.
 
-An event fetches the lists of its values; an id matches when it occurs in as many of them as it has constrained
-attributes. Entries say where their owner lives, and it is told directly: the paper's way through the node of the id
-(section 3.2) would lead to somebody else when it has died. The owner looks once more whether the event satisfies the
-subscription, which also settles events that were under way while it was changed; it tells its application once per
-event, however many of its ids match.
+An event fetches the lists of its values. A subscription id matches when it occurs in as many lists
+as it has constrained attributes. Entries contain the address of their owner, and the publisher
+notifies it directly: the paper's route through the node of the id (section 3.2) leads to another
+node if that one has crashed. The owner checks once more whether the event satisfies the
+subscription, which also settles events that were under way during an update. It notifies its
+application once per event, however many of its ids match.
 
-The other direction is not in the paper: a peer's description is kept in the list of each of its values. For each term a
-cast collects the lists of the constraint that admits the fewest values, filters them by the whole target, and tells the
-selected.
+The reverse direction is not in the paper: a peer's description is stored in the list of each of its
+values. For each term a cast fetches the lists of the constraint that admits the fewest values,
+filters them by the whole target, and notifies the selected peers.
 """
 
 from itertools import chain
@@ -17,21 +19,21 @@ from typing import Any
 import msgspec
 
 from implicast.casting.inbox import Outcome
-from implicast.casting.keeping import Fetch, Piece, RingMember
-from implicast.casting.keeping.member import KeptRing
-from implicast.casting.keeping.messages import Slot
-from implicast.casting.keeping.pieces import Range, reader
-from implicast.casting.pubsub.arrangement import (
+from implicast.casting.notifier import Notify, NotifyAck
+from implicast.casting.pubsub.messages import DurablePubSub, Matched
+from implicast.casting.pubsub.subscriptions import Subscriptions
+from implicast.casting.pubsub.value_mapping import (
     PEERS,
     SUBSCRIBERS,
     TAG,
-    Arrangement,
     Span,
+    ValueMapping,
     matching,
 )
-from implicast.casting.pubsub.messages import KeptPubSub, Matched
-from implicast.casting.pubsub.subscriptions import Subscriptions
-from implicast.casting.telling import Got, Notify
+from implicast.casting.replicated_lists import Fetch, OwnEntry, RingMember
+from implicast.casting.replicated_lists.durable import DurableRing
+from implicast.casting.replicated_lists.messages import Slot
+from implicast.casting.replicated_lists.own_entry import ListRange, reader
 from implicast.language.target import Description, Scalar, Target, Value
 from implicast.peer.contract import Address, CastId, Contact, Name, handles
 from implicast.peer.events import Refused
@@ -40,95 +42,104 @@ from implicast.peer.subscriber import Subscribed, Subscriber, Unsubscribed
 from implicast.space.ring import hashed
 
 profile_of = reader(tuple[int, Description], None)
-"""Version and description as listed."""
+"""Decodes version and description of a listed peer."""
 
 
 class PubSub(RingMember, Subscriber):
-    """A member that subscribes, publishes, describes itself and casts."""
+    """A member that subscribes, publishes, registers a description and casts."""
 
-    __slots__ = ("_network", "arrangement", "subscriptions")
+    __slots__ = ("_network", "mapping", "subscriptions")
 
-    def __init__(self, site: Site, arrangement: Arrangement) -> None:
-        self.arrangement, self._network = arrangement, site.network
+    def __init__(self, site: Site, mapping: ValueMapping) -> None:
+        self.mapping, self._network = mapping, site.network
         super().__init__(site)
-        self.subscriptions = Subscriptions(self.layings, arrangement, self.chord)
-        if isinstance(site.kept, KeptPubSub):
-            self.subscriptions.restore(site.kept, self.layings.pieces)
+        self.subscriptions = Subscriptions(self.own_entries, mapping, self.chord)
+        if isinstance(site.durable_state, DurablePubSub):
+            self.subscriptions.restore(site.durable_state, self.own_entries.by_serial)
 
     def key_of(self, attribute: str, value: Scalar) -> int:
-        return self.arrangement.key(attribute, value)
+        return self.mapping.key(attribute, value)
 
     def leave(self) -> None:
         super().leave()
         self.subscriptions.forget_all()
 
-    def all_laid(self) -> list[Piece]:
-        laid = super().all_laid()
-        return laid if self.share.settings.lease_us else [*laid, *self.subscriptions.pieces()]
+    def all_put(self) -> list[OwnEntry]:
+        put = super().all_put()
+        return (
+            put
+            if self.holder_state.settings.lease_us
+            else [*put, *self.subscriptions.own_entries()]
+        )
 
-    def _ranges(self, shelf: str, span: Span) -> list[Range]:
-        return self.arrangement.ranges(shelf, span, self.chord.nodes_estimate())
+    def _ranges(self, namespace: str, span: Span) -> list[ListRange]:
+        return self.mapping.ranges(namespace, span, self.chord.nodes_estimate())
 
-    # Peers hold values, casts hold predicates
+    # Peers have values, casts have predicates
 
-    def entries(self, description: Description) -> list[Piece]:
+    def entries_for(self, description: Description) -> list[OwnEntry]:
         packed = msgspec.msgpack.encode((self.version, description))
-        names = self.arrangement.names(description)
+        names = self.mapping.names(description)
         return [
-            self.layings.piece((PEERS, name, value, value, False), 0, packed)
+            self.own_entries.new_entry((PEERS, name, value, value, False), 0, packed)
             for name, value in names
         ]
 
     def described(self, slot: Slot, packed: bytes) -> Description | None:
-        """A peer's description, and the value under which it is listed; a subscription says nothing of its owner."""
-        shelf, attribute, value = slot
-        if shelf != PEERS or not packed:
+        """Return the description in a peer's entry, with the value under which it is listed. None
+        for a subscription, which states nothing about its owner.
+        """
+        namespace, attribute, value = slot
+        if namespace != PEERS or not packed:
             return None
         profile = profile_of(packed)
-        said = profile[1] if profile is not None else Description()
-        own = said.value(attribute)
-        if own is not None and own != value and self.arrangement.place(attribute, own) == value:
-            return said  # listed under the cell of its value
+        description = profile[1] if profile is not None else Description()
+        own = description.value(attribute)
+        if own is not None and own != value and self.mapping.place(attribute, own) == value:
+            return description  # listed under the cell of its value
         if attribute == TAG:
-            return Description((*said.tags, str(value)), said.values)
-        return Description(said.tags, (*said.values, Value(attribute, value)))
+            return Description((*description.tags, str(value)), description.values)
+        return Description(description.tags, (*description.values, Value(attribute, value)))
 
     def is_number_of(self, owner: Name, number: int) -> bool:
-        """Ids begin with the place of their owner on the ring."""
-        return not number or self.arrangement.layout.node(number) == hashed(
+        """Whether an id belongs to this owner: ids begin with their owner's ring key."""
+        return not number or self.mapping.layout.node(number) == hashed(
             "peer", self._network, owner
         )
 
-    def question(self, target: Target, payload: bytes) -> Fetch | str:
-        values_max = self.arrangement.values_max
+    def fetch_for(self, target: Target, payload: bytes) -> Fetch | str:
+        values_max = self.mapping.values_max
         chosen = [
-            min(spans, key=len) for term in target.terms if (spans := self.arrangement.spans(term))
+            min(spans, key=len) for term in target.terms if (spans := self.mapping.spans(term))
         ]
         if len(chosen) < len(target.terms) or sum(map(len, chosen)) > values_max:
-            return f"every term needs a tag or a predicate, and all together at most {values_max} values (values_max)"
+            return (
+                "every term needs a tag or a predicate, and all terms together may admit at most "
+                f"{values_max} values (values_max)"
+            )
         return Fetch(
             (target, payload), [each for span in chosen for each in self._ranges(PEERS, span)]
         )
 
-    def found(self, cast: CastId, question: Fetch) -> None:
-        told, payload = question.about
-        if isinstance(told, Description):
-            self._found_subscriptions(cast, question, told, payload)
+    def on_lists(self, cast: CastId, fetch: Fetch) -> None:
+        content, payload = fetch.about
+        if isinstance(content, Description):
+            self._found_subscriptions(cast, fetch, content, payload)
             return
         newest: dict[Name, tuple[int, Description, Contact]] = {}
-        for owner, _, packed in chain.from_iterable(question.lists):
+        for owner, _, packed in chain.from_iterable(fetch.lists):
             profile, known = profile_of(packed), newest.get(owner.name)
             if profile is not None and (known is None or known[0] < profile[0]):
                 newest[owner.name] = *profile, owner
-        selected = {name: owner for name, (_, one, owner) in newest.items() if told.selects(one)}
-        self.tell(Notify(cast, told, payload), selected)
+        selected = {name: owner for name, (_, one, owner) in newest.items() if content.selects(one)}
+        self.notify(Notify(cast, content, payload), selected)
 
-    def sizes(self, target: Target) -> list[list[list[Range]]]:
-        terms = [self.arrangement.spans(term) for term in target.terms]
+    def sizes(self, target: Target) -> list[list[list[ListRange]]]:
+        terms = [self.mapping.spans(term) for term in target.terms]
         rarest = [[span for span in spans if len(span) == min(map(len, spans))] for spans in terms]
         return [[self._ranges(PEERS, span) for span in spans] for spans in rarest]
 
-    # Subscriptions hold predicates, publications hold values
+    # Subscriptions have predicates, publications have values
 
     def subscribe(self, target: Target) -> int:
         number = self.subscriptions.next_number()
@@ -140,7 +151,7 @@ class PubSub(RingMember, Subscriber):
             self._state("update", number, target)
 
     def _state(self, verb: str, number: int, target: Target) -> None:
-        reason = self.arrangement.refusal(target, len(self.subscriptions.by_sub_number))
+        reason = self.mapping.refusal(target, len(self.subscriptions.by_sub_number))
         if reason is None:
             self.subscriptions.state(number, target)
         else:
@@ -149,63 +160,69 @@ class PubSub(RingMember, Subscriber):
     def unsubscribe(self, number: int) -> None:
         self.subscriptions.end(number)
 
-    def laid(self, group: Any) -> None:
+    def on_put_done(self, group: Any) -> None:
         verb = group[0] if isinstance(group, tuple) else ""
         if verb == "unsubscribe":
             self.host.deliver(Unsubscribed(group[1]))
         elif verb != "subscribe":
-            super().laid(group)
+            super().on_put_done(group)
         elif group[1] in self.subscriptions.by_number:
             self.host.deliver(Subscribed(group[1], group[2]))
 
     def publish(self, description: Description, payload: bytes) -> CastId:
         cast = self.next_cast()
-        names = self.arrangement.names(description)
+        names = self.mapping.names(description)
         ranges = [(SUBSCRIBERS, attribute, value, value, False) for attribute, value in names]
         if ranges:
-            sealed = self.words.seal(cast, description, payload)
-            self.questions.ask(cast, Fetch((description, sealed), ranges), "publish")
+            sealed = self.signing.sign_payload(cast, description, payload)
+            self.fetches.start(cast, Fetch((description, sealed), ranges), "publish")
         return cast
 
     def _found_subscriptions(
-        self, cast: CastId, question: Fetch, event: Description, payload: bytes
+        self, cast: CastId, fetch: Fetch, event: Description, payload: bytes
     ) -> None:
-        """An id matches when it occurs in as many lists as it has constrained attributes."""
-        layout = self.arrangement.layout
-        where = {sub_id: owner for owner, sub_id, _ in chain.from_iterable(question.lists)}
+        """Notify the owners of matching ids: those in as many lists as they have constrained
+        attributes.
+        """
+        layout = self.mapping.layout
+        where = {sub_id: owner for owner, sub_id, _ in chain.from_iterable(fetch.lists)}
         owners: dict[Contact, list[int]] = {}
         for sub_id in matching(
-            ([sub_id for _, sub_id, _ in found] for found in question.lists), layout.attributes
+            ([sub_id for _, sub_id, _ in found] for found in fetch.lists), layout.attributes
         ):
             owners.setdefault(where[sub_id], []).append(layout.number(sub_id))
-        told = {
+        messages = {
             owner: Matched(cast, tuple(numbers), event, payload)
             for owner, numbers in owners.items()
         }
-        here = told.pop(self.contact, None)
+        here = messages.pop(self.contact, None)
         others = [
-            (owner, message) for owner, message in told.items() if owner.address != self.address
+            (owner, message) for owner, message in messages.items() if owner.address != self.address
         ]
-        self.teller.tell_each(cast, others, self._take(here) if here is not None else None)
+        self.notifier.notify_each(cast, others, self._take(here) if here is not None else None)
 
     @handles(Matched)
     def on_matched(self, sender: Address, matched: Matched) -> None:
         outcome = self._take(matched)
         if self.assured:
-            self.host.send(sender, self.words.say(Got(matched.cast, self.name, outcome)))
+            self.host.send(
+                sender, self.signing.sign_message(NotifyAck(matched.cast, self.name, outcome))
+            )
 
     def _take(self, matched: Matched) -> Outcome:
-        """Tell the application, once per event."""
+        """Deliver the event to the application, once."""
         fits = self.subscriptions.admit(matched.numbers, matched.description)
-        return self.hearing.inbox.admit(matched.cast, matched.description, matched.payload, fits)
+        return self.receiver.inbox.admit(matched.cast, matched.description, matched.payload, fits)
 
-    # Coming back
+    # Restart
 
-    def kept(self) -> KeptRing:
-        ring = super().kept()
-        return KeptPubSub(ring.member, ring.laid, ring.neighbours, *self.subscriptions.kept())
+    def durable_state(self) -> DurableRing:
+        ring = super().durable_state()
+        return DurablePubSub(
+            ring.member, ring.entries, ring.neighbours, *self.subscriptions.durable_state()
+        )
 
-    def came(self) -> None:
-        """What an earlier life asked for is laid again: it may have lapsed meanwhile."""
-        super().came()
-        self.subscriptions.lay_again()
+    def on_joined(self) -> None:
+        """Put the subscriptions of an earlier incarnation again: their leases may have expired."""
+        super().on_joined()
+        self.subscriptions.put_again()

@@ -1,17 +1,17 @@
-"""What members of the publish/subscribe designs say to each other beside what all on a ring do, and what they keep."""
+"""Messages and durable state of the publish/subscribe designs, beyond those of replicated lists."""
 
 from typing import Annotated
 
 from msgspec import Meta
 
-from implicast.casting.keeping.member import KeptRing
+from implicast.casting.replicated_lists.durable import DurableRing
 from implicast.language.target import Description, Term
 from implicast.peer.contract import CastId, Message
 from implicast.peer.fields import ITEMS_MAX, Payload, Token
 
 
 class Matched(Message):
-    """The publisher tells a peer whose subscriptions with these numbers seem to match."""
+    """A publication for a peer whose subscriptions with these numbers match, by the lists."""
 
     wire = 0x0701
     cast: CastId
@@ -20,28 +20,28 @@ class Matched(Message):
     payload: Payload
 
 
-class KeptEntry(Message):
-    """One term of a subscription: its id, and the serials of what was laid for it."""
+class DurableTerm(Message):
+    """One term of a subscription: its id, and the serials of its own entries."""
 
     sub_id: int
     term: Term
-    pieces: tuple[int, ...]
+    own_entries: tuple[int, ...]
 
 
-class KeptSubscription(Message):
-    """One subscription."""
+class DurableSubscription(Message):
+    """One subscription with its terms."""
 
     number: int
     version: int
-    entries: tuple[KeptEntry, ...]
+    entries: tuple[DurableTerm, ...]
 
 
-class KeptPubSub(KeptRing):
-    """What outlives a crash of a member that may have subscribed."""
+class DurablePubSub(DurableRing):
+    """Durable state of a member with subscriptions."""
 
     last_number: int = 0
     last_sub: int = 0
-    subscriptions: tuple[KeptSubscription, ...] = ()
+    subscriptions: tuple[DurableSubscription, ...] = ()
 
 
 PUBSUB_KINDS: tuple[type[Message], ...] = (Matched,)

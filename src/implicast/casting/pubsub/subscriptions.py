@@ -1,190 +1,212 @@
-"""One peer's own subscriptions: stored in the lists of all values they admit.
+"""One peer's own subscriptions, stored in the lists of all values that they admit.
 
-Each term of a target is a subscription of its own in the paper's sense, with its own id; together they have the number
-the application knows. Updating moves only the difference between the old ranges and the new, unless the constrained
-attributes change, whose number is part of the id. Sections 3.1.1 and 3.1.2.
+Each term of a target is a subscription in the paper's sense, with its own id; the terms together
+have the number that the application knows. An update moves only the difference between the old and
+the new ranges, unless the number of constrained attributes changes, which is part of the id.
+Sections 3.1.1 and 3.1.2.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from implicast.casting.keeping.layings import Layings
-from implicast.casting.keeping.pieces import HERE, Piece, overlap
-from implicast.casting.pubsub.arrangement import SUBSCRIBERS, TAG, Arrangement, Span
-from implicast.casting.pubsub.messages import KeptEntry, KeptPubSub, KeptSubscription
+from implicast.casting.pubsub.messages import DurablePubSub, DurableSubscription, DurableTerm
+from implicast.casting.pubsub.value_mapping import SUBSCRIBERS, TAG, Span, ValueMapping
+from implicast.casting.replicated_lists.own_entries import OwnEntries
+from implicast.casting.replicated_lists.own_entry import PRESENT, OwnEntry, overlap
 from implicast.language.target import Description, Target, Term
 from implicast.overlay.chord import Chord
 
 
-class FiledTerm(NamedTuple):
-    """One term of a subscription, under its own id, with what is laid for it."""
+class SubscribedTerm(NamedTuple):
+    """One term of a subscription: its id, its ranges of values, and its entries in lists."""
 
     sub_id: int
     term: Term
     spans: list[Span]
-    pieces: list[Piece]
+    own_entries: list[OwnEntry]
 
 
 class Subscription(NamedTuple):
-    """What the application subscribed to, and how often it has reworded it."""
+    """A subscription of the application; `version` counts its updates."""
 
     version: int
-    entries: list[FiledTerm]
+    entries: list[SubscribedTerm]
 
 
 class Subscriptions:
-    """What one peer wants to hear."""
+    """All subscriptions of one peer."""
 
     __slots__ = (
-        "_arrangement",
         "_chord",
         "_free",
         "_last_number",
         "_last_sub",
-        "_layings",
         "_layout",
+        "_mapping",
+        "_own_entries",
         "by_number",
         "by_sub_number",
     )
 
-    def __init__(self, layings: Layings, arrangement: Arrangement, chord: Chord) -> None:
-        self._layings, self._arrangement, self._layout, self._chord = (
-            layings,
-            arrangement,
-            arrangement.layout,
+    def __init__(self, own_entries: OwnEntries, mapping: ValueMapping, chord: Chord) -> None:
+        self._own_entries, self._mapping, self._layout, self._chord = (
+            own_entries,
+            mapping,
+            mapping.layout,
             chord,
         )
         self.by_number: dict[int, Subscription] = {}
-        self.by_sub_number: dict[int, FiledTerm] = {}
+        self.by_sub_number: dict[int, SubscribedTerm] = {}
         self._last_number = self._last_sub = 0
         self._free: list[int] = []
 
-    def kept(self) -> tuple[int, int, tuple[KeptSubscription, ...]]:
-        """Last numbers, and all subscriptions, as they are written down."""
-        kept = []
+    def durable_state(self) -> tuple[int, int, tuple[DurableSubscription, ...]]:
+        """Return the last numbers and all subscriptions for durable state."""
+        saved = []
         for number, one in self.by_number.items():
             entries = (
-                KeptEntry(e.sub_id, e.term, tuple(piece.serial for piece in e.pieces))
+                DurableTerm(
+                    e.sub_id, e.term, tuple(own_entry.serial for own_entry in e.own_entries)
+                )
                 for e in one.entries
             )
-            kept.append(KeptSubscription(number, one.version, tuple(entries)))
-        return self._last_number, self._last_sub, tuple(kept)
+            saved.append(DurableSubscription(number, one.version, tuple(entries)))
+        return self._last_number, self._last_sub, tuple(saved)
 
-    def restore(self, kept: KeptPubSub, pieces: dict[int, Piece]) -> None:
-        """An earlier life left this; `pieces` by the serials they had then."""
-        self._last_number, self._last_sub = kept.last_number, kept.last_sub
-        for one in kept.subscriptions:
+    def restore(self, state: DurablePubSub, own_entries: dict[int, OwnEntry]) -> None:
+        """Restore the subscriptions of an earlier incarnation; `own_entries` by their serials."""
+        self._last_number, self._last_sub = state.last_number, state.last_sub
+        for one in state.subscriptions:
             entries = [
-                FiledTerm(
+                SubscribedTerm(
                     e.sub_id,
                     e.term,
-                    self._arrangement.spans(e.term),
-                    [pieces[serial] for serial in e.pieces],
+                    self._mapping.spans(e.term),
+                    [own_entries[serial] for serial in e.own_entries],
                 )
                 for e in one.entries
             ]
             self.by_number[one.number] = Subscription(one.version, entries)
             self.by_sub_number |= {self._layout.number(entry.sub_id): entry for entry in entries}
 
-    def lay_again(self) -> None:
-        """This peer is back on the ring: what an earlier life laid is laid again, confirmed or not."""
-        restored = [piece for piece in self.pieces() if not piece.held and not piece.missing]
-        self._layings.lay_again([(piece, (piece.low, piece.high)) for piece in restored])
+    def put_again(self) -> None:
+        """Put the restored entries again after joining: those that are neither confirmed nor being
+        put.
+        """
+        restored = [
+            own_entry
+            for own_entry in self.own_entries()
+            if not own_entry.confirmed and not own_entry.missing
+        ]
+        self._own_entries.put_again(
+            [(own_entry, (own_entry.low, own_entry.high)) for own_entry in restored]
+        )
 
     def next_number(self) -> int:
         self._last_number += 1
         return self._last_number
 
     def state(self, number: int, target: Target) -> None:
-        """Bring the lists from what the subscription said, if anything, to what it says now."""
+        """Change the stored ranges from those of the present subscription, if there is one, to
+        those of `target`.
+        """
         version, before = self.by_number.get(number, (0, []))
         former = {shape(entry.spans): entry for entry in reversed(before)}
-        laid: list[Piece] = []
-        entries: list[FiledTerm] = []
+        put: list[OwnEntry] = []
+        entries: list[SubscribedTerm] = []
         for term in target.terms:
-            spans = self._arrangement.spans(term)
-            kept = former.pop(shape(spans), None)
-            entry, pieces = (
-                self._issue(term, spans) if kept is None else self._move(kept, term, spans)
+            spans = self._mapping.spans(term)
+            same = former.pop(shape(spans), None)
+            entry, own_entries = (
+                self._issue(term, spans) if same is None else self._move(same, term, spans)
             )
             entries.append(entry)
-            laid += pieces
+            put += own_entries
         stays = {entry.sub_id for entry in entries}
-        laid += [
-            piece
+        put += [
+            own_entry
             for entry in before
             if entry.sub_id not in stays
-            for piece in self._take_out(entry)
+            for own_entry in self._take_out(entry)
         ]
         self.by_number[number] = Subscription(version + 1, entries)
-        self._layings.lay(("subscribe", number, version + 1), laid)
+        self._own_entries.put(("subscribe", number, version + 1), put)
 
     def end(self, number: int) -> None:
         subscription = self.by_number.pop(number, None)
         if subscription is not None:
-            removals = [piece for entry in subscription.entries for piece in self._take_out(entry)]
-            self._layings.lay(("unsubscribe", number, 0), removals)
+            removals = [
+                own_entry for entry in subscription.entries for own_entry in self._take_out(entry)
+            ]
+            self._own_entries.put(("unsubscribe", number, 0), removals)
 
-    def pieces(self) -> list[Piece]:
-        """What is laid for all of them."""
+    def own_entries(self) -> list[OwnEntry]:
+        """Return the own entries of all subscriptions."""
         return [
-            piece
+            own_entry
             for one in self.by_number.values()
             for entry in one.entries
-            for piece in entry.pieces
+            for own_entry in entry.own_entries
         ]
 
     def forget_all(self) -> None:
         self.by_number, self.by_sub_number = {}, {}
 
     def admit(self, numbers: Iterable[int], event: Description) -> bool:
-        """Whether an event satisfies one of the subscriptions with these numbers within this node, as they are now."""
+        """Whether an event satisfies one of the terms with these numbers, as they are now."""
         entries = [self.by_sub_number[number] for number in numbers if number in self.by_sub_number]
         return any(entry.term.selects(event) for entry in entries)
 
-    def _issue(self, term: Term, spans: list[Span]) -> tuple[FiledTerm, list[Piece]]:
-        """A new entry under a new id."""
+    def _issue(self, term: Term, spans: list[Span]) -> tuple[SubscribedTerm, list[OwnEntry]]:
+        """Create a term under a new id."""
         if self._last_sub < self._layout.numbers_max:
             number, self._last_sub = self._last_sub, self._last_sub + 1
         else:
             number = self._free.pop(0)
         sub_id = self._layout.pack(self._chord.table.own, number, len(spans))
-        pieces = self._pieces(sub_id, spans)
-        entry = self.by_sub_number[number] = FiledTerm(sub_id, term, spans, pieces)
-        return entry, pieces
+        own_entries = self._pieces(sub_id, spans)
+        entry = self.by_sub_number[number] = SubscribedTerm(sub_id, term, spans, own_entries)
+        return entry, own_entries
 
-    def _pieces(self, sub_id: int, spans: Iterable[Span]) -> list[Piece]:
+    def _pieces(self, sub_id: int, spans: Iterable[Span]) -> list[OwnEntry]:
         nodes = self._chord.nodes_estimate()
-        ranges = (
-            each for span in spans for each in self._arrangement.ranges(SUBSCRIBERS, span, nodes)
-        )
-        return [self._layings.piece(each, sub_id, HERE) for each in ranges]
+        ranges = (each for span in spans for each in self._mapping.ranges(SUBSCRIBERS, span, nodes))
+        return [self._own_entries.new_entry(each, sub_id, PRESENT) for each in ranges]
 
     def _move(
-        self, entry: FiledTerm, term: Term, spans: list[Span]
-    ) -> tuple[FiledTerm, list[Piece]]:
-        """Lay what is new, take out what is no longer so; the rest stays where it is."""
+        self, entry: SubscribedTerm, term: Term, spans: list[Span]
+    ) -> tuple[SubscribedTerm, list[OwnEntry]]:
+        """Put the values that are new, remove those that are gone; the others stay in place."""
         new = [span for old, now in zip(entry.spans, spans, strict=True) for span in now.minus(old)]
         additions = self._pieces(entry.sub_id, new)
         wanted = {span.attribute: span for span in spans if span.attribute != TAG}
-        kept, removals = [], []
-        for piece in entry.pieces:
-            span = wanted.get(piece.attribute)
-            if span is None or overlap((piece.low, piece.high), (span.low, span.high)) is not None:
-                kept.append(piece)
-            removals += [] if span is None else self._layings.narrow(piece, span.low, span.high)
-        moved = FiledTerm(entry.sub_id, term, spans, [*kept, *additions])
+        staying, removals = [], []
+        for own_entry in entry.own_entries:
+            span = wanted.get(own_entry.attribute)
+            if (
+                span is None
+                or overlap((own_entry.low, own_entry.high), (span.low, span.high)) is not None
+            ):
+                staying.append(own_entry)
+            removals += (
+                [] if span is None else self._own_entries.narrow(own_entry, span.low, span.high)
+            )
+        moved = SubscribedTerm(entry.sub_id, term, spans, [*staying, *additions])
         self.by_sub_number[self._layout.number(entry.sub_id)] = moved
         return moved, [*additions, *removals]
 
-    def _take_out(self, entry: FiledTerm) -> list[Piece]:
-        """A number that is free again goes to the end of the line, so that late news of its former bearer is past."""
+    def _take_out(self, entry: SubscribedTerm) -> list[OwnEntry]:
+        """Return the removals of a term. Its number goes to the end of the free list, so that it is
+        not reused while late messages about it may arrive.
+        """
         number = self._layout.number(entry.sub_id)
         del self.by_sub_number[number]
         self._free.append(number)
-        return [self._layings.removal(piece) for piece in entry.pieces]
+        return [self._own_entries.removal(own_entry) for own_entry in entry.own_entries]
 
 
 def shape(spans: Iterable[Span]) -> tuple[tuple[str, object], ...]:
-    """What must be equal for an update to move the difference only: the attributes, and which tags."""
+    """Return what must be equal for an update to move only the difference: the attributes, and the
+    tags.
+    """
     return tuple((span.attribute, span.low if span.attribute == TAG else None) for span in spans)

@@ -1,9 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
-"""Whom a term selects among the records of a registry, compiled: `Registry.selected` is the law for it.
+"""Compiled matching of a term against the records of a registry, and forwarding of casts without receipts.
 
-A cast looks through some records at each of thousands of peers, and finds one in ten. What costs is not looking but
-fetching them from memory. So a registry has, beside its records, a row of 16 bytes for each: where it is at home, and
-two bits out of 64 for each of its tags. Records without all the bits that a term asks for are not fetched.
+`Registry.selected` and `Traversals` are the reference implementations.
+
+A cast scans some records at each of thousands of peers, and about one in ten matches. The cost is dominated by memory
+accesses. A registry therefore has a row of 16 bytes for each record: its home, and a Bloom filter of 64 bits with two
+bits for each tag. A record is read only if its row has all bits of the term's tags.
 """
 
 cimport cython
@@ -50,18 +52,18 @@ cdef struct Row:
     uint64_t marks
 
 cdef enum:
-    SOME_MAX = 16  # members looked at together
-    ENDS_MAX = 60  # of a tract that is taken apart here; those with more are for `Walks`
+    SOME_MAX = 16  # members that are prefetched together
+    ENDS_MAX = 60  # interval ends of a tract that is handled here; longer tracts are left to `Traversals`
 
-cdef object _CastTo = None, _Way = None, _Notify = None, _address_of = None
-"""Set by the first `Walker`: the modules that define them may import this one."""
+cdef object _CastRequest = None, _Way = None, _Notify = None, _address_of = None
+"""Set by the first `FastTraversal`, because the modules that define them may import this one."""
 cdef uint64_t ALL = ~<uint64_t>0
 cdef uint64_t BASIS = <uint64_t>0xCBF29CE4 << 32 | <uint64_t>0x84222325
 cdef uint64_t PRIME = <uint64_t>0x100 << 32 | <uint64_t>0x1B3
 
 
 cdef uint64_t _marks(tuple tags) noexcept:
-    """Two bits for each tag, drawn by its letters (FNV-1a)."""
+    """Two bits for each tag, chosen by its FNV-1a hash."""
     cdef uint64_t found = 0, drawn
     cdef const unsigned char *letters
     cdef Py_ssize_t index, letter
@@ -69,7 +71,7 @@ cdef uint64_t _marks(tuple tags) noexcept:
     for index in range(PyTuple_GET_SIZE(tags)):
         tag = PyTuple_GET_ITEM(tags, index)
         if not PyUnicode_Check(<object>tag):
-            continue  # no bits, neither here nor where it is asked for
+            continue  # sets no bits, neither in a record nor in a term
         letters = <const unsigned char *>PyUnicode_DATA(tag)
         drawn = BASIS
         for letter in range(PyUnicode_GET_LENGTH(tag) * PyUnicode_KIND(tag)):
@@ -79,7 +81,7 @@ cdef uint64_t _marks(tuple tags) noexcept:
 
 
 def rows_of(dict records):
-    """A row for each record, in their order. One that says two things, or nothing any more, has all bits."""
+    """One row for each record, in order. A record with two descriptions or none gets all bits."""
     cdef bytes made = PyBytes_FromStringAndSize(NULL, len(records) * sizeof(Row))
     cdef Row *row = <Row *>PyBytes_AS_STRING(made)
     for held in records.values():
@@ -91,7 +93,7 @@ def rows_of(dict records):
 
 
 cdef bint _holds(tuple tags, object tag) except -1:
-    """`tag in tags`. Of two interned words that are not one and the same none is equal to the other."""
+    """`tag in tags`. Two interned strings are equal only if they are the same object."""
     cdef Py_ssize_t index, count = PyTuple_GET_SIZE(tags)
     for index in range(count):
         if PyTuple_GET_ITEM(tags, index) == <PyObject *>tag:
@@ -107,7 +109,7 @@ cdef bint _holds(tuple tags, object tag) except -1:
 
 cdef bint _selects(tuple has, tuple lacks, tuple tags) except -1:
     cdef Py_ssize_t index
-    for index in range(PyTuple_GET_SIZE(has) - 1, -1, -1):  # by its first tag it was found
+    for index in range(PyTuple_GET_SIZE(has) - 1, -1, -1):  # the first tag last: the registry is that tag's
         if not _holds(tags, <object>PyTuple_GET_ITEM(has, index)):
             return False
     for index in range(PyTuple_GET_SIZE(lacks)):
@@ -117,7 +119,7 @@ cdef bint _selects(tuple has, tuple lacks, tuple tags) except -1:
 
 
 cdef bint _tells(object held, tuple has, tuple lacks, object now_us) except -1:
-    """Does what a record says, or said until lately, fit?"""
+    """Whether the current description, or for a while the previous one, matches."""
     entry = held.entry
     description, before = entry.description, entry.before
     if description is not None and _selects(has, lacks, description.tags):
@@ -126,9 +128,9 @@ cdef bint _tells(object held, tuple has, tuple lacks, object now_us) except -1:
 
 
 def selected(dict records, bytes rows, term, tuple part, bint everywhere, now_us):
-    """Members of the records that are at home in the part (`everywhere`: all are) whom a term of tags selects.
+    """Members whose records have their home in the part and match a term of tags.
 
-    `rows`: as `rows_of` made them of these records.
+    `everywhere`: all records have their home in the part. `rows`: the result of `rows_of` for these records.
     """
     cdef list found = []
     cdef tuple has = term.has, lacks = term.lacks
@@ -150,7 +152,7 @@ def selected(dict records, bytes rows, term, tuple part, bint everywhere, now_us
 
 
 def marks_of(descriptions):
-    """By description, the bits of its tags: what `rows_of` writes beside each record's home."""
+    """The bits of each description's tags, as `rows_of` writes them."""
     cdef bytes made = PyBytes_FromStringAndSize(NULL, len(descriptions) * sizeof(uint64_t))
     cdef uint64_t *marks = <uint64_t *>PyBytes_AS_STRING(made)
     for description in descriptions:
@@ -159,28 +161,28 @@ def marks_of(descriptions):
     return made
 
 
-@cython.no_gc  # nothing that it refers to refers back
-cdef class Lot:
-    """The records of a column from `first` to before `past`; `entries` makes them, one by one."""
+@cython.no_gc  # it is part of no reference cycle
+cdef class RecordSlice:
+    """The records [`first`, `past`) of a column. `entries` creates them as objects."""
 
-    cdef public Column column
+    cdef public RecordColumn column
     cdef public int64_t first, past
     cdef object _entries
 
-    def __init__(self, Column column, int64_t first, int64_t past, entries):
+    def __init__(self, RecordColumn column, int64_t first, int64_t past, entries):
         self.column, self.first, self.past, self._entries = column, first, past, entries
 
     def entries(self):
         return self._entries(self)
 
     cpdef list selected(self, term, tuple part, bint everywhere):
-        """As `Registry.selected` would find them among the records."""
+        """The same result as `Registry.selected`."""
         return self.column.selected(self.first, self.past, term, part, everywhere)
 
 
-cdef class Column:
-    """The records of all registries of an assembled network, one behind the other: a row of 16 bytes, as `rows_of`
-    makes it, and the number of its member for each. No record is made as long as they are only looked through."""
+cdef class RecordColumn:
+    """The records of all registries of an assembled network: for each a row of 16 bytes, as in `rows_of`, and its
+    member's number. Scanning creates no objects."""
 
     cdef const int64_t[:, ::1] _rows
     cdef const int32_t[::1] _members
@@ -191,7 +193,7 @@ cdef class Column:
         self._tags, self._contacts = [each.tags for each in descriptions], contacts
 
     cdef list selected(self, Py_ssize_t first, Py_ssize_t past, object term, tuple part, bint everywhere):
-        """`selected` of the records from `first` to before `past`."""
+        """`selected` of the records [`first`, `past`)."""
         cdef list found = []
         cdef tuple has = term.has, lacks = term.lacks
         cdef uint64_t wanted = _marks(has)
@@ -220,7 +222,7 @@ cdef class Column:
         return found
 
     cdef _choose(self, const int32_t *some, int count, tuple has, tuple lacks, list found):
-        """Those of some members that a term selects; what they said is being fetched."""
+        """Append the members that a term selects; their descriptions have been prefetched."""
         cdef int each
         for each in range(count):
             if _selects(has, lacks, <tuple>self._tags[some[each]]):
@@ -228,7 +230,7 @@ cdef class Column:
 
 
 cdef int _ends_of(tuple tract, int64_t *ends) except -2:
-    """The ends of a tract, -1 where they are too many."""
+    """Copy the interval ends of a tract. Returns their number, or -1 if there are too many."""
     cdef int each, count = PyTuple_GET_SIZE(tract)
     if count > ENDS_MAX:
         return -1
@@ -262,7 +264,7 @@ cdef int _clip(const int64_t *tract, int count, int64_t low, int64_t high, int64
 
 
 cdef int _without(const int64_t *tract, int count, int64_t low, int64_t high, int64_t *found) noexcept nogil:
-    """`subtract` one interval; there is room for two ends more."""
+    """`subtract` one interval. `found` has room for two more ends."""
     cdef int each, filled = 0
     for each in range(0, count, 2):
         if tract[each] < low:
@@ -276,14 +278,14 @@ cdef int _without(const int64_t *tract, int count, int64_t low, int64_t high, in
     return filled
 
 
-cdef class Walker:
-    """Takes casts without receipts through one peer: `Walks` is the law for it, and does what is not plain here.
+cdef class FastTraversal:
+    """Processes casts without receipts at one peer. `Traversals` is the reference and handles the other cases.
 
-    Plain is a peer with one firm piece and a table by which every part has a next hop, where nobody has complained of
-    anybody. Nothing is kept but where that piece is, as long as the table stays the same.
+    It applies to a peer with one committed interval, a routing table that has a next hop for every part, and no
+    complaints. The only cached state is the interval and the table; both are read again when the table changes.
     """
 
-    cdef object _spice, _host, _send, _routes, _table, _sheet, _name, _address
+    cdef object _spice, _host, _send, _routing, _table, _sheet, _name, _address
     cdef dict _registries
     cdef int64_t _low, _high, _mask, _rows
     cdef const int32_t *_drawn
@@ -293,12 +295,12 @@ cdef class Walker:
     cdef int _dimensions, _first_notch, _last_notch
 
     def __init__(self, spice, cast_to, way, notify, address_of):
-        global _CastTo, _Way, _Notify, _address_of
-        _CastTo, _Way, _Notify, _address_of = cast_to, way, notify, address_of
+        global _CastRequest, _Way, _Notify, _address_of
+        _CastRequest, _Way, _Notify, _address_of = cast_to, way, notify, address_of
         settings = spice.settings
         self._spice, self._host, self._name = spice, spice.host, spice.name
         self._send, self._address = spice.host.send, spice.address
-        self._routes, self._registries = spice.surface.routes, spice.shelf.registries
+        self._routing, self._registries = spice.surface.routing, spice.registries.by_key
         self._table = self._sheet = None
         self._stopped = False
         self._cosine, self._merge = settings.terms.cosine, settings.terms.merge
@@ -309,31 +311,31 @@ cdef class Walker:
         self._low = self._high = 0
 
     cdef bint _look(self) except -1:
-        """The table is another one: is all plain here?"""
-        plot, table = self._spice.surface.plot, self._routes.table
-        if plot.unsettled or len(plot.firm) != 2 or not table.named or table.owns != 1 or not table.owners:
+        """Read a changed table. Returns whether the fast path applies."""
+        ownership, table = self._spice.surface.ownership, self._routing.table
+        if ownership.unsettled or len(ownership.committed) != 2 or not table.named or table.owns != 1 or not table.owners:
             return False
-        self._low, self._high = plot.firm
-        self._sheet = table.sheet if table.sheet is not None else table.lay_out()
+        self._low, self._high = ownership.committed
+        self._sheet = table.sheet if table.sheet is not None else table.build_sheet()
         cdef const int32_t[:, ::1] sheet = self._sheet
         self._drawn, self._rows, self._width = &sheet[0, 0], sheet.shape[0], sheet.shape[1]
         self._table = table
         return True
 
     def stop(self):
-        """All casts are for `Walks` from now on."""
+        """Leave all casts to `Traversals` from now on."""
         self._stopped = True
 
     cpdef bint go(self, cast) except -1:
-        """Take a cast that is above its tag's own address on from here; False: it is for `Walks`."""
+        """Process a cast above notch 0. Returns False if it is left to `Traversals`."""
         if self._stopped:
             return False
-        SOON(<PyObject *>self._routes)
+        SOON(<PyObject *>self._routing)
         SOON(<PyObject *>self._registries)
         if self._table is not None:
             SOON(self._drawn)
             SOON(<const char *>self._drawn + 64)
-        if type(cast) is not _CastTo or not cast.notch or cast.asks:
+        if type(cast) is not _CastRequest or not cast.notch or cast.count_only:
             return False
         terms = cast.target.terms
         if cast.term >= len(terms) or not terms[cast.term].has:
@@ -342,7 +344,7 @@ cdef class Walker:
         cdef int64_t part[ENDS_MAX + 4]
         cdef int count, filled
         cdef tuple tract = cast.way.tract
-        if self._routes._table is not self._table or self._table is None:
+        if self._routing._table is not self._table or self._table is None:
             self._table = None
             if not self._look():
                 return False
@@ -351,7 +353,7 @@ cdef class Walker:
             return False
         for filled in range(1, count):
             if ends[filled] <= ends[filled - 1]:
-                return False  # no tract
+                return False  # not a valid tract
         filled = _clip(ends, count, self._low, self._high, part)
         if filled:
             count = self._rest(ends, count)
@@ -363,7 +365,7 @@ cdef class Walker:
         return True
 
     cdef int _rest(self, int64_t *ends, int count) noexcept:
-        """What of these is not ours, in their place."""
+        """Subtract the own interval in place."""
         cdef int64_t found[ENDS_MAX + 4]
         cdef int each, filled = _without(ends, count, self._low, self._high, found)
         for each in range(filled):
@@ -371,11 +373,11 @@ cdef class Walker:
         return filled
 
     cdef bint _on(self, cast, way, tuple tract, int64_t *ends, int count, notch) except -1:
-        """Send a cast on to parts of others; False, and nothing is sent, where nobody is nearer to some part."""
+        """Forward a cast. Returns False, and sends nothing, if no neighbour is nearer to some part."""
         cdef list hops
         if count == 2 and ends[1] - ends[0] == 1:
             if way is not None and way.stuck:
-                return False  # on a detour, which there is not without receipts
+                return False  # detours exist only with receipts
             to = hop_at(self._drawn, self._rows, self._width, ends[0])
             if to < 0:
                 return False
@@ -389,32 +391,32 @@ cdef class Walker:
         name, target, term, payload = cast.cast, cast.target, cast.term, cast.payload
         tag, level, root, tried, send = cast.tag, cast.level, cast.root, cast.tried, self._send
         for to, part in hops:
-            send(to, _CastTo(_Way(part) if way is None else way, name, target, term, tag, level, root, notch, payload,
+            send(to, _CastRequest(_Way(part) if way is None else way, name, target, term, tag, level, root, notch, payload,
                              tried))
         return True
 
     cdef _visit_all(self, cast, int64_t *part, int filled):
-        """`Walks.visit_all` without a work."""
+        """`Traversals.visit_all` without a task."""
         cdef int64_t rest[ENDS_MAX + 4]
         cdef int64_t base, low, root = cast.root
         cdef int each, left, notch = cast.notch, above, shift
         cdef tuple own, closed
         tag, number = cast.tag, cast.root
         if notch > self._last_notch or notch < self._first_notch or (root ^ <int64_t>_address_of(tag)) & self._mask:
-            return  # no registry is there
+            return  # no such registry can exist
         while filled:
             registry = self._registries.get((tag, number, notch))
             if registry is None:
                 return
             own, closed = _tract_of(part, filled), registry.closed
             if len(closed) > 2 or (closed and notch >= self._last_notch):
-                self._spice.walks.visit_all(None, cast, notch, own)
+                self._spice.traversals.visit_all(None, cast, notch, own)
                 return
             self._visit(cast, registry, own)
             if not closed:
                 return
             filled = _clip(part, filled, closed[0], closed[1], rest)
-            above = notch + 1  # a cast that goes this way is above notch 0
+            above = notch + 1  # the fast path handles notches above 0
             shift = above * self._dimensions
             base = root >> shift << shift
             shift -= self._dimensions
@@ -428,36 +430,36 @@ cdef class Walker:
             if left:
                 own = _tract_of(rest, left)
                 if not self._on(cast, None, own, rest, left, above):
-                    self._spice.walks.send_up(None, _replace(cast, way=_Way(own), notch=above))
+                    self._spice.traversals.send_up(None, _replace(cast, way=_Way(own), notch=above))
             notch = above
 
     cdef _visit(self, cast, registry, tuple part):
         cdef list found
         target, term = cast.target, cast.term
-        lot, least = registry._lot, target.terms[term]
-        if lot is None and not registry.records:
-            return  # all have gone up
-        if lot is None or term or least.where:
+        records, least = registry.record_slice, target.terms[term]
+        if records is None and not registry.records:
+            return  # all records have been passed up
+        if records is None or term or least.where:
             found = registry.selected(target, term, part, self._host.now_us)
         else:
-            found = (<Lot>lot).selected(least, part, False)
+            found = (<RecordSlice>records).selected(least, part, False)
         if not found:
             return
         notify = _Notify(cast.cast, target, cast.payload)
         send = self._send
-        alone = lot is not None  # in a column nobody stands twice: by its address each is told from this peer
+        alone = records is not None  # a column has one member for each address
         for member in found:
             address = member.address
             if address == self._address or (not alone and member.name == self._name):
-                self._spice.casts.tell(None, cast, member, notify)
+                self._spice.casts.notify(None, cast, member, notify)
             else:
                 send(address, notify)
 
 
 def take(inbox, member, cast, target, payload, place, horizon_us):
-    """`Inbox.take` by a member that believes all and has no limits; None: it is not so plain.
+    """`Inbox.take` for an unsigned member without limits. None: left to `Inbox.take`.
 
-    Taken is a cast that fits and was not met before, while there is room to remember it.
+    A cast is delivered if it matches, was not seen before, and can be remembered.
     """
     cdef dict young
     description = member.description

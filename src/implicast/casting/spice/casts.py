@@ -1,9 +1,11 @@
-"""Casting: find a registry of one tag of each term, walk through all of it, notify whom the target selects.
+"""Publishing casts, finding a registry of one tag of each term, and notifying the selected
+consumers.
 
-Thesis section 8.1.3 and Listing 12; with no limits it is Listing 5. A cast goes to the nearest place where a copy of
-the deepest level could be, where there is none to the next lower level, and at last to the original; it stops at the
-first copy that it meets on its way. With receipts the publisher knows the end: when everything is covered, and every
-member that was found has answered or was silent through all patience.
+Thesis section 8.1.3 and Listing 12; without limits it is Listing 5. A cast is routed to the nearest
+root of the deepest level. If no replica is there, it goes to the next lower level, and at last to
+the original root. It stops at the first replica that it meets on its route. With receipts a cast
+ends when its traversals are covered and each member found has answered or has stayed silent through
+all retries.
 """
 
 from collections.abc import Sequence
@@ -11,220 +13,188 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from implicast.casting.inbox import Outcome
+from implicast.casting.notifier import (
+    Notification,
+    Notify,
+    NotifyAck,
+    NotifyAgain,
+    NotifyAgainAck,
+)
 from implicast.casting.spice.homes import address_of, nearest_root
-from implicast.casting.spice.messages import CastAgain, CastTo, Covered, CoveredAgain
-from implicast.casting.spice.registry import Held, Registry, fits
+from implicast.casting.spice.messages import (
+    CastRequest,
+    CoverageReport,
+    RepeatCoverageReport,
+    RepeatedCastRequest,
+)
+from implicast.casting.spice.part import Spice, SpicePart
+from implicast.casting.spice.registry import Record, Registry, fits
 from implicast.casting.spice.settings import CAST_US
-from implicast.casting.spice.share import Spice, SpicePart
-from implicast.casting.spice.trips import Work
-from implicast.casting.telling import Got, GotAgain, Hearing, Notify, NotifyAgain, Word
+from implicast.casting.spice.traversal_state import TraversalTask
 from implicast.language.target import Target
-from implicast.overlay.ice.estate import Way
-from implicast.peer.asking import Patience, Question
+from implicast.overlay.ice.item_store import Way
 from implicast.peer.contract import Address, CastId, Contact, Incarnation, Message, Name, handles
 from implicast.peer.events import Estimated, Refused, Settled
-from implicast.peer.member import Member
-from implicast.peer.memory import HORIZON_US, HeardBlock, Recent, place_of
-from implicast.peer.policy import FREE
-from implicast.space.built import built
+from implicast.peer.memory import Recent
+from implicast.peer.requests import PendingRequest, RetryPolicy
 from implicast.space.tract import EMPTY, Tract, contains
 
-_BUILT = built("casting.spice._records")
 NOTIFY, NOTIFY_SILENT = "notify", "notify the silent"
-PATIENCE = Patience(500_000, times=13, factor=1.35)
-"""Forty seconds of patience with a member: freezes and partitions are to be outlived."""
-SHORT_PATIENCE = Patience(500_000, times=3, factor=2.0)
-"""With a member that was silent through all of it lately."""
+NOTIFY_RETRY = RetryPolicy(500_000, times=13, factor=1.35)
+"""Retries of a notification over 40 s, longer than the freezes and partitions that a cast has to
+survive.
+"""
+SILENT_RETRY = RetryPolicy(500_000, times=3, factor=2.0)
+"""Retries to a member that has lately stayed silent through `NOTIFY_RETRY`."""
 COUNTED_MAX = 8_192
-"""Answers of members remembered; the oldest is forgotten."""
+"""Maximum number of remembered acknowledgements; the oldest is forgotten."""
 SILENT_MAX = 4_096
-"""Members that did not answer lately, remembered; the one noted first is forgiven first."""
-PATIENCE_US = 3_000_000
-"""How often a publisher looks whether a cast has lived too long."""
+"""Maximum number of members remembered as silent; the oldest is forgotten."""
+CHECK_CAST_US = 3_000_000
+"""Interval at which a publisher checks whether a cast has exceeded its lifetime."""
 RECOUNTS = 3
-"""How often a cast is counted anew while things change so much that members are told by several peers."""
+"""Maximum number of recounts of a cast whose members were notified by more than one peer."""
 PUBLISHING_MAX = 65_536
-"""Casts of one publisher that have not ended; further ones are refused."""
-TOLD_MAX = 256
-"""Casts lately taken of which it is known who told them; of older ones a repeat counts for no peer."""
+"""Maximum number of open casts of one publisher. Further casts are refused."""
 TAGS_MAX = 64
-"""Tags of one term that are tried when the rarest is looked for."""
+"""Maximum number of tags of a term that `choose=rarest` compares."""
 
 
-ToldOf = tuple[CastId, Name, Incarnation | None]
-"""Who is told of what; and for which life of the publisher, if that carries it on."""
+NotificationKey = tuple[CastId, Name, Incarnation | None]
+"""Cast, member and, for a repeated cast, the `again` number of its traversal."""
 
 
-class CastWatch(Message):
-    """Rings now and then until a publisher's cast has ended."""
+class CheckCast(Message):
+    """Fires every `CHECK_CAST_US` until a publisher's cast has ended."""
 
     cast: CastId
 
 
-class Ears(Hearing):
-    """A member's side: takes what fits, once, and remembers for a while which peer told it.
-
-    A record may be met at two peers while it moves from one to the other, and both tell its consumer. Only the first of
-    them may count it, however often it asks: to the second the member says that it was told before.
-    """
-
-    __slots__ = ("_is_plain", "_told")
-
-    def __init__(self, member: Member, heard: tuple[HeardBlock, ...] = ()) -> None:
-        super().__init__(member, heard)
-        self._told: Recent[tuple[CastId, Incarnation | None], Address] | None = None
-        """Who told casts; and of those that were carried on, who did so first in which life of their publishers."""
-        self._is_plain = (
-            _BUILT is not None
-            and not (member.assured or member.words.signed)
-            and member.policy is FREE
-        )
-        """Is nothing confirmed and nothing checked? Then what can be taken is, by compiled code (`Inbox.take`)."""
-
-    @handles(Notify, NotifyAgain)
-    def on_notify(self, sender: Address, word: Notify | NotifyAgain) -> None:
-        if (
-            self._is_plain
-            and type(word) is Notify
-            and _BUILT.take(
-                self.inbox, self.member, word.cast, word.target, word.payload, place_of, HORIZON_US
-            )
-        ):
-            return
-        cast, again, by = word.cast, getattr(word, "again", None), self.member.name
-        outcome = self.inbox.take(cast, word.target, word.payload)
-        if again is None and not self.member.assured:
-            return
-        if outcome == Outcome.TAKEN:
-            self._tellers()[cast, None] = sender
-        if outcome != Outcome.TAKEN or again is not None:
-            outcome = self.heard(sender, cast, again, outcome)
-        got = Got(cast, by, outcome) if again is None else GotAgain(cast, by, outcome, again)
-        self.host.send(sender, self.member.words.say(got))
-
-    def heard(
-        self, sender: Address, cast: CastId, again: Incarnation | None, outcome: Outcome
-    ) -> Outcome:
-        """What became of it for this teller; in every life in which its publisher carries it on, it counts once."""
-        if outcome not in (Outcome.TAKEN, Outcome.REPEAT):
-            return outcome
-        if again is not None:
-            self._tellers().once((cast, again), sender)
-        return Outcome.TAKEN if self._tellers().get((cast, again)) == sender else Outcome.REPEAT
-
-    def teller(self, cast: CastId) -> Address | None:
-        """Who told of this cast; None: that is not known any more."""
-        return None if self._told is None else self._told.get((cast, None))
-
-    def _tellers(self) -> Recent[tuple[CastId, Incarnation | None], Address]:
-        if self._told is None:
-            self._told = Recent(TOLD_MAX)
-        return self._told
-
-
 class Casts(SpicePart):
-    """The verb `cast`, and a peer's part in the casts of others."""
+    """Publishes casts, and notifies the members of registries stored here."""
 
-    __slots__ = ("_counted", "_counts", "_silent", "publishing")
+    __slots__ = ("_counted", "_earlier_reports", "_silent", "publishing")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
         self._silent: Recent[Name, None] = Recent(SILENT_MAX)
-        self._counted: Recent[ToldOf, None] = Recent(COUNTED_MAX)
-        """Members that have been counted for a cast: one that is met again does not count again."""
-        self.publishing: dict[CastId, Work] = {}
-        """Our own casts that have not ended."""
-        self._counts: dict[CastId, list[Covered]] = {}
-        """What came out before of those that are counted anew: the most is true, since nobody counts twice."""
+        self._counted: Recent[NotificationKey, None] = Recent(COUNTED_MAX)
+        """Members counted for a cast. A member met again is not counted again."""
+        self.publishing: dict[CastId, TraversalTask] = {}
+        """Own casts that have not ended."""
+        self._earlier_reports: dict[CastId, list[CoverageReport]] = {}
+        """Reports of casts that are being recounted. The report with the most notified members
+        holds, since no traversal counts a member twice.
+        """
         if self.settings.assured:
-            spice.asker.topic(NOTIFY, PATIENCE, self._lost)
-            spice.asker.topic(NOTIFY_SILENT, SHORT_PATIENCE, self._lost)
+            spice.requests.topic(NOTIFY, NOTIFY_RETRY, self._on_silent)
+            spice.requests.topic(NOTIFY_SILENT, SILENT_RETRY, self._on_silent)
 
     # --- publishing
 
-    def publish(self, cast: CastId, target: Target, payload: bytes, asks: bool = False) -> None:
+    def publish(
+        self, cast: CastId, target: Target, payload: bytes, count_only: bool = False
+    ) -> None:
         if not all(term.has for term in target.terms):
             self.host.deliver(Refused("cast", "a term without a positive tag has no rendezvous"))
             return
         if len(self.publishing) >= PUBLISHING_MAX:
             self.host.deliver(Refused("cast", f"{PUBLISHING_MAX} casts have not ended"))
             return
-        first = CastTo(Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, (), asks)
+        first = CastRequest(Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, (), count_only)
         if cast.incarnation != self.spice.incarnation and self.settings.assured:
-            first = CastAgain(
+            first = RepeatedCastRequest(
                 Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, again=self.spice.incarnation
             )
-        if self.settings.assured or asks:
-            self.host.after(PATIENCE_US, CastWatch(cast))
-        self._set_out(first)
+        if self.settings.assured or count_only:
+            self.host.after(CHECK_CAST_US, CheckCast(cast))
+        self._send_out(first)
 
-    def _set_out(self, first: CastTo) -> None:
-        """To a registry of each term; with receipts it is known when all of it has ended."""
-        work = None
-        if self.settings.assured or first.asks:
-            work = self.publishing[first.cast] = Work(self.host.now_us, first)
+    def _send_out(self, first: CastRequest) -> None:
+        """Send the cast to a registry of each term. With receipts a task collects the coverage."""
+        task = None
+        if self.settings.assured or first.count_only:
+            task = self.publishing[first.cast] = TraversalTask(self.host.now_us, first)
         for term, conjunction in enumerate(first.target.terms):
             cast_term = replace(first, term=term)
-            self.spice.walks.send_up(
-                work, self._aimed(cast_term, conjunction.has[0], self.spice.levels.depth)
+            self.spice.traversals.send_up(
+                task, self._addressed(cast_term, conjunction.has[0], self.spice.levels.depth)
             )
-        if work is not None:
-            self.spice.walks.close_one(work)
+        if task is not None:
+            self.spice.traversals.finish_one(task)
 
-    @handles(CastWatch)
-    def on_cast_watch(self, alarm: CastWatch) -> None:
-        work = self.publishing.get(alarm.cast)
-        if work is not None and self.host.now_us - work.begun_us >= CAST_US:
-            self.spice.walks.give_up(work)
-        elif work is not None:
-            self.host.after(PATIENCE_US, alarm)
+    @handles(CheckCast)
+    def on_check_cast(self, alarm: CheckCast) -> None:
+        task = self.publishing.get(alarm.cast)
+        if task is not None and self.host.now_us - task.begun_us >= CAST_US:
+            self.spice.traversals.give_up(task)
+        elif task is not None:
+            self.host.after(CHECK_CAST_US, alarm)
 
-    def ended(self, work: Work, is_covered: bool) -> None:
-        """If it was a cast of our own the application hears how it ended."""
+    def on_traversal_end(self, task: TraversalTask, is_covered: bool) -> None:
+        """If the cast is this peer's own, report the outcome to the application."""
         if not is_covered:
-            work.count(Covered(0, unreachable=1))
-        walk, tally = work.walk, work.tally
-        assert isinstance(walk, CastTo)
-        if is_covered and self.spice.heeded is not None and not walk.asks:
-            self.spice.heeded.docket.count(walk.cast, tally.notified)
-        if self.publishing.get(walk.cast) is not work:
+            task.add_report(CoverageReport(0, unreachable=1))
+        cast, tally = task.traversal, task.tally
+        assert isinstance(cast, CastRequest)
+        if is_covered and self.spice.complaints_seen is not None and not cast.count_only:
+            self.spice.complaints_seen.complaint_log.count(cast.cast, tally.notified)
+        if self.publishing.get(cast.cast) is not task:
             if is_covered:
-                self.spice.containers.passed(work)
+                self.spice.containers.gather_if_shrunken(task)
             return
-        before = self._counts.pop(walk.cast, [])
+        before = self._earlier_reports.pop(cast.cast, [])
         if (
             is_covered
-            and isinstance(tally, CoveredAgain)
-            and not walk.asks
+            and isinstance(tally, RepeatCoverageReport)
+            and not cast.count_only
             and len(before) < RECOUNTS
         ):
-            self._counts[walk.cast] = [*before, tally]
-            self._count_anew(walk)
+            self._earlier_reports[cast.cast] = [*before, tally]
+            self._recount(cast)
             return
         tally = max([tally, *before], key=lambda each: each.notified)
-        del self.publishing[walk.cast]
-        if walk.asks:
+        del self.publishing[cast.cast]
+        if cast.count_only:
             self.host.deliver(
-                Estimated(walk.cast.serial, tally.notified, 2 * (tally.hops + tally.notified))
+                Estimated(cast.cast.serial, tally.notified, 2 * (tally.hops + tally.notified))
             )
         else:
             self.host.deliver(
                 Settled(
-                    walk.cast, tally.notified, tally.unreachable, tally.declined, 0, tally.silent
+                    cast.cast,
+                    tally.notified,
+                    tally.unreachable,
+                    tally.declined,
+                    0,
+                    tally.silent,
                 )
             )
 
-    def _count_anew(self, walk: CastTo) -> None:
-        """Some were told by peers whose answers may never have come: nobody hears it again, but all say so."""
-        again = getattr(walk, "again", self.spice.incarnation) + 1
-        self._set_out(
-            CastAgain(Way(EMPTY), walk.cast, walk.target, 0, "", 0, 0, 0, walk.payload, again=again)
+    def _recount(self, cast: CastRequest) -> None:
+        """Count the cast again: members were notified by peers whose reports may be lost. Members
+        acknowledge again and do not deliver it twice.
+        """
+        again = getattr(cast, "again", self.spice.incarnation) + 1
+        self._send_out(
+            RepeatedCastRequest(
+                Way(EMPTY),
+                cast.cast,
+                cast.target,
+                0,
+                "",
+                0,
+                0,
+                0,
+                cast.payload,
+                again=again,
+            )
         )
 
     # --- finding a registry
 
-    def _aimed(self, cast: CastTo, tag: str, level: int) -> CastTo:
-        """To the root of a level that is nearest to us."""
+    def _addressed(self, cast: CastRequest, tag: str, level: int) -> CastRequest:
+        """The cast, routed to the nearest root of a level."""
         address = address_of(tag)
         root = (
             nearest_root(address, level, self.surface.centre)
@@ -233,38 +203,43 @@ class Casts(SpicePart):
         )
         return replace(cast, way=Way((root, root + 1)), tag=tag, level=level, root=root)
 
-    def seek(self, cast: CastTo) -> tuple[CastTo, bool]:
-        """Where a cast that looks for a registry goes from here, and has it found one of ours?
+    def seek(self, cast: CastRequest) -> tuple[CastRequest, bool]:
+        """The next destination of a cast that looks for a registry, and whether it has found one
+        here.
 
-        Who has come late learns from the casts of others how deep it pays to look.
+        A peer learns from passing casts how deep a level to start from.
         """
         if self.settings.live and cast.level > self.spice.levels.depth:
             self.spice.levels.learn_depth(cast.level)
         while True:
-            root = self._copy_here(cast.tag)
+            root = self._root_here(cast.tag)
             if root is None and not self._is_known(cast.root):
                 return cast, False
             if root is None and cast.level:
-                cast = self._aimed(cast, cast.tag, min(cast.level, self.settings.deepest + 1) - 1)
+                cast = self._addressed(
+                    cast, cast.tag, min(cast.level, self.settings.deepest + 1) - 1
+                )
                 continue
             root = cast.root if root is None else root
-            heeded = self.spice.heeded
+            complaints_seen = self.spice.complaints_seen
             if (
                 self.settings.live
-                and not cast.asks
-                and (heeded is None or not heeded.docket.declines(cast.cast))
+                and not cast.count_only
+                and (
+                    complaints_seen is None or not complaints_seen.complaint_log.declines(cast.cast)
+                )
             ):
-                self.spice.replicas.counted(
+                self.spice.replicas.count_cast(
                     cast.tag, root
-                )  # one that is declined is no reason for more copies
+                )  # a declined cast does not call for more replicas
             other = self._rarer(cast, root) if self.settings.rarest else None
             if other is None:
                 return replace(cast, way=Way((root, root + 1)), root=root), True
             cast = other
 
-    def _copy_here(self, tag: str) -> int | None:
-        """A root of ours at which a cast may stop."""
-        for root in self.spice.shelf.copies.get(tag, ()):
+    def _root_here(self, tag: str) -> int | None:
+        """A local root at which a cast may stop."""
+        for root in self.spice.registries.local_roots.get(tag, ()):
             if self._is_known(root) and (
                 not self.settings.live or self.spice.levels.is_ready(tag, root)
             ):
@@ -272,123 +247,149 @@ class Casts(SpicePart):
         return None
 
     def _is_known(self, root: int) -> bool:
-        """Do we answer for this place, and is all that was registered there known?"""
-        return self.surface.answers(root) and not contains(self.spice.shelf.lacking, root)
+        """Whether this peer answers for the root and its registries are complete there."""
+        return self.surface.answers(root) and not contains(self.spice.registries.unrecovered, root)
 
-    def _rarer(self, cast: CastTo, root: int) -> CastTo | None:
-        """Where to look rather than in this large registry: the term's next tag, or the rarest when all were seen."""
-        registry = self.spice.shelf.registries.get((cast.tag, root, 0))
+    def _rarer(self, cast: CastRequest, root: int) -> CastRequest | None:
+        """A better tag than one with a closed registry: the term's next untried tag, or the one
+        with the smallest registry once all are tried.
+        """
+        registry = self.spice.registries.by_key.get((cast.tag, root, 0))
         tags = cast.target.terms[cast.term].has[:TAGS_MAX]
         seen = dict(cast.tried)
         if registry is None or not registry.closed or len(seen) == len(tags):
             return None
-        seen[cast.tag] = len(registry.records) + registry.passed
+        seen[cast.tag] = len(registry.records) + registry.passed_up
         tag = next((each for each in tags if each not in seen), None) or min(
             tags, key=lambda each: (seen[each], each)
         )
         if tag == cast.tag:
             return None
-        return replace(self._aimed(cast, tag, self.spice.levels.depth), tried=tuple(seen.items()))
+        return replace(
+            self._addressed(cast, tag, self.spice.levels.depth), tried=tuple(seen.items())
+        )
 
     # --- notifying
 
-    def visit(self, work: Work | None, walk: CastTo, registry: Registry, part: Tract) -> None:
-        selected = registry.selected(walk.target, walk.term, part, self.host.now_us)
+    def notify_selected(
+        self, task: TraversalTask | None, cast: CastRequest, registry: Registry, part: Tract
+    ) -> None:
+        selected = registry.selected(cast.target, cast.term, part, self.host.now_us)
         if not selected:
             return
-        if not self.spice.policy.bears(len(selected)) and not walk.asks:
+        if not self.spice.policy.allows_audience(len(selected)) and not cast.count_only:
             for _ in selected:
-                self._count(work, Outcome.BLOCKED)
+                self._count(task, Outcome.BLOCKED)
             return
-        word = _word(work, walk)
+        notification = _notification(task, cast)
         for member in selected:
-            self.tell(work, walk, member, word)
+            self.notify(task, cast, member, notification)
 
-    def show(self, work: Work, registry: Registry, held: Sequence[Held]) -> None:
-        walk = work.walk
-        for each in held:
-            if isinstance(walk, CastTo) and fits(each, walk.target, walk.term, self.host.now_us):
-                self.tell(work, walk, each.entry.member, _word(work, walk))
+    def visit_records(
+        self, task: TraversalTask, registry: Registry, records: Sequence[Record]
+    ) -> None:
+        cast = task.traversal
+        for each in records:
+            if isinstance(cast, CastRequest) and fits(
+                each, cast.target, cast.term, self.host.now_us
+            ):
+                self.notify(task, cast, each.entry.member, _notification(task, cast))
 
-    def tell(self, work: Work | None, walk: CastTo, member: Contact, word: Word) -> None:
-        heeded = self.spice.heeded
-        if walk.asks:
-            assert work is not None
-            work.count(Covered(0, notified=1))
-        elif heeded is not None and not heeded.docket.tell(walk.cast, member.name, member.address):
-            self._count(work, Outcome.BLOCKED)
+    def notify(
+        self,
+        task: TraversalTask | None,
+        cast: CastRequest,
+        member: Contact,
+        notification: Notification,
+    ) -> None:
+        complaints_seen = self.spice.complaints_seen
+        if cast.count_only:
+            assert task is not None
+            task.add_report(CoverageReport(0, notified=1))
+        elif complaints_seen is not None and not complaints_seen.complaint_log.admit_member(
+            cast.cast, member.name, member.address
+        ):
+            self._count(task, Outcome.BLOCKED)
         elif member.name == self.spice.name:
-            outcome = self.spice.ears.inbox.take(walk.cast, walk.target, walk.payload)
-            if isinstance(walk, CastAgain):
-                outcome = self.spice.ears.heard(self.address, walk.cast, walk.again, outcome)
+            outcome = self.spice.receiver.inbox.take(cast.cast, cast.target, cast.payload)
+            if isinstance(cast, RepeatedCastRequest):
+                outcome = self.spice.receiver.outcome_for(
+                    self.address, cast.cast, cast.again, outcome
+                )
                 if outcome == Outcome.TAKEN and not self._counted.once(
-                    _told_of(word, member.name), None
+                    _notification_key(notification, member.name), None
                 ):
                     outcome = (
                         Outcome.REPEAT
-                    )  # our own record has moved here from one notch to another
-            self._count(work, outcome)
+                    )  # the own record has moved from one notch to another at this peer
+            self._count(task, outcome)
         elif member.address == self.address:
-            pass  # a peer that was at this address before: it is gone
-        elif work is None:
-            self.host.send(member.address, word)
+            pass  # an earlier peer at this address: it no longer exists
+        elif task is None:
+            self.host.send(member.address, notification)
         else:
-            self._ask(work, member, word)
+            self._notify_until_ack(task, member, notification)
 
-    def _ask(self, work: Work, member: Contact, word: Word) -> None:
-        """Until it confirms. Several works may wait for one answer."""
-        key = _told_of(word, member.name)
-        known = self.spice.asker.open(NOTIFY, key) or self.spice.asker.open(NOTIFY_SILENT, key)
+    def _notify_until_ack(
+        self, task: TraversalTask, member: Contact, notification: Notification
+    ) -> None:
+        """Notify a member until it acknowledges. Several tasks may wait for one acknowledgement."""
+        key = _notification_key(notification, member.name)
+        known = self.spice.requests.open(NOTIFY, key) or self.spice.requests.open(
+            NOTIFY_SILENT, key
+        )
         if known is not None:
-            if work not in known.about:
-                known.about.append(work)
-                work.wait()
+            if task not in known.context:
+                known.context.append(task)
+                task.add_pending()
             return
         topic = NOTIFY_SILENT if member.name in self._silent else NOTIFY
-        if self.spice.asker.ask(topic, key, member.address, word, [work]):
-            work.wait()
+        if self.spice.requests.ask(topic, key, member.address, notification, [task]):
+            task.add_pending()
         else:
-            work.count(Covered(0, unreachable=1, silent=(member.name,)))
+            task.add_report(CoverageReport(0, unreachable=1, silent=(member.name,)))
 
-    def _count(self, work: Work | None, outcome: Outcome) -> None:
-        if work is not None:
-            work.hear(outcome)
+    def _count(self, task: TraversalTask | None, outcome: Outcome) -> None:
+        if task is not None:
+            task.count_outcome(outcome)
 
-    @handles(Got, GotAgain)
-    def on_got(self, sender: Address, got: Got) -> None:
-        """A member that is full is told again; a stranger at the address of a member does not speak for it."""
-        key = _told_of(got, got.by)
-        asker, words = self.spice.asker, self.spice.words
-        topic = NOTIFY if (question := asker.open(NOTIFY, key)) is not None else NOTIFY_SILENT
-        question = question or asker.open(topic, key)
+    @handles(NotifyAck, NotifyAgainAck)
+    def on_notify_ack(self, sender: Address, ack: NotifyAck) -> None:
+        """Count an acknowledgement. A member whose inbox is full is notified again. An
+        acknowledgement from another address than the member's is ignored.
+        """
+        key = _notification_key(ack, ack.by)
+        requests, signing = self.spice.requests, self.spice.signing
+        topic = NOTIFY if (request := requests.open(NOTIFY, key)) is not None else NOTIFY_SILENT
+        request = request or requests.open(topic, key)
         if (
-            question is None
-            or question.to != sender
-            or got.outcome == Outcome.FULL
-            or not words.vouches(got)
+            request is None
+            or request.to != sender
+            or ack.outcome == Outcome.FULL
+            or not signing.verifies(ack)
         ):
             return
-        asker.answered(topic, key)
-        self._silent.pop(got.by, None)
-        outcome = got.outcome if self._counted.once(key, None) else Outcome.REPEAT
-        for work in question.about:
-            self._count(work, outcome)
-            outcome = Outcome.REPEAT  # it counts once, however many works met it
-            self.spice.walks.close_one(work)
+        requests.answered(topic, key)
+        self._silent.pop(ack.by, None)
+        outcome = ack.outcome if self._counted.once(key, None) else Outcome.REPEAT
+        for task in request.context:
+            self._count(task, outcome)
+            outcome = Outcome.REPEAT  # counted once, even if several tasks met the member
+            self.spice.traversals.finish_one(task)
 
-    def _lost(self, key: ToldOf, question: Question) -> None:
+    def _on_silent(self, key: NotificationKey, request: PendingRequest) -> None:
         self._silent.put(key[1], None)
-        question.about[0].count(Covered(0, unreachable=1, silent=(key[1],)))
-        for work in question.about:
-            self.spice.walks.close_one(work)
+        request.context[0].add_report(CoverageReport(0, unreachable=1, silent=(key[1],)))
+        for task in request.context:
+            self.spice.traversals.finish_one(task)
 
 
-def _word(work: Work | None, walk: CastTo) -> Word:
-    """What members are told."""
-    if work is not None and isinstance(walk, CastAgain):
-        return NotifyAgain(walk.cast, walk.target, walk.payload, walk.again)
-    return Notify(walk.cast, walk.target, walk.payload)
+def _notification(task: TraversalTask | None, cast: CastRequest) -> Notification:
+    """The notification for the members of a cast."""
+    if task is not None and isinstance(cast, RepeatedCastRequest):
+        return NotifyAgain(cast.cast, cast.target, cast.payload, cast.again)
+    return Notify(cast.cast, cast.target, cast.payload)
 
 
-def _told_of(word: Word | Got, name: Name) -> ToldOf:
-    return word.cast, name, getattr(word, "again", None)
+def _notification_key(notification: Notification | NotifyAck, name: Name) -> NotificationKey:
+    return notification.cast, name, getattr(notification, "again", None)

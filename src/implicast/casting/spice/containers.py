@@ -1,18 +1,20 @@
-"""Registries that become too large for one peer, and those that shrink again (thesis section 8.1.1, Listing 10).
+"""Registries that grow too large for one peer, and those that shrink again (thesis section 8.1.1,
+Listing 10).
 
-Full registries close: what they keep goes to the next notch. Heirs know first: the closed part is backed up before
-anything is passed up by it. Then every record in it is sent to its home above, and kept and answered from until that is
-confirmed. A mover deletes its copy only when the confirmation says that the record is kept at *another* notch; if it
-came back to ours, the move has lapsed.
+Closing. A full registry closes, and its records move to the next notch. The closed part is backed
+up before anything is passed up. Each record stays here, and casts match it, until the next notch
+acknowledges it. It is deleted only if the acknowledgement names *another* notch; if the record came
+back to this one, the move is void.
 
-A registry that has shrunk is drawn together: what is kept above a closed part comes down to it. While a part is
-gathering, what comes for it is kept here although casts still go up, and its own moves up have lapsed. A walk asks
-every holder above to send its records down; when all of it is covered, and heirs know, the part is open. If that fails,
-all is as before: at every moment a record is at its old home, here, or both.
+Gathering. When few records are left above a closed part, they move down to it again. A traversal
+asks every holder above to send its records down. While a part is gathering, entries for it are
+stored here, casts still go up, and moves up are void. When the traversal is covered and the backups
+know, the part opens. If it fails, everything stays as it was: at each moment a record is at its old
+home, here, or at both.
 
-*What comes down is shown to the walks above.* A cast (or the gathering of a lower notch) that has passed here and is
-not covered yet could pass the holder after the record left it: so a record that arrives meanwhile is taken into that
-walk here, once for each walk.
+A cast or a lower gathering that has passed here and is not covered yet could miss a record that
+moves down behind it. A record that arrives meanwhile is therefore visited here, once for each such
+traversal.
 """
 
 from collections.abc import Sequence
@@ -21,15 +23,14 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from implicast.casting.spice.homes import home
 from implicast.casting.spice.items import Key, closed_item
-from implicast.casting.spice.messages import CastTo, Entry, GatherTo, StoredAt
-from implicast.casting.spice.registry import Held, Registry
+from implicast.casting.spice.messages import CastRequest, Entry, GatherRequest, StoreAck
+from implicast.casting.spice.part import Spice, SpicePart, StoreBackoff
+from implicast.casting.spice.registry import Record, Registry
 from implicast.casting.spice.settings import CAST_US
-from implicast.casting.spice.share import Repeated, Spice, SpicePart
-from implicast.casting.spice.stores import RISING
-from implicast.casting.spice.trips import Work
-from implicast.overlay.ice.estate import Way
+from implicast.casting.spice.stores import ASCENDING
+from implicast.casting.spice.traversal_state import TraversalTask
+from implicast.overlay.ice.item_store import Way
 from implicast.peer.contract import Message, Name, handles
 from implicast.peer.memory import Repeats
 from implicast.space.tract import (
@@ -44,85 +45,90 @@ from implicast.space.tract import (
 )
 
 CLOSING_US = 10_000_000
-"""A closing that heirs have not confirmed in this time may be tried again."""
+"""A closing that the backups have not acknowledged within this time may be tried again."""
 SWEEPS = 10
-"""So many times in a lease one looks for records that have run out."""
+"""Number of sweeps for expired records in one lease."""
 MOVES_MAX = 1_024
-"""Messages of records on their way down; beyond it a gathering is not taken part in, and lapses."""
-REST_US = 60_000_000
-"""A part is not gathered again for so long after a try."""
-TRIED_MAX = 4_096
-"""Tries that are remembered; after more the oldest may be repeated sooner."""
+"""Maximum number of open moves down. Beyond it a peer moves nothing, and the gathering times out.
+"""
+GATHER_PAUSE_US = 60_000_000
+"""Minimum time between two attempts to gather the same part."""
+GATHERS_TRIED_MAX = 4_096
+"""Maximum number of remembered attempts. Beyond it the oldest may be repeated sooner."""
 
 
-class RiseAgain(Message):
-    """Rings when records that go up should have been confirmed."""
+class RetryAscent(Message):
+    """Fires when records passed up should have been acknowledged."""
 
     key: Key
 
 
-class Sweep(Message):
-    """Rings ten times in a lease: forget what has run out."""
+class SweepExpired(Message):
+    """Fires ten times in a lease, to remove expired records."""
 
 
-class MoveAgain(Message):
-    """Rings when records that come down should have been confirmed."""
+class RetryMove(Message):
+    """Fires when records moved down should have been acknowledged."""
 
     token: int
 
 
-class Lapse(Message):
-    """Rings when a gathering has taken too long."""
+class GatherTimeout(Message):
+    """Fires when a gathering has taken longer than `CAST_US`."""
 
-    walk: int
+    number: int
 
 
 @dataclass(slots=True)
-class Move(Repeated):
-    """Records of one holder on their way down to a base, as a part of a work."""
+class RecordMove(StoreBackoff):
+    """Records of one holder on their way down to the notch `base`, as part of a gathering."""
 
     key: Key
     base: int
     entries: dict[Name, Entry]
-    work: Work
+    task: TraversalTask
     until_us: int
 
 
 class Containers(SpicePart):
-    """A peer's part in spreading large registries, in drawing them together, and in forgetting."""
+    """Closes large registries, gathers small ones and removes expired records."""
 
-    __slots__ = ("_moves", "_risings", "_sweeping", "_tried_us", "gatherings")
+    __slots__ = ("_ascents", "_sweeping", "gather_tried_us", "gatherings", "moves")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
-        self._risings: dict[Key, Repeated] = {}
-        """Registries whose records go up."""
+        self._ascents: dict[Key, StoreBackoff] = {}
+        """Registries with records on their way up."""
         self._sweeping = False
-        self._moves: dict[int, Move] = {}
-        self.gatherings: dict[Key, Work] = {}
-        self._tried_us: Repeats[Key] = Repeats(TRIED_MAX)
+        self.moves: dict[int, RecordMove] = {}
+        self.gatherings: dict[Key, TraversalTask] = {}
+        self.gather_tried_us: Repeats[Key] = Repeats(GATHERS_TRIED_MAX)
 
-    def stand(self, key: Key, records: Sequence[Entry], closed: bool) -> None:
-        """What a registry has from the start: records, or a closed part through which these went up."""
-        shelf = self.spice.shelf
+    def restore(self, key: Key, records: Sequence[Entry], closed: bool) -> None:
+        """Fill a registry: with records, or with a closed part through which these records were
+        passed up.
+        """
+        registries = self.spice.registries
         if closed:
-            shelf.close(
+            registries.close(
                 key,
-                intersect(container(key[1], key[2], self.settings.dimensions), self.surface.ground),
+                intersect(
+                    container(key[1], key[2], self.settings.dimensions), self.surface.committed
+                ),
             )
             if self.settings.rarest and not key[2]:
-                shelf.registry(key).pass_by(len(records))
+                registries.registry(key).add_passed_up(len(records))
             return
-        shelf.stand(key, records)
-        self._sweep_later()
+        registries.restore(key, records)
+        self._schedule_sweep()
 
     # --- closing
 
-    def kept(self, key: Key, registry: Registry, held: Sequence[Held]) -> None:
-        self._sweep_later()
+    def on_records_stored(self, key: Key, registry: Registry, records: Sequence[Record]) -> None:
+        self._schedule_sweep()
         self._close_if_crowded(key, registry)
         if registry.gathering:
-            self._show(key, registry, held)
+            self._show_to_traversals(key, registry, records)
 
     def _close_if_crowded(self, key: Key, registry: Registry) -> None:
         if (
@@ -130,261 +136,261 @@ class Containers(SpicePart):
             or key[2] == self.settings.last_notch
         ):
             return
-        count = registry.living()
-        if count > self.settings.storage_limit and not self.spice.shelf.is_closing(key):
+        count = registry.count_open()
+        if count > self.settings.storage_limit and not self.spice.registries.is_closing(key):
             self._close(key, count)
 
     def _close(self, key: Key, count: int) -> None:
-        """This registry, and those above it that would be too full at once and lie wholly on our ground."""
+        """Close this registry, and those above it that would overflow at once and whose containers
+        lie within the own tract.
+        """
         tag, root, notch = key
         tracts: dict[Key, Tract] = {}
         while count > self.settings.storage_limit and notch < self.settings.last_notch:
             inside = container(root, notch, self.settings.dimensions)
-            if tracts and not within(inside, self.surface.ground):
+            if tracts and not within(inside, self.surface.committed):
                 break
-            tracts[tag, root, notch] = intersect(inside, self.surface.ground)
+            tracts[tag, root, notch] = intersect(inside, self.surface.committed)
             notch = self.settings.above(notch)
-            above = self.spice.shelf.registries.get((tag, root, notch))
-            count += above.living() if above is not None else 0
-        items = self.spice.shelf.close_soon(tracts, self.host.now_us + CLOSING_US)
-        self.surface.batch(items, partial(self._shut, tracts))
+            above = self.spice.registries.by_key.get((tag, root, notch))
+            count += above.count_open() if above is not None else 0
+        items = self.spice.registries.close_soon(tracts, self.host.now_us + CLOSING_US)
+        self.surface.replicate(items, partial(self.on_closing_backed_up, tracts))
 
-    def _shut(self, tracts: dict[Key, Tract]) -> None:
-        """Heirs know: close, and let the records go up."""
+    def on_closing_backed_up(self, tracts: dict[Key, Tract]) -> None:
+        """The backups know of the closing: close, and pass the records up."""
         for key, tract in tracts.items():
-            self.spice.shelf.close(key, intersect(tract, self.surface.tract))
+            self.spice.registries.close(key, intersect(tract, self.surface.tract))
         for key in tracts:
-            self.rise(key)
+            self.start_ascent(key)
 
-    # --- rising
+    # --- ascending
 
-    def rise(self, key: Key) -> None:
-        """Send up what lies in the closed part, unless that is under way."""
-        if key not in self._risings:
-            self._risings[key] = Repeated()
-            self._rise(key)
+    def start_ascent(self, key: Key) -> None:
+        """Pass up the records in the closed part, unless that is already in progress."""
+        if key not in self._ascents:
+            self._ascents[key] = StoreBackoff()
+            self.send_ascending(key)
 
-    def _rise(self, key: Key) -> None:
-        registry = self.spice.shelf.registries.get(key)
-        rising = registry.rising() if registry is not None else []
-        if not rising:
-            del self._risings[key]
+    def send_ascending(self, key: Key) -> None:
+        registry = self.spice.registries.by_key.get(key)
+        ascending = registry.ascending() if registry is not None else []
+        if not ascending:
+            del self._ascents[key]
             return
         if self.settings.assured:
-            self.spice.later.put(self._risings[key].wait_longer(), RiseAgain(key))
+            self.spice.timer_wheel.schedule(self._ascents[key].next_wait_us(), RetryAscent(key))
         else:
-            del self._risings[key]
-        ours = [each.entry for each in rising if self.surface.answers(each.home)]
-        self.spice.stores.take(*key, ours, (self.address, RISING, key[2]))
+            del self._ascents[key]
+        ours = [each.entry for each in ascending if self.surface.answers(each.home)]
+        self.spice.stores.store_entries(*key, ours, (self.address, ASCENDING, key[2]))
 
-    @handles(RiseAgain)
-    def on_rise_again(self, alarm: RiseAgain) -> None:
-        if alarm.key in self._risings:
-            self._rise(alarm.key)
+    @handles(RetryAscent)
+    def on_retry_ascent(self, alarm: RetryAscent) -> None:
+        if alarm.key in self._ascents:
+            self.send_ascending(alarm.key)
 
-    def stored(self, stored: StoredAt) -> None:
-        """What another notch has may go; a late word must not delete what has been drawn down again (`passing`)."""
+    def on_stored_above(self, stored: StoreAck) -> None:
+        """Delete records that another notch has stored. A record in a gathering part stays: a late
+        acknowledgement must not delete what has come down again.
+        """
         key = (stored.tag, stored.root, stored.notch)
-        for consumer, version, at in stored.kept:
-            held = self.spice.shelf.held(key, consumer)
-            if held is None or at == stored.notch or held.entry.version > version:
+        for consumer, version, at in stored.entries:
+            record = self.spice.registries.record_of(key, consumer)
+            if record is None or at == stored.notch or record.entry.version > version:
                 continue
-            if contains(
-                self.spice.shelf.registries[key].passing, held.home
-            ) and self.surface.answers(held.home):
-                self.spice.shelf.forget(key, held)
+            passing = self.spice.registries.by_key[key].passing
+            if contains(passing, record.home) and self.surface.answers(record.home):
+                self.spice.registries.forget(key, record)
 
     def settled(self) -> None:
-        """The ground has changed: gatherings on others' ground lapse; what is in closed parts of new ground goes up."""
-        for key, work in list(self.gatherings.items()):
-            drawn = self.spice.shelf.registries.get(key)
-            if (
-                drawn is None
-                or not drawn.gathering
-                or subtract(drawn.gathering, self.surface.ground)
-            ):
-                self.spice.walks.give_up(work)
-        for key, registry in self.spice.shelf.all():
+        """The own tract has changed: abort gatherings outside it, and pass up records in closed
+        parts.
+        """
+        for key, task in list(self.gatherings.items()):
+            found = self.spice.registries.by_key.get(key)
+            gathering = found.gathering if found is not None else EMPTY
+            if not gathering or subtract(gathering, self.surface.committed):
+                self.spice.traversals.give_up(task)
+        for key, registry in self.spice.registries.all():
             if registry.closed:
-                self.rise(key)
+                self.start_ascent(key)
             self._close_if_crowded(key, registry)
-        self._sweep_later()
+        self._schedule_sweep()
 
     # --- gathering
 
-    def ended(self, work: Work, is_covered: bool) -> None:
-        walk = work.walk
-        assert isinstance(walk, GatherTo)
-        key = (walk.tag, walk.root, walk.base)
-        if self.gatherings.get(key) is work:
-            (self._gathered if is_covered else self._lapse)(key)
+    def on_traversal_end(self, task: TraversalTask, is_covered: bool) -> None:
+        traversal = task.traversal
+        assert isinstance(traversal, GatherRequest)
+        key = (traversal.tag, traversal.root, traversal.base)
+        if self.gatherings.get(key) is task:
+            (self.on_gathered if is_covered else self._abort_gathering)(key)
 
-    def passed(self, work: Work) -> None:
-        """A cast has been through our part of a registry: is little left above?"""
-        walk = work.walk
-        key = (walk.tag, walk.root, walk.notch)
-        registry = self.spice.shelf.registries.get(key)
+    def gather_if_shrunken(self, task: TraversalTask) -> None:
+        """After a cast has covered the closed part, gather it if the records above are at most half
+        the limit.
+        """
+        traversal = task.traversal
+        key = (traversal.tag, traversal.root, traversal.notch)
+        registry = self.spice.registries.by_key.get(key)
         if (
             registry is None
-            or not isinstance(walk, CastTo)
-            or 2 * work.tally.size > self.settings.storage_limit
+            or not isinstance(traversal, CastRequest)
+            or 2 * task.tally.size > self.settings.storage_limit
         ):
             return
-        if registry.closed and not subtract(registry.closed, work.part):
+        if registry.closed and not subtract(registry.closed, task.part):
             self.gather(key)
 
     def gather(self, key: Key) -> None:
-        """Draw together what is kept above our closed part of this registry."""
-        registry, now_us = self.spice.shelf.registries[key], self.host.now_us
-        closed = intersect(registry.closed, self.surface.ground)
+        """Move the records above the closed part of this registry down to it."""
+        registry, now_us = self.spice.registries.by_key[key], self.host.now_us
+        closed = intersect(registry.closed, self.surface.committed)
         if (
             key in self.gatherings
             or closed != registry.closed
-            or self._tried_us.came_by(key, now_us, REST_US)
+            or self.gather_tried_us.came_by(key, now_us, GATHER_PAUSE_US)
         ):
             return
-        self._risings.pop(key, None)  # its moves up lapse
-        registry.gather(closed)
+        self._ascents.pop(key, None)  # moves up are void
+        registry.set_gathering(closed)
         tag, root, base = key
         above = self.settings.above(base)
         scaled = scale_within(closed, root, base, self.settings.dimensions, above - base)
-        walk = GatherTo(
-            Way(scaled), tag, root, above, base, self.address, self.spice.stores.token()
+        traversal = GatherRequest(
+            Way(scaled), tag, root, above, base, self.address, self.spice.stores.next_token()
         )
-        work = self.gatherings[key] = Work(now_us, walk)
+        task = self.gatherings[key] = TraversalTask(now_us, traversal)
         ours = intersect(scaled, self.spice.known)
-        self.spice.walks.visit_all(work, walk, above, ours)
+        self.spice.traversals.visit_all(task, traversal, above, ours)
         if rest := subtract(scaled, ours):
-            self.spice.walks.send_up(work, replace(walk, way=Way(rest)), base, closed)
-        self.spice.later.put(CAST_US, Lapse(walk.walk))
-        self.spice.walks.close_one(work)
+            self.spice.traversals.send_up(task, replace(traversal, way=Way(rest)), base, closed)
+        self.spice.timer_wheel.schedule(CAST_US, GatherTimeout(traversal.number))
+        self.spice.traversals.finish_one(task)
 
-    @handles(Lapse)
-    def on_lapse(self, alarm: Lapse) -> None:
-        for work in list(self.gatherings.values()):
-            if isinstance(work.walk, GatherTo) and work.walk.walk == alarm.walk:
-                self.spice.walks.give_up(work)
+    @handles(GatherTimeout)
+    def on_gather_timeout(self, alarm: GatherTimeout) -> None:
+        for task in list(self.gatherings.values()):
+            if isinstance(task.traversal, GatherRequest) and task.traversal.number == alarm.number:
+                self.spice.traversals.give_up(task)
 
-    def _lapse(self, key: Key) -> None:
-        """All is as before: what has come down goes up again; heirs may have been told that the part is open."""
+    def _abort_gathering(self, key: Key) -> None:
+        """Keep the part closed: records that came down go up again. The backups may have been told
+        that it is open, so they are told again.
+        """
         self.gatherings.pop(key, None)
-        registry = self.spice.shelf.registries.get(key)
+        registry = self.spice.registries.by_key.get(key)
         if registry is not None:
-            registry.gather(EMPTY)
+            registry.set_gathering(EMPTY)
             if registry.closed:
-                self.surface.batch((closed_item(key, registry.closed),), lambda: None)
-            self.rise(key)
+                self.surface.replicate((closed_item(key, registry.closed),), lambda: None)
+            self.start_ascent(key)
 
-    def _gathered(self, key: Key) -> None:
-        """Nothing is left above: open, once heirs know."""
-        registry = self.spice.shelf.registries.get(key)
+    def on_gathered(self, key: Key) -> None:
+        """No record is left above: open the part once the backups know."""
+        registry = self.spice.registries.by_key.get(key)
         if registry is None or not registry.gathering:
-            self._lapse(key)
+            self._abort_gathering(key)
             return
-        gathered, work = registry.gathering, self.gatherings.get(key)
+        gathered, task = registry.gathering, self.gatherings.get(key)
         item = closed_item(key, subtract(registry.closed, gathered))
-        self.surface.batch((item,), partial(self._open, key, gathered, work))
+        self.surface.replicate((item,), partial(self.open_gathered, key, gathered, task))
 
-    def _open(self, key: Key, gathered: Tract, work: Work | None) -> None:
-        """Heirs know. Some of the ground may have been given away meanwhile: what is left of it was gathered too."""
-        registry = self.spice.shelf.registries.get(key)
-        if registry is None or work is None or self.gatherings.get(key) is not work:
+    def open_gathered(self, key: Key, gathered: Tract, task: TraversalTask | None) -> None:
+        """The backups know: open the part. Extents handed off meanwhile are not in it."""
+        registry = self.spice.registries.by_key.get(key)
+        if registry is None or task is None or self.gatherings.get(key) is not task:
             return
         if registry.gathering and not subtract(registry.gathering, gathered):
             del self.gatherings[key]
-            registry.shut(subtract(registry.closed, registry.gathering))
-            registry.gather(EMPTY)
-            self.spice.shelf.tidy(key)
+            registry.set_closed(subtract(registry.closed, registry.gathering))
+            registry.set_gathering(EMPTY)
+            self.spice.registries.remove_if_empty(key)
             self._close_if_crowded(key, registry)
 
-    def show(self, work: Work, registry: Registry, held: Sequence[Held]) -> None:
-        """Records that the walk has met, or that came down past it, go to the base."""
-        walk = work.walk
-        assert isinstance(walk, GatherTo)
-        if not held:
+    def visit_records(
+        self, task: TraversalTask, registry: Registry, records: Sequence[Record]
+    ) -> None:
+        """Move records that the traversal has met, or that came down past it, to the base."""
+        traversal = task.traversal
+        assert isinstance(traversal, GatherRequest)
+        if not records:
             return
-        work.wait()  # even if there is no room to move them: the gathering then lapses
-        if len(self._moves) < MOVES_MAX:
-            token, entries = (
-                self.spice.stores.token(),
-                {each.entry.member.name: each.entry for each in held},
-            )
-            key = (walk.tag, walk.root, registry.notch)
-            self._moves[token] = Move(key, walk.base, entries, work, self.host.now_us + CAST_US)
-            self.on_move_again(MoveAgain(token))
+        task.add_pending()  # even without room for the move: the gathering then times out
+        if len(self.moves) < MOVES_MAX:
+            token, until_us = self.spice.stores.next_token(), self.host.now_us + CAST_US
+            entries = {each.entry.member.name: each.entry for each in records}
+            key = (traversal.tag, traversal.root, registry.notch)
+            self.moves[token] = RecordMove(key, traversal.base, entries, task, until_us)
+            self.on_retry_move(RetryMove(token))
 
-    @handles(MoveAgain)
-    def on_move_again(self, alarm: MoveAgain) -> None:
-        move = self._moves.get(alarm.token)
+    @handles(RetryMove)
+    def on_retry_move(self, alarm: RetryMove) -> None:
+        move = self.moves.get(alarm.token)
         if move is not None and self.host.now_us > move.until_us:
-            del self._moves[alarm.token]
+            del self.moves[alarm.token]
         elif move is not None:
-            self.spice.later.put(move.wait_longer(), alarm)
+            self.spice.timer_wheel.schedule(move.next_wait_us(), alarm)
             self.spice.stores.send_store(
                 (*move.key[:2], move.base), tuple(move.entries.values()), alarm.token
             )
 
-    def moved(self, stored: StoredAt) -> bool:
-        """Is this about a move of ours? Then what has arrived below may go."""
-        if (move := self._moves.get(stored.token)) is None:
+    def on_moved(self, stored: StoreAck) -> bool:
+        """Process the acknowledgement of a move and delete the moved records. Returns False if the
+        token is not of a move.
+        """
+        if (move := self.moves.get(stored.token)) is None:
             return False
-        for consumer, version, at in stored.kept:
+        for consumer, version, at in stored.entries:
             entry = move.entries.get(consumer)
             if entry is None or version < entry.version:
                 continue
-            held = self.spice.shelf.held(move.key, consumer)
-            if at == move.key[2]:  # it came back: the gathering has lapsed, and this move with it
-                self._moves.pop(stored.token, None)
+            record = self.spice.registries.record_of(move.key, consumer)
+            if at == move.key[2]:  # it came back: the gathering was aborted, and the move with it
+                self.moves.pop(stored.token, None)
                 return True
             del move.entries[consumer]
             if (
-                held is not None
-                and held.entry.version <= version
-                and self.surface.answers(held.home)
+                record is not None
+                and record.entry.version <= version
+                and self.surface.answers(record.home)
             ):
-                self.spice.shelf.forget(move.key, held)
-        if not move.entries and self._moves.pop(stored.token, None) is not None:
-            self.spice.walks.close_one(move.work)
+                self.spice.registries.forget(move.key, record)
+        if not move.entries and self.moves.pop(stored.token, None) is not None:
+            self.spice.traversals.finish_one(move.task)
         return True
 
-    def _show(self, key: Key, registry: Registry, held: Sequence[Held]) -> None:
-        """To every walk that was sent up past this place and is not covered."""
+    def _show_to_traversals(self, key: Key, registry: Registry, records: Sequence[Record]) -> None:
+        """Visit the records for each open traversal that went up past this part."""
         tag, root, notch = key
-        walks = self.spice.walks
-        for each in held:
-            for work in walks.active(tag, root) if contains(registry.gathering, each.home) else ():
-                if self._is_above(work, notch, root, each.entry.spot) and not work.is_shown(
-                    each.entry.member.name
-                ):
-                    walks.purpose(work.walk).show(work, registry, [each])
+        traversals = self.spice.traversals
+        for each in records:
+            if not contains(registry.gathering, each.home):
+                continue
+            entry = each.entry
+            for task in traversals.tasks.active_at(tag, root):
+                is_above = task.is_above(notch, entry.spot, self.settings.dimensions)
+                if is_above and not task.mark_shown(entry.member.name):
+                    traversals.handler_of(task.traversal).visit_records(task, registry, [each])
 
-    def _is_above(self, work: Work, notch: int, root: int, spot: int) -> bool:
-        walk, dimensions = work.walk, self.settings.dimensions
-        if isinstance(walk, GatherTo):
-            passed = list(work.up) if walk.base < notch else []
-        else:
-            passed = [trip for trip in work.up if walk.notch <= notch <= trip.notch]
-        return any(
-            contains(trip.closed, home(root, trip.notch, spot, dimensions)) for trip in passed
-        )
+    # --- expiry
 
-    # --- forgetting
-
-    def _sweep_later(self) -> None:
+    def _schedule_sweep(self) -> None:
         if not self._sweeping and self.settings.assured:
             self._sweeping = True
-            self.spice.later.put(self.settings.lease_us // SWEEPS, Sweep())
+            self.spice.timer_wheel.schedule(self.settings.lease_us // SWEEPS, SweepExpired())
 
-    @handles(Sweep)
-    def on_sweep(self, alarm: Sweep) -> None:
-        """Forget records whose consumers have not renewed them; tombstones go the same way."""
+    @handles(SweepExpired)
+    def on_sweep_expired(self, alarm: SweepExpired) -> None:
+        """Remove records and tombstones whose lease has expired."""
         self._sweeping = False
         now_us = self.host.now_us
-        for key, registry in self.spice.shelf.all():
-            for held in registry.run_out(now_us):
-                if self.surface.answers(held.home):
-                    self.spice.shelf.forget(key, held)
+        for key, registry in self.spice.registries.all():
+            for record in registry.expired(now_us):
+                if self.surface.answers(record.home):
+                    self.spice.registries.forget(key, record)
         if self.settings.live:
             self.spice.levels.sweep(SWEEPS)
-        if self.spice.shelf.registries:
-            self._sweep_later()
+        if self.spice.registries.by_key:
+            self._schedule_sweep()

@@ -5,29 +5,33 @@ from dataclasses import replace
 from functools import lru_cache
 from math import pi
 
-from implicast.casting import complaints, telling
+from implicast.casting import complaints, notifier
 from implicast.casting.designs import ASSURANCE, Design
 from implicast.casting.spice import messages
-from implicast.casting.spice.settings import COLLECT_US, NO_LIMIT, Settings
-from implicast.casting.spice.spice import KeptSpice, Spice
+from implicast.casting.spice.settings import COLLECT_US, NO_LIMIT, SpiceSettings
+from implicast.casting.spice.spice import DurableSpice, Spice
 from implicast.language.parameters import Parameter, Parameters, Setting
 from implicast.overlay.ice import messages as ice_messages
-from implicast.overlay.ice.settings import Terms, Timers
+from implicast.overlay.ice.settings import SurfaceSettings, Timers
 from implicast.peer.lease import UNENDING_US
 from implicast.peer.member import Member
 from implicast.peer.site import Site
 from implicast.space.angle import cosine_of
 
 ROOT_BITS_MAX = 12
-"""Dimensions times levels: a registry has at most 4096 copies, whatever is asked for."""
+"""Upper bound of dimensions x level: a registry has at most 2^12 = 4096 copies."""
 WINDOW_CASTS = 8
-"""A window in which casts are counted is as long as so many casts take at the limit, unless it is given."""
+"""Default length of the window in which casts are counted, in casts: the time that this many casts
+take at the frequency limit.
+"""
 
 
 def settings_of(
     given: Parameters, levels: Mapping[str, int] | None = None, resting: bool = False
-) -> Settings:
-    """`levels`: those computed beforehand; `resting`: as in `Site`."""
+) -> SpiceSettings:
+    """Settings computed from the design's parameters. `levels`: replication level of each tag,
+    computed before the run; `resting`: as in `Site`.
+    """
     dimensions = int(given["dimensions"])
     assured = given["assurance"] != "none"
     limit = float(given.get("frequency_limit", 0.0))
@@ -38,8 +42,8 @@ def settings_of(
         deepest = max(levels.values(), default=0)
     rate_s = float(given.get("rate_s", 0.0)) or WINDOW_CASTS / (limit or 1.0)
     timers = Timers.of(float(given["hello_s"]))
-    return Settings(
-        terms=Terms(
+    return SpiceSettings(
+        terms=SurfaceSettings(
             dimensions,
             cosine_of(float(given["branch_factor"])),
             bool(given["merge"]),
@@ -60,17 +64,19 @@ def settings_of(
 
 
 def landmark_digits(landmarks: int, dimensions: int) -> int:
-    """The digits of an extent's address when there are so many equal ones, or the largest number below that."""
+    """Number of digits in an extent's address when the surface is divided into `landmarks` equal
+    extents. Rounded down to a whole number of digits.
+    """
     return max(0, landmarks.bit_length() - 1) // dimensions
 
 
 @lru_cache(8)
-def _settings(parameters: tuple[tuple[str, Setting], ...], resting: bool) -> Settings:
+def _settings(parameters: tuple[tuple[str, Setting], ...], resting: bool) -> SpiceSettings:
     return settings_of(dict(parameters), None, resting)
 
 
 def member(site: Site) -> Member:
-    if site.credentials is not None:  # in the laboratory alone
+    if site.credentials is not None:  # only in a simulation
         return Spice(site, settings_of(site.parameters, site.credentials, site.resting))
     return Spice(site, _settings(tuple(sorted(site.parameters.items())), site.resting))
 
@@ -80,7 +86,7 @@ SURFACE = (
     Parameter(
         "branch_factor",
         pi / 3,
-        "largest angle within one branch of a route; 0 sends every extent alone",
+        "largest angle within one branch of a route; 0 routes every extent separately",
         0,
         pi,
         unit="rad",
@@ -95,20 +101,20 @@ SURFACE = (
     Parameter(
         "sounding",
         False,
-        "newcomers look for those near them on the network, among as many landmarks",
+        "joining peers measure latencies and join in the nearest of `landmarks` extents",
     ),
     Parameter(
         "merge",
         True,
-        "clusters with the same next hop share one message; the thesis sends one each",
+        "clusters with the same next hop share one message; the thesis sends one for each",
     ),
 )
-LIFE = (
+UPKEEP = (
     ASSURANCE,
     Parameter(
         "hello_s",
         12.0,
-        "how often neighbours greet each other; repair takes about twice as long",
+        "interval between heartbeats of neighbours; repair takes about twice as long",
         0.5,
         600,
         unit="s",
@@ -116,7 +122,7 @@ LIFE = (
     Parameter(
         "lease_s",
         600.0,
-        "a registration that is not renewed for so long is forgotten",
+        "a registration that is not renewed for this time expires",
         10,
         1e6,
         unit="s",
@@ -124,21 +130,21 @@ LIFE = (
 )
 KINDS = (
     *messages.KINDS,
-    telling.Notify,
-    telling.Got,
-    telling.NotifyAgain,
-    telling.GotAgain,
+    notifier.Notify,
+    notifier.NotifyAck,
+    notifier.NotifyAgain,
+    notifier.NotifyAgainAck,
     complaints.Complain,
     *ice_messages.KINDS,
 )
 RELIEF = (
     Parameter(
-        "storage_limit", 32, "registrations a peer keeps of one registry before it spreads", 1, 1e9
+        "storage_limit", 32, "registrations of one registry at a peer before it closes", 1, 1e9
     ),
     Parameter(
         "frequency_limit",
         0.0125,
-        "casts a peer serves before a registry is replicated; 0 never does",
+        "casts at one root before a registry is replicated; 0: no replication",
         0,
         1e9,
         unit="1/s",
@@ -146,14 +152,14 @@ RELIEF = (
     Parameter(
         "replication",
         "live",
-        "levels raised and lowered as roots measure them, or computed from the casts to "
-        "come, as in the thesis's experiments",
+        "levels follow the load that roots measure, or are computed from the cast list before "
+        "the run, as in the experiments of the thesis",
         choices=("beforehand", "live"),
     ),
     Parameter(
         "deepest_level",
         3,
-        "the deepest level of replication; 2^(d level) copies, at most 4096",
+        "largest replication level; a level has 2^(d level) copies, at most 4096",
         1,
         6,
     ),
@@ -163,7 +169,7 @@ RELIEF = (
     Parameter(
         "collect_ms",
         1000.0,
-        "without receipts, records that go on are collected for so long; with them 20 ms",
+        "how long forwarded records are collected without receipts; 20 ms with receipts",
         0,
         60_000,
         unit="ms",
@@ -180,23 +186,23 @@ RELIEF = (
 
 SPICE = Design(
     name="spice",
-    summary="Registries at rendezvous peers on a torus; each serves the casts of its tags alone.",
+    summary="Registries at rendezvous peers on a torus; one peer serves all casts of a tag.",
     paper="Implicit group messaging, chapter 7",
     member=member,
     audience=True,
     slows=True,
-    kept={"member": KeptSpice},
+    durable_types={"member": DurableSpice},
     kinds=KINDS,
-    parameters=SURFACE + LIFE,
+    parameters=SURFACE + UPKEEP,
     survives=frozenset({"joins", "leaves", "crashes", "returns", "loss", "partitions", "freezes"}),
     quick={"hello_s": 1.2},
-    patience=({"hello_s": 30.0}, {"hello_s": 6.0}, {"hello_s": 3.0}),
+    upkeep_points=({"hello_s": 30.0}, {"hello_s": 6.0}, {"hello_s": 3.0}),
 )
 UNLOADED = replace(
     SPICE,
     name="spice-unloaded",
     summary="SPICE with large registries spread over many peers and busy ones replicated.",
     paper="Implicit group messaging, chapter 8",
-    parameters=SURFACE + LIFE + RELIEF,
+    parameters=SURFACE + UPKEEP + RELIEF,
 )
 DESIGNS = (SPICE, UNLOADED)

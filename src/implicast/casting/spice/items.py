@@ -1,12 +1,13 @@
-"""What is kept on the surface, as items that it moves about: their kinds, their names, and how they are encoded.
+"""Stored state as items of the surface: kinds, keys and encoding.
 
-A record lies at its home, the closed part of a registry in a tract, the header of a tag at its original root, the state
-of a replica root at that root. And where registries were lost, that they were goes with the ground.
+A record lies at its home, the closed part of a registry in its tract, the replication header of a
+tag at its original root, the state of a replica root at that root. The unrecovered tract lies where
+registries were lost. Items move with the extents that contain them.
 
-In a signed network an entry carries its owner's proof, hidden in what it was before. One proof covers a version of the
-owner's description under all its tags; that the owner is not under a tag any more is proved for that tag alone. So each
-peer that keeps an entry (the owner of a place, an heir, a replica root) checks it by itself, and it cannot be moved to
-another tag, address or version.
+In a signed network an entry carries a proof by its consumer, packed into the `before` field. One
+proof covers a version of the description under all its tags; a withdrawal is proved for each tag.
+Each peer that stores an entry verifies it, so that it cannot be moved to another tag, address or
+version.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,60 +16,61 @@ from typing import NamedTuple
 import msgspec
 
 from implicast.casting.spice.homes import address_of, spot_of
-from implicast.casting.spice.messages import Entry, Level, NewsNumber, Notch, Tag
+from implicast.casting.spice.messages import Entry, Level, LevelVersion, Notch, Tag
 from implicast.casting.spice.messages import Tract as Field
 from implicast.language.target import Description
-from implicast.overlay.ice.estate import Code, Item
+from implicast.overlay.ice.item_store import Code, Item
 from implicast.peer.contract import Name
-from implicast.peer.words import Words, hide, reveal
+from implicast.peer.embedded_proofs import embed_proof, extract_proof
+from implicast.peer.signing import Signing
 from implicast.space.tract import Tract, intersect, intervals, union
 
-RECORD, CLOSED, HEADER, ROOT, LACKING = KINDS = range(5)
+RECORD, CLOSED, HEADER, ROOT, UNRECOVERED = KINDS = range(5)
 """Kinds of items."""
 
 Key = tuple[str, int, int]
-"""Of a registry: tag, root, notch (thesis Table 8.2)."""
+"""Key of a registry: tag, root, notch (thesis Table 8.2)."""
 Label = tuple[int, Tag, Code, Notch, Name | None]
-"""Of an item: kind, tag, root, notch, consumer."""
+"""Key of an item: kind, tag, root, notch, consumer."""
 _encode = msgspec.msgpack.Encoder().encode
 label_of = msgspec.msgpack.Decoder(Label).decode
-LACKING_KEY = _encode((LACKING, "", 0, 0, None))
-"""There is one such item at a peer: what is said later of it replaces what was said before."""
+UNRECOVERED_KEY = _encode((UNRECOVERED, "", 0, 0, None))
+"""The only item of this kind at a peer: a later one replaces it."""
 entry_of = msgspec.msgpack.Decoder(Entry).decode
 tract_of: Callable[[bytes], tuple[int, ...]] = msgspec.msgpack.Decoder(Field).decode
 
 
-class Header(NamedTuple):
-    """What the original root of a tag knows of its replicas. Larger numbers are newer."""
+class ReplicationHeader(NamedTuple):
+    """Replication state of a tag at its original root. The larger number is newer."""
 
-    number: NewsNumber = 0
+    number: LevelVersion = 0
     level: Level = 0
-    """The level that answers, ..."""
+    """Level whose roots answer casts."""
     target: Level = 0
-    """... the one that is aimed at, ..."""
+    """Level to reach: above `level` while raising, below it while lowering."""
     ready: bool = True
-    """... and whether all roots concerned have been told, and have all."""
+    """Whether all roots of the level are complete and have been told so."""
 
     @property
     def goal(self) -> int:
-        """New records go to all roots of this level."""
+        """New records are pushed to all roots of this level."""
         return max(self.level, self.target)
 
 
 class RootState(NamedTuple):
-    """What a replica root was last told. Larger numbers are newer."""
+    """What the original root told a replica root last. The larger number is newer."""
 
-    number: NewsNumber
+    number: LevelVersion
     level: Level
     ready: bool
 
 
-header_of = msgspec.msgpack.Decoder(Header).decode
+header_of = msgspec.msgpack.Decoder(ReplicationHeader).decode
 state_of = msgspec.msgpack.Decoder(RootState).decode
 
 
 def record_item(key: Key, entry: Entry, home: int, gone: bool = False) -> Item:
-    """`gone`: heirs may forget this record."""
+    """`gone`: the item tells the backups to remove the record."""
     return Item(
         home, home + 1, _encode((RECORD, *key, entry.member.name)), b"" if gone else _encode(entry)
     )
@@ -79,20 +81,22 @@ def closed_item(key: Key, closed: Tract) -> Item:
     return Item(low, high, _encode((CLOSED, *key, None)), _encode(closed))
 
 
-def lacking_item(at: Tract, lacking: Tract) -> Item:
-    """The registries of this ground are lost; `at`: all of it, and where that is said no more."""
-    return Item(at[0], at[-1], LACKING_KEY, _encode(lacking) if lacking else b"")
+def unrecovered_item(at: Tract, unrecovered: Tract) -> Item:
+    """The tract whose registries are lost. `at`: where the item lies, including the part just
+    recovered.
+    """
+    return Item(at[0], at[-1], UNRECOVERED_KEY, _encode(unrecovered) if unrecovered else b"")
 
 
 def cut(item: Item, tract: Tract) -> Item:
-    """The item as far as it lies in the tract: only closed parts can lie in several places."""
+    """The part of an item that lies in the tract. Only closed parts can span several places."""
     name = label_of(item.key)
     return (
         closed_item(name[1:4], intersect(tract_of(item.body), tract)) if name[0] == CLOSED else item
     )
 
 
-def header_item(tag: str, header: Header) -> Item:
+def header_item(tag: str, header: ReplicationHeader) -> Item:
     address = address_of(tag)
     return Item(address, address + 1, _encode((HEADER, tag, address, 0, None)), _encode(header))
 
@@ -102,7 +106,7 @@ def root_item(tag: str, root: int, state: RootState) -> Item:
 
 
 def places(items: Iterable[Item]) -> Tract:
-    """Where items lie: records at their homes, closed parts in their tracts."""
+    """The tract where the items lie."""
     tracts = [
         tract_of(each.body) if label_of(each.key)[0] == CLOSED else (each.low, each.high)
         for each in items
@@ -110,32 +114,38 @@ def places(items: Iterable[Item]) -> Tract:
     return union(span for each in tracts for span in intervals(each))
 
 
-def proved(words: Words, tag: str, entry: Entry) -> Entry:
-    """An entry of this peer's own as it travels."""
-    if not words.signed:
+def proved(signing: Signing, tag: str, entry: Entry) -> Entry:
+    """An entry of this peer, with its proof in a signed network."""
+    if not signing.signed:
         return entry
-    proof = words.prove(_about(tag, entry, entry.before), _said(entry, entry.before))
+    proof = signing.prove(_about(tag, entry, entry.before), _described(entry, entry.before))
     return Entry(
-        entry.member, entry.version, entry.spot, entry.description, hide(entry.before, proof)
+        entry.member, entry.version, entry.spot, entry.description, embed_proof(entry.before, proof)
     )
 
 
-def is_proved(words: Words, tag: str, entry: Entry) -> bool:
-    """Whether the owner of an entry has said it, under this tag."""
-    if not words.signed:
+def is_proved(signing: Signing, tag: str, entry: Entry) -> bool:
+    """Whether the consumer of the entry has signed it for this tag. Always True in an unsigned
+    network.
+    """
+    if not signing.signed:
         return True
-    before, proof = reveal(entry.before)
+    before, proof = extract_proof(entry.before)
     if entry.spot != spot_of(entry.member.name, tag) or (
         entry.description and tag not in entry.description.tags
     ):
         return False
-    return words.proved(entry.member.name, _about(tag, entry, before), proof, _said(entry, before))
+    return signing.verify_proof(
+        entry.member.name, _about(tag, entry, before), proof, _described(entry, before)
+    )
 
 
-def all_proved(words: Words, tag: str, entries: Sequence[Entry]) -> Sequence[Entry]:
-    """Those of several whose owners have said them."""
+def all_proved(signing: Signing, tag: str, entries: Sequence[Entry]) -> Sequence[Entry]:
+    """The entries that their consumers have signed."""
     return (
-        entries if not words.signed else [each for each in entries if is_proved(words, tag, each)]
+        entries
+        if not signing.signed
+        else [each for each in entries if is_proved(signing, tag, each)]
     )
 
 
@@ -144,8 +154,10 @@ def _about(tag: str, entry: Entry, before: Description | None) -> tuple[object, 
     return "entry", entry.member, entry.version, entry.description, before, under
 
 
-def _said(entry: Entry, before: Description | None) -> Description | None:
-    """All that the owner says of itself there: both may need the authority's word."""
+def _described(entry: Entry, before: Description | None) -> Description | None:
+    """Union of the current and the previous description: both may need a certificate of the
+    authority.
+    """
     now = entry.description
     if now is None or before is None:
         return now or before

@@ -1,7 +1,8 @@
-"""What SPICE's peers say to each other.
+"""Messages of SPICE.
 
-Kinds with a `way` travel over the surface to every owner in the way's tract; the others go straight to an address. With
-receipts, whatever must arrive has an answer and is said again until that has come.
+A message with a `way` is routed over the surface to every owner of a part of the way's tract. The
+others are sent directly to an address. With receipts, each message that must arrive has an answer
+and is repeated until the answer comes.
 """
 
 from typing import Annotated
@@ -10,55 +11,62 @@ from msgspec import Meta
 
 from implicast.casting.complaints import Slowing
 from implicast.language.target import Description, Target
-from implicast.overlay.ice.estate import Code, Item, Way
+from implicast.overlay.ice.item_store import Code, Item, Way
 from implicast.peer.contract import Address, CastId, Contact, Incarnation, Message, Name, Version
 from implicast.peer.fields import Count, Payload, Token
 from implicast.space.morton import BITS
 
 TAG_MAX = 256
-"""The longest tag that can be registered or cast to."""
+"""Maximum length of a tag."""
 TOGETHER_MAX = 512
-"""Entries in one message; keeps it well below the longest message."""
-ASKED = "asked"
-"""What a cast that only counts is signed as: it cannot be taken for the cast itself."""
+"""Maximum number of entries in one message. Keeps it well below the message size limit."""
+COUNT_ONLY = "asked"
+"""Signature context of a count-only cast. A signed count-only cast cannot be replayed as a real
+one.
+"""
 NAMES_MAX = 64
-"""Members that stayed silent, by name."""
+"""Maximum number of silent members that a report names."""
 
 Tag = Annotated[str, Meta(max_length=TAG_MAX)]
 Tract = Annotated[tuple[Code, ...], Meta(max_length=4_096)]
 Notch = Annotated[int, Meta(ge=0, le=BITS)]
 Level = Annotated[int, Meta(ge=0, le=BITS)]
-NewsNumber = Annotated[int, Meta(ge=0, le=1 << 48)]
-"""Of news about a level: larger ones are newer, and there is always room for more."""
+LevelVersion = Annotated[int, Meta(ge=0, le=1 << 48)]
+"""Version of a tag's replication state; the larger is newer. The bound leaves room to count up."""
 
 
 class Entry(Message):
-    """One consumer's registration under one tag. No description: not under this tag (any more); kept a while against
-    older news."""
+    """One consumer's registration under one tag.
+
+    No description means that the consumer is not registered under the tag. Such a tombstone is kept
+    until its lease expires, so that an older entry cannot replace it.
+    """
 
     member: Contact
     version: Version
     spot: Code
     description: Description | None
     before: Description | None = None
-    """What the consumer said of itself before. It is answered from for a while too: a cast of two terms that meets the
-    new version at one place and the old at another would otherwise leave the consumer to none of them."""
+    """The consumer's previous description. Casts match it for `BEFORE_US` too. Otherwise a cast of
+    two terms that finds the new version at one holder and the old one at another could be left out
+    by both under the least-term rule.
+    """
 
 
 Entries = Annotated[tuple[Entry, ...], Meta(max_length=TOGETHER_MAX)]
-Kept = tuple[Name, Version, Notch]
-"""A consumer, the version of its record that is kept, and the notch where it is."""
+StoredEntry = tuple[Name, Version, Notch]
+"""Consumer, stored version of its entry, and the notch where the entry is stored."""
 
 
-class OfTag(Message):
-    """Something on its way to places of a tag."""
+class TagMessage(Message):
+    """A routed message about a tag."""
 
     way: Way
     tag: Tag
 
 
-class Through(Message):
-    """Something on its way to, or through, one notch of a registry."""
+class NotchMessage(Message):
+    """A routed message about one notch of a registry."""
 
     way: Way
     tag: Tag
@@ -66,36 +74,44 @@ class Through(Message):
     notch: Notch
 
 
-class StoreAt(Through):
-    """Entries on their way to their homes at one notch of a registry."""
+class StoreRequest(NotchMessage):
+    """Asks the owners of the entries' homes at one notch to store them."""
 
     wire = 0x0A01
 
     entries: Entries
     reply: Address
     token: Token
-    """The asker's name for this errand, echoed in `StoredAt`."""
+    """Chosen by the requester and returned in `StoreAck`."""
     first: bool = False
-    """From the consumer itself: the original root sends it to the replicas too."""
+    """Whether the consumer itself sends the request. The original root then pushes the entry to the
+    replicas.
+    """
 
 
-class StoredAt(Message):
-    """These consumers' entries are kept, and their copies too, at the asked notch or above it."""
+class StoreAck(Message):
+    """The named entries, and their backup copies, are stored at the requested notch or at one above
+    it.
+    """
 
     wire = 0x0A02
 
     tag: Tag
     root: Code
     notch: Notch
-    """The notch that was asked for."""
+    """The requested notch."""
     token: Token
-    kept: Annotated[tuple[Kept, ...], Meta(max_length=TOGETHER_MAX)]
-    shut: Tract = ()
-    """What the answerer has closed at that notch for good: records at home there need not come this way again."""
+    entries: Annotated[tuple[StoredEntry, ...], Meta(max_length=TOGETHER_MAX)]
+    closed: Tract = ()
+    """Without receipts: what the answering peer has closed at that notch. Closed parts never open
+    there, so the requester sends later records past it.
+    """
 
 
-class CopyTo(OfTag):
-    """Entries on their way to several roots of a tag: every code of the way's tract is one."""
+class ReplicateRequest(TagMessage):
+    """Asks several roots of a tag to store the entries. Each root is a single code of the way's
+    tract.
+    """
 
     wire = 0x0A03
 
@@ -104,8 +120,8 @@ class CopyTo(OfTag):
     token: Token
 
 
-class CastTo(Message):
-    """A cast on its way to a registry of its tag, or through one at one notch."""
+class CastRequest(Message):
+    """A cast on its way to a registry of its tag, or a traversal of that registry at one notch."""
 
     wire = 0x0A04
 
@@ -115,59 +131,66 @@ class CastTo(Message):
     term: Count
     tag: Tag
     level: Level
-    """Of the replica root it is meant for; where there is no copy it goes to the next lower level."""
+    """Level of the replica root that it is routed to. If there is no replica, the cast goes on to
+    the next lower level.
+    """
     root: Code
     notch: Notch
     payload: Payload
     tried: Annotated[tuple[tuple[Tag, Count], ...], Meta(max_length=64)] = ()
-    """Tags whose registries were met and found large, with their sizes (`choose = rarest`)."""
-    asks: bool = False
-    """Only count whom it would reach."""
+    """Tags whose registries the cast has found closed, with their sizes (`choose=rarest`)."""
+    count_only: bool = False
+    """Count the members that the cast would reach and notify none of them."""
 
 
-class CastAgain(CastTo):
-    """A cast that its publisher carries on, or counts anew: its walk is another one, and everybody counts for it."""
+class RepeatedCastRequest(CastRequest):
+    """A cast that its publisher resumes after a restart, or counts again. It is a separate
+    traversal, in which every member is counted again.
+    """
 
     wire = 0x0A1A
 
     again: Incarnation = 0
-    """The publisher's life; more by one for each time that it has counted anew."""
+    """The publisher's incarnation, plus one for each recount."""
 
 
-class GatherTo(Through):
-    """A walk that draws what is kept above a place down to it again."""
+class GatherRequest(NotchMessage):
+    """Traversal that moves all records above a closed part down to it."""
 
     wire = 0x0A05
 
     base: Notch
-    """The notch to which all comes down."""
+    """The notch to which the records move."""
     leader: Address
-    walk: Token
+    number: Token
 
 
-class CopyFrom(Through):
-    """A walk through an original registry that copies all of it to the roots of a new level."""
+class CopyRequest(NotchMessage):
+    """Traversal of an original registry that copies it to the roots of a new level."""
 
     wire = 0x0A06
 
     level: Level
     leader: Address
-    walk: Token
+    number: Token
 
 
-class SayAgain(Through):
-    """A walk to everybody, in the name of no tag: what was kept on some ground is lost. Whoever was registered there
-    registers again, and has done its part of the walk when that is confirmed."""
+class ReregisterRequest(NotchMessage):
+    """Traversal of the whole surface after registries were lost. It has no tag. A consumer that may
+    have been registered in `lost` registers again; its task ends when that is acknowledged.
+    """
 
     wire = 0x0A0B
 
     lost: Tract
     leader: Address
-    walk: Token
+    number: Token
 
 
-class Covered(Message):
-    """The hop of this number is finished, with all that lies beyond it: what became of the members met there."""
+class CoverageReport(Message):
+    """Answer to a hop: it and all hops beyond it are finished. Counts the members found there by
+    outcome.
+    """
 
     wire = 0x0A07
 
@@ -177,29 +200,33 @@ class Covered(Message):
     unreachable: Count = 0
     silent: Annotated[tuple[Name, ...], Meta(max_length=NAMES_MAX)] = ()
     size: Count = 0
-    """How many are registered there."""
+    """Number of consumers registered there."""
     hops: Count = 0
-    """Messages that it took."""
+    """Number of messages that the traversal sent."""
 
 
-class CoveredAgain(Covered):
-    """The same where members say that another peer told them before: it has counted them, if its answer was heard."""
+class RepeatCoverageReport(CoverageReport):
+    """Coverage report with members that another peer had notified before. That peer counts them,
+    unless its own report is lost.
+    """
 
     wire = 0x0A1B
 
     repeated: Count = 0
 
 
-class Working(Message):
-    """The hop of this number has come and takes its time."""
+class InProgress(Message):
+    """The hop has arrived and is not finished yet. The sender keeps waiting."""
 
     wire = 0x0A08
 
     number: Token
 
 
-class Offer(Message):
-    """What a peer kept on ground that it lost to a better title, for whoever owns the places now."""
+class ItemOffer(Message):
+    """Items that a peer stored in a tract that it lost to a stronger ownership claim, sent to the
+    present owners.
+    """
 
     wire = 0x0A09
 
@@ -209,8 +236,8 @@ class Offer(Message):
     token: Token
 
 
-class Taken(Message):
-    """This part of an offer, or of a call to roots, has been dealt with, and its copies too."""
+class CallAck(Message):
+    """Answer to an offer or to a call to roots: this part is processed and backed up."""
 
     wire = 0x0A0A
 
@@ -219,16 +246,20 @@ class Taken(Message):
     veto: bool = False
 
 
-class RateAt(OfTag):
-    """A root hints to the original one that it is busy, or hardly needed; that asks it, for anybody could say so."""
+class LoadHint(TagMessage):
+    """A root tells the original root that it may be busy or idle. The hint is not authenticated, so
+    the original root asks the root itself (`LoadQuery`).
+    """
 
     wire = 0x0A0C
 
     root: Code
 
 
-class AskRate(OfTag):
-    """The original root of a tag asks another root how it is; only the root's owner gets to know the token."""
+class LoadQuery(TagMessage):
+    """The original root of a tag asks another root for its load. The message is routed to the
+    root's owner, so that only that owner learns the token.
+    """
 
     wire = 0x0A11
 
@@ -236,32 +267,34 @@ class AskRate(OfTag):
     token: Token
 
 
-class RateIs(Message):
-    """A root's answer: is it too busy (True), hardly needed (False), or neither?"""
+class LoadReport(Message):
+    """A root's answer: busy (True), idle (False) or neither (None)."""
 
     wire = 0x0A12
 
     token: Token
     busy: bool | None
-    number: NewsNumber
+    number: LevelVersion
     level: Level
-    """What the root knows of the tag's level and the number of that news: an original root that lost its own learns."""
+    """The tag's level as the root knows it, with its version. An original root that lost its header
+    recovers it from this.
+    """
 
 
-class ReadyAt(OfTag):
-    """To roots of a tag: answer casts from now on, or do not."""
+class ReplicaActivation(TagMessage):
+    """Tells roots of a tag to start (`ready`) or stop answering casts."""
 
     wire = 0x0A0D
 
-    number: NewsNumber
+    number: LevelVersion
     level: Level
     ready: bool
     reply: Address
     token: Token
 
 
-class AskVeto(OfTag):
-    """To all roots of a level: may it be lowered?"""
+class VetoRequest(TagMessage):
+    """Asks all roots of a level whether it may be lowered."""
 
     wire = 0x0A0E
 
@@ -269,8 +302,10 @@ class AskVeto(OfTag):
     token: Token
 
 
-class DepthIs(Message):
-    """To everybody: some tag has copies of this level, deeper than any before it."""
+class LevelAnnouncement(Message):
+    """Tells every peer that some tag has replicas at this level, deeper than any level announced so
+    far.
+    """
 
     wire = 0x0A0F
 
@@ -278,8 +313,10 @@ class DepthIs(Message):
     level: Level
 
 
-class SlowingAt(Message):
-    """A keeper beyond the hop of this number declines the cast: its publisher is slowed."""
+class SlowingRelay(Message):
+    """A holder beyond the numbered hop declines the cast because its publisher is slowed. Passed
+    back hop by hop.
+    """
 
     wire = 0x0A18
 
@@ -287,8 +324,10 @@ class SlowingAt(Message):
     slowing: Slowing
 
 
-class ComplainedOf(Message):
-    """To the keeper from which a walk came: the member `by`, told by a keeper beyond, did not want this cast."""
+class ComplaintRelay(Message):
+    """Tells the holder from which the traversal came that the member `by`, notified by a holder
+    further on, complained about the cast.
+    """
 
     wire = 0x0A19
 
@@ -296,8 +335,8 @@ class ComplainedOf(Message):
     by: Name
 
 
-class StoredLater(Message):
-    """A holder has this entry of yours under a tag: a later word than the one that it was to store."""
+class NewerEntry(Message):
+    """Tells a consumer that a holder stores a newer entry of it than the one it sent."""
 
     wire = 0x0A10
 
@@ -305,24 +344,32 @@ class StoredLater(Message):
     entry: Entry
 
 
-ROUTED: tuple[type, ...] = (CopyTo, Offer, RateAt, AskRate, ReadyAt, AskVeto, DepthIs)
-"""What is decided where its way ends, and nowhere before."""
+ROUTED: tuple[type, ...] = (
+    ReplicateRequest,
+    ItemOffer,
+    LoadHint,
+    LoadQuery,
+    ReplicaActivation,
+    VetoRequest,
+    LevelAnnouncement,
+)
+"""Messages that are processed only where their way ends."""
 KINDS: tuple[type, ...] = (
     *ROUTED,
-    StoreAt,
-    StoredAt,
-    CastTo,
-    CastAgain,
-    GatherTo,
-    CopyFrom,
-    SayAgain,
-    Covered,
-    CoveredAgain,
-    Working,
-    Taken,
-    RateIs,
-    StoredLater,
-    SlowingAt,
-    ComplainedOf,
+    StoreRequest,
+    StoreAck,
+    CastRequest,
+    RepeatedCastRequest,
+    GatherRequest,
+    CopyRequest,
+    ReregisterRequest,
+    CoverageReport,
+    RepeatCoverageReport,
+    InProgress,
+    CallAck,
+    LoadReport,
+    NewerEntry,
+    SlowingRelay,
+    ComplaintRelay,
 )
-"""What travels; the others are alarms."""
+"""All messages; the other classes are alarms."""

@@ -1,54 +1,61 @@
-"""The verbs `register` and `withdraw`, and the lease: a consumer says again and again that it is there.
+"""The consumer's side: registering, withdrawing and renewing.
 
-A registration is complete when every tag has been confirmed; until then it is asked for again. Tags are renewed one
-after the other, each three times in a lease, straight at the peer that confirmed it last (which passes it on if it is
-not the owner any more); so renewing costs two messages, and also mends what was misplaced or lost.
+A registration is complete when every tag is acknowledged; until then the requests are repeated.
+Each tag is renewed three times in a lease, one tag after the other. A renewal goes directly to the
+peer that acknowledged the tag last, which forwards it if it does not own the root. It costs two
+messages, and also repairs a misplaced or lost record.
 """
 
 from collections.abc import Callable
 
 from implicast.casting.spice.homes import address_of, home, spot_of
 from implicast.casting.spice.items import is_proved, proved
-from implicast.casting.spice.messages import Entry, StoreAt, StoredAt, StoredLater
+from implicast.casting.spice.messages import Entry, NewerEntry, StoreAck, StoreRequest
+from implicast.casting.spice.part import Spice, SpicePart, StoreBackoff
 from implicast.casting.spice.settings import NO_LIMIT, WAIT_LONGEST_US
-from implicast.casting.spice.share import Repeated, Spice, SpicePart
 from implicast.casting.spice.stores import OWN
-from implicast.casting.spice.trips import Work
+from implicast.casting.spice.traversal_state import TraversalTask
 from implicast.language.target import Description
-from implicast.overlay.ice.estate import Way
+from implicast.overlay.ice.item_store import Way
 from implicast.peer.contract import Address, Message, StandingAlarm, Version, handles
 from implicast.peer.events import Registered, Withdrawn
-from implicast.peer.member import KeptMember
+from implicast.peer.member import DurableMember
 from implicast.space.tract import WHOLE, Tract, contains
 
 SECRET_BITS = 61
-"""Of the tokens of own errands where words are signed. The bit above is set: no other errand has such a token."""
+"""Bits of the random token of own requests in a signed network. The bit above is set, so that no
+other token is equal.
+"""
 RENEWALS = 3
-"""In one lease."""
+"""Renewals of a tag in one lease."""
 UNASSURED_US = 30_000_000
-"""Without receipts what peers that come and go have mislaid is asked for again after this time."""
-SAY_AGAIN_TRIES = 6
-"""Half a minute of asking for what may be lost; then renewals must do."""
+"""Without receipts, unacknowledged tags are requested again after this time."""
+REREGISTER_TRIES = 6
+"""Attempts to register a tag again that may be lost, one every 4 s. After that the renewals have to
+repair it.
+"""
 REUNITED_US = 60_000_000
-"""How often everything is said again at most because a partition has ended."""
+"""Minimum time between two rounds of registering all tags again after a partition."""
 REUNION_PAUSE_US = 300_000
-"""From one tag to the next then."""
+"""Pause between two tags in such a round."""
 
 
-class Again(Message):
-    """Rings when a registration should have been confirmed."""
-
-    version: Version
-
-
-class Renew(StandingAlarm):
-    """Rings when one more tag should be registered anew, before its lease runs out."""
+class RetryRegistration(Message):
+    """Fires when a registration should have been acknowledged."""
 
     version: Version
 
 
-class Unsaid(Message):
-    """Rings when a tag that may be lost should have been confirmed, or is to be said for the first time of so many."""
+class RenewTag(StandingAlarm):
+    """Fires when the next tag is to be renewed."""
+
+    version: Version
+
+
+class RetryReregister(Message):
+    """Fires when a tag that may be lost is to be requested, for the first time or again. `tries`:
+    attempts left.
+    """
 
     tag: str
     version: int
@@ -56,159 +63,180 @@ class Unsaid(Message):
 
 
 class Registrations(SpicePart):
-    """A consumer's part."""
+    """Registers the member of this peer."""
 
     __slots__ = (
+        "_announced",
+        "_backoff",
         "_before",
-        "_doors",
         "_due",
-        "_going",
-        "_homeless",
-        "_patience",
+        "_is_leaving",
+        "_is_without_ground",
+        "_reregistering",
         "_returning",
         "_reunited_us",
-        "_told",
-        "_unsaid",
         "awaited",
+        "last_holders",
         "token",
     )
 
-    def __init__(self, spice: Spice, kept: KeptMember | None, tags: tuple[str, ...]) -> None:
-        """`tags`: under which something of an earlier life may be stored."""
+    def __init__(self, spice: Spice, durable: DurableMember | None, tags: tuple[str, ...]) -> None:
+        """`tags`: tags under which an entry of an earlier incarnation may be stored."""
         super().__init__(spice)
-        kept_under = [
+        stored_under = [
             (tag, Entry(spice.contact, 0, spot_of(spice.name, tag), None)) for tag in tags
         ]
-        self._told: dict[str, Entry] | None = dict(kept_under)
+        self._announced: dict[str, Entry] | None = dict(stored_under)
         self.awaited: dict[str, Entry] = {}
         self._before: Description | None = None
-        self._patience = Repeated()
-        self._doors: dict[str, Address] = {}
-        """Who confirmed a tag last."""
-        self._unsaid: dict[str, list[Work]] = {}
-        """Tags to be registered again because they may be lost, and whose calls for that are not covered before."""
+        self._backoff = StoreBackoff()
+        self.last_holders: dict[str, Address] = {}
+        """By tag: the peer that acknowledged it last."""
+        self._reregistering: dict[str, list[TraversalTask]] = {}
+        """By tag that may be lost: the recovery tasks that wait for its acknowledgement."""
         self._due: list[str] = []
-        """Tags yet to be renewed in this round."""
-        self._homeless = False
-        """Did we lose all our ground to others, and have none yet?"""
+        """Tags still to renew in this round."""
+        self._is_without_ground = False
+        """Whether the peer lost all its extents and has none yet."""
         self._reunited_us = -REUNITED_US
-        self._returning = kept is not None and kept.description is not None
-        """Has the member a description from an earlier life, and no place yet to say it from?"""
-        self._going = False
-        """Is the peer to leave the surface when it has withdrawn?"""
+        self._returning = durable is not None and durable.description is not None
+        """Whether the member has a description from an earlier incarnation and no extent yet to
+        register from.
+        """
+        self._is_leaving = False
+        """Whether the peer leaves the surface after the withdrawal."""
         self.token = (
             1 << SECRET_BITS | spice.host.rng.getrandbits(SECRET_BITS)
-            if spice.words.signed
+            if spice.signing.signed
             else OWN
         )
-        """Names our own errands. Who does not pass them on must not be able to confirm them."""
+        """Token of own requests. Random in a signed network, so that only peers on the path can
+        acknowledge.
+        """
 
-    # --- the verbs
+    # --- operations
 
-    def say(self, version: Version, before: Description | None, leaves: bool = False) -> None:
-        """The member is something else now, or nothing any more; what all knew it to be is answered from a while."""
+    def announce(self, version: Version, before: Description | None, leaves: bool = False) -> None:
+        """Register a new version of the description, or withdraw. Casts match the last complete
+        description for a while too.
+        """
         before = (self._before or before) if self.awaited and before is not None else before
-        self._before, self._returning, self._going = before, False, self._going or leaves
-        self._say(version)
+        self._before, self._returning, self._is_leaving = before, False, self._is_leaving or leaves
+        self.announce_version(version)
 
-    def stand(self, description: Description, door: Callable[[str], Address]) -> dict[str, Entry]:
-        """Be registered as this already: what is stored under each tag. `door`: who would have confirmed it."""
-        self.stand_quietly(description)
-        for tag in self.told if self.settings.assured else ():
-            self._doors[tag] = door(tag)
+    def restore(
+        self, description: Description, holder: Callable[[str], Address]
+    ) -> dict[str, Entry]:
+        """Take a description as registered. Returns the entry under each tag. `holder`: the peer
+        that holds a tag's root.
+        """
+        self.restore_lazily(description)
+        for tag in self.announced if self.settings.assured else ():
+            self.last_holders[tag] = holder(tag)
         self._confirm_if_complete()
-        return self.told
+        return self.announced
 
-    def stand_quietly(self, description: Description) -> None:
-        """The same, and the application knows; what was told is made when it is asked for."""
+    def restore_lazily(self, description: Description) -> None:
+        """Take a description as registered, without telling the application. Entries are created on
+        first access.
+        """
         self.spice.describe(description)
-        self._told = None
+        self._announced = None
 
     @property
-    def told(self) -> dict[str, Entry]:
-        """Tags under which something of ours may be stored, and what we said last."""
-        if self._told is None:
+    def announced(self) -> dict[str, Entry]:
+        """By tag: the last entry sent. An entry of this member may be stored under each of these
+        tags.
+        """
+        if self._announced is None:
             what = self.spice.description
             assert what is not None, "one who stands is described"
-            self._told = {
+            self._announced = {
                 tag: self._entry(tag, self.spice.version, what) for tag in sorted(set(what.tags))
             }
-        return self._told
+        return self._announced
 
     def _entry(self, tag: str, version: Version, what: Description | None) -> Entry:
         entry = Entry(
             self.spice.contact, version, spot_of(self.spice.name, tag), what, self._before
         )
-        return proved(self.spice.words, tag, entry)
+        return proved(self.spice.signing, tag, entry)
 
-    def _say(self, version: Version) -> None:
-        """One new version for every tag, old or new; where the tag is no longer ours, that we are not there."""
+    def announce_version(self, version: Version) -> None:
+        """Send one new version for every tag, current or former. Former tags get a tombstone."""
         what = self.spice.description
-        both = sorted({*(what.tags if what else ()), *self.told})
+        both = sorted({*(what.tags if what else ()), *self.announced})
         self.awaited = {
             tag: self._entry(tag, version, what if what and tag in what.tags else None)
             for tag in both
         }
-        self.told.update(self.awaited)
+        self.announced.update(self.awaited)
         self._due = []
         self._confirm_if_complete()
-        self._patience = Repeated()
-        self._ask(version)
+        self._backoff = StoreBackoff()
+        self._request_storage(version)
 
-    def _ask(self, version: Version) -> None:
+    def _request_storage(self, version: Version) -> None:
         if not self.awaited:
             return
         self.host.after(
-            self._patience.wait_longer() if self.settings.assured else UNASSURED_US, Again(version)
+            self._backoff.next_wait_us() if self.settings.assured else UNASSURED_US,
+            RetryRegistration(version),
         )
         for tag in list(self.awaited):
-            self._store(tag, self._doors.pop(tag, None) if self.settings.assured else None)
+            self.send_store(
+                tag, self.last_holders.pop(tag, None) if self.settings.assured else None
+            )
 
-    def _store(self, tag: str, door: Address | None) -> None:
-        address, entries = address_of(tag), (self.told[tag],)
-        store = StoreAt(
+    def send_store(self, tag: str, holder: Address | None) -> None:
+        address, entries = address_of(tag), (self.announced[tag],)
+        store = StoreRequest(
             Way((address, address + 1)), tag, address, 0, entries, self.address, self.token, True
         )
-        if door is None or door == self.address:
+        if holder is None or holder == self.address:
             self.surface.send(store)
         else:
-            self.host.send(door, store)
+            self.host.send(holder, store)
 
-    @handles(Again)
-    def on_again(self, alarm: Again) -> None:
+    @handles(RetryRegistration)
+    def on_retry_registration(self, alarm: RetryRegistration) -> None:
         if alarm.version == self.spice.version:
-            self._ask(alarm.version)
+            self._request_storage(alarm.version)
 
-    def stored(self, sender: Address, stored: StoredAt) -> None:
-        """A tag is confirmed; or a holder knows a later version of us than we do: then we have lived before."""
-        entry, name = self.told.get(stored.tag), self.spice.name
+    def on_stored(self, sender: Address, stored: StoreAck) -> None:
+        """A tag is acknowledged. If a holder stores a newer version than the current one, the
+        member has an earlier incarnation that it does not remember: it moves to a version above.
+        """
+        entry, name = self.announced.get(stored.tag), self.spice.name
         version = max(
-            (version for consumer, version, _ in stored.kept if consumer == name), default=0
+            (version for consumer, version, _ in stored.entries if consumer == name), default=0
         )
         if entry is None or version < entry.version:
             return
         if version > self.spice.version:
-            if not self.spice.words.signed:
-                self._say(self.spice.outlive(version))
+            if not self.spice.signing.signed:
+                self.announce_version(self.spice.advance_incarnation(version))
             return
-        self._doors[stored.tag] = sender
-        calls = self._unsaid.pop(stored.tag, ())
+        self.last_holders[stored.tag] = sender
+        calls = self._reregistering.pop(stored.tag, ())
         if entry.description is None:
-            del self.told[stored.tag], self._doors[stored.tag]
+            del self.announced[stored.tag], self.last_holders[stored.tag]
         if self.awaited.pop(stored.tag, None) is not None:
             self._confirm_if_complete()
-        for work in calls:
-            self.spice.walks.close_one(work)
+        for task in calls:
+            self.spice.traversals.finish_one(task)
 
-    @handles(StoredLater)
-    def on_stored_later(self, sender: Address, later: StoredLater) -> None:
-        """Our own word, of a life that we have forgotten: it must be ours to be believed."""
-        entry, spice = later.entry, self.spice
-        is_later = (
+    @handles(NewerEntry)
+    def on_newer_entry(self, sender: Address, newer: NewerEntry) -> None:
+        """A holder has a newer signed entry of this member, from an incarnation that it does not
+        remember. The signature is verified.
+        """
+        entry, spice = newer.entry, self.spice
+        is_newer = (
             spice.version and entry.member.name == spice.name and entry.version > spice.version
         )
-        if is_later and is_proved(spice.words, later.tag, entry):
-            self._say(spice.outlive(entry.version))
+        if is_newer and is_proved(spice.signing, newer.tag, entry):
+            self.announce_version(spice.advance_incarnation(entry.version))
 
     def _confirm_if_complete(self) -> None:
         if self.awaited:
@@ -216,83 +244,89 @@ class Registrations(SpicePart):
         if self.spice.description is not None:
             self.host.deliver(Registered(self.spice.version))
             if self.settings.assured:
-                self._renew_later()
+                self._schedule_renewal()
         else:
             self.host.deliver(Withdrawn(self.spice.version))
-        if self._going:
-            self._going = False
+        if self._is_leaving:
+            self._is_leaving = False
             self.surface.leave()
 
     # --- the lease
 
-    def _renew_later(self) -> None:
-        pause_us = self.settings.lease_us // RENEWALS / max(1, len(self.told))
+    def _schedule_renewal(self) -> None:
+        pause_us = self.settings.lease_us // RENEWALS / max(1, len(self.announced))
         self.host.after(
-            int(pause_us * (0.8 + 0.4 * self.host.rng.random())), Renew(self.spice.version)
+            int(pause_us * (0.8 + 0.4 * self.host.rng.random())), RenewTag(self.spice.version)
         )
 
-    @handles(Renew)
-    def on_renew(self, alarm: Renew) -> None:
-        if alarm.version != self.spice.version or self.awaited or not self.told:
+    @handles(RenewTag)
+    def on_renew_tag(self, alarm: RenewTag) -> None:
+        if alarm.version != self.spice.version or self.awaited or not self.announced:
             return
-        self._due = self._due or sorted(self.told)
+        self._due = self._due or sorted(self.announced)
         tag = self._due.pop()
-        if tag in self.told:
-            self._store(tag, self._doors.pop(tag, None))
-        self._renew_later()
+        if tag in self.announced:
+            self.send_store(tag, self.last_holders.pop(tag, None))
+        self._schedule_renewal()
 
-    # --- after we were cut off: who was registered where records were lost was called, and we did not hear it
+    # --- recovery: the peer may have missed a request to register again while it was cut off
 
     def yielded(self) -> None:
-        self._homeless = self._homeless or not self.surface.pieces
+        self._is_without_ground = self._is_without_ground or not self.surface.extents
 
     def settled(self) -> None:
-        if self._returning and self.surface.ground:
-            self.say(self.spice.next_version(), None)
-        if self._homeless and self.surface.ground:
-            self._homeless = False
+        if self._returning and self.surface.committed:
+            self.announce(self.spice.next_version(), None)
+        if self._is_without_ground and self.surface.committed:
+            self._is_without_ground = False
             self.register_again(WHOLE)
 
     def reunited(self) -> None:
-        """Say everything again, but not too often: what is where it should be is only renewed."""
+        """Register all tags again, at most once in `REUNITED_US`. For records in place this is a
+        renewal.
+        """
         if self.host.now_us - self._reunited_us < REUNITED_US:
             return
         self._reunited_us = self.host.now_us
-        for number, tag in enumerate(sorted(self.told)):
-            self.spice.later.put(
-                REUNION_PAUSE_US * number, Unsaid(tag, self.spice.version, SAY_AGAIN_TRIES + 1)
+        for number, tag in enumerate(sorted(self.announced)):
+            self.spice.timer_wheel.schedule(
+                REUNION_PAUSE_US * number,
+                RetryReregister(tag, self.spice.version, REREGISTER_TRIES + 1),
             )
 
-    def register_again(self, lost: Tract, work: Work | None = None) -> None:
-        """Say again what may be lost: tags under which our record could have its home there, at any notch. `work`: our
-        part in the call for it."""
+    def register_again(self, lost: Tract, task: TraversalTask | None = None) -> None:
+        """Register the tags again whose record could have its home in the lost tract at some notch.
+        `task`: the recovery traversal that waits for it.
+        """
         notches = self.settings.notches() if self.settings.storage_limit < NO_LIMIT else (0,)
-        for tag, entry in list(self.told.items()):
+        for tag, entry in list(self.announced.items()):
             places = [
                 home(address_of(tag), notch, entry.spot, self.settings.dimensions)
                 for notch in notches
             ]
             if any(contains(lost, each) for each in places):
-                unsaid = self._unsaid.setdefault(tag, [])
-                if work is not None:
-                    work.wait()
-                    unsaid.append(work)
-                self.on_unsaid(Unsaid(tag, self.spice.version, SAY_AGAIN_TRIES))
+                waiting = self._reregistering.setdefault(tag, [])
+                if task is not None:
+                    task.add_pending()
+                    waiting.append(task)
+                self.on_retry_reregister(RetryReregister(tag, self.spice.version, REREGISTER_TRIES))
 
-    @handles(Unsaid)
-    def on_unsaid(self, alarm: Unsaid) -> None:
-        """Until it is confirmed: the ground around what was lost may not have settled yet."""
-        tag, is_first = alarm.tag, alarm.tries > SAY_AGAIN_TRIES
+    @handles(RetryReregister)
+    def on_retry_reregister(self, alarm: RetryReregister) -> None:
+        """Repeat until acknowledged: ownership around the lost tract may still be changing."""
+        tag, is_first = alarm.tag, alarm.tries > REREGISTER_TRIES
         if (
             alarm.version != self.spice.version
-            or tag not in self.told
+            or tag not in self.announced
             or (is_first and tag in self.awaited)
         ):
             return
         if is_first:
-            self._unsaid.setdefault(tag, [])
-        if alarm.tries and tag in self._unsaid:
-            self._store(tag, self._doors.pop(tag, None) if is_first else None)
-            self.spice.later.put(WAIT_LONGEST_US // 2, Unsaid(tag, alarm.version, alarm.tries - 1))
+            self._reregistering.setdefault(tag, [])
+        if alarm.tries and tag in self._reregistering:
+            self.send_store(tag, self.last_holders.pop(tag, None) if is_first else None)
+            self.spice.timer_wheel.schedule(
+                WAIT_LONGEST_US // 2, RetryReregister(tag, alarm.version, alarm.tries - 1)
+            )
         else:
-            self._unsaid.pop(tag, None)
+            self._reregistering.pop(tag, None)

@@ -1,8 +1,9 @@
-"""A registry at one peer: records with their home here at one notch, and the closed part.
+"""One peer's part of a registry: the records at home here at one notch, and the closed part.
 
-Code by code: in `closed` everything is passed to the next notch; outside it is kept and answered here. Records that lie
-in the closed part are on their way up and answered from meanwhile. In `gathering`, a part of `closed`, what comes is
-kept here although casts still go up: it is being drawn together (`containers.py`).
+Codes in `closed` pass new entries up to the next notch. Codes outside it store them. A record in
+the closed part is on its way up, and casts still match it until the next notch acknowledges it.
+`gathering` is a part of `closed` to which records return from above: entries for it are stored
+here, while casts still go up (`containers.py`).
 """
 
 from bisect import bisect_right
@@ -13,20 +14,22 @@ from implicast.casting.spice.homes import home, homes
 from implicast.casting.spice.items import Key, record_item
 from implicast.casting.spice.messages import Entry
 from implicast.language.target import Description, Target
-from implicast.overlay.ice.estate import Item
+from implicast.overlay.ice.item_store import Item
 from implicast.peer.contract import Contact, Name
-from implicast.peer.late import unmade
+from implicast.peer.lazy_attributes import unmade
 from implicast.space.built import built
 from implicast.space.tract import EMPTY, Tract, contains, subtract
 
 NEVER_US = 1 << 62
 _BUILT = built("casting.spice._records")
 BEFORE_US = 60_000_000
-"""How long the description before the newest is still answered from: longer than a cast is under way."""
+"""How long casts match the previous description of a consumer. Longer than a cast is usually on its
+way.
+"""
 
 
-class Held:
-    """An entry as its holder keeps it."""
+class Record:
+    """An entry with the holder's bookkeeping: home, lease, and whether the backups have it."""
 
     __slots__ = ("_item", "before_us", "entry", "home", "safe", "until_us")
 
@@ -35,8 +38,8 @@ class Held:
         self._item: Item | None = None
         self.before_us = now_us + BEFORE_US if entry.before is not None else 0
 
-    def says(self, now_us: int) -> Iterator[Description]:
-        """What the consumer may be, to the holder's knowledge."""
+    def descriptions(self, now_us: int) -> Iterator[Description]:
+        """The descriptions that casts match: the current one and, for a while, the previous one."""
         entry = self.entry
         if entry.description is not None:
             yield entry.description
@@ -44,7 +47,7 @@ class Held:
             yield entry.before
 
     def as_item(self, key: Key) -> Item:
-        """As it travels; made once: copies for heirs are made often and were a tenth of all cost."""
+        """The record as an item of the surface. Cached, because it is packed often."""
         if self._item is None:
             self._item = record_item(key, self.entry, self.home)
         return self._item
@@ -52,16 +55,14 @@ class Held:
     def renew(self, until_us: int) -> None:
         self.until_us = until_us
 
-    def secure(self) -> None:
-        """The heirs have it."""
+    def mark_safe(self) -> None:
+        """The backups have the record."""
         self.safe = True
 
 
-class Stock:
-    """Tells whether anything that one peer keeps has come, gone or been replaced.
-
-    What is made of a whole stock is remembered until its version rises: copies for heirs, and what is seen of it from
-    outside, at a fifth of the cost.
+class VersionCounter:
+    """Counts changes of what one peer stores. Values computed from the whole store are cached until
+    `version` changes.
     """
 
     __slots__ = ("losses", "version")
@@ -69,115 +70,129 @@ class Stock:
     def __init__(self) -> None:
         self.version = 0
         self.losses = 0
-        """Rises whenever a record goes, or another part is closed: what was found may be found no more."""
+        """Number of removed records and changed closed parts. After such a change a record that was
+        found may not be found.
+        """
 
-    def changed(self, lost: bool = False) -> None:
+    def bump(self, lost: bool = False) -> None:
         self.version += 1
         self.losses += lost
 
 
 class Registry:
-    """Records by consumer, and the parts that are closed and being gathered."""
+    """Records by consumer, with the closed and the gathering part."""
 
     __slots__ = (
         "_due_us",
-        "_lot",
         "_packed",
         "_rows",
         "closed",
+        "counter",
         "dimensions",
         "gathering",
         "notch",
-        "passed",
+        "passed_up",
+        "record_slice",
         "records",
         "root",
-        "stock",
     )
 
-    def __init__(self, root: int, notch: int, dimensions: int, stock: Stock) -> None:
-        self.root, self.notch, self.dimensions, self.stock = root, notch, dimensions, stock
-        self.records: dict[Name, Held] = {}
+    def __init__(self, root: int, notch: int, dimensions: int, counter: VersionCounter) -> None:
+        self.root, self.notch, self.dimensions, self.counter = root, notch, dimensions, counter
+        self.records: dict[Name, Record] = {}
         self.closed: Tract = EMPTY
         self.gathering: Tract = EMPTY
-        self.passed = 0
-        """Registrations that went up through here: how many there are above, about."""
+        self.passed_up = 0
+        """Approximate number of registrations above: those that were passed up through here."""
         self._packed: list[Item] | None = None
-        """All records as they travel, while none comes or goes."""
+        """All records as items; None after a change."""
         self._rows: bytes | None = None
-        """What the compiled `selected` looks at first, while none comes or goes."""
+        """Rows that the compiled `selected` scans first; None after a change."""
         self._due_us = NEVER_US
-        """Before this time no record runs out."""
-        self._lot: Any = None
-        """Where the records lie in columns, until they are asked for one by one."""
+        """No record expires before this time."""
+        self.record_slice: Any = None
+        """The records as a slice of a shared column; None once they exist as objects."""
 
-    def lie(self, lot: Any) -> None:
-        """The records are those of a lot in columns that all share (`_records.Lot`)."""
-        self._lot, self.__class__ = lot, unmade(Registry, ("records",), Registry.take_up)
+    def use_slice(self, records: Any) -> None:
+        """Take the records from a slice of a shared column (`_records.RecordSlice`). They become
+        objects on first access.
+        """
+        self.record_slice, self.__class__ = (
+            records,
+            unmade(Registry, ("records",), Registry.make_records),
+        )
         del self.records
 
-    def take_up(self) -> None:
-        """Records that have only been looked through until now."""
-        lot, self._lot, self.records, self.__class__ = self._lot, None, {}, Registry
-        self.stand(lot.entries(), 0, NEVER_US)
+    def make_records(self) -> None:
+        """Create the records of the slice as objects."""
+        records, self.record_slice, self.records, self.__class__ = (
+            self.record_slice,
+            None,
+            {},
+            Registry,
+        )
+        self.restore(records.entries(), 0, NEVER_US)
 
-    def keep(self, entry: Entry, now_us: int, until_us: int, safe: bool = False) -> Held:
-        """Keep the newer version; a renewal begins its lease anew. `safe`: the heirs have it."""
-        held = self.records.get(entry.member.name)
-        if held is not None and held.entry.version >= entry.version:
-            if held.entry.version == entry.version:
-                held.renew(until_us)
-            return held
+    def keep(self, entry: Entry, now_us: int, until_us: int, safe: bool = False) -> Record:
+        """Store the entry unless a newer version is there; the same version renews the lease.
+        `safe`: the backups have it.
+        """
+        record = self.records.get(entry.member.name)
+        if record is not None and record.entry.version >= entry.version:
+            if record.entry.version == entry.version:
+                record.renew(until_us)
+            return record
         at = home(self.root, self.notch, entry.spot, self.dimensions)
-        held = self.records[entry.member.name] = Held(entry, at, now_us, until_us, safe)
+        record = self.records[entry.member.name] = Record(entry, at, now_us, until_us, safe)
         self._packed = self._rows = None
-        self.stock.changed()
+        self.counter.bump()
         self._due_us = min(self._due_us, until_us)
-        return held
+        return record
 
-    def has(self, entry: Entry) -> bool:
-        """Is as much as this entry says of its consumer held, do heirs have it, and does nothing of it go up?"""
-        held = self.records.get(entry.member.name)
+    def is_stored(self, entry: Entry) -> bool:
+        """Whether this version of the entry or a newer one is stored and backed up, and no part is
+        closed.
+        """
+        record = self.records.get(entry.member.name)
         return (
-            held is not None
-            and held.safe
-            and held.entry.version >= entry.version
+            record is not None
+            and record.safe
+            and record.entry.version >= entry.version
             and not self.closed
         )
 
-    def stand(self, entries: Sequence[Entry], now_us: int, until_us: int) -> None:
-        """Keep all of these, of different consumers, in a registry that has none; the heirs have them."""
+    def restore(self, entries: Sequence[Entry], now_us: int, until_us: int) -> None:
+        """Fill an empty registry with backed-up entries of distinct consumers."""
         assert not self.records, "what is there might be newer"
         spots = [each.spot for each in entries]
         for entry, at in zip(
             entries, homes(self.root, self.notch, spots, self.dimensions), strict=True
         ):
-            self.records[entry.member.name] = Held(entry, at, now_us, until_us, True)
+            self.records[entry.member.name] = Record(entry, at, now_us, until_us, True)
         self._packed = self._rows = None
         self._due_us = min(self._due_us, until_us)
-        self.stock.changed()
+        self.counter.bump()
 
-    def remove(self, held: Held) -> None:
-        """This record is not kept here any more."""
-        del self.records[held.entry.member.name]
+    def remove(self, record: Record) -> None:
+        del self.records[record.entry.member.name]
         self._packed = self._rows = None
-        self.stock.changed(lost=True)
+        self.counter.bump(lost=True)
 
-    def shut(self, closed: Tract) -> None:
-        """From now on this is the closed part."""
+    def set_closed(self, closed: Tract) -> None:
         if closed != self.closed:
             self.closed = closed
-            self.stock.changed(lost=True)
+            self.counter.bump(lost=True)
 
-    def gather(self, tract: Tract) -> None:
-        """From now on this part is being drawn together."""
+    def set_gathering(self, tract: Tract) -> None:
         self.gathering = tract
 
-    def pass_by(self, count: int) -> None:
-        """So many more are registered above."""
-        self.passed = max(0, self.passed + count)
+    def add_passed_up(self, count: int) -> None:
+        self.passed_up = max(0, self.passed_up + count)
 
-    def run_out(self, now_us: int) -> list[Held]:
-        """Records that have not been renewed for a lease. Renewals only put that off: most sweeps need not look."""
+    def expired(self, now_us: int) -> list[Record]:
+        """Records whose lease has expired. Renewals only move the earliest expiry back, so most
+        calls return without a scan.
+        """
         if now_us < self._due_us:
             return []
         self._due_us = min((each.until_us for each in self.records.values()), default=NEVER_US)
@@ -185,11 +200,11 @@ class Registry:
 
     @property
     def passing(self) -> Tract:
-        """Where nothing is kept: closed and not being gathered."""
+        """The part that stores nothing: closed and not gathering."""
         return subtract(self.closed, self.gathering)
 
-    def living(self) -> int:
-        """How many are registered in the open part."""
+    def count_open(self) -> int:
+        """Number of consumers registered in the open part."""
         closed, alive = (
             self.closed,
             [each for each in self.records.values() if each.entry.description is not None],
@@ -200,8 +215,8 @@ class Registry:
             else len(alive)
         )
 
-    def rising(self) -> list[Held]:
-        """What lies in the closed part and has to go up."""
+    def ascending(self) -> list[Record]:
+        """Records in the closed part that have to move up."""
         passing = self.passing
         return (
             [each for each in self.records.values() if bisect_right(passing, each.home) & 1]
@@ -209,35 +224,40 @@ class Registry:
             else []
         )
 
-    def within(self, tract: Tract) -> list[Held]:
-        if not self.notch:  # all are at home at the root itself
+    def records_in(self, tract: Tract) -> list[Record]:
+        if not self.notch:  # all records have their home at the root
             return list(self.records.values()) if contains(tract, self.root) else []
         return [each for each in self.records.values() if bisect_right(tract, each.home) & 1]
 
     def packed(self, key: Key, tract: Tract) -> list[Item]:
-        """Records at home in a tract as they travel. At notch 0 all are at home at the root itself: one look for all, a
-        third of the cost of packing."""
+        """Records with their home in the tract, as items. At notch 0 all homes are the root, so one
+        test decides for all.
+        """
         if self.notch or not contains(tract, self.root):
-            return [held.as_item(key) for held in self.within(tract)]
+            return [record.as_item(key) for record in self.records_in(tract)]
         if self._packed is None:
-            self._packed = [held.as_item(key) for held in self.records.values()]
+            self._packed = [record.as_item(key) for record in self.records.values()]
         return self._packed
 
     def selected(self, target: Target, term: int, part: Tract, now_us: int) -> list[Contact]:
-        """Consumers at home in the part whom the target selects and for whom this term is the least that does.
+        """Consumers with their home in the part that the target selects and whose least matching
+        term is this one.
 
-        The least-term rule (Listing 8): every term's peer decides alone.
+        By the least-term rule (Listing 8) the peers of different terms decide without messages
+        which of them notifies a consumer.
         """
         least = target.terms[term]
         if _BUILT is None or term or least.where:
             return [
-                each.entry.member for each in self.within(part) if fits(each, target, term, now_us)
+                each.entry.member
+                for each in self.records_in(part)
+                if fits(each, target, term, now_us)
             ]
-        everywhere = not self.notch  # all are at home at the root itself
+        everywhere = not self.notch  # all records have their home at the root
         if everywhere and not contains(part, self.root):
             return []
-        if self._lot is not None:
-            looked_through: list[Contact] = self._lot.selected(least, part, everywhere)
+        if self.record_slice is not None:
+            looked_through: list[Contact] = self.record_slice.selected(least, part, everywhere)
             return looked_through
         rows = self._rows = self._rows or _BUILT.rows_of(self.records)
         members: list[Contact] = _BUILT.selected(
@@ -250,10 +270,10 @@ class Registry:
         return not (self.records or self.closed)
 
 
-def fits(held: Held, target: Target, term: int, now_us: int) -> bool:
-    """Is the consumer of a record to be notified by the peer that handles this term?"""
+def fits(record: Record, target: Target, term: int, now_us: int) -> bool:
+    """Whether the peer that handles this term has to notify the record's consumer."""
     least = target.terms[term]
-    for description in held.says(now_us):
+    for description in record.descriptions(now_us):
         if least.selects(description) and (term == 0 or target.least_term(description) == least):
             return True
     return False

@@ -1,228 +1,185 @@
-"""Replication measured live: busy roots have a tag's level raised, idle ones have it lowered unless another objects.
+"""Live replication: the level of a tag rises when its roots are busy, and falls when they are idle
+and none objects.
 
-Thesis section 8.1.2, with an order of steps that is safe while registrations, casts and crashes go on. The original
-root leads and keeps a header (level, target, ready) at its heirs; whoever takes over its place goes on from there.
+Thesis section 8.1.2, with an order of steps that is safe during registrations, casts and crashes.
+The original root leads. Its header (level, target, ready) is backed up, and a peer that takes over
+the root continues from it.
 
-- Raise: target = level + 1; from then on registrations go to the new roots too; then a walk acknowledged by coverage
-  copies the whole registry; then the new level answers, and its roots are told that they are ready until all confirm.
-- Lower: all roots are asked; a veto, or silence, ends it. Else the roots of the deeper level are told that they are not
-  ready until all confirm; only then do registrations to them cease. Their records run out.
+- Raise: set target = level + 1, so that registrations go to the new roots too; copy the registry
+  by a covered traversal; set level = target; activate the new roots until all acknowledge.
+- Lower: ask all roots; a veto or a missing answer ends the attempt. Deactivate the roots of the
+  deeper level until all acknowledge; then stop pushing to them. Their records expire.
 
-Ready is granted after updates have begun and withdrawn before they cease: a ready root has every complete registration.
+A root is activated after pushes to it have begun and deactivated before they stop. A ready root
+therefore has every acknowledged registration.
 """
 
-from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
-from implicast.casting.spice.copies import roots_in
 from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.items import Header, RootState, header_item, root_item
+from implicast.casting.spice.items import ReplicationHeader, RootState, header_item, root_item
 from implicast.casting.spice.levels import NO_HEADER
 from implicast.casting.spice.messages import (
-    AskRate,
-    AskVeto,
-    CopyFrom,
-    DepthIs,
-    Offer,
-    RateAt,
-    RateIs,
-    ReadyAt,
+    CopyRequest,
+    ItemOffer,
+    LevelAnnouncement,
+    LoadHint,
+    LoadQuery,
+    LoadReport,
+    ReplicaActivation,
+    VetoRequest,
 )
-from implicast.casting.spice.registry import Held, Registry
+from implicast.casting.spice.part import Spice, SpicePart
+from implicast.casting.spice.registry import Record, Registry
+from implicast.casting.spice.replica_push import roots_in
+from implicast.casting.spice.root_load import RootLoad
 from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US
-from implicast.casting.spice.share import Spice, SpicePart
-from implicast.casting.spice.trips import Work
-from implicast.overlay.ice.estate import Way
+from implicast.casting.spice.traversal_state import TraversalTask
+from implicast.overlay.ice.item_store import Way
 from implicast.peer.contract import Address, Message, StandingAlarm, handles
 from implicast.peer.memory import Recent, Repeats
 from implicast.space.tract import WHOLE, Tract, contains, union
 
 REPORTS = 4
-"""A level is raised when one in so many of its roots is busy within a window: some are nearer to publishers."""
-RATES_MAX = 4_096
-"""Roots whose casts are counted; further ones are not."""
+"""A level is raised when 1/4 of its roots are busy within a window. Not all, because some are
+nearer to publishers.
+"""
+LOADS_MAX = 4_096
+"""Maximum number of roots whose casts are counted."""
 TOKEN_BITS = 62
-IDLE_WINDOWS = 4
-"""A lowering is proposed after so many idle windows in a row."""
 
 
-class Window(Message):
-    """Rings at the end of a window in which casts were counted."""
+class WindowEnd(Message):
+    """Fires at the end of a window in which casts were counted."""
 
 
-class Overrun(StandingAlarm):
-    """Rings at once when a root is too busy: raising a level is upkeep, no part of the cast that showed the need."""
+class RootOverloaded(StandingAlarm):
+    """Fires immediately when a root is busy. An alarm separates the cost of raising a level from
+    the cast that triggered it.
+    """
 
     tag: str
     root: int
 
 
-class GoOn(Message):
-    """Rings when a raise that was given up is tried again."""
+class ResumeLevelChange(Message):
+    """Fires when an abandoned level change is to be tried again."""
 
     tag: str
 
 
-@dataclass(slots=True)
-class Rate:
-    """Casts at one root: too many as soon as the last few came within one window, too few after several windows.
-
-    A root is busy when more casts than the limit allows in a whole window have come within one: a short run of a few is
-    not taken for a busy time. It is idle when it has had hardly any for four windows: between the two limits lies a
-    factor of 2^(d + 1), so that a level that was raised does not fall at once.
+class Replicas(SpicePart):
+    """Measures the load of local roots, and changes the levels of tags whose original root is
+    local.
     """
 
-    _count: int = 0
-    _idle: int = 0
-    _times_us: deque[int] | None = None
-    """Of the last casts, as many as decide. Most roots of a deep level never meet one, and an empty deque weighs more
-    than all else here."""
-    per_s: float = 0.0
-    """Averaged over windows, the last one counting as much as all before it."""
-    word: bool | None = None
-    """What was last found out: busy (True), idle (False), or nothing since another root was told so."""
-
-    def is_busy(self, now_us: int, window_us: int, most: int) -> bool:
-        """Count a cast: are these more than there may be in one window? If so, counting begins anew."""
-        self._count += 1
-        times_us = self._times_us = self._times_us or deque()
-        times_us.append(now_us)
-        if len(times_us) <= most or now_us - times_us.popleft() > window_us:
-            return False
-        self._times_us, self.word = None, True
-        return True
-
-    def is_idle(self, window_us: int, limit: float) -> bool:
-        """The end of a window: has it been below this limit for long?"""
-        if not self._count:
-            self._times_us = None  # all are past
-        self.per_s = (self.per_s + self._count * 1e6 / window_us) / 2
-        self._count = 0
-        self._idle = self._idle + 1 if self.per_s < limit else 0
-        if self._idle < IDLE_WINDOWS:
-            return False
-        self._idle, self.word = 0, False
-        return True
-
-    def take_word(self) -> bool | None:
-        """What is to be said of it, once."""
-        word, self.word = self.word, None
-        return word
-
-
-class Replicas(SpicePart):
-    """A peer's part in raising and lowering levels."""
-
-    __slots__ = ("_asked", "_lowered_us", "_rates", "_reports", "raising")
+    __slots__ = ("_asked", "_lowered_us", "_reports", "loads", "raising")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
-        self._rates: dict[tuple[str, int], Rate] = {}
-        self._reports: Recent[str, dict[int, int]] = Recent(RATES_MAX)
-        """By tag, the roots that were busy lately, and when they said so."""
-        self._asked: Recent[int, tuple[str, int]] = Recent(RATES_MAX)
-        """Roots that were asked how they are: tag and root, by token."""
-        self._lowered_us: Repeats[str] = Repeats(RATES_MAX)
-        """Tags of which roots were asked whether their level may be lowered, and when."""
-        self.raising: dict[str, Work] = {}
+        self.loads: dict[tuple[str, int], RootLoad] = {}
+        self._reports: Recent[str, dict[int, int]] = Recent(LOADS_MAX)
+        """By tag: busy roots and the times of their reports."""
+        self._asked: Recent[int, tuple[str, int]] = Recent(LOADS_MAX)
+        """By token: tag and root of an open load query."""
+        self._lowered_us: Repeats[str] = Repeats(LOADS_MAX)
+        """Times of the last veto requests, by tag."""
+        self.raising: dict[str, TraversalTask] = {}
 
     # --- measuring
 
-    def counted(self, tag: str, root: int) -> None:
-        rate = self._rate(tag, root)
-        if rate is not None and rate.is_busy(
+    def count_cast(self, tag: str, root: int) -> None:
+        load = self._load_of(tag, root)
+        if load is not None and load.is_busy(
             self.host.now_us, self.settings.rate_us, self.settings.casts_most
         ):
-            self.host.after(0, Overrun(tag, root))
-        self._tick_later()
+            self.host.after(0, RootOverloaded(tag, root))
+        self._schedule_window_end()
 
-    def _rate(self, tag: str, root: int) -> Rate | None:
-        rate = self._rates.get((tag, root))
-        if rate is None and len(self._rates) < RATES_MAX:
-            rate = self._rates[tag, root] = Rate()
-        return rate
+    def _load_of(self, tag: str, root: int) -> RootLoad | None:
+        load = self.loads.get((tag, root))
+        if load is None and len(self.loads) < LOADS_MAX:
+            load = self.loads[tag, root] = RootLoad()
+        return load
 
-    @handles(Overrun)
-    def on_overrun(self, alarm: Overrun) -> None:
+    @handles(RootOverloaded)
+    def on_root_overloaded(self, alarm: RootOverloaded) -> None:
         self._report(alarm.tag, alarm.root, busy=True)
 
-    def _tick_later(self) -> None:
+    def _schedule_window_end(self) -> None:
         if self.settings.live:
-            self.spice.later.put_one(self.settings.rate_us, Window())
+            self.spice.timer_wheel.schedule_once(self.settings.rate_us, WindowEnd())
 
-    @handles(Window)
-    def on_window(self, alarm: Window) -> None:
-        """The end of a window: who is hardly needed says so."""
+    @handles(WindowEnd)
+    def on_window_end(self, alarm: WindowEnd) -> None:
+        """Report idle roots to their original roots."""
         limit = self.settings.frequency_limit / 2 ** (self.settings.dimensions + 1)
-        for (tag, root), rate in list(self._rates.items()):
+        for (tag, root), load in list(self.loads.items()):
             if not self.surface.answers(root) or not self.spice.levels.is_ready(tag, root):
-                del self._rates[tag, root]
+                del self.loads[tag, root]
                 continue
-            idle, level = (
-                rate.is_idle(self.settings.rate_us, limit),
-                self.spice.levels.header(tag).goal,
-            )
+            idle = load.is_idle(self.settings.rate_us, limit)
+            level = self.spice.levels.header(tag).goal
             if idle and (level or self.spice.levels.state(tag, root).level):
                 self._report(tag, root, busy=False)
-            if rate.per_s < 1e-9 and root == address_of(tag) and not level:
-                del self._rates[tag, root]
-        if self._rates:
-            self._tick_later()
+            if load.per_s < 1e-9 and root == address_of(tag) and not level:
+                del self.loads[tag, root]
+        if self.loads:
+            self._schedule_window_end()
 
     def _report(self, tag: str, root: int, busy: bool) -> None:
-        """To the original root, which may be ours too."""
+        """Report to the original root, which may be local."""
         address = address_of(tag)
         if self.surface.answers(address):
-            self._weigh(tag, root, busy, self.spice.levels.state(tag, root))
+            self._decide_level(tag, root, busy, self.spice.levels.state(tag, root))
         else:
-            self.surface.send(RateAt(Way((address, address + 1)), tag, root))
+            self.surface.send(LoadHint(Way((address, address + 1)), tag, root))
 
-    def hinted(self, rate: RateAt) -> None:
-        """A root of a tag of ours may be busy or idle: what it says itself counts."""
-        if rate.root != address_of(rate.tag) and self.settings.is_root(rate.tag, rate.root):
+    def on_load_hint(self, load: LoadHint) -> None:
+        """A root may be busy or idle: ask the root itself."""
+        if load.root != address_of(load.tag) and self.settings.is_root(load.tag, load.root):
             token = self.host.rng.getrandbits(TOKEN_BITS)
-            self._asked.put(token, (rate.tag, rate.root))
+            self._asked.put(token, (load.tag, load.root))
             self.surface.send(
-                AskRate(Way((rate.root, rate.root + 1)), rate.tag, self.address, token)
+                LoadQuery(Way((load.root, load.root + 1)), load.tag, self.address, token)
             )
 
-    def asked(self, part: Tract, ask: AskRate) -> None:
-        """The original root of a tag asks how one of our roots is."""
+    def on_load_query(self, part: Tract, ask: LoadQuery) -> None:
+        """Answer with the load of a local root."""
         for root in roots_in(self.settings, ask.tag, part) if ask.reply != self.address else ():
-            rate, state = self._rates.get((ask.tag, root)), self.spice.levels.state(ask.tag, root)
-            busy = rate.take_word() if rate is not None else None
-            self.host.send(ask.reply, RateIs(ask.token, busy, state.number, state.level))
+            load, state = self.loads.get((ask.tag, root)), self.spice.levels.state(ask.tag, root)
+            busy = load.take_finding() if load is not None else None
+            self.host.send(ask.reply, LoadReport(ask.token, busy, state.number, state.level))
 
-    @handles(RateIs)
-    def on_rate_is(self, sender: Address, rate: RateIs) -> None:
-        tag, root = self._asked.pop(rate.token, (None, 0))
+    @handles(LoadReport)
+    def on_load_report(self, sender: Address, load: LoadReport) -> None:
+        tag, root = self._asked.pop(load.token, (None, 0))
         if tag is not None and self.surface.answers(address_of(tag)):
-            self._weigh(tag, root, rate.busy, RootState(rate.number, rate.level, True))
+            self._decide_level(tag, root, load.busy, RootState(load.number, load.level, True))
 
-    def _weigh(self, tag: str, root: int, busy: bool | None, state: RootState) -> None:
-        """Decide what a root's load means for the level of its tag."""
-        if (
-            state.number > self.spice.levels.header(tag).number
-        ):  # ours was lost with its heirs: the roots remember
+    def _decide_level(self, tag: str, root: int, busy: bool | None, state: RootState) -> None:
+        """Decide whether a root's load changes the level of its tag."""
+        if state.number > self.spice.levels.header(tag).number:
+            # The local header was lost with its backups; the roots still know it.
             level = min(state.level, self.settings.deepest)
-            self.spice.levels.set_header(tag, Header(state.number, level, level, True))
-            self._doubt(tag)  # what was registered meanwhile went to none of them
+            self.spice.levels.set_header(tag, ReplicationHeader(state.number, level, level, True))
+            self._mark_incomplete(tag)  # registrations since then were pushed to no root
         header = self.spice.levels.header(tag)
         if not header.ready or header.level != header.target:
-            self._go_on(tag)
+            self._resume_change(tag)
         elif busy and header.level < self.settings.deepest:
-            if self._are_many(tag, root, header.level) and self._relieves(header.level):
-                self._aim(
-                    tag,
-                    header._replace(number=header.number + 1, target=header.level + 1, ready=False),
-                )
+            level, number = header.level, header.number + 1
+            if self._are_enough_busy(tag, root, level) and self.fits_population(level):
+                raised = header._replace(number=number, target=level + 1, ready=False)
+                self.propose_header(tag, raised)
         elif busy is False and header.level:
             self._ask_veto(tag, header.level)
 
-    def _are_many(self, tag: str, root: int, level: int) -> bool:
-        """Have enough roots of this level said lately that they are busy? One is, if there are no others."""
+    def _are_enough_busy(self, tag: str, root: int, level: int) -> bool:
+        """Whether enough roots of the level have reported as busy within the window. At level 0 one
+        is enough.
+        """
         since_us = self.host.now_us - self.settings.rate_us
         reports = {
             each: at_us for each, at_us in self._reports.pop(tag, {}).items() if at_us > since_us
@@ -233,83 +190,89 @@ class Replicas(SpicePart):
         self._reports[tag] = reports
         return False
 
-    def _relieves(self, level: int) -> bool:
-        """Has the next level no more roots than there are peers? Else several lie at one peer, and each of them costs
-        copies of every record, and their renewal. The first level relieves in any case."""
+    def fits_population(self, level: int) -> bool:
+        """Whether the next level has at most as many roots as there are peers. With more, some
+        peers hold several roots, each with its own copies and renewals. The first level is always
+        allowed.
+        """
         return not level or self.surface.population >= 1 << (level + 1) * self.settings.dimensions
 
-    def _aim(self, tag: str, header: Header) -> None:
-        """A new header; it holds once heirs know."""
-        self.surface.batch((self.spice.levels.aim(tag, header),), partial(self._aimed, tag, header))
+    def propose_header(self, tag: str, header: ReplicationHeader) -> None:
+        """Set a new header once the backups have it."""
+        self.surface.replicate(
+            (self.spice.levels.propose(tag, header),), partial(self._adopt_header, tag, header)
+        )
 
-    def _aimed(self, tag: str, header: Header) -> None:
-        self.spice.levels.end_aim(tag)
-        if header.number >= self.spice.levels.header(tag).number and self.surface.answers(
-            address_of(tag)
-        ):
+    def _adopt_header(self, tag: str, header: ReplicationHeader) -> None:
+        self.spice.levels.clear_proposal(tag)
+        is_newest = header.number >= self.spice.levels.header(tag).number
+        if is_newest and self.surface.answers(address_of(tag)):
             self.spice.levels.set_header(tag, header)
-            self._go_on(tag)
+            self._resume_change(tag)
 
     def settled(self) -> None:
-        """Whoever takes over the place of an original root goes on where its predecessor stopped."""
+        """Continue level changes of original roots taken over from other peers."""
         levels = self.spice.levels
-        for tag in [
-            tag
-            for tag, each in levels.headers.items()
-            if not each.ready or each.level != each.target
-        ]:
-            self._go_on(tag)
+        for tag, header in list(levels.headers.items()):
+            if not header.ready or header.level != header.target:
+                self._resume_change(tag)
         for tag, root in levels.roots:
             if levels.is_ready(tag, root):
-                self._rate(tag, root)
+                self._load_of(tag, root)
         if levels.roots:
-            self._tick_later()
+            self._schedule_window_end()
 
-    def copy_again(self, lost: Tract) -> None:
-        """Replicas may have been lost with that ground: copy to them again. If it was headers, their roots say so."""
+    def recopy_after_loss(self, lost: Tract) -> None:
+        """Replicas may have been lost with the tract: copy again. Local roots whose header was lost
+        report to the original root, which recovers it from them.
+        """
         for tag in list(self.spice.levels.headers):
-            self._doubt(tag)
-            self._go_on(tag)
+            self._mark_incomplete(tag)
+            self._resume_change(tag)
         for tag, root in [
             each for each in self.spice.levels.roots if contains(lost, address_of(each[0]))
         ]:
             if self.spice.levels.is_ready(tag, root):
                 self._report(tag, root, busy=False)
 
-    def came_otherwise(self, tags: Iterable[str]) -> None:
-        """Records or headers of these tags came by an offer: one side of a partition may have had replicas that the
-        other side knew nothing of. Who keeps only a part of a registry says so to its original root, by offering it no
-        header at all. What comes within a moment is copied together."""
+    def on_foreign_items(self, tags: Iterable[str]) -> None:
+        """Items of these tags came from the other side of a partition, which may have replicas
+        unknown here. A peer that holds only a part of the registry tells the original root by
+        offering an empty header. The copy starts after `STORE_US`, so that items that arrive close
+        together are copied together.
+        """
         for tag in tags:
             if not self.surface.answers(address := address_of(tag)):
                 way, nothing = Way((address, address + 1)), header_item(tag, NO_HEADER)
                 self.spice.calls.call(
-                    Offer(way, (nothing,), self.address, self.spice.stores.token())
+                    ItemOffer(way, (nothing,), self.address, self.spice.stores.next_token())
                 )
-            self._doubt(tag)
-            self.spice.later.put(STORE_US, GoOn(tag))
+            self._mark_incomplete(tag)
+            self.spice.timer_wheel.schedule(STORE_US, ResumeLevelChange(tag))
 
-    def _doubt(self, tag: str) -> None:
-        """A raise under way is put off: roots that answer casts come before roots that do not yet. The header says so:
-        whoever is given the place meanwhile, or inherits it, copies."""
+    def _mark_incomplete(self, tag: str) -> None:
+        """Replicas of the tag may lack records. A raise in progress is abandoned: the roots that
+        answer casts are copied to first. The header stops being ready, so that the next owner of
+        the original root copies too.
+        """
         levels, raising = self.spice.levels, self.raising.get(tag)
         header = levels.header(tag)
         if header.goal and self.surface.answers(address_of(tag)):
-            levels.doubted[tag] = None
+            levels.incomplete[tag] = None
             if (
                 raising is not None
-                and isinstance(raising.walk, CopyFrom)
-                and raising.walk.level > header.level
+                and isinstance(raising.traversal, CopyRequest)
+                and raising.traversal.level > header.level
             ):
-                self.spice.walks.give_up(raising)
-            header = levels.aims.get(tag, header)
+                self.spice.traversals.give_up(raising)
+            header = levels.proposals.get(tag, header)
             if header.level and header.ready:
-                levels.end_aim(tag)
+                levels.clear_proposal(tag)
                 levels.set_header(tag, header._replace(number=header.number + 1, ready=False))
-                self.surface.batch((header_item(tag, levels.header(tag)),), lambda: None)
+                self.surface.replicate((header_item(tag, levels.header(tag)),), lambda: None)
 
-    def _go_on(self, tag: str) -> None:
-        """The next step of a raise or a lowering, unless it is under way."""
+    def _resume_change(self, tag: str) -> None:
+        """Start the next step of a level change, unless one is in progress."""
         header, address = self.spice.levels.header(tag), address_of(tag)
         if (
             not self.surface.answers(address)
@@ -319,65 +282,69 @@ class Replicas(SpicePart):
             return
         if header.target < header.level:
             self._call_roots(tag, header, False)
-        elif tag in self.spice.levels.doubted and header.level:
-            del self.spice.levels.doubted[tag]
-            self._copy(tag, 1)
+        elif tag in self.spice.levels.incomplete and header.level:
+            del self.spice.levels.incomplete[tag]
+            self.start_copy(tag, 1)
         elif header.target > header.level:
-            self._copy(tag, header.target)
+            self.start_copy(tag, header.target)
         elif not header.ready:
             self._call_roots(tag, header, True)
 
     # --- raising
 
-    def _copy(self, tag: str, level: int) -> None:
-        """To the roots that this level adds."""
+    def start_copy(self, tag: str, level: int) -> None:
+        """Start a traversal that copies the registry to the roots that this level adds."""
         root = address_of(tag)
-        walk = CopyFrom(
-            Way((root, root + 1)), tag, root, 0, level, self.address, self.spice.stores.token()
+        traversal = CopyRequest(
+            Way((root, root + 1)), tag, root, 0, level, self.address, self.spice.stores.next_token()
         )
-        work = self.raising[tag] = Work(self.host.now_us, walk)
-        self.spice.walks.send_up(work, walk)
-        self.spice.walks.close_one(work)
+        task = self.raising[tag] = TraversalTask(self.host.now_us, traversal)
+        self.spice.traversals.send_up(task, traversal)
+        self.spice.traversals.finish_one(task)
 
-    def show(self, work: Work, registry: Registry, held: Sequence[Held]) -> None:
-        walk = work.walk
-        assert isinstance(walk, CopyFrom)
-        self.spice.copies.copy_out(work, walk, [each.entry for each in held])
+    def visit_records(
+        self, task: TraversalTask, registry: Registry, records: Sequence[Record]
+    ) -> None:
+        traversal = task.traversal
+        assert isinstance(traversal, CopyRequest)
+        self.spice.pushes.push_records(task, traversal, [each.entry for each in records])
 
-    def ended(self, work: Work, is_covered: bool) -> None:
-        walk, tag = work.walk, work.walk.tag
-        if not isinstance(walk, CopyFrom) or self.raising.get(tag) is not work:
+    def on_traversal_end(self, task: TraversalTask, is_covered: bool) -> None:
+        traversal, tag = task.traversal, task.traversal.tag
+        if not isinstance(traversal, CopyRequest) or self.raising.get(tag) is not task:
             return
         del self.raising[tag]
         header = self.spice.levels.header(tag)
         if not is_covered:
-            if walk.level <= header.level:
-                self._doubt(tag)
-            self.spice.later.put(STORE_US, GoOn(tag))
+            if traversal.level <= header.level:
+                self._mark_incomplete(tag)
+            self.spice.timer_wheel.schedule(STORE_US, ResumeLevelChange(tag))
             return
-        self.spice.copies.raised(tag, walk.level)
-        if walk.level < header.level:  # all levels are copied to again, one after the other
-            self._copy(tag, walk.level + 1)
-        elif header.target == walk.level:
-            self._aim(tag, Header(header.number + 1, header.target, header.target, False))
+        self.spice.pushes.on_level_raised(tag, traversal.level)
+        if traversal.level < header.level:  # all levels are copied again, one after the other
+            self.start_copy(tag, traversal.level + 1)
+        elif header.target == traversal.level:
+            self.propose_header(
+                tag, ReplicationHeader(header.number + 1, header.target, header.target, False)
+            )
         else:
-            self._go_on(tag)
+            self._resume_change(tag)
 
-    @handles(GoOn)
-    def on_go_on(self, alarm: GoOn) -> None:
-        self._go_on(alarm.tag)
-        if self.spice.calls.is_calling(alarm.tag) and alarm.tag in self.spice.levels.doubted:
-            self.spice.later.put(STORE_US, alarm)
+    @handles(ResumeLevelChange)
+    def on_resume_level_change(self, alarm: ResumeLevelChange) -> None:
+        self._resume_change(alarm.tag)
+        if self.spice.calls.is_calling(alarm.tag) and alarm.tag in self.spice.levels.incomplete:
+            self.spice.timer_wheel.schedule(STORE_US, alarm)
 
-    # --- telling roots
+    # --- calls to roots
 
-    def _call_roots(self, tag: str, header: Header, ready: bool) -> None:
-        level, token = header.level, self.spice.stores.token()
+    def _call_roots(self, tag: str, header: ReplicationHeader, ready: bool) -> None:
+        level, token = header.level, self.spice.stores.next_token()
         roots = union(
             (each, each + 1) for each in self.spice.levels.new_roots(tag, level, level - 1)
         )
         self.spice.calls.call(
-            ReadyAt(Way(roots), tag, header.number, level, ready, self.address, token)
+            ReplicaActivation(Way(roots), tag, header.number, level, ready, self.address, token)
         )
 
     def _ask_veto(self, tag: str, level: int) -> None:
@@ -385,45 +352,46 @@ class Replicas(SpicePart):
             return
         roots = union((each, each + 1) for each in self.spice.levels.roots_at(tag, level))
         self.spice.calls.call(
-            AskVeto(Way(roots), tag, self.address, self.spice.stores.token()), VETO_US
+            VetoRequest(Way(roots), tag, self.address, self.spice.stores.next_token()), VETO_US
         )
 
-    def ready_arrived(self, part: Tract, call: ReadyAt) -> None:
-        roots = roots_in(self.settings, call.tag, part)
+    def on_activation(self, part: Tract, call: ReplicaActivation) -> None:
+        levels, tag = self.spice.levels, call.tag
+        roots = roots_in(self.settings, tag, part)
         for root in roots:
-            self.spice.levels.learn_root(
-                call.tag, root, RootState(call.number, call.level, call.ready)
-            )
-            if self.spice.levels.is_ready(call.tag, root):
-                self._rate(call.tag, root)
-        self._tick_later()
-        items = tuple(
-            root_item(call.tag, root, self.spice.levels.roots[call.tag, root]) for root in roots
-        )
-        self.surface.batch(items, partial(self.spice.calls.heard, call.reply, call.token, part))
+            levels.learn_root(tag, root, RootState(call.number, call.level, call.ready))
+            if levels.is_ready(tag, root):
+                self._load_of(tag, root)
+        self._schedule_window_end()
+        items = tuple(root_item(tag, root, levels.roots[tag, root]) for root in roots)
+        answer = partial(self.spice.calls.answer_call, call.reply, call.token, part)
+        self.surface.replicate(items, answer)
 
-    def veto_arrived(self, part: Tract, call: AskVeto) -> None:
-        """We object if the load of all roots that a lowered level would put on one exceeds half the limit."""
+    def on_veto_request(self, part: Tract, call: VetoRequest) -> None:
+        """Object if this root would exceed half the limit with the load of the 2^d roots that a
+        lower level merges into one.
+        """
         limit, share = self.settings.frequency_limit, 1 << self.settings.dimensions
         rates = [
-            self._rates.get((call.tag, root)) for root in roots_in(self.settings, call.tag, part)
+            self.loads.get((call.tag, root)) for root in roots_in(self.settings, call.tag, part)
         ]
-        veto = any(rate is not None and rate.per_s * share > limit / 2 for rate in rates)
-        self.spice.calls.heard(call.reply, call.token, part, veto)
+        veto = any(load is not None and load.per_s * share > limit / 2 for load in rates)
+        self.spice.calls.answer_call(call.reply, call.token, part, veto)
 
-    def called_all(self, message: ReadyAt | AskVeto) -> None:
-        """Every root has answered: the step is done."""
+    def on_all_answered(self, message: ReplicaActivation | VetoRequest) -> None:
+        """Every root has answered: complete the step."""
         header = self.spice.levels.header(message.tag)
-        if isinstance(message, AskVeto):
+        if isinstance(message, VetoRequest):
             if header.level and header.level == header.target and header.ready:
-                self._aim(
+                self.propose_header(
                     message.tag,
                     header._replace(number=header.number + 1, target=header.level - 1, ready=False),
                 )
         elif message.number == header.number:
-            level, is_doubted = header.target, message.tag in self.spice.levels.doubted
-            self._aim(
-                message.tag, Header(header.number + 1, level, level, not (level and is_doubted))
+            level, is_incomplete = header.target, message.tag in self.spice.levels.incomplete
+            self.propose_header(
+                message.tag,
+                ReplicationHeader(header.number + 1, level, level, not (level and is_incomplete)),
             )
             if level > self.spice.levels.depth:
-                self.surface.send(DepthIs(Way(WHOLE), level))
+                self.surface.send(LevelAnnouncement(Way(WHOLE), level))

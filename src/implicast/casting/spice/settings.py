@@ -1,68 +1,78 @@
-"""What all peers of one SPICE network agree on, and how long they wait for each other."""
+"""Settings that all peers of one SPICE network share, and the protocol's timeouts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from implicast.casting.spice.homes import address_of
-from implicast.overlay.ice.settings import Terms
+from implicast.overlay.ice.settings import SurfaceSettings
 from implicast.space.morton import BITS
 
 NO_LIMIT = 1 << 40
 STORE_US = 2_000_000
-"""After this time a consumer asks again for tags that have not been confirmed; doubling up to `WAIT_LONGEST_US`."""
+"""First wait before a request to store, push or call is repeated. Doubles up to `WAIT_LONGEST_US`.
+"""
 WAIT_LONGEST_US = 8_000_000
 HOP_US = 1_000_000
-"""After this time a hop of a walk that was not answered is sent again; doubling."""
+"""First wait for the answer to a hop of a traversal. Doubles up to `WAIT_LONGEST_US`."""
 HOP_TRIES = 3
-"""A hop that was not answered so many times is silent: the walk looks for another way."""
+"""After this many unanswered sends the next peer is suspected and the traversal is routed around
+it.
+"""
 SLOW_US = 700_000
-"""A walk that has not been finished for so long says so to the peer it came from: shorter than `HOP_US`."""
+"""A branch that is still open after this time answers `InProgress`. Shorter than `HOP_US`, so that
+the sender does not repeat the hop.
+"""
 CAST_US = 90_000_000
-"""A cast lives this long: longer than the patience with a consumer and the repair of a hole together."""
+"""Lifetime of a cast. Longer than the retries to a silent consumer (40 s) and the repair of the
+surface together.
+"""
 COLLECT_US = 20_000
-"""With receipts, entries that come in within this time go on, and are backed up, together."""
+"""With receipts, entries that arrive within this time are forwarded and backed up together."""
 SMALLEST_BITS = 24
-"""The smallest container above a tag's own address is this many halvings of the surface: between the two, notches would
-only matter among more than sixteen million peers, and would be a dozen registries inside one peer among fewer."""
+"""The container at the first notch above a tag's own address is 1/2^24 of the surface. Smaller
+containers would matter only among more than 2^24 peers; in smaller networks they would be a dozen
+nested registries at one peer.
+"""
 VETO_US = 10_000_000
-"""Without an answer from every root in this time a level is not lowered."""
+"""A level is lowered only if every root answers the veto request within this time."""
 HOLD_WINDOWS = 8
-"""After a veto no root proposes to lower a level for so many windows."""
+"""Minimum time, in windows, between two proposals to lower the level of one tag."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """Parameters, checked and computed."""
+class SpiceSettings:
+    """Parameters of the design after validation, with derived values."""
 
-    terms: Terms
-    """What the surface below agrees on."""
+    terms: SurfaceSettings
+    """Settings of the ICE surface."""
     storage_limit: int = NO_LIMIT
     deepest: int = 0
-    """The deepest level at which a cast looks for a replica, and to which one is raised."""
+    """Maximum replication level. Casts do not look for replicas beyond it."""
     frequency_limit: float = 0.0
-    """Casts per second at one root beyond which the level is raised; 0: never."""
+    """Casts per second at one root above which the level is raised. 0 disables replication."""
     rate_us: int = 0
-    """The window in which casts are counted."""
+    """Length of the window in which casts are counted."""
     levels: Mapping[str, int] | None = None
-    """Replication levels by tag, computed beforehand; None: they are measured."""
+    """Replication level by tag if computed before the run; None if roots measure their load."""
     rarest: bool = False
-    """Is a term served by the rarest of its tags?"""
+    """Whether a term is served by the rarest of its tags rather than the first."""
     collect_us: int = COLLECT_US
-    """How long entries that go on are collected, to travel together."""
+    """How long forwarded entries are collected into one message."""
     lease_us: int = 600_000_000
-    """A record that was not renewed for so long is forgotten; renewals come three times as often."""
+    """A record that is not renewed for this time expires. Consumers renew three times in a lease.
+    """
 
     assured: bool = field(init=False)
-    """Are steps confirmed and repeated?"""
+    """Whether steps are acknowledged and repeated (`assurance=receipts`)."""
     live: bool = field(init=False)
-    """Are levels measured rather than computed beforehand?"""
+    """Whether roots measure their load and levels change during the run."""
     dimensions: int = field(init=False)
     last_notch: int = field(init=False)
-    """At which the container is the whole surface."""
+    """Notch at which the container is the whole surface."""
     casts_most: int = field(init=False)
-    """Casts that may come to one root within a window before its level is raised."""
+    """Casts that one root may receive within a window before it counts as busy."""
     first_notch: int = field(init=False)
-    """The next notch after a tag's own address."""
+    """Notch that follows notch 0, the tag's own address."""
 
     def __post_init__(self) -> None:
         def derive(name: str, value: int) -> None:
@@ -76,15 +86,16 @@ class Settings:
         derive("first_notch", max(1, self.last_notch - SMALLEST_BITS // self.dimensions))
 
     def above(self, notch: int) -> int:
-        """The next notch."""
         return notch + 1 if notch else self.first_notch
 
     def is_root(self, tag: str, root: int) -> bool:
-        """Can a registry of this tag begin there?"""
+        """Whether `root` is the original root of the tag or a replica root of a level up to
+        `deepest`.
+        """
         return not (root ^ address_of(tag)) & (1 << BITS - self.deepest * self.dimensions) - 1
 
     def is_place(self, tag: str, root: int, notch: int) -> bool:
-        """Is there such a registry?"""
+        """Whether a registry with this tag, root and notch can exist."""
         return (
             notch <= self.last_notch
             and (not notch or notch >= self.first_notch)
@@ -92,5 +103,5 @@ class Settings:
         )
 
     def notches(self) -> list[int]:
-        """All of them, from the tag's own address to the whole surface."""
+        """All notches, from the tag's own address (0) to the whole surface."""
         return [0, *range(self.first_notch, self.last_notch + 1)]

@@ -1,232 +1,281 @@
-"""A peer of SPICE: the surface below, registries and casts on it, and the verbs of the application."""
+"""A SPICE peer: an ICE surface, registries and casts on it, and the operations of the application.
+
+Theory of operation (thesis chapters 7 and 8). A tag hashes to a code of the surface, its *root*.
+The owner of the root is the rendezvous peer of the tag and holds the tag's *registry*: one record
+for each consumer registered under it. A cast goes to the registry of one tag of each of its terms,
+and the holders of that registry notify the consumers that the target selects.
+
+- A registry that outgrows `storage_limit` closes and passes its records up to the next *notch*,
+  where each has a home in a container 2^d times as large (`stores.py`, `containers.py`). A cast
+  follows from notch to notch.
+- A root that receives more casts than `frequency_limit` has the tag's *level* raised: the registry
+  is copied to 2^(d level) roots spread over the surface (`replicas.py`, `replica_push.py`,
+  `levels.py`). A cast uses the nearest copy.
+- A traversal visits every holder of a registry and reports its coverage to the peer where it
+  started (`traversals.py`). Casts, gathering, copying and recovery use it.
+
+Invariants with receipts. A registration is acknowledged when all backups of its holder have it and,
+if the tag is replicated, when all roots have it. A root that is ready has every acknowledged
+registration. At each moment a record is stored at its old home, at its new home, or at both. Where
+registries are lost, traversals wait until the consumers have registered again.
+
+FIDELITY.md lists the differences from the thesis.
+"""
 
 from collections.abc import Callable
 from typing import Annotated, Any
 
 from msgspec import Meta
 
-from implicast.casting.complaints import KeptDocket
+from implicast.casting.complaints import DurableComplaintLog
 from implicast.casting.spice import messages
-from implicast.casting.spice.calls import Calls
-from implicast.casting.spice.casts import Casts, Ears
+from implicast.casting.spice.casts import Casts
 from implicast.casting.spice.complaints import Complaints
 from implicast.casting.spice.containers import Containers
-from implicast.casting.spice.copies import Copies
-from implicast.casting.spice.crossings import Crossings
+from implicast.casting.spice.fast_path import FastPath
 from implicast.casting.spice.homes import home, spot_of
-from implicast.casting.spice.items import KINDS, LACKING, RECORD, entry_of, label_of, tract_of
+from implicast.casting.spice.items import KINDS, RECORD, UNRECOVERED, entry_of, label_of, tract_of
 from implicast.casting.spice.levels import Levels
+from implicast.casting.spice.owner_calls import OwnerCalls
+from implicast.casting.spice.receiver import SpiceReceiver
 from implicast.casting.spice.registrations import Registrations
-from implicast.casting.spice.registry import Stock
+from implicast.casting.spice.registries import Registries
+from implicast.casting.spice.registry import VersionCounter
+from implicast.casting.spice.replica_push import ReplicaPushes
 from implicast.casting.spice.replicas import Replicas
-from implicast.casting.spice.settings import Settings
-from implicast.casting.spice.shelf import Shelf
-from implicast.casting.spice.stores import RISING, Stores
-from implicast.casting.spice.trips import Work
-from implicast.casting.spice.walks import Walks
+from implicast.casting.spice.settings import SpiceSettings
+from implicast.casting.spice.stores import ASCENDING, Stores
+from implicast.casting.spice.traversal_state import TraversalTask
+from implicast.casting.spice.traversals import Traversals
 from implicast.language.target import Description, Target
-from implicast.overlay.ice.estate import Item
-from implicast.overlay.ice.messages import KeptSurface
-from implicast.overlay.ice.surface import Surface
-from implicast.peer.asking import Asker
+from implicast.overlay.ice.item_store import Item
+from implicast.overlay.ice.messages import DurableSurface
+from implicast.overlay.ice.surface import IceSurface
 from implicast.peer.contract import Address, CastId, Message, handles
-from implicast.peer.late import piecemeal
-from implicast.peer.later import Later
-from implicast.peer.member import Keepsake, Member
+from implicast.peer.lazy_attributes import piecemeal
+from implicast.peer.member import DurableState, Member
+from implicast.peer.requests import Requests
 from implicast.peer.site import Site
+from implicast.peer.timer_wheel import TimerWheel
 from implicast.peer.wire import UNREADABLE
 from implicast.space.tract import Tract, intersect, subtract
 
 PARTS = {
-    "surface": Surface,
-    "asker": Asker,
-    "ears": Ears,
-    "later": Later,
+    "surface": IceSurface,
+    "requests": Requests,
+    "receiver": SpiceReceiver,
+    "timer_wheel": TimerWheel,
     "stores": Stores,
     "containers": Containers,
-    "walks": Walks,
-    "crossings": Crossings,
+    "traversals": Traversals,
+    "fast_path": FastPath,
     "casts": Casts,
-    "copies": Copies,
-    "calls": Calls,
+    "pushes": ReplicaPushes,
+    "calls": OwnerCalls,
     "replicas": Replicas,
     "registrations": Registrations,
     "complaints": Complaints,
 }
-LATER = [name for name in PARTS if name not in ("surface", "ears", "registrations", "complaints")]
-"""Parts that a peer of a network without receipts may never need."""
+ON_DEMAND = [
+    name for name in PARTS if name not in ("surface", "receiver", "registrations", "complaints")
+]
+"""Parts that are created on first use in a network without receipts."""
 TAGS_MAX = 4_096
-"""Tags of one member that are written down."""
+"""Maximum number of a member's tags in its durable state."""
 
 
 ARRIVALS: dict[type, Callable[[Any, Tract, Any], None]] = {
-    messages.StoreAt: lambda spice, part, store: spice.stores.arrived(part, store),
-    messages.CopyTo: lambda spice, part, copy: spice.copies.arrived(part, copy),
-    messages.Offer: lambda spice, part, offer: spice.calls.offered(part, offer),
-    messages.RateAt: lambda spice, part, rate: spice.replicas.hinted(rate),
-    messages.AskRate: lambda spice, part, ask: spice.replicas.asked(part, ask),
-    messages.ReadyAt: lambda spice, part, ready: spice.replicas.ready_arrived(part, ready),
-    messages.DepthIs: lambda spice, part, depth: spice.levels.learn_depth(depth.level),
-    messages.AskVeto: lambda spice, part, ask: spice.replicas.veto_arrived(part, ask),
+    messages.StoreRequest: lambda spice, part, store: spice.stores.on_arrival(part, store),
+    messages.ReplicateRequest: lambda spice, part, copy: spice.pushes.on_arrival(part, copy),
+    messages.ItemOffer: lambda spice, part, offer: spice.calls.on_offer(part, offer),
+    messages.LoadHint: lambda spice, part, rate: spice.replicas.on_load_hint(rate),
+    messages.LoadQuery: lambda spice, part, ask: spice.replicas.on_load_query(part, ask),
+    messages.ReplicaActivation: lambda spice, part, ready: spice.replicas.on_activation(
+        part, ready
+    ),
+    messages.LevelAnnouncement: lambda spice, part, depth: spice.levels.learn_depth(depth.level),
+    messages.VetoRequest: lambda spice, part, ask: spice.replicas.on_veto_request(part, ask),
 }
-"""Who decides on a routed message that has come to ground that answers."""
+"""Handlers of routed messages that have reached a part of this peer's own tract."""
 
 
-class KeptSpice(Keepsake):
-    """What outlives a crash: who we were, whom we knew on the surface, the tags under which we are listed, and the
-    complaints that we have heard."""
+class DurableSpice(DurableState):
+    """State that survives a crash: identity, known neighbours on the surface, tags under which the
+    member may be registered, and the complaint log.
+    """
 
-    surface: KeptSurface
+    surface: DurableSurface
     tags: Annotated[tuple[messages.Tag, ...], Meta(max_length=TAGS_MAX)] = ()
-    docket: KeptDocket = ()
+    complaint_log: DurableComplaintLog = ()
 
 
 class Spice(Member, parts=PARTS):
-    """One participant; all are alike."""
+    """One peer. All peers have the same role."""
 
     __slots__ = (
         "_packed",
-        "heeded",
+        "complaints_seen",
         "levels",
         "settings",
-        "shelf",
-        "stock",
+        "registries",
+        "counter",
         *sorted(PARTS.keys() - {"complaints"}),
     )
-    asker: Asker
-    later: Later
+    requests: Requests
+    timer_wheel: TimerWheel
     stores: Stores
     containers: Containers
-    walks: Walks
-    crossings: Crossings
+    traversals: Traversals
+    fast_path: FastPath
     casts: Casts
-    copies: Copies
-    calls: Calls
+    pushes: ReplicaPushes
+    calls: OwnerCalls
     replicas: Replicas
 
-    def __init__(self, site: Site, settings: Settings) -> None:
+    def __init__(self, site: Site, settings: SpiceSettings) -> None:
         super().__init__(site)
-        kept: KeptSpice | None = site.kept
-        before, tags = (kept.member, kept.tags) if kept is not None else (None, ())
-        self.settings, self.stock = settings, Stock()
-        self.heeded: Complaints | None = None
-        """Complaints, once there has been one."""
+        durable: DurableSpice | None = site.durable_state
+        before, tags = (durable.member, durable.tags) if durable is not None else (None, ())
+        self.settings, self.counter = settings, VersionCounter()
+        self.complaints_seen: Complaints | None = None
+        """None until the first complaint."""
         self._packed: tuple[int, Tract, tuple[Item, ...]] = (-1, (), ())
-        self.surface = Surface(
-            site.address, site.host, self, settings.terms, kept.surface if kept else None
+        self.surface = IceSurface(
+            site.address, site.host, self, settings.terms, durable.surface if durable else None
         )
-        self.shelf, self.levels = (
-            Shelf(site.host, settings, self.stock, self.words),
-            Levels(settings, self.stock),
+        self.registries, self.levels = (
+            Registries(site.host, settings, self.counter, self.signing),
+            Levels(settings, self.counter),
         )
         if not settings.assured:
             self.__class__ = piecemeal(Spice, Spice.make)
-        for name in LATER if settings.assured else ():
+        for name in ON_DEMAND if settings.assured else ():
             self.make(name)
-        self.ears = Ears(self, before.heard if before is not None else ())
+        self.receiver = SpiceReceiver(self, before.seen_blocks if before is not None else ())
         self.registrations = Registrations(self, before, tags)
-        if kept is not None and kept.docket:
-            Complaints(self, kept.docket)
+        if durable is not None and durable.complaint_log:
+            Complaints(self, durable.complaint_log)
 
     def make(self, name: str) -> Any:
-        """A part that has not been needed until now."""
-        if name not in LATER:
+        """Create a part on first use."""
+        if name not in ON_DEMAND:
             raise AttributeError(name)
         kind: Any = PARTS[name]
-        part = kind(self.address, self.host) if kind is Asker else kind(self)
+        part = kind(self.address, self.host) if kind is Requests else kind(self)
         setattr(self, name, part)
         return part
 
     @property
     def complaints(self) -> Complaints:
-        """Made by the first of them."""
-        return self.heeded or Complaints(self)
+        """Created on first use."""
+        return self.complaints_seen or Complaints(self)
 
-    def kept(self) -> KeptSpice:
-        heard, tags = self.ears.inbox.seen.heard(), tuple(self.registrations.told)[:TAGS_MAX]
-        docket = self.heeded.docket.kept() if self.heeded is not None else ()
-        return KeptSpice(self.kept_member(heard), self.surface.kept(), tags, docket)
+    def durable_state(self) -> DurableSpice:
+        heard, tags = (
+            self.receiver.inbox.seen.blocks(),
+            tuple(self.registrations.announced)[:TAGS_MAX],
+        )
+        complaint_log = (
+            self.complaints_seen.complaint_log.durable_state()
+            if self.complaints_seen is not None
+            else ()
+        )
+        return DurableSpice(
+            self.durable_member(heard), self.surface.durable_state(), tags, complaint_log
+        )
 
-    def heed(self, complaints: Complaints) -> None:
-        """A member has complained: from now on every cast that passes here is checked against the complaints."""
-        self.heeded = complaints
-        self.crossings.heed()
+    def on_first_complaint(self, complaints: Complaints) -> None:
+        """Check every cast that passes here against the complaint log from now on."""
+        self.complaints_seen = complaints
+        self.fast_path.disable()
 
-    # --- the verbs
+    # --- operations of the application
 
     def join(self, introducers: tuple[Address, ...]) -> None:
         self.surface.join(introducers)
 
     def leave(self) -> None:
-        """Withdraw, wait until that is complete, then hand over the ground with all that is kept on it."""
-        self.registrations.say(self.describe(None), None, leaves=True)
+        """Withdraw, wait for the acknowledgements, then hand off the own extents with everything
+        stored there.
+        """
+        self.registrations.announce(self.describe(None), None, leaves=True)
 
     def register(self, description: Description) -> None:
         before = self.description
-        self.registrations.say(self.describe(description), before)
+        self.registrations.announce(self.describe(description), before)
 
     def withdraw(self) -> None:
-        self.registrations.say(self.describe(None), None)
+        self.registrations.announce(self.describe(None), None)
 
     def cast(self, target: Target, payload: bytes) -> CastId:
         cast = self.next_cast()
-        self.casts.publish(cast, target, self.words.seal(cast, target, payload))
+        self.casts.publish(cast, target, self.signing.sign_payload(cast, target, payload))
         return cast
 
     def complain(self, cast: CastId) -> bool:
         return self.complaints.complain(cast)
 
     def estimate(self, target: Target) -> int:
-        """Walk as a cast would, and only count."""
-        token = self.stores.token()
+        """Run the traversal of a cast that counts the members and notifies none."""
+        token = self.stores.next_token()
         asked = CastId(self.name, self.incarnation, token)
         self.casts.publish(
-            asked, target, self.words.seal(asked, (messages.ASKED, target), b""), asks=True
+            asked,
+            target,
+            self.signing.sign_payload(asked, (messages.COUNT_ONLY, target), b""),
+            count_only=True,
         )
         return token
 
-    # --- what comes back to one of several
+    # --- answers that may belong to several parts
 
-    @handles(messages.StoredAt)
-    def on_stored(self, sender: Address, stored: messages.StoredAt) -> None:
+    @handles(messages.StoreAck)
+    def on_stored(self, sender: Address, stored: messages.StoreAck) -> None:
         if stored.token == self.registrations.token:
-            self.registrations.stored(sender, stored)
-        elif stored.token == RISING:
-            self.containers.stored(stored)
-        elif not (self.copies.stored(sender, stored) or self.containers.moved(stored)):
-            self.stores.stored(sender, stored)
+            self.registrations.on_stored(sender, stored)
+        elif stored.token == ASCENDING:
+            self.containers.on_stored_above(stored)
+        elif not (self.pushes.on_stored(sender, stored) or self.containers.on_moved(stored)):
+            self.stores.on_stored(sender, stored)
 
     @handles(*messages.ROUTED)
     def on_routed(self, sender: Address, message: Any) -> None:
         if message.way.number or not self.settings.assured:
-            self.surface.routes.carry(sender, message)
+            self.surface.routing.on_routed(sender, message)
         else:
-            self.surface.send(message)  # straight from one that knows us as the owner
+            self.surface.send(message)  # sent directly by a peer that knows this one as the owner
 
-    # --- as keeper of a surface
+    # --- store of the surface: called by ICE
 
     @property
     def known(self) -> Tract:
-        """Our ground as far as we know who is registered there: walks look nowhere else."""
-        ground, lacking = self.surface.ground, self.shelf.lacking
-        return subtract(ground, lacking) if lacking else ground
+        """The part of the own tract with complete registries. Traversals visit only this part."""
+        ground, unrecovered = self.surface.committed, self.registries.unrecovered
+        return subtract(ground, unrecovered) if unrecovered else ground
 
     def pack(self, tract: Tract) -> tuple[Item, ...]:
-        """The very same tuple while nothing changes: whoever looks from outside knows it by that."""
-        version = self.stock.version
+        """Items stored in the tract. The same tuple object is returned until something changes, so
+        that callers can compare by identity.
+        """
+        version = self.counter.version
         if self._packed[0] != version or self._packed[1] != tract:
-            self._packed = (version, tract, (*self.shelf.pack(tract), *self.levels.pack(tract)))
+            self._packed = (
+                version,
+                tract,
+                (*self.registries.pack(tract), *self.levels.pack(tract)),
+            )
         return self._packed[2]
 
     def reads(self, item: Item) -> bool:
-        """Can an owner keep this item: of a known kind, in a registry that can exist, and a record under its own
-        consumer's name and at that consumer's home?"""
+        """Whether an item is well formed: a known kind, a registry that can exist, and a record
+        under its own consumer's name at that consumer's home.
+        """
         try:
             kind, tag, root, notch, consumer = label_of(item.key)
             entry = entry_of(item.body) if kind == RECORD and item.body else None
         except UNREADABLE:
             return False
-        if kind == LACKING:
+        if kind == UNRECOVERED:
             return consumer is None
         if (
             kind not in KINDS
@@ -246,20 +295,22 @@ class Spice(Member, parts=PARTS):
                 self.unite(item, tract, True)
 
     def unite(self, item: Item, tract: Tract, safe: bool) -> None:
-        """Take in an item; one that cannot be read, or lies where nothing can be, is counted and dropped."""
+        """Merge an item. An item that cannot be decoded, or whose registry cannot exist, is counted
+        and dropped.
+        """
         try:
             label = label_of(item.key)
-            if label[0] == LACKING:
+            if label[0] == UNRECOVERED:
                 self.calls.lost(intersect(tract_of(item.body), tract))
             elif not self.settings.is_place(*label[1:4]):
                 self.drop_stray()
-            elif not self.shelf.unite(label, item, tract, safe):
+            elif not self.registries.unite(label, item, tract, safe):
                 self.levels.unite(label, item)
         except UNREADABLE:
             self.drop_stray()
 
     def drop(self, tract: Tract) -> None:
-        self.shelf.drop(tract)
+        self.registries.drop(tract)
         self.levels.drop(tract)
 
     def yielded(self, tract: Tract) -> None:
@@ -270,28 +321,28 @@ class Spice(Member, parts=PARTS):
         self.calls.lost(tract)
 
     def settled(self) -> None:
-        """The ground that answers has changed."""
+        """The tract that this peer answers for has changed."""
         self.containers.settled()
         if self.settings.live:
             self.replicas.settled()
         self.registrations.settled()
 
     def reopened(self) -> None:
-        """Ground that did not answer may do so now."""
-        self.walks.reopened()
+        """A tract that did not answer may answer now."""
+        self.traversals.reopened()
 
     def reunited(self) -> None:
-        """A partition seems to have ended."""
+        """A partition seems to have healed."""
         self.registrations.reunited()
 
-    def register_again(self, lost: Tract, work: Work | None = None) -> None:
+    def register_again(self, lost: Tract, task: TraversalTask | None = None) -> None:
         if self.settings.live:
-            self.replicas.copy_again(lost)
-        self.registrations.register_again(lost, work)
+            self.replicas.recopy_after_loss(lost)
+        self.registrations.register_again(lost, task)
 
     def arrived(self, sender: Address, part: Tract, message: Message) -> None:
-        """A routed message has come to ground that answers."""
+        """A routed message has reached a part of the own tract."""
         ARRIVALS[type(message)](self, part, message)
 
     def holdings(self) -> Any:
-        return self.surface.holdings(), self.shelf.holdings(), *self.levels.holdings()
+        return self.surface.holdings(), self.registries.holdings(), *self.levels.holdings()

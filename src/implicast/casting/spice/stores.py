@@ -1,169 +1,145 @@
-"""Entries on their way to their homes: kept where a registry is open, passed up where it is closed.
+"""Storing entries: kept where the registry is open, passed up to the next notch where it is closed.
 
-Thesis section 8.1.1 and Listings 10 and 11. With receipts an entry is confirmed when it counts: when every heir has a
-copy, and the place is still ours. Confirmations come down the way the entries went up, so that it is the peers that a
-cast will pass that confirm: straight from the top they could confirm an entry above a registry that has been opened in
-the meantime.
+Thesis section 8.1.1, Listings 10 and 11. With receipts an entry is acknowledged when all backups
+have it and the holder still owns its home. Acknowledgements return along the path of the entry, so
+that each peer that a cast will pass confirms it. A direct acknowledgement from the top could
+confirm an entry above a registry that has been opened meanwhile, which casts would not reach.
 
-Inside one peer an entry climbs at once through all notches whose homes are ours. Entries and confirmations that go on
-from one peer are collected for a moment and travel together (section 8.3.1).
+Within one peer an entry ascends at once through all notches whose homes are local. Entries and
+acknowledgements that leave a peer are collected for `collect_us` and sent together (section 8.3.1).
 """
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from msgspec.structs import replace
 
-from implicast.casting.spice.homes import home, homes, turn_of
+from implicast.casting.spice.ascent import Answer, Ascent, gain
+from implicast.casting.spice.homes import home, homes, rotation_of
 from implicast.casting.spice.items import Key, all_proved
 from implicast.casting.spice.messages import (
     TOGETHER_MAX,
     Entry,
-    Kept,
-    StoreAt,
-    StoredAt,
-    StoredLater,
+    NewerEntry,
+    StoreAck,
+    StoredEntry,
+    StoreRequest,
 )
-from implicast.casting.spice.registry import Held
-from implicast.casting.spice.share import Spice, SpicePart
-from implicast.overlay.ice.estate import Way
+from implicast.casting.spice.part import Spice, SpicePart
+from implicast.casting.spice.registry import Record
+from implicast.overlay.ice.item_store import Way
 from implicast.peer.contract import Address, Message, Name, handles
 from implicast.peer.memory import Recent
 from implicast.space.morton import BITS
 from implicast.space.tract import EMPTY, Tract, contains, union, unite
 
-OWN, RISING = 0, 1
-"""Tokens of a consumer's own registration, and of records that a closed registry sends up; later ones name errands."""
-LIFE_SHIFT, LIFE_MASK = 24, 0xFFFF
-CLIMBS_MAX = 65_536
-"""Entries that went up from one peer and are to be confirmed down; further ones are not taken, and asked for again."""
-DOORS_MAX = 8_192
-"""Holders above that are remembered, to go straight to them when a record is renewed; the oldest is forgotten."""
-FRESH_MAX = 8_192
-"""Entries that wait for the next batch; further ones are not confirmed, and asked for again."""
-SHUT_MAX = 256
-"""Ends of closed intervals remembered for one notch of a registry; who knows no more asks on the way."""
+OWN, ASCENDING = 0, 1
+"""Tokens of a consumer's own registration and of records that a closed registry passes up. Larger
+tokens name other requests.
+"""
+INCARNATION_SHIFT, INCARNATION_MASK = 24, 0xFFFF
+ASCENTS_MAX = 65_536
+"""Maximum number of entries passed up and not acknowledged. Further ones are dropped; the requester
+repeats them.
+"""
+LAST_HOLDERS_MAX = 8_192
+"""Maximum number of remembered holders above, to which renewals are sent directly. The oldest is
+forgotten.
+"""
+UNBACKED_MAX = 8_192
+"""Maximum number of entries that wait for the next backup batch. Further ones are not acknowledged;
+the requester repeats them.
+"""
+KNOWN_CLOSED_MAX = 256
+"""Maximum number of interval ends remembered as closed for one notch of a registry."""
 
-Answer = tuple[Address, int, int]
-"""Whom to confirm to, the token of its errand, and the notch it asked for."""
 
-
-class Flush(Message):
-    """Rings when what was collected goes on together."""
-
-
-@dataclass(slots=True)
-class Climb:
-    """An entry that went up from here on behalf of others."""
-
-    entry: Entry
-    answers: tuple[Answer, ...]
-    token: int = 0
-    """Of the first message in which it went; what answers an earlier one is about an earlier climb."""
-
-    def join(self, entry: Entry, answer: Answer) -> None:
-        """The same record comes by again."""
-        if entry.version > self.entry.version:
-            self.entry = entry
-        if answer not in self.answers:
-            self.answers = (*self.answers, answer)
-
-    def leave(self, token: int) -> Entry:
-        self.token = self.token or token
-        return self.entry
+class FlushOutbox(Message):
+    """Fires when the collected entries and acknowledgements are to be sent."""
 
 
 class Stores(SpicePart):
-    """A peer's part in storing the records of others."""
+    """Stores the records of other peers and acknowledges them."""
 
     __slots__ = (
         "_confirmed",
-        "_flushing",
-        "_fresh",
+        "_known_closed",
         "_outbox",
-        "_shut",
-        "above",
-        "climbs",
-        "tokens",
+        "ascents",
+        "flushing",
+        "holders_above",
+        "last_token",
+        "unbacked",
     )
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
-        self.tokens = RISING + (
-            (spice.incarnation & LIFE_MASK) << LIFE_SHIFT if self.settings.assured else 0
+        self.last_token = ASCENDING + (
+            (spice.incarnation & INCARNATION_MASK) << INCARNATION_SHIFT
+            if self.settings.assured
+            else 0
         )
-        """Those of different lives differ: what answers an earlier life is not taken for an answer to this one."""
-        self.climbs: dict[tuple[Key, Name], Climb] = {}
-        self._outbox: dict[Key, dict[Name, Climb]] = {}
-        self._confirmed: dict[tuple[Answer, str, int], dict[Name, Kept]] = {}
-        """Confirmations that wait to go together (without receipts)."""
-        self._fresh: list[tuple[Key, Name, int, Answer]] = []
-        """Kept and not yet backed up: registry, consumer, version, and who waits for it."""
-        self.above: Recent[tuple[Key, Name], Address] = Recent(DOORS_MAX)
-        """Who confirmed a record that we passed up, by where it went and whose it is."""
-        self._shut: dict[Key, Tract] = {}
-        """What others have said to be closed for good, at notches above ours (without receipts)."""
-        self._flushing = False
+        """Tokens of different incarnations differ, so that an answer to an earlier incarnation is
+        ignored.
+        """
+        self.ascents: dict[tuple[Key, Name], Ascent] = {}
+        self._outbox: dict[Key, dict[Name, Ascent]] = {}
+        self._confirmed: dict[tuple[Answer, str, int], dict[Name, StoredEntry]] = {}
+        """Acknowledgements to send with the next flush (without receipts)."""
+        self.unbacked: list[tuple[Key, Name, int, Answer]] = []
+        """Stored and not backed up yet: registry, consumer, version and requester."""
+        self.holders_above: Recent[tuple[Key, Name], Address] = Recent(LAST_HOLDERS_MAX)
+        """By destination and consumer: the peer that acknowledged a record passed up from here."""
+        self._known_closed: dict[Key, Tract] = {}
+        """Parts at higher notches that other peers report as closed for good (without receipts)."""
+        self.flushing = False
 
-    def token(self) -> int:
-        """A name for one errand of ours."""
-        self.tokens += 1
-        return self.tokens
+    def next_token(self) -> int:
+        """A new token for a request of this peer."""
+        self.last_token += 1
+        return self.last_token
 
-    # --- arriving
+    # --- arrival
 
-    @handles(StoreAt)
-    def on_store(self, sender: Address, store: StoreAt) -> None:
+    @handles(StoreRequest)
+    def on_store(self, sender: Address, store: StoreRequest) -> None:
         if store.notch > self.settings.last_notch:
-            return  # no surface has it, and nothing has a home there
+            return  # no surface has this notch
         if len(store.entries) > 1 and not self.settings.assured:
-            self._sort(store)
+            self._split_by_hop(store)
         elif (
             self.settings.assured
             and not (store.way.number or store.notch)
             and self.surface.answers(store.root)
         ):
-            self._accept(
-                store, store.entries
-            )  # straight from a consumer that knows us as the owner
+            self._accept(store, store.entries)  # sent directly by a consumer to the known owner
         else:
             self.spice.on_routed(sender, store)
 
-    def arrived(self, part: Tract, store: StoreAt) -> None:
+    def on_arrival(self, part: Tract, store: StoreRequest) -> None:
         root, notch, entries = store.root, store.notch, store.entries
         if notch or len(entries) > 1:
             places = homes(root, notch, [each.spot for each in entries], self.settings.dimensions)
-            entries = tuple(
-                [
-                    each
-                    for each, at in zip(entries, places, strict=True)
-                    if bisect_right(part, at) & 1
-                ]
-            )
+            pairs = zip(entries, places, strict=True)
+            entries = tuple([each for each, at in pairs if bisect_right(part, at) & 1])
         self._accept(store, entries)
 
-    def _accept(self, store: StoreAt, entries: Sequence[Entry]) -> None:
+    def _accept(self, store: StoreRequest, entries: Sequence[Entry]) -> None:
         if self.settings.is_place(store.tag, store.root, store.notch):
-            entries = all_proved(self.spice.words, store.tag, entries)
-            if not self.spice.copies.fans_out(store, entries):
-                self.take(
-                    store.tag,
-                    store.root,
-                    store.notch,
-                    entries,
-                    (store.reply, store.token, store.notch),
-                )
+            entries = all_proved(self.spice.signing, store.tag, entries)
+            if not self.spice.pushes.push_if_replicated(store, entries):
+                answer = (store.reply, store.token, store.notch)
+                self.store_entries(store.tag, store.root, store.notch, entries, answer)
 
-    def _sort(self, store: StoreAt) -> None:
-        """Listing 11 with homes, where hops are not confirmed: each peer gets what is at home there, each branch
-        carries what is at home beyond it. Every record goes its own best way, and those with the same next hop travel
-        together: branch factor 0, merged."""
+    def _split_by_hop(self, store: StoreRequest) -> None:
+        """Forward a request without receipts (Listing 11 with fixed homes). Each record takes its
+        own best route, and records with the same next hop share a message: branch factor 0, merged.
+        """
         places = homes(
             store.root, store.notch, [each.spot for each in store.entries], self.settings.dimensions
         )
-        ours, others = self.surface.routes.sort_by_hop(places, store.entries)
+        ours, others = self.surface.routing.sort_by_hop(places, store.entries)
         if ours:
             self._accept(store, ours)
         for hop, entries in others.items():
@@ -183,44 +159,36 @@ class Stores(SpicePart):
             else (places[0], places[0] + 1)
         )
 
-    def take(
+    def store_entries(
         self, tag: str, root: int, notch: int, entries: Sequence[Entry], answer: Answer
     ) -> None:
-        """Keep entries here, or pass them up, from this notch on."""
-        registry = self.spice.shelf.registries.get((tag, root, notch))
+        """Store the entries here or pass them up, starting at this notch."""
+        registry = self.spice.registries.by_key.get((tag, root, notch))
         if not notch and (registry is None or not registry.closed) and self.surface.answers(root):
-            self._keep(
-                (tag, root, 0), entries, answer
-            )  # all are at home here: half the cost of looking for each
+            self._keep((tag, root, 0), entries, answer)  # all homes are the root
             return
         places: dict[tuple[int, bool], list[Entry]] = {}
         for entry in entries:
-            places.setdefault(self.climb(tag, root, notch, entry.spot), []).append(entry)
-        rising = [each for (top, _), some in places.items() if top for each in some]
-        if rising and self.settings.rarest and not notch:
-            self.spice.shelf.registry((tag, root, 0)).pass_by(
-                sum(_gain(tag, each) for each in rising)
+            places.setdefault(self.find_notch(tag, root, notch, entry.spot), []).append(entry)
+        ascending = [each for (top, _), some in places.items() if top for each in some]
+        if ascending and self.settings.rarest and not notch:
+            self.spice.registries.registry((tag, root, 0)).add_passed_up(
+                sum(gain(tag, each) for each in ascending)
             )
         for (top, stays), some in sorted(places.items(), key=lambda place: not place[0][1]):
             (self._keep if stays else self._send_up)((tag, root, top), some, answer)
 
-    def climb(self, tag: str, root: int, notch: int, spot: int) -> tuple[int, bool]:
-        """Where an entry belongs, from a notch on: kept here at that notch, or passed to it because it is not ours."""
-        registries, shut, dimensions = (
-            self.spice.shelf.registries,
-            self._shut,
-            self.settings.dimensions,
-        )
-        ground, turned = (
-            self.surface.ground if not self.surface.is_doubtful else EMPTY,
-            spot ^ turn_of(root),
-        )
+    def find_notch(self, tag: str, root: int, notch: int, spot: int) -> tuple[int, bool]:
+        """The notch where an entry belongs, starting at `notch`. True: it is stored here; False:
+        its home there is at another peer.
+        """
+        registries, known_closed = self.spice.registries.by_key, self._known_closed
+        dimensions, rotated = self.settings.dimensions, spot ^ rotation_of(root)
+        own = self.surface.committed if not self.surface.is_unconfirmed else EMPTY
         while True:
             shift = notch * dimensions
-            at = (
-                root >> shift << shift | turned >> BITS - shift
-            )  # `home`, of many notches: two thirds of the cost
-            if bisect_right(ground, at) & 1:
+            at = root >> shift << shift | rotated >> BITS - shift  # `home`, inlined for speed
+            if bisect_right(own, at) & 1:
                 registry = registries.get((tag, root, notch))
                 if (
                     registry is None
@@ -228,185 +196,204 @@ class Stores(SpicePart):
                     or contains(registry.gathering, at)
                 ):
                     return notch, True
-            elif not shut or not contains(shut.get((tag, root, notch), EMPTY), at):
+            elif not known_closed or not contains(known_closed.get((tag, root, notch), EMPTY), at):
                 return notch, False
             notch = notch + 1 if notch else self.settings.first_notch
 
-    # --- going up
+    # --- passing up
 
     def _send_up(self, key: Key, entries: Sequence[Entry], answer: Answer) -> None:
         outbox = self._outbox.setdefault(key, {})
         for entry in entries:
             name = entry.member.name
-            climb = self.climbs.get((key, name))
-            if climb is not None:
-                climb.join(entry, answer)
-            elif len(self.climbs) < CLIMBS_MAX:
-                climb = self.climbs[key, name] = Climb(entry, (answer,))
+            ascent = self.ascents.get((key, name))
+            if ascent is not None:
+                ascent.join(entry, answer)
+            elif len(self.ascents) < ASCENTS_MAX:
+                ascent = self.ascents[key, name] = Ascent(entry, (answer,))
             else:
                 continue
-            outbox[name] = climb
-        self._flush_later()
+            outbox[name] = ascent
+        self._schedule_flush()
 
-    def _flush_later(self) -> None:
-        if not self._flushing:
-            self._flushing = True
-            self.host.after(self.settings.collect_us, Flush())
+    def _schedule_flush(self) -> None:
+        if not self.flushing:
+            self.flushing = True
+            self.host.after(self.settings.collect_us, FlushOutbox())
 
-    @handles(Flush)
-    def on_flush(self, alarm: Flush) -> None:
-        self._flushing = False
+    @handles(FlushOutbox)
+    def on_flush_outbox(self, alarm: FlushOutbox) -> None:
+        self.flushing = False
         outbox, self._outbox = self._outbox, {}
-        for key, climbs in outbox.items():
-            waiting = list(climbs.values())
+        for key, ascents in outbox.items():
+            waiting = list(ascents.values())
             for start in range(0, len(waiting), TOGETHER_MAX):
-                token = self.token()
-                entries = tuple(each.leave(token) for each in waiting[start : start + TOGETHER_MAX])
-                # Taken out until it confirms again: if it is silent, the next one goes by way of the surface.
-                door = (
-                    self.above.pop((key, entries[0].member.name), None)
-                    if len(entries) == 1
-                    else None
-                )
-                self.send_store(key, entries, token, door)
-        if self._fresh:
-            self._back_up()
+                token = self.next_token()
+                entries = tuple(each.start(token) for each in waiting[start : start + TOGETHER_MAX])
+                # Removed until the holder acknowledges again: if it stays silent, the next request
+                # goes over the surface.
+                holder = None
+                if len(entries) == 1:
+                    holder = self.holders_above.pop((key, entries[0].member.name), None)
+                self.send_store(key, entries, token, holder)
+        if self.unbacked:
+            self.back_up()
         self._confirm_together()
 
     def send_store(
-        self, key: Key, entries: tuple[Entry, ...], token: int, door: Address | None = None
+        self, key: Key, entries: tuple[Entry, ...], token: int, holder: Address | None = None
     ) -> None:
-        """On our own behalf, to the entries' homes at a notch; `door`: by way of the peer that had it there last."""
+        """Ask for these entries to be stored at their homes at a notch. `holder`: the last known
+        holder, addressed directly.
+        """
         together = len(entries) > 1 and not self.settings.assured
         way = Way((key[1], key[1] + 1)) if together else self._way(*key[1:], entries)
-        store = StoreAt(way, *key, entries, self.address, token)
+        store = StoreRequest(way, *key, entries, self.address, token)
         if together:
-            self._sort(store)
-        elif door is not None:
-            self.host.send(door, store)
+            self._split_by_hop(store)
+        elif holder is not None:
+            self.host.send(holder, store)
         else:
             self.surface.send(store)
 
-    # --- keeping
+    # --- storing
 
     def _keep(self, key: Key, entries: Sequence[Entry], answer: Answer) -> None:
-        """Keep entries; what heirs do not have yet is confirmed when they have."""
-        held = [self.spice.shelf.keep(key, each) for each in entries]
-        safe = [(each.entry.member.name, each.entry.version, key[2]) for each in held if each.safe]
-        if len(safe) < len(held):
-            self._flush_later()
+        """Store entries. Those already backed up are acknowledged at once, the others after the
+        backup.
+        """
+        records = [self.spice.registries.keep(key, each) for each in entries]
+        safe = [
+            (each.entry.member.name, each.entry.version, key[2]) for each in records if each.safe
+        ]
+        if len(safe) < len(records):
+            self._schedule_flush()
             waiting = [
                 (key, each.entry.member.name, each.entry.version, answer)
-                for each in held
+                for each in records
                 if not each.safe
             ]
-            self._fresh += waiting[: max(0, FRESH_MAX - len(self._fresh))]
-        self._show(key, entries, held)
+            self.unbacked += waiting[: max(0, UNBACKED_MAX - len(self.unbacked))]
+        self._on_stored_here(key, entries, records)
         if safe:
             self.confirm(answer, key, safe)
 
-    def _show(self, key: Key, entries: Sequence[Entry], held: Sequence[Held]) -> None:
-        """To those whom it concerns that these entries came, and what is held of their consumers now."""
-        self.spice.containers.kept(key, self.spice.shelf.registry(key), held)
-        for entry, kept in zip(entries, held, strict=True) if self.spice.words.signed else ():
-            # Where words are signed an owner believes in its later life only when it sees its own word.
-            if kept.entry.version > entry.version and entry.member.address != self.address:
-                self.host.send(entry.member.address, StoredLater(key[0], kept.entry))
+    def _on_stored_here(
+        self, key: Key, entries: Sequence[Entry], records: Sequence[Record]
+    ) -> None:
+        """Report stored entries to the other parts, and to a consumer whose stored version is newer
+        than the one it sent.
+        """
+        self.spice.containers.on_records_stored(key, self.spice.registries.registry(key), records)
+        for entry, record in (
+            zip(entries, records, strict=True) if self.spice.signing.signed else ()
+        ):
+            # In a signed network a consumer accepts a newer version of itself only if it sees its
+            # own signed entry.
+            if record.entry.version > entry.version and entry.member.address != self.address:
+                self.host.send(entry.member.address, NewerEntry(key[0], record.entry))
 
-    def _back_up(self) -> None:
-        fresh, self._fresh = self._fresh, []
-        held = {(key, name): self.spice.shelf.held(key, name) for key, name, _, _ in fresh}
-        items = (each.as_item(key) for (key, _), each in held.items() if each is not None)
-        gone = self.spice.shelf.take_forgotten()
-        self.surface.batch((*gone, *items), partial(self._counts, fresh))
+    def back_up(self) -> None:
+        fresh, self.unbacked = self.unbacked, []
+        records = {
+            (key, name): self.spice.registries.record_of(key, name) for key, name, _, _ in fresh
+        }
+        items = (each.as_item(key) for (key, _), each in records.items() if each is not None)
+        gone = self.spice.registries.take_forgotten()
+        self.surface.replicate((*gone, *items), partial(self.confirm_backed_up, fresh))
 
-    def _counts(self, fresh: list[tuple[Key, Name, int, Answer]]) -> None:
-        """All heirs have these: confirm what is still here and ours."""
-        confirmed: dict[tuple[Answer, Key], list[Kept]] = {}
+    def confirm_backed_up(self, fresh: list[tuple[Key, Name, int, Answer]]) -> None:
+        """All backups have these entries: acknowledge those that are still stored here and owned by
+        this peer.
+        """
+        confirmed: dict[tuple[Answer, Key], list[StoredEntry]] = {}
         for key, consumer, version, answer in fresh:
-            held = self.spice.shelf.held(key, consumer)
-            if held is None or held.entry.version < version or not self.surface.answers(held.home):
+            record = self.spice.registries.record_of(key, consumer)
+            if (
+                record is None
+                or record.entry.version < version
+                or not self.surface.answers(record.home)
+            ):
                 continue
-            if held.entry.version == version:
-                held.secure()
+            if record.entry.version == version:
+                record.mark_safe()
             confirmed.setdefault((answer, key), []).append((consumer, version, key[2]))
-        for (answer, key), kept in confirmed.items():
-            self.confirm(answer, key, kept)
+        for (answer, key), stored in confirmed.items():
+            self.confirm(answer, key, stored)
 
-    # --- confirming
+    # --- acknowledging
 
-    def confirm(self, answer: Answer, key: Key, kept: Sequence[Kept]) -> None:
+    def confirm(self, answer: Answer, key: Key, stored: Sequence[StoredEntry]) -> None:
         reply, token, asked = answer
         if reply == self.address:
-            self.spice.on_stored(self.address, StoredAt(key[0], key[1], asked, token, tuple(kept)))
+            self.spice.on_stored(
+                self.address, StoreAck(key[0], key[1], asked, token, tuple(stored))
+            )
         elif self.settings.assured or token == OWN:
-            self.host.send(reply, StoredAt(key[0], key[1], asked, token, tuple(kept)))
+            self.host.send(reply, StoreAck(key[0], key[1], asked, token, tuple(stored)))
         else:
             self._confirmed.setdefault((answer, *key[:2]), {}).update(
-                {each[0]: each for each in kept}
+                {each[0]: each for each in stored}
             )
-            self._flush_later()
+            self._schedule_flush()
 
     def _confirm_together(self) -> None:
         confirmed, self._confirmed = self._confirmed, {}
-        for ((reply, token, notch), tag, root), kept in confirmed.items():
-            registry, each = (
-                self.spice.shelf.registries.get((tag, root, notch)),
-                list(kept.values()),
+        for ((reply, token, notch), tag, root), by_consumer in confirmed.items():
+            registry, entries = (
+                self.spice.registries.by_key.get((tag, root, notch)),
+                list(by_consumer.values()),
             )
-            shut = (
+            closed = (
                 registry.closed
-                if registry is not None and notch and len(registry.closed) <= SHUT_MAX
+                if registry is not None and notch and len(registry.closed) <= KNOWN_CLOSED_MAX
                 else EMPTY
             )
-            for start in range(0, len(each), TOGETHER_MAX):
-                stored = StoredAt(
-                    tag, root, notch, token, tuple(each[start : start + TOGETHER_MAX]), shut
+            for start in range(0, len(entries), TOGETHER_MAX):
+                ack = StoreAck(
+                    tag, root, notch, token, tuple(entries[start : start + TOGETHER_MAX]), closed
                 )
-                self.host.send(reply, stored)
+                self.host.send(reply, ack)
 
-    def stored(self, sender: Address, stored: StoredAt) -> None:
-        """The next notch has entries that went up from here: tell those who wait for them."""
+    def on_stored(self, sender: Address, stored: StoreAck) -> None:
+        """The next notch has stored entries passed up from here: acknowledge them to the
+        requesters.
+        """
         key = (stored.tag, stored.root, stored.notch)
-        if stored.shut and not self.settings.assured:
-            known = unite(self._shut.get(key, EMPTY), stored.shut)
-            if len(known) <= SHUT_MAX:
-                self._shut[key] = known
-        answers: dict[Answer, list[Kept]] = {}
-        for kept in stored.kept:
-            climb = self.climbs.get((key, kept[0]))
+        if stored.closed and not self.settings.assured:
+            known = unite(self._known_closed.get(key, EMPTY), stored.closed)
+            if len(known) <= KNOWN_CLOSED_MAX:
+                self._known_closed[key] = known
+        answers: dict[Answer, list[StoredEntry]] = {}
+        for stored_entry in stored.entries:
+            ascent = self.ascents.get((key, stored_entry[0]))
             if (
-                climb is None
-                or kept[1] < climb.entry.version
-                or not climb.token
-                or stored.token < climb.token
+                ascent is None
+                or stored_entry[1] < ascent.entry.version
+                or not ascent.token
+                or stored.token < ascent.token
             ):
                 continue
-            del self.climbs[key, kept[0]]
+            del self.ascents[key, stored_entry[0]]
             if self.settings.assured and sender != self.address:
-                self.above.put((key, kept[0]), sender)
-            for answer in climb.answers:
-                if self._is_confirmed(key, climb.entry, answer):
-                    answers.setdefault(answer, []).append(kept)
-        for answer, all_kept in answers.items():
-            self.confirm(answer, key, all_kept)
+                self.holders_above.put((key, stored_entry[0]), sender)
+            for answer in ascent.answers:
+                if self._is_confirmed(key, ascent.entry, answer):
+                    answers.setdefault(answer, []).append(stored_entry)
+        for answer, stored_entries in answers.items():
+            self.confirm(answer, key, stored_entries)
 
     def _is_confirmed(self, key: Key, entry: Entry, answer: Answer) -> bool:
-        """Would a cast that passes us still go where the entry is? If we have been opened meanwhile, it is taken."""
+        """Whether a cast that passes this peer still reaches the entry above. If the registry here
+        was opened meanwhile, the entry is stored again from the requested notch.
+        """
         if not self.settings.assured:
             return True
         tag, root, notch = key
         asked = answer[2]
         if not self.surface.answers(home(root, asked, entry.spot, self.settings.dimensions)):
             return False
-        if self.climb(tag, root, asked, entry.spot) == (notch, False):
+        if self.find_notch(tag, root, asked, entry.spot) == (notch, False):
             return True
-        self.take(tag, root, asked, [entry], answer)
+        self.store_entries(tag, root, asked, [entry], answer)
         return False
-
-
-def _gain(tag: str, entry: Entry) -> int:
-    """Is this one more under its tag, one less, or only news?"""
-    if entry.description is None:
-        return -1
-    return int(entry.before is None or tag not in entry.before.tags)

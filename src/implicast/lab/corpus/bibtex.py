@@ -1,8 +1,8 @@
 """BibTeX as it is met in the wild: entries out, what is broken counted and named, never fatal.
 
-`bibtexparser` splits a file into blocks and finds its feet again after a broken one; its clean-up layers are left out,
-since only words matter here. Repeated fields and repeated keys are kept as what they are:
-entries with a flaw. Volumes (`@proceedings`) and repeats of a title are not papers.
+`bibtexparser` splits a file into blocks and finds its feet again after a broken one; its clean-up
+layers are left out, since only words matter here. Repeated fields and repeated keys are kept as
+what they are: entries with a flaw. Volumes (`@proceedings`) and repeats of a title are not papers.
 """
 
 import logging
@@ -37,7 +37,9 @@ FIELDS = (
     "eventtitle",
     "annotation",
 )
-"""Thesis, Listing 13; `subtitle` is title text that some collections keep apart; biblatex has the last five."""
+"""Thesis, Listing 13; `subtitle` is title text that some collections keep apart; biblatex has the
+last five.
+"""
 VENUES = frozenset({"journal", "booktitle", "journaltitle", "eventtitle"})
 """Fields that name where a paper appeared; of these, words that say nothing else are left out."""
 VOLUMES = frozenset({"proceedings", "collection", "mvproceedings", "mvcollection"})
@@ -59,9 +61,11 @@ class Paper:
 
 
 def text_of(content: bytes) -> tuple[str, str | None]:
-    """The text of a file, unpacked when it is gzip, and what is wrong with the file as a whole, if anything is.
+    """The text of a file, unpacked when it is gzip, and what is wrong with the file as a whole, if
+    anything is.
 
-    Each line is UTF-8 or else Latin-1 as Windows has it: files are put together from others of either kind.
+    Each line is UTF-8 or else Latin-1 as Windows has it: files are put together from others of
+    either kind.
     """
     flaw = None
     if content[:2] == b"\x1f\x8b":
@@ -136,7 +140,9 @@ _PARTS = re.compile(r'\s*("(?:[^"{}]|\{[^}]*\})*"|\{.*\}|[^#"{}]+)\s*(?:#|$)', r
 
 
 def spelled_out(value: str, strings: Mapping[str, str]) -> str:
-    """A field's value with the names of `@string` replaced: `jair # " supplement"`; once, for they seldom nest."""
+    """A field's value with the names of `@string` replaced: `jair # " supplement"`; once, for they
+    seldom nest.
+    """
     text = value.strip()
     if text[:1] in "{" or (text[:1] == '"' and "#" not in text):
         return text

@@ -1,10 +1,11 @@
-"""Casts from what people ask for (thesis, section 9.3.2): queries and key phrases, each word a tag, all conjunctive.
+"""Casts from what people ask for (thesis, section 9.3.2): queries and key phrases, each word a tag,
+all conjunctive.
 
-A list has one query per line, repeats kept: how often a query was asked is how likely it is drawn. A table (`.tsv`,
-`.csv`) has a header line; the column `phrase` is taken, or the one that is named.
+A list has one query per line, repeats kept: how often a query was asked is how likely it is drawn.
+A table (`.tsv`, `.csv`) has a header line; the column `phrase` is taken, or the one that is named.
 
-Most queries of a public log ask for words that no registration has, and such casts select nobody. `back_off` makes of
-each of them a cast to the rarest of its words that somebody registers.
+Most queries of a public log ask for words that no registration has, and such casts select no peer.
+`back_off` makes of each of them a cast to the rarest of its words that some peer registers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,14 +22,16 @@ from implicast.lab.errors import CorpusError
 from implicast.language.tags import written
 
 TAGS_MAX = 6
-"""Longer queries are sentences; they would select nobody."""
+"""Longer queries are sentences; they would select no peer."""
 
 
 COLUMN = "phrase"
 
 
 def read_queries(spark: SparkSession, paths: Sequence[Path], column: str = COLUMN) -> DataFrame:
-    """(source, tags, asked): the distinct queries of some lists or tables of phrases (`.tsv`, `.tsv.gz`)."""
+    """(source, tags, asked): the distinct queries of some lists or tables of phrases (`.tsv`,
+    `.tsv.gz`).
+    """
     lines = None
     for path in paths:
         if not path.is_file():
@@ -81,7 +84,9 @@ def _tagged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def casts(queries: DataFrame, count: int, peers: int, seed: int) -> DataFrame:
-    """(cast, publisher, target): so many draws from the queries, each as likely as it was asked; publishers uniform."""
+    """(cast, publisher, target): so many draws from the queries, each as likely as it was asked;
+    publishers uniform.
+    """
     return with_targets(drawn(queries, count, peers, seed))
 
 
@@ -109,9 +114,10 @@ def drawn(queries: DataFrame, count: int, peers: int, seed: int) -> DataFrame:
 
 
 def back_off(asked: DataFrame, sized: DataFrame, registrations: DataFrame) -> DataFrame:
-    """(cast, publisher, tags): casts that select nobody ask for the rarest of their tags that somebody registers.
+    """(cast, publisher, tags): casts that select no peer ask for the rarest of their tags that
+    some peer registers.
 
-    `sized` is (cast, size). A cast of which nobody registers any tag stays as it is.
+    `sized` is (cast, size). A cast none of whose tags is registered stays as it is.
     """
     held = (
         registrations.select(F.explode("tags").alias("tag"))

@@ -1,4 +1,5 @@
-"""What a corpus workload looks like beside the thesis's own (section 9.3.2, Figure 9.3), as a trial.
+"""What a corpus workload looks like beside the thesis's own (section 9.3.2, Figure 9.3), as a
+trial.
 
     corpus_trial(workload="lab-published/workloads/corpus-4096-15000-1")
 
@@ -17,7 +18,9 @@ HEAD = 10
 
 
 def corpus_trial(workload: str) -> dict[str, float]:
-    """Distinct casts and their tags, exponents of casts and registrations, and how flat the registrations' head is."""
+    """Distinct casts and their tags, exponents of casts and registrations, and how flat the
+    registrations' head is.
+    """
     casts = Counter(
         pq.read_table(Path(workload) / "casts", columns=["target"])["target"].to_pylist()
     )

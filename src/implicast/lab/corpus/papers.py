@@ -1,8 +1,10 @@
-"""Bibliographies on Spark, and the thesis's Listing 13: a peer's registration from what its owner reads.
+"""Bibliographies on Spark, and the thesis's Listing 13: a peer's registration from what its owner
+reads.
 
-A peer is given one bibliography at random and thirty papers at random from it (a paper may come twice, as in the
-listing); the eighteen commonest words are its registration. Draws are hashes of seed and peer, so that no partitioning
-changes them; among words equally common the one read first wins.
+A peer is given one bibliography at random and thirty papers at random from it (a paper may come
+twice, as in the listing); the eighteen commonest words are its registration. Draws are hashes of
+seed and peer, so that no partitioning changes them; among words equally common the one read first
+wins.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +44,9 @@ def bibliographies(paths: Sequence[Path]) -> list[Path]:
 
 
 def read_entries(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
-    """(bibliography, number, line, key, kind, words, reason, text): every entry of the files, a file at a time."""
+    """(bibliography, number, line, key, kind, words, reason, text): every entry of the files, a
+    file at a time.
+    """
     paths = [str(each.absolute()) for each in files]
     content = spark.read.format("binaryFile").load(paths).select("path", "content")
     return content.repartition(len(paths), "path").mapInArrow(
@@ -59,7 +63,9 @@ def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _of_file(content: bytes) -> list[Paper]:
-    """The entries of a file; a flaw of the file as a whole is a row of its own, and the rest is used."""
+    """The entries of a file; a flaw of the file as a whole is a row of its own, and the rest is
+    used.
+    """
     text, flaw = text_of(content)
     try:
         found = list(papers(text))
@@ -84,9 +90,9 @@ def reasons(entries: DataFrame) -> DataFrame:
 
 def registrations(entries: DataFrame, peers: int, seed: int) -> DataFrame:
     """(peer, tags), commonest tag first: Listing 13 for every peer."""
-    shelf = _numbered(entries.where("reason is null"))
-    shelves = shelf.groupBy("bibliography").agg(F.count("*").alias("papers"))
-    ordered = shelves.select(
+    numbered_papers = _numbered(entries.where("reason is null"))
+    papers_of = numbered_papers.groupBy("bibliography").agg(F.count("*").alias("papers"))
+    ordered = papers_of.select(
         "*", (F.row_number().over(Window.orderBy("bibliography")) - 1).alias("shelf")
     )
     count = ordered.agg(F.count("*").alias("shelves"))
@@ -101,22 +107,26 @@ def registrations(entries: DataFrame, peers: int, seed: int) -> DataFrame:
         F.explode(F.sequence(F.lit(0), F.lit(PAPERS_READ - 1))).alias("turn"),
     )
     place = draw(seed, "paper", F.col("peer"), F.col("papers"), F.col("turn"))
-    read = reading.withColumn("place", place).join(shelf, ["bibliography", "place"])
+    read = reading.withColumn("place", place).join(numbered_papers, ["bibliography", "place"])
     seen = read.select("peer", "turn", F.posexplode("words").alias("at", "word"))
     bag = seen.groupBy("peer", "word").agg(F.count("*").alias("times"), F.min(met()).alias("first"))
     return top_tags(bag.select("peer", F.col("word").alias("tag"), "times", "first"))
 
 
 def met() -> Column:
-    """When a word is met, as one number: among words of equal numbers the least is the one read first.
+    """When a word is met, as one number: among words of equal numbers the least is the one read
+    first.
 
-    A number of `turn` and `at`, not a pair: Spark adds up by numbers in a hash table, and has to sort for pairs.
+    A number of `turn` and `at`, not a pair: Spark adds up by numbers in a hash table, and has to
+    sort for pairs.
     """
     return F.shiftleft(F.col("turn").cast("long"), 32) + F.col("at")
 
 
 def top_tags(bag: DataFrame, kept: int = TAGS_KEPT) -> DataFrame:
-    """(peer, tags): the commonest tags of each peer from (peer, tag, times, first); ties go to the one met first."""
+    """(peer, tags): the commonest tags of each peer from (peer, tag, times, first); ties go to the
+    one met first.
+    """
     ranked = F.sort_array(F.collect_list(F.struct((-F.col("times")).alias("rank"), "first", "tag")))
     cut = bag.groupBy("peer").agg(F.slice(ranked, 1, kept).alias("top"))
     return cut.select("peer", F.col("top.tag").alias("tags"))

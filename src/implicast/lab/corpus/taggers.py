@@ -1,8 +1,10 @@
-"""Registrations and casts from people who tag: tables of users, their articles, and the articles' tags.
+"""Registrations and casts from people who tag: tables of users, their articles, and the articles'
+tags.
 
-The layout is that of CiteULike data sets: `users.dat` (articles of each user), `item-tag.dat` (tags of each article),
-where line i is user or article i and starts with a count, and `tags.dat`, the text of tag i on line i, all perhaps
-gzipped. A registration is a user's eighteen commonest tags; a cast asks for one to three tags of one article.
+The layout is that of CiteULike data sets: `users.dat` (articles of each user), `item-tag.dat` (tags
+of each article), where line i is user or article i and starts with a count, and `tags.dat`, the
+text of tag i on line i, all perhaps gzipped. A registration is a user's eighteen commonest tags; a
+cast asks for one to three tags of one article.
 """
 
 import gzip
@@ -19,7 +21,9 @@ from implicast.lab.errors import CorpusError
 from implicast.language.tags import fold, objection_to
 
 MIX = (1, 1, 1, 2, 2, 3)
-"""Half of the casts ask for one tag, a third for two, a sixth for three, as in the thesis's query log."""
+"""Half of the casts ask for one tag, a third for two, a sixth for three, as in the thesis's query
+log.
+"""
 
 FILES = ("users.dat", "item-tag.dat", "tags.dat")
 
@@ -70,7 +74,9 @@ def _lines(directory: Path, name: str) -> list[str]:
 
 
 def registrations(read: DataFrame, tagged: DataFrame, peers: int, seed: int) -> DataFrame:
-    """(peer, tags): every peer is a user at random, with the tags that are commonest in the user's library."""
+    """(peer, tags): every peer is a user at random, with the tags that are commonest in the user's
+    library.
+    """
     users = (
         read.groupBy("user")
         .agg(F.count("*").alias("articles"))
@@ -95,9 +101,11 @@ def registrations(read: DataFrame, tagged: DataFrame, peers: int, seed: int) -> 
 
 
 def casts(tagged: DataFrame, count: int, peers: int, seed: int) -> DataFrame:
-    """(cast, publisher, target): one, two or three tags (as 3 : 2 : 1, the thesis's mix) of an article at random."""
-    shelf = tagged.groupBy("article").agg(F.array_sort(F.collect_set("tag")).alias("all"))
-    placed = shelf.select("*", (F.row_number().over(Window.orderBy("article")) - 1).alias("place"))
+    """(cast, publisher, target): one, two or three tags (as 3 : 2 : 1, the thesis's mix) of an
+    article at random.
+    """
+    articles = tagged.groupBy("article").agg(F.array_sort(F.collect_set("tag")).alias("all"))
+    placed = articles.select("*", (F.row_number().over(Window.orderBy("article")) - 1).alias("place"))
     total = F.broadcast(placed.agg(F.count("*").alias("articles")))
     numbered = (
         tagged.sparkSession.range(count)

@@ -1,7 +1,7 @@
 """From the text of a BibTeX field or a query to tags: TeX taken off, letters kept, stop words out.
 
-The thesis's tags are `[a-z]+` (section 3.3); ours keep letters of every script. Numbers and single letters are no
-tags: years, volumes and initials say nothing of what a paper is about.
+The thesis's tags are `[a-z]+` (section 3.3); ours keep letters of every script. Numbers and single
+letters are no tags: years, volumes and initials say nothing of what a paper is about.
 """
 
 import re
@@ -59,7 +59,8 @@ _WORD = re.compile(rf"(?<![^\W_])[^\W\d_]{{{LETTERS_MIN},{LETTERS_MAX}}}(?![^\W_
 
 
 def plain(text: str) -> str:
-    """The text without TeX: accents and special letters composed, commands, maths and braces gone."""
+    """The text without TeX: accents and special letters composed, commands, maths and braces gone.
+    """
     if "\\" in text:
         text = _ACCENT.sub(
             lambda found: normalize("NFC", (found[2] or found[3]) + _ACCENTS[found[1]]), text
@@ -79,7 +80,9 @@ def words(text: str) -> list[str]:
 
 
 def venue_words_left(text: str) -> list[str]:
-    """The tags in the name of a journal or conference: without words that say where, not what about."""
+    """The tags in the name of a journal or conference: without words that say where, not what
+    about.
+    """
     stopped = _listed("venue_words.txt")
     return [word for word in words(text) if word not in stopped]
 

@@ -1,7 +1,8 @@
-"""Measures of journals: what a piece of one bore (`blocks.py`), what that comes to (`facets.py`), whether the contract
-was kept (`contract.py`), what change did (`change.py`).
+"""Measures of journals: what a piece of one bore (`blocks.py`), what that comes to (`facets.py`),
+whether the contract was kept (`contract.py`), what change did (`change.py`).
 
-Definitions follow chapter 4 of the thesis; `docs/reference/measures.md` lists them. `all.py` puts them together.
+Definitions follow chapter 4 of the thesis; `docs/reference/measures.md` lists them. `all.py` puts
+them together.
 
 The room can be called, too: `lab.measures(path)` returns the tables of a folder (`lab/results.py`).
 """

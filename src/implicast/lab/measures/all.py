@@ -1,7 +1,8 @@
 """All measures of some journals: measures, contract, costs, Lorenz curves, and change.
 
-Small journals were measured where they were made (`small.py`); this is for large ones, which are measured in pieces
-(`large.py`), and for those in which things changed, whose contract is judged on Spark (`contract.py`, `change.py`).
+Small journals were measured where they were made (`small.py`); this is for large ones, which are
+measured in pieces (`large.py`), and for those in which things changed, whose contract is judged on
+Spark (`contract.py`, `change.py`).
 """
 
 import json
@@ -31,8 +32,9 @@ LARGE = {
 
 
 def measured(journals: Journals, said: Said = lambda stage: None) -> Measured:
-    """The tables `measures`, `contract`, `costs` and `lorenz` of these journals, and `change` when anything changed;
-    and, as `rejected`, the journals that make no sense, with the reason."""
+    """The tables `measures`, `contract`, `costs` and `lorenz` of these journals, and `change` when
+    anything changed; and, as `rejected`, the journals that make no sense, with the reason.
+    """
     changed = set(journals.changed())
     still = [each for each in journals.sources if each.run not in changed]
     found = {name: declared.empty_table() for name, declared in LARGE.items()}
@@ -71,11 +73,11 @@ def _changed(journals: Journals, judged: pa.Table, said: Said) -> Measured:
     """The contract, with those that were judged before, and the measures of change."""
     with _stage(journals.spark, "contract where things changed", said):
         gone = contract.departures(
-            journals.table("lives"), journals.table("deeds"), journals.undisturbed()
+            journals.table("incarnations"), journals.table("scripted_events"), journals.undisturbed()
         )
         verdicts = contract.verdicts(*_told(journals), gone, journals.changed())
         found = {"contract": pa.concat_tables([judged, arrow(verdicts, tables.RUN_CONTRACT)])}
-    if journals.has("course"):
+    if journals.has("timeline"):
         with _stage(journals.spark, "change", said):
             found["change"] = arrow(_change(journals, gone), tables.RUN_CHANGE)
     return found
@@ -94,14 +96,14 @@ def _told(journals: Journals) -> tuple[DataFrame, DataFrame, DataFrame]:
 
 def _change(journals: Journals, gone: DataFrame) -> DataFrame:
     table = journals.table
-    course = table("course")
+    course = table("timeline")
     judged = change.verdicts(*_told(journals), gone, course, journals.changed())
     return change.change(
         judged,
-        change.repairs(table("deeds"), table("health"), course),
-        change.traffic(table("sends"), table("lives"), course),
-        change.complaints(table("lives"), table("registrations")),
-        change.returns(table("lives")),
+        change.repairs(table("scripted_events"), table("health"), course),
+        change.traffic(table("sends"), table("incarnations"), course),
+        change.complaints(table("incarnations"), table("registrations")),
+        change.returns(table("incarnations")),
         course,
     )
 

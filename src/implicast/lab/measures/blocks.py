@@ -1,11 +1,14 @@
-"""What peers and links bore in a block of casts, by sorting Arrow columns: the one pass over the messages of a journal.
+"""What peers and links bore in a block of casts, by sorting Arrow columns: the one pass over the
+messages of a journal.
 
-A load for one cast needs all messages of that cast and no others. So a block of casts is summed up where it is read,
-and leaves as a row for each peer and each link (totals and peaks add up over blocks) and a row for each cast. A small
-journal is one block, measured in the task that made it (`small.py`); of a large one every task takes some casts, and
-reads only the row groups that may hold them (`large.py`). `world/tally.py` has the same definitions in other code.
+A load for one cast needs all messages of that cast and no others. So a block of casts is summed up
+where it is read, and leaves as a row for each peer and each link (totals and peaks add up over
+blocks) and a row for each cast. A small journal is one block, measured in the task that made it
+(`small.py`); of a large one every task takes some casts, and reads only the row groups that may
+hold them (`large.py`). `world/tally.py` has the same definitions in other code.
 
-`out` and `in` of a peer are those of `docs/reference/measures.md`; `up` and `down` are packets on its access link.
+`out` and `in` of a peer are those of `docs/reference/measures.md`; `up` and `down` are packets on
+its access link.
 """
 
 from collections.abc import Mapping
@@ -82,7 +85,7 @@ def block(
 
 
 def _of_known(rows: pa.Table, numbers: Ints) -> tuple[Ints, pa.Table]:
-    """Where the casts of these rows stand, and the rows, without those of casts that nobody made.
+    """Where the casts of these rows stand, and the rows, without those of casts that no peer made.
 
     No design sends for such casts, but a journal may be damaged.
     """
@@ -96,7 +99,9 @@ def _all_came(sends: pa.Table) -> bool:
 
 
 def _places(numbers: Ints, asked: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """Where each number stands, and whether it is there at all: nobody made the casts of some notifications."""
+    """Where each number stands, and whether it is there at all: no peer made the casts of some
+    notifications.
+    """
     if len(numbers) and int(numbers[-1] - numbers[0]) + 1 == len(
         numbers
     ):  # one after the other: nothing to look for
@@ -133,7 +138,8 @@ def _counted(key: Ints, size: int) -> tuple[Ints, Ints]:
 
 
 def _less(counted: tuple[Ints, Ints], keys: Ints) -> tuple[Ints, Ints]:
-    """One less for each of these keys that was counted at all; `keys` are distinct and ascending."""
+    """One less for each of these keys that was counted at all; `keys` are distinct and ascending.
+    """
     key, count = counted
     where = np.searchsorted(key, keys)
     met = where < len(key)

@@ -1,8 +1,9 @@
-"""The facet of change: who was reached during and after it, how long repair took, what upkeep and storms cost.
+"""The facet of change: who was reached during and after it, how long repair took, what upkeep and
+storms cost.
 
-`world/change.py` defines and computes the same for one run in memory; this is for many, from the journals' tables, with
-other code, and tests hold the two equal. The tables `course`, `deeds`, `incarnations` and `health` are there only for runs in
-which something changed.
+`world/change.py` defines and computes the same for one run in memory; this is for many, from the
+journals' tables, with other code, and tests hold the two equal. The tables `course`, `scripted_events`,
+`incarnations` and `health` are there only for runs in which something changed.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from implicast.world.change import ANNOUNCED, REST_US
 _S = 1_000_000
 _MINUTE_US = 60 * _S
 WRONG = ("repeated", "uninvited", "invented", "altered", "misreported")
-"""What nobody may be told at any time."""
+"""Violations that are not allowed at any time."""
 
 
 def verdicts(
@@ -28,7 +29,9 @@ def verdicts(
     course: DataFrame,
     changed: Sequence[str],
 ) -> DataFrame:
-    """(run, during_expected, ..., after_expected, ...): the contract over the casts made during change, and later."""
+    """(run, during_expected, ..., after_expected, ...): the contract over the casts made during
+    change, and later.
+    """
     timed = casts.join(F.broadcast(course.select("run", "from_us", "calm_us")), "run")
     made = F.col("time_us")
     periods = {
@@ -51,24 +54,27 @@ def verdicts(
 
 
 def _told(notices: DataFrame, casts: DataFrame, chosen: DataFrame) -> DataFrame:
-    """The notices of the chosen casts, and those of casts that nobody made: they count in every period."""
+    """The notices of the chosen casts, and those of casts that no peer made: they count in every
+    period.
+    """
     known = casts.select("run", "cast")
     mine = notices.join(F.broadcast(chosen.select("run", "cast")), ["run", "cast"], "left_semi")
     return mine.unionByName(notices.join(F.broadcast(known), ["run", "cast"], "left_anti"))
 
 
-def repairs(deeds: DataFrame, health: DataFrame, course: DataFrame) -> DataFrame:
+def repairs(scripted_events: DataFrame, health: DataFrame, course: DataFrame) -> DataFrame:
     """(run, repair_s_median, repair_s_max, sudden, settle_s_max, unrepaired, calm_s, allowed_s).
 
-    From the end of each deed to the first look that found nothing wrong, or to the end of the run when none did: of
-    deeds without a word, how many there were, and apart from them of joins and leaves. Where there were only those,
-    the repairs are theirs. `calm_s` likewise from the end of the last deed, and infinite when no look ever did.
+    From the end of each deed to the first look that found nothing wrong, or to the end of the run
+    when none did: of events without a word, how many there were, and apart from them of joins and
+    leaves. Where there were only those, the repairs are theirs. `calm_s` likewise from the end of
+    the last deed, and infinite when no look ever did.
     """
     clean = health.where("wrong = 0").select(
         "run", F.col("time_us").alias("at_us"), F.col("time_us").alias("clean_us")
     )
     told_or_not = F.when(F.col("kind").isin(*ANNOUNCED), "told").otherwise("sudden")
-    ends = deeds.select("run", F.col("to_us").alias("at_us"), told_or_not.alias("of"))
+    ends = scripted_events.select("run", F.col("to_us").alias("at_us"), told_or_not.alias("of"))
     last = course.select("run", F.col("over_us").alias("at_us"), F.lit("last").alias("of"))
     moments = ends.unionByName(last).unionByName(clean, allowMissingColumns=True)
     onwards = (
@@ -99,7 +105,8 @@ def repairs(deeds: DataFrame, health: DataFrame, course: DataFrame) -> DataFrame
 
 
 def traffic(sends: DataFrame, incarnations: DataFrame, course: DataFrame) -> DataFrame:
-    """(run, upkeep_per_peer_minute, upkeep_at_rest, storm): from the first deed, or from all quiet, to the end.
+    """(run, upkeep_per_peer_minute, upkeep_at_rest, storm): from the first deed, or from all quiet,
+    to the end.
 
     At rest: null where rest was too short to tell.
     """
@@ -153,7 +160,9 @@ def _minutes(incarnations: DataFrame, course: DataFrame) -> DataFrame:
 
 
 def returns(incarnations: DataFrame) -> DataFrame:
-    """(run, returns, return_s_max): members that came back, and the longest time until one was registered."""
+    """(run, returns, return_s_max): members that came back, and the longest time until one was
+    registered.
+    """
     came = incarnations.where("returned").groupBy("run")
     waited_s = F.max(F.col("back_us") - F.col("from_us")) / _S
     return came.agg(
@@ -162,7 +171,9 @@ def returns(incarnations: DataFrame) -> DataFrame:
 
 
 def complaints(incarnations: DataFrame, registrations: DataFrame) -> DataFrame:
-    """(run, complaints): of peers that live, how many never joined, never left, or never were registered completely."""
+    """(run, complaints): of peers that live, how many never joined, never left, or never were
+    registered completely.
+    """
     newest = registrations.groupBy("run", "peer").agg(
         F.max_by(F.struct("completed_us", "withdrawn"), "version").alias("newest")
     )
@@ -183,7 +194,9 @@ def change(
     returned: DataFrame,
     course: DataFrame,
 ) -> DataFrame:
-    """Everything of change, a row for each run in which anything changed; `tables.RUN_CHANGE` has the columns."""
+    """Everything of change, a row for each run in which anything changed; `tables.RUN_CHANGE` has
+    the columns.
+    """
     joined = course.select("run")
     for facet in (judged, repaired, moved, complained, returned):
         joined = joined.join(facet, "run", "left")

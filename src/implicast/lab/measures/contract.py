@@ -1,17 +1,20 @@
 """The laws of the contract at scale: what was notified against what had to be, and may be.
 
-A version of a description is possibly in force from when it was asked for until a later one is complete. A peer *must*
-be notified of a cast when a registration of it was complete at the time of the cast and every version possibly in force
-during the cast's flight is selected; it *may* be when one of them is (`world/invariants.py` says the same in plain
-Python, and tests hold the two equal). The selection itself is `lab/matching.py`.
+A version of a description is possibly in force from when it was asked for until a later one is
+complete. A peer *must* be notified of a cast when a registration of it was complete at the time of
+the cast and every version possibly in force during the cast's flight is selected; it *may* be when
+one of them is (`world/invariants.py` says the same in plain Python, and tests hold the two equal).
+The selection itself is `lab/matching.py`.
 
-Peers are cut into blocks; a task has the registrations and notifications of one block and all casts of a run, resolves
-every cast by bitmaps and compares as sorted arrays. What comes out are counts: a row for every pair that was or
-should have been notified would cost more than twice the time (ten million of them: 80 s of processor time).
+Peers are cut into blocks; a task has the registrations and notifications of one block and all casts
+of a run, resolves every cast by bitmaps and compares as sorted arrays. What comes out are counts: a
+row for every pair that was or should have been notified would cost more than twice the time (ten
+million of them: 80 s of processor time).
 
-Where peers come and go, whoever was away within a cast's flight need not be notified: from its crash on or, where it
-came back, until it was registered again. What a cast owes is excused when its publisher was gone before it knew how the
-cast ended: dead, or leaving where worse happens than that.
+Where peers come and go, a peer that was away within a cast's flight need not be notified: from its
+crash on or, where it came back, until it was registered again. What a cast owes is excused when its
+publisher was gone before it knew how the cast ended: dead, or leaving where worse happens than
+that.
 """
 
 from collections.abc import Sequence
@@ -28,7 +31,9 @@ from implicast.world.change import ANNOUNCED
 from implicast.world.invariants import FLIGHT_US, LATE_US, NEVER_US
 
 BLOCK_BITS = 13
-"""A block is 2**13 peers: were all of them notified of each of a thousand casts, a task would hold 8 million rows."""
+"""A block is 2**13 peers: were all of them notified of each of a thousand casts, a task would hold
+8 million rows.
+"""
 WIDTH = 1 << BLOCK_BITS
 
 
@@ -39,8 +44,10 @@ def verdicts(
     gone: DataFrame | None = None,
     changed: Sequence[str] = (),
 ) -> DataFrame:
-    """(run, expected, notified, missing, ...), a row for every run with casts. `gone`: (run, peer, away), `away` being
-    an array of from and to; `changed`: runs in which peers may come and go, where receipts need not be exact."""
+    """(run, expected, notified, missing, ...), a row for every run with casts. `gone`: (run, peer,
+    away), `away` being an array of from and to; `changed`: runs in which peers may come and go,
+    where receipts need not be exact.
+    """
     block = F.shiftright("peer", BLOCK_BITS)
     timed, asked = _with_departures(registrations, casts, gone)
     held = timed.select(
@@ -80,8 +87,9 @@ def verdicts(
 
 
 def misreported(casts: DataFrame, notices: DataFrame, changed: Sequence[str]) -> DataFrame:
-    """(run, misreported): casts whose final receipt says that more were notified than were by then; or fewer, where
-    nobody came or went and nobody was out of reach."""
+    """(run, misreported): casts whose final receipt says that more were notified than were by then;
+    or fewer, where no peer came or went and none was out of reach.
+    """
     ended = casts.where("notified is not null").select(
         "run", "cast", F.col("time_us").alias("made_us"), "settled_us", "notified", "unreachable"
     )
@@ -123,15 +131,17 @@ def _with_departures(
     return timed, asked.select("run", "cast", "time_us", end_us, "target", excused.alias("excused"))
 
 
-def departures(incarnations: DataFrame, deeds: DataFrame, undisturbed: Sequence[str]) -> DataFrame:
-    """(run, peer, away, forgot): who crashed, and when; who left or tried to, and when it began to withdraw; until
-    when. And who came back with an old copy of its disk: from when the copy was made, to the return.
+def departures(incarnations: DataFrame, scripted_events: DataFrame, undisturbed: Sequence[str]) -> DataFrame:
+    """(run, peer, away, forgot): who crashed, and when; who left or tried to, and when it began to
+    withdraw; until when. And who came back with an old copy of its disk: from when the copy was
+    made, to the return.
 
-    Not leavers in peace, where peers only come and go by their own wish and the network was `undisturbed`: they have
-    all the time they need to see to their casts. Who comes back is away until it is registered again.
+    Not leavers in peace, where peers only come and go by their own wish and the network was
+    `undisturbed`: they have all the time they need to see to their casts. Who comes back is away
+    until it is registered again.
     """
     alarmed = (
-        deeds.where(~F.col("kind").isin(*ANNOUNCED))
+        scripted_events.where(~F.col("kind").isin(*ANNOUNCED))
         .select("run")
         .distinct()
         .withColumn("alarmed", F.lit(True))
@@ -169,7 +179,7 @@ def _not(mask: Any) -> Any:
 
 
 def _forgotten(registrations: pa.Table) -> dict[int, list[tuple[int, int]]]:
-    """By peer, from when to when it forgot what it heard; of hardly anybody."""
+    """By peer, from when to when it forgot what it heard; of very few peers."""
     forgot = matching.column(registrations, "forgot")
     some = np.flatnonzero(
         np.asarray(pc.list_value_length(forgot).to_numpy(zero_copy_only=False)) > 0
@@ -206,7 +216,9 @@ def compare(registrations: pa.Table, notices: pa.Table, casts: pa.Table) -> dict
 
 
 class _Told:
-    """Distinct pairs that were notified, in ascending order of key, with the time of the first notification."""
+    """Distinct pairs that were notified, in ascending order of key, with the time of the first
+    notification.
+    """
 
     def __init__(
         self, told: pa.Table, casts: pa.Table, forgotten: dict[int, list[tuple[int, int]]]
@@ -236,7 +248,9 @@ class _Told:
 def _distinct(
     key: Any, peer: Any, time_us: Any, forgotten: dict[int, list[tuple[int, int]]]
 ) -> int:
-    """Distinct pairs, where what a peer forgot with one of its returns counts apart from what it heard else."""
+    """Distinct pairs, where what a peer forgot with one of its returns counts apart from what it
+    heard else.
+    """
     memory = np.zeros(len(key), np.int64)
     for who, spans in forgotten.items():
         for number, (from_us, to_us) in reversed(
@@ -247,7 +261,9 @@ def _distinct(
 
 
 class _Invited:
-    """Pairs that may be notified, in ascending order of key: from when on; if they must be; if excused when not."""
+    """Pairs that may be notified, in ascending order of key: from when on; if they must be; if
+    excused when not.
+    """
 
     def __init__(self, registrations: pa.Table, casts: pa.Table) -> None:
         versions = _Versions(
@@ -275,7 +291,7 @@ class _Versions:
     """All versions of the peers of one block, in order of peer and version."""
 
     def __init__(self, table: pa.Table) -> None:
-        self.block = matching.Block.of(
+        self.block = matching.PeerBlock.of(
             matching.column(table, "tags"), matching.column(table, "values")
         )
         self.peer = matching.ints(table, "peer")
@@ -292,7 +308,9 @@ class _Versions:
         self.several = len(distinct) < len(self.peer)
 
     def _absences(self, away: Any) -> tuple[Any, Any, Any]:
-        """Place, from and to of every absence, once for each version of the peer: hardly anybody is ever away."""
+        """Location, from and to of every absence, once for each version of the peer: very few peers are
+        ever away.
+        """
         lists = away.combine_chunks() if hasattr(away, "combine_chunks") else away
         flat = lists.flatten()
         owners = np.repeat(
@@ -321,7 +339,9 @@ class _Versions:
         return until_us
 
     def invited(self, selected: Any, time_us: int, end_us: int) -> tuple[Any, Any, Any]:
-        """Peers of the selected versions that a cast of this flight may reach; must it; from when on."""
+        """Peers of the selected versions that a cast of this flight may reach; must it; from when
+        on.
+        """
         selected = selected[time_us < self.until_us[selected]]
         place, first = np.unique(self.place[selected], return_index=True)
         if not len(selected):

@@ -1,10 +1,12 @@
-"""The facets of a journal (thesis, section 4.2) from what its peers, links and casts bore: load, hops, latency, costs.
+"""The facets of a journal (thesis, section 4.2) from what its peers, links and casts bore: load,
+hops, latency, costs.
 
-Of the peer: `out` counts the messages that a peer sends for a cast on behalf of others, all but a publisher's own first
-one; `in` those that reach it, less the one that it expects when it is notified. Of the network: packets on directed
-physical links, access links included; lost messages are counted on the whole way. Of the cast: RTH is all messages over
-1 + group size, RAH and RMH are the mean and the largest hops to a member, over 2; RTH averages over all casts, RAH and
-RMH over those with a member. Fairness is over all who could bear the load, the idle included.
+Of the peer: `out` counts the messages that a peer sends for a cast on behalf of others, all but a
+publisher's own first one; `in` those that reach it, less the one that it expects when it is
+notified. Of the network: packets on directed physical links, access links included; lost messages
+are counted on the whole way. Of the cast: RTH is all messages over 1 + group size, RAH and RMH are
+the mean and the largest hops to a member, over 2; RTH averages over all casts, RAH and RMH over
+those with a member. Fairness is over all who could bear the load, the idle included.
 """
 
 from collections.abc import Sequence
@@ -87,7 +89,9 @@ def _hops(found: Block) -> dict[str, float]:
 
 
 def _latency(wait_us: Ints, times: Ints) -> dict[str, float]:
-    """Over all notifications; those of casts that nobody made have no latency, the contract counts them."""
+    """Over all notifications; those of casts that no peer made have no latency, the contract counts
+    them.
+    """
     if not len(wait_us):
         return dict.fromkeys(LATENCIES, 0.0)
     so_far = np.cumsum(times)
@@ -124,7 +128,8 @@ def _costs(phases: Phases, population: int) -> Rows:
 
 
 def lorenz(loads: Ints, name: str) -> Rows:
-    """The curve of loads, thinned: the origin and, of every hundredth of the peers, the first and the last point.
+    """The curve of loads, thinned: the origin and, of every hundredth of the peers, the first and
+    the last point.
 
     Where one bears all, the corner is what matters. The end is always (1, 1).
     """

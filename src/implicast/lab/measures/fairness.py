@@ -1,7 +1,9 @@
-"""How unevenly a load is borne (thesis, section 4.1.1), on Spark: Gini coefficients over all who could bear it.
+"""How unevenly a load is borne (thesis, section 4.1.1), on Spark: Gini coefficients over all who
+could bear it.
 
-They start from a histogram - how many bear each load, the idle included - so that a run of a million peers is a
-handful of rows, and are folded in ascending order of load, so that the result is the same for any partitioning.
+They start from a histogram - how many bear each load, the idle included - so that a run of a
+million peers is a handful of rows, and are folded in ascending order of load, so that the result is
+the same for any partitioning.
 """
 
 from collections.abc import Callable
@@ -11,7 +13,9 @@ from pyspark.sql import functions as F
 
 
 def histogram(totals: DataFrame, population: DataFrame, load: str = "load") -> DataFrame:
-    """(run, load, bearers) from the loads of those who bear any and the number of all (run, population)."""
+    """(run, load, bearers) from the loads of those who bear any and the number of all (run,
+    population).
+    """
     borne = totals.groupBy("run", F.col(load).alias("load")).agg(F.count("*").alias("bearers"))
     named = borne.groupBy("run").agg(F.sum("bearers").alias("named"))
     idle = population.join(named, "run", "left").select(
@@ -25,8 +29,8 @@ def histogram(totals: DataFrame, population: DataFrame, load: str = "load") -> D
 def unevenness(counted: DataFrame, largest: str, gini: str) -> DataFrame:
     """(run, largest load, Gini coefficient) of a histogram.
 
-    Equation 4.1: sum over ascending x_i of (2i - n - 1) x_i, by n times the total. Of m equal loads x that
-    follow c smaller ones, the sum is x m (2c + m - n).
+    Equation 4.1: sum over ascending x_i of (2i - n - 1) x_i, by n times the total. Of m equal loads
+    x that follow c smaller ones, the sum is x m (2c + m - n).
     """
     steps = F.array_sort(
         F.collect_list(F.struct(F.col("load").cast("double").alias("load"), "bearers"))
@@ -65,7 +69,9 @@ def _add(population: Column) -> Callable[[Column, Column], Column]:
 
 
 def sorted_mean(values: str | Column) -> Column:
-    """The mean of doubles added in ascending order: the same to the last bit for any partitioning; null for none."""
+    """The mean of doubles added in ascending order: the same to the last bit for any partitioning;
+    null for none.
+    """
     listed = F.array_sort(F.collect_list(values))
     return F.aggregate(listed, F.lit(0.0), lambda total, each: total + each) / F.when(
         F.size(listed) > 0, F.size(listed)

@@ -1,12 +1,15 @@
-"""A large journal, cut into pieces by its casts, each in a task of its own: one pass over its messages.
+"""A large journal, cut into pieces by its casts, each in a task of its own: one pass over its
+messages.
 
-A task reads the row groups that may hold its casts straight from Parquet into Arrow columns; casts come nearly in
-order, so that each row group is read about once. It returns a few rows for each peer, link, cast and latency, and none
-for a message: rows of messages never pass through the JVM. What the pieces of a journal come to is added up by Spark
-and becomes its measures in one task more. Where nothing changed, the contract is judged by pieces too: whom a cast
-selects and reaches has nothing to do with other casts.
+A task reads the row groups that may hold its casts straight from Parquet into Arrow columns; casts
+come nearly in order, so that each row group is read about once. It returns a few rows for each
+peer, link, cast and latency, and none for a message: rows of messages never pass through the JVM.
+What the pieces of a journal come to is added up by Spark and becomes its measures in one task more.
+Where nothing changed, the contract is judged by pieces too: whom a cast selects and reaches has
+nothing to do with other casts.
 
-What makes no sense in a journal becomes the reason why it was not measured; the others are measured all the same.
+What makes no sense in a journal becomes the reason why it was not measured; the others are measured
+all the same.
 """
 
 import json
@@ -22,11 +25,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from implicast.lab import tables
-from implicast.lab.journals import Source
+from implicast.lab.journals import JournalSource
 from implicast.lab.measures import blocks, small
 from implicast.lab.measures.blocks import CAME, KINDS, Block, Sums, Ways, ints
 from implicast.lab.measures.facets import Phases, facets
-from implicast.lab.places import Place
+from implicast.lab.storage import Location
 
 BLOCK_ROWS = 2_000_000
 """Messages of a block, about."""
@@ -53,17 +56,23 @@ PARTS = pa.schema(
         ("deepest", pa.int64()),
     ]
 )
-"""What a piece comes to. `of`: a kind of load by peer, `link`, `cast` (load: messages, peak: members), `wait` (load:
-how often), `phase NAME` (load: messages, hops: bytes), `law NAME` (load: count), `wrong REASON`, or `piece`, once."""
+"""What a piece comes to. `of`: a kind of load by peer, `link`, `cast` (load: messages, peak:
+members), `wait` (load: how often), `phase NAME` (load: messages, hops: bytes), `law NAME` (load:
+count), `wrong REASON`, or `piece`, once.
+"""
 FINISHED = pa.schema([("run", pa.string()), ("rows", pa.string()), ("reason", pa.string())])
 """The rows of a journal's tables, by table, as JSON; or why there are none."""
 NONSENSE = (ValueError, LookupError, TypeError, AssertionError)
-"""What comes of columns that do not hang together. Anything else is the cluster's fault, and Spark tries again."""
+"""What comes of columns that do not hang together. Anything else is the cluster's fault, and Spark
+tries again.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The casts from `first` to before `last` of a journal; and, of all its messages, every so-manieth row group."""
+    """The casts from `first` to before `last` of a journal; and, of all its messages, every
+    so-manieth row group.
+    """
 
     run: str
     place: str
@@ -74,22 +83,22 @@ class Piece:
     turns: int
 
     @property
-    def source(self) -> Source:
-        return Source(self.run, Place(self.place), self.experiment)
+    def source(self) -> JournalSource:
+        return JournalSource(self.run, Location(self.place), self.experiment)
 
 
-def finished(spark: SparkSession, sources: Sequence[Source]) -> DataFrame:
+def finished(spark: SparkSession, sources: Sequence[JournalSource]) -> DataFrame:
     """(run, rows, reason): the tables `measures`, `costs` and `lorenz` of these journals."""
     return _added_up(_in_pieces(spark, sources, _load), sources, _finish)
 
 
-def judged(spark: SparkSession, sources: Sequence[Source]) -> DataFrame:
+def judged(spark: SparkSession, sources: Sequence[JournalSource]) -> DataFrame:
     """(run, rows, reason): the table `contract` of these journals, in which nothing changed."""
     return _added_up(_in_pieces(spark, sources, _laws), sources, _verdict)
 
 
 def _in_pieces(
-    spark: SparkSession, sources: Sequence[Source], found: Callable[[Piece], pa.Table]
+    spark: SparkSession, sources: Sequence[JournalSource], found: Callable[[Piece], pa.Table]
 ) -> DataFrame:
     """The rows of `PARTS` of all these journals, a task for each piece."""
     asked = [json.dumps(asdict(piece)) for source in sources for piece in pieces(source)]
@@ -117,11 +126,13 @@ def _told(wrong: BaseException) -> str:
     )
 
 
-Finish = Callable[[Source, dict[str, pa.Table]], dict[str, list[dict[str, Any]]]]
+Finish = Callable[[JournalSource, dict[str, pa.Table]], dict[str, list[dict[str, Any]]]]
 
 
-def _added_up(parts: DataFrame, sources: Sequence[Source], finish: Finish) -> DataFrame:
-    """Loads of the same key in all pieces together, and a task for each journal that makes rows of them."""
+def _added_up(parts: DataFrame, sources: Sequence[JournalSource], finish: Finish) -> DataFrame:
+    """Loads of the same key in all pieces together, and a task for each journal that makes rows of
+    them.
+    """
     asked = {each.run: (each.place.url, each.experiment) for each in sources}
 
     def work(key: tuple[pa.Scalar, ...], rows: pa.Table) -> pa.Table:
@@ -132,7 +143,7 @@ def _added_up(parts: DataFrame, sources: Sequence[Source], finish: Finish) -> Da
         made = None
         try:
             made = (
-                json.dumps(finish(Source(run, Place(place), experiment), by_kind))
+                json.dumps(finish(JournalSource(run, Location(place), experiment), by_kind))
                 if reason is None
                 else None
             )
@@ -145,7 +156,7 @@ def _added_up(parts: DataFrame, sources: Sequence[Source], finish: Finish) -> Da
     return whole.groupBy("run").applyInArrow(work, tables.schema(FINISHED))
 
 
-def pieces(source: Source) -> list[Piece]:
+def pieces(source: JournalSource) -> list[Piece]:
     """So many that none has many more messages than `BLOCK_ROWS`, as far as casts are alike."""
     with source.opened("sends") as sends, source.opened("casts") as made:
         rows, numbers = sends.metadata.num_rows, made.read(["cast"])["cast"].to_numpy()
@@ -155,7 +166,7 @@ def pieces(source: Source) -> list[Piece]:
     cuts[0], cuts[-1] = (
         min(low, -EVERY),
         max(high, EVERY),
-    )  # notifications of casts that nobody made belong somewhere
+    )  # notifications of casts that no peer made belong somewhere
     return [
         Piece(
             source.run, source.place.url, source.experiment, cuts[turn], cuts[turn + 1], turn, turns
@@ -174,7 +185,7 @@ def summed_up(piece: Piece) -> Block:
     return blocks.block(sends, notices, measured, source.read("peers"), Ways(source.read("paths")))
 
 
-def _within(source: Source, name: str, columns: list[str], piece: Piece) -> pa.Table:
+def _within(source: JournalSource, name: str, columns: list[str], piece: Piece) -> pa.Table:
     """The rows of these casts, from the row groups that may hold any."""
     with source.opened(name) as file:
         told = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
@@ -201,7 +212,9 @@ def _may_hold(group: Any, piece: Piece) -> bool:
 
 
 def _may_lack(group: Any, column: str) -> bool:
-    """May a value of this column be missing? Where the file says that none is, the column need not be read for it."""
+    """May a value of this column be missing? Where the file says that none is, the column need not
+    be read for it.
+    """
     told = _statistics(group, column)
     return told is None or not told.has_null_count or told.null_count > 0
 
@@ -260,7 +273,7 @@ def _part(run: str, of: str, *numbers: Any) -> pa.Table:
     return pa.table([pa.repeat(name, len(nothing)) for name in (run, of)] + columns, schema=PARTS)
 
 
-def _finish(source: Source, parts: dict[str, pa.Table]) -> dict[str, list[dict[str, Any]]]:
+def _finish(source: JournalSource, parts: dict[str, pa.Table]) -> dict[str, list[dict[str, Any]]]:
     none = PARTS.empty_table()
     loads = {of: parts.get(of, none) for of in (*KINDS, LINK, CAST, WAIT)}
     sums = {
@@ -280,7 +293,7 @@ def _finish(source: Source, parts: dict[str, pa.Table]) -> dict[str, list[dict[s
     return facets(whole, costs, source.read("peers"), source.read("links"))
 
 
-def _verdict(source: Source, parts: dict[str, pa.Table]) -> dict[str, list[dict[str, Any]]]:
+def _verdict(source: JournalSource, parts: dict[str, pa.Table]) -> dict[str, list[dict[str, Any]]]:
     count = {
         of.removeprefix(LAW): rows["load"][0].as_py()
         for of, rows in parts.items()

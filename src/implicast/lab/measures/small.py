@@ -1,8 +1,10 @@
-"""All measures of one small journal, in the task that made it: no shuffle, no second read, and the same tables.
+"""All measures of one small journal, in the task that made it: no shuffle, no second read, and the
+same tables.
 
-What a peer and a link bore comes from `blocks.py`, what that comes to from `facets.py`, the contract from the very
-functions that judge on Spark. Large journals are cut into pieces (`large.py`), those in which things changed are judged
-on Spark (`change.py`); which way a run is measured follows from its own tables alone, never from the cluster.
+What a peer and a link bore comes from `blocks.py`, what that comes to from `facets.py`, the
+contract from the very functions that judge on Spark. Large journals are cut into pieces
+(`large.py`), those in which things changed are judged on Spark (`change.py`); which way a run is
+measured follows from its own tables alone, never from the cluster.
 """
 
 from collections.abc import Callable
@@ -20,7 +22,8 @@ from implicast.lab.measures.facets import Phases, Rows, facets
 from implicast.world.invariants import FLIGHT_US
 
 SPANS = pa.list_(pa.struct([("from_us", pa.int64()), ("to_us", pa.int64())]))
-"""From when to when somebody was away, or forgot what it heard: nobody was, where nothing changed."""
+"""From when to when a peer was away, or forgot what it heard: none was, where nothing changed.
+"""
 ROWS_MAX = 2_000_000
 """Messages and notifications of a journal that one task measures alone."""
 
@@ -54,7 +57,9 @@ def reader(journal: Path) -> Read:
 
 
 def laws(registrations: pa.Table, casts: pa.Table, notices: pa.Table) -> dict[str, int]:
-    """The contract of some casts, block of peers by block; nobody is ever gone, so nothing is excused."""
+    """The contract of some casts, block of peers by block; no peer is ever gone, so nothing is
+    excused.
+    """
     casts = casts.sort_by("cast")
     casts = casts.append_column("excused", pa.array(np.zeros(len(casts), bool)))
     casts = casts.append_column("end_us", pc.add(casts["time_us"], FLIGHT_US))
@@ -75,7 +80,9 @@ def laws(registrations: pa.Table, casts: pa.Table, notices: pa.Table) -> dict[st
 
 
 def _misreported(casts: pa.Table, notices: pa.Table) -> int:
-    """Receipts that say another number than were notified by then; of fewer than all where some were out of reach."""
+    """Receipts that say another number than were notified by then; of fewer than all where some
+    were out of reach.
+    """
     columns = ["cast", "time_us", "settled_us", "notified", "unreachable"]
     ended = casts.filter(pc.is_valid(casts["notified"])).select(columns)
     if not len(ended):

@@ -14,10 +14,11 @@ RUNS_MAX = 64
 
 
 def summary(runs: DataFrame, measured: DataFrame, names: Sequence[str]) -> DataFrame:
-    """(series, design, axis, point, position, measure, runs, mean, low, high) over the seeds of each point.
+    """(series, design, axis, point, position, measure, runs, mean, low, high) over the seeds of
+    each point.
 
-    `runs` places each run on the axis; `measured` has a row for each run and a column for each name; null is a run that
-    did not take the measure, and there is no row where none did.
+    `runs` places each run on the axis; `measured` has a row for each run and a column for each
+    name; null is a run that did not take the measure, and there is no row where none did.
     """
     placed = runs.select("run", "series", "design", "axis", "point", "position").join(
         measured, "run"

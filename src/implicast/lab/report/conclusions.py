@@ -1,7 +1,9 @@
-"""What a report concludes, a sentence for each question: who delivers, who bears the load, how fast, at what price.
+"""What a report concludes, a sentence for each question: who delivers, who bears the load, how
+fast, at what price.
 
-Everything is read at the last point of the axis, where designs differ most. Series whose means lie within the 95 %
-interval of the best or the worst are named with it, where there are seeds enough for an interval.
+Everything is read at the last point of the axis, where designs differ most. Series whose means lie
+within the 95 % interval of the best or the worst are named with it, where there are seeds enough
+for an interval.
 """
 
 from collections.abc import Sequence
@@ -35,7 +37,9 @@ QUESTIONS = (
         "for each message of one server there are {0} by all",
     ),
 )
-"""A measure, how many of its digits are told, and what is said of the best and the worst, or of all that are alike."""
+"""A measure, how many of its digits are told, and what is said of the best and the worst, or of all
+that are alike.
+"""
 
 
 def conclusions(rows: Sequence[Row], contract: Sequence[Row]) -> list[tuple[str, str]]:
@@ -81,7 +85,7 @@ def _delivers(contract: Sequence[Row]) -> str:
     due = sum(row["expected"] for row in contract)
     short = sorted((row for row in contract if row["missing"]), key=lambda row: -row["missing"])
     if not due:
-        return "Nothing was due: no cast selected anybody."
+        return "Nothing was due: no cast selected a member."
     if not short:
         return f"All of them: {due:,} deliveries were due, and none is missing."
     worst = ", ".join(

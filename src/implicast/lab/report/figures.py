@@ -1,8 +1,9 @@
-"""Figures from the summary and Lorenz tables: measures over the axis with confidence bands, and who bears the load.
+"""Figures from the summary and Lorenz tables: measures over the axis with confidence bands, and who
+bears the load.
 
-Drawn with matplotlib as SVG with real text, so that they can be searched, read aloud and scaled. A figure knows its
-own alternative text, and each of its points says its value to whoever points at it. Series that are the same at every
-point are drawn as one, with both names.
+Drawn with matplotlib as SVG with real text, so that they can be searched, read aloud and scaled. A
+figure knows its own alternative text, and each of its points shows its value to a reader who points at
+it. Series that are the same at every point are drawn as one, with both names.
 """
 
 import io
@@ -98,7 +99,9 @@ class Drawn:
 
 
 def measure_figure(rows: Sequence[Row], asked: Figure, axis: Axis) -> Drawn | None:
-    """One measure over the axis, a line with its 95 % band for each series; None when nothing was measured."""
+    """One measure over the axis, a line with its 95 % band for each series; None when nothing was
+    measured.
+    """
     mine = [row for row in rows if row["measure"] == asked.measure]
     if not mine:
         return None
@@ -228,7 +231,8 @@ def plainly(meaning: str) -> str:
 
 
 def say(axes: Axes, x: float, y: float, what: str) -> None:
-    """What is told of a point to whoever points at it, without any script: a title in the picture."""
+    """The text of a point for a reader who points at it, without any script: a title in the picture.
+    """
     axes.plot(
         [x],
         [y],
@@ -319,7 +323,9 @@ def _marks(
 
 
 def spread(rows: Sequence[Row], seeds: int = 0) -> list[list[float]]:
-    """How far intervals reach below and above the means; not a number, so that nothing is drawn, with fewer seeds."""
+    """How far intervals reach below and above the means; not a number, so that nothing is drawn,
+    with fewer seeds.
+    """
     below = [row["mean"] - row["low"] if row["runs"] >= seeds else nan for row in rows]
     above = [row["high"] - row["mean"] if row["runs"] >= seeds else nan for row in rows]
     return [below, above]
@@ -335,7 +341,8 @@ def _formula(axes: Axes, rows: Sequence[Row], points: Sequence[str], numeric: bo
 def _scales(
     axes: Axes, asked: Figure, axis: Axis, points: Sequence[str], numeric: bool, rows: Sequence[Row]
 ) -> None:
-    # The means set the range: with few seeds a band may be wider than everything else, and is then cut off.
+    # The means set the range: with few seeds a band may be wider than everything else, and is then
+    # cut off.
     means = [row["mean"] for row in rows]
     positive = [mean for mean in means if mean > 0]
     if asked.log and positive:

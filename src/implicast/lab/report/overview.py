@@ -1,4 +1,6 @@
-"""One table of several measures: a row for each series, or for each series at each point of the axis."""
+"""One table of several measures: a row for each series, or for each series at each point of the
+axis.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +12,9 @@ UNKNOWN = "-"
 """Where a measure was not taken: of upkeep at rest, because rest was too short."""
 
 NOISE = 1e-9
-"""A smaller share of the mean is what adding up in floating point leaves of values that are all the same."""
+"""A smaller share of the mean is what adding up in floating point leaves of values that are all the
+same.
+"""
 
 
 def overview(rows: Sequence[Row], columns: Sequence[str]) -> Row | None:

@@ -1,4 +1,6 @@
-"""Puts a report together: contract first, figures, fairness, published against measured, tables, provenance last."""
+"""Puts a report together: contract first, figures, fairness, published against measured, tables,
+provenance last.
+"""
 
 import re
 from collections import defaultdict
@@ -14,7 +16,6 @@ from markupsafe import Markup
 from implicast.lab import dataset, tables
 from implicast.lab.experiment import Experiment, Figure
 from implicast.lab.folder import Folder, asked, experiments_in, sole
-from implicast.lab.places import Place
 from implicast.lab.report import palette
 from implicast.lab.report.claims import claims
 from implicast.lab.report.conclusions import conclusions
@@ -23,6 +24,7 @@ from implicast.lab.report.overview import cell, overview
 from implicast.lab.report.pictures import pictures
 from implicast.lab.report.trade import trade_figure
 from implicast.lab.report.verdict import verdict
+from implicast.lab.storage import Location
 
 Row = dict[str, Any]
 DEFAULT_FIGURES = tuple(
@@ -32,12 +34,13 @@ DEFAULT_FIGURES = tuple(
 LOADS = ("TOUT", "TIN", "STOR")
 
 
-def write(out: Path | str | Place, experiment: str | None = None) -> Place:
-    """Write the report of an experiment of a laboratory folder, and its figures; the place of the report.
+def write(out: Path | str | Location, experiment: str | None = None) -> Location:
+    """Write the report of an experiment of a laboratory folder, and its figures; the place of the
+    report.
 
     Its name is `report.html`, or `report-NAME.html` where the folder holds several experiments.
     """
-    folder = sole(Place.of(out), experiment)
+    folder = sole(Location.of(out), experiment)
     marked = f"-{folder.experiment}" * (len(experiments_in(folder.place)) > 1)
     told = asked(folder)
     made = msgspec.convert(told["experiment"], Experiment)
@@ -164,7 +167,7 @@ def _provenance(told: Row, runs: Sequence[Row]) -> Row:
     }
 
 
-def _write_figures(place: Place, drawn: Sequence[Drawn]) -> None:
+def _write_figures(place: Location, drawn: Sequence[Drawn]) -> None:
     for each in drawn:
         (place / f"{each.name}.svg").write(_on_paper(each.svg).encode("utf-8"))
 
@@ -177,7 +180,9 @@ def _on_paper(svg: str) -> str:
 
 
 def _inline(drawn: Drawn) -> Row:
-    """The SVG for the page: its ink is the page's, its names are its own, and it says what it shows."""
+    """The SVG for the page: its ink is the page's, its names are its own, and it says what it
+    shows.
+    """
     svg = drawn.svg[drawn.svg.index("<svg ") :]
     svg = svg.replace(palette.INK, "currentColor").replace(palette.GRID, "var(--grid)")
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{drawn.name}-\1"', svg)

@@ -1,8 +1,9 @@
-"""One colour and one mark for each design, throughout: the same on paper, on a light screen and on a dark one.
+"""One colour and one mark for each design, throughout: the same on paper, on a light screen and on
+a dark one.
 
-The colours are of middle lightness, so that each stands out from white and from near-black alike (contrast of at
-least 3 to 1 against both). Any two differ by 20 or more in CIELAB, also as those see them who lack the red or the
-green receptor; marks and lines tell them apart as well.
+The colours are of middle lightness, so that each stands out from white and from near-black alike
+(contrast of at least 3 to 1 against both). Any two differ by 20 or more in CIELAB, also as those
+see them who lack the red or the green receptor; marks and lines tell them apart as well.
 """
 
 from collections.abc import Iterable
@@ -53,8 +54,9 @@ class Look:
 def looks(series: Iterable[tuple[str, str]]) -> dict[str, Look]:
     """By series, given as name and design.
 
-    Series of several designs have the colours and marks of their designs, and those of one design differ in their
-    lines; series of one design alone, and those of a trial that knows no designs, have colours and marks of their own.
+    Series of several designs have the colours and marks of their designs, and those of one design
+    differ in their lines; series of one design alone, and those of a trial that knows no designs,
+    have colours and marks of their own.
     """
     pairs = sorted(dict.fromkeys(series), key=lambda pair: rank(*pair))
     kin: dict[str, list[str]] = {}

@@ -1,12 +1,14 @@
-"""Pictures from a real run, for reports of experiments in which SPICE takes part: surface, a cast's way, a registry."""
+"""Pictures from a real run, for reports of experiments in which SPICE takes part: surface, a cast's
+way, a registry.
+"""
 
 import tempfile
 from pathlib import Path
 
 from implicast.casting.designs import designs
 from implicast.lab.experiment import Experiment
-from implicast.lab.places import Place
 from implicast.lab.report.figures import Drawn
+from implicast.lab.storage import Location
 from implicast.language.parameters import Setting
 from implicast.world.scenario import Scenario
 
@@ -25,8 +27,10 @@ CAPTION = (
 )
 
 
-def pictures(made: Experiment, out: Place) -> list[Drawn]:
-    """The surface, when SPICE or ICE alone is tried in the experiment; drawn once and kept in `out/pictures`."""
+def pictures(made: Experiment, out: Location) -> list[Drawn]:
+    """The surface, when SPICE or ICE alone is tried in the experiment; drawn once and kept in
+    `out/pictures`.
+    """
     if not _on_the_surface(made) or DESIGN not in designs():
         return []
     path = out / "pictures" / "surface.svg"

@@ -1,4 +1,6 @@
-"""What one measure is bought with in terms of another: a curve for each series through its points of the axis."""
+"""What one measure is bought with in terms of another: a curve for each series through its points
+of the axis.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,7 +35,9 @@ RINGS = ("o", "s", "D", "^")
 
 
 def trade_figure(rows: Sequence[Row], asked: Figure) -> Drawn | None:
-    """`asked.measure` over `asked.over`, both with their 95 % intervals; None when either was not measured."""
+    """`asked.measure` over `asked.over`, both with their 95 % intervals; None when either was not
+    measured.
+    """
     curves = _curves(rows, asked)
     if not curves:
         return None
@@ -132,7 +136,8 @@ def _limits(axes: Axes, asked: Figure) -> None:
 
 
 def _scales(axes: Axes, asked: Figure, curves: Mapping[str, Points]) -> None:
-    # The means set the range, as in other figures: with few seeds an interval may be wider than everything else.
+    # The means set the range, as in other figures: with few seeds an interval may be wider than
+    # everything else.
     across = [each["mean"] for points in curves.values() for _, each, _ in points]
     up = [each["mean"] for points in curves.values() for _, _, each in points] + (
         [asked.limit] if asked.limit else []

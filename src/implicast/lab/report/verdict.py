@@ -67,11 +67,11 @@ def _sentence(judged: int, changed: int, broken: int, failed: int) -> str:
         return f"Broken in {broken} of {judged} runs.{failures}"
     if changed:
         kept = (
-            f"Kept in all {judged} finished runs: nobody told twice, uninvited or of what nobody cast, at any time; "
-            "everything repaired in time, and nobody missed once it was."
+            f"Kept in all {judged} finished runs: no member was notified twice, uninvited or of an invented cast, at any time; "
+            "everything repaired in time, and no member was missed afterwards."
         )
         return kept + failures
-    return f"Kept in all {judged} finished runs: nobody missed, nobody told twice, nobody told uninvited.{failures}"
+    return f"Kept in all {judged} finished runs: no member missed, none notified twice, none uninvited.{failures}"
 
 
 def _agreement(folder: Folder) -> str:

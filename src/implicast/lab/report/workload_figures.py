@@ -1,4 +1,6 @@
-"""Figures of a workload: rank against frequency, and how large the groups are (thesis, Figures 4.2, 4.3, 9.3)."""
+"""Figures of a workload: rank against frequency, and how large the groups are (thesis, Figures 4.2,
+4.3, 9.3).
+"""
 
 from pathlib import Path
 from typing import Any

@@ -1,6 +1,7 @@
 """The parts of a lake as one stream: every row of every table in the same few columns.
 
-One stream and not five: then one checkpoint says how far all tables were read, and a restart goes on from one moment.
+One stream and not five: then one checkpoint says how far all tables were read, and a restart goes
+on from one moment.
 """
 
 from functools import reduce
@@ -35,14 +36,18 @@ _FORMS: dict[str, dict[str, str]] = {
 
 
 def events(spark: SparkSession, lake: Path) -> DataFrame:
-    """(of, design, run, time_us, peer, cast, phase, bytes, made_us): what is in the lake, and what will be."""
+    """(of, design, run, time_us, peer, cast, phase, bytes, made_us): what is in the lake, and what
+    will be.
+    """
     return reduce(
         DataFrame.unionByName, (_formed(_stream(spark, lake, name), name) for name in _FORMS)
     )
 
 
 def made(spark: SparkSession, lake: Path) -> DataFrame:
-    """(design, run, cast, made_us): all casts that are in the lake by now. Those of a notice are there before it."""
+    """(design, run, cast, made_us): all casts that are in the lake by now. Those of a notice are
+    there before it.
+    """
     folder = _folder(lake, "casts")
     rows = (
         spark.read.schema(tables.schema(STREAMED["casts"], *KEYS))

@@ -1,4 +1,6 @@
-"""The page of a stream: one figure and one table for each run, read again by the browser as they change."""
+"""The page of a stream: one figure and one table for each run, read again by the browser as they
+change.
+"""
 
 from datetime import UTC, datetime
 from importlib.resources import files

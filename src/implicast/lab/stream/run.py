@@ -1,4 +1,5 @@
-"""Runs the stream: batch by batch from the lake to `OUT/minutes`, `OUT/totals` and `OUT/index.html`.
+"""Runs the stream: batch by batch from the lake to `OUT/minutes`, `OUT/totals` and
+`OUT/index.html`.
 
 OUT/checkpoint   how far the lake was read, Spark's own    OUT/state   what it has come to, by batch
 """
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from implicast.lab.places import Place
+from implicast.lab.storage import Location
 from implicast.lab.stream import tables
 from implicast.lab.stream.events import events, made
 from implicast.lab.stream.page import page
@@ -68,8 +69,8 @@ def write(state: DataFrame, wishes: Wishes) -> pa.Table:
     for name, table in (("minutes", minutes), ("totals", totals)):
         held = io.BytesIO()
         pq.write_table(table, held, compression="zstd")
-        Place.of(wishes.out / name / "part-0.parquet").write(held.getvalue())
-    Place.of(wishes.out / "index.html").write(
+        Location.of(wishes.out / name / "part-0.parquet").write(held.getvalue())
+    Location.of(wishes.out / "index.html").write(
         page(minutes, totals, wishes.every_s, wishes.open_s).encode()
     )
     return totals

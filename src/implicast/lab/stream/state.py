@@ -1,11 +1,12 @@
 """What a stream has come to: counts by minute, kept on disk once for each batch.
 
-The state after batch N is a function of the state after N - 1 and of the rows of batch N, nothing else. Spark's
-checkpoint gives a batch that was interrupted the same rows again under the same number; it then replaces what it had
-half written. So every row counts exactly once, however often the stream is killed.
+The state after batch N is a function of the state after N - 1 and of the rows of batch N, nothing
+else. Spark's checkpoint gives a batch that was interrupted the same rows again under the same
+number; it then replaces what it had half written. So every row counts exactly once, however often
+the stream is killed.
 
-A row is late when its minute was over for longer than `delay_s` in the batches before. It counts like any other, and is
-counted as late besides: nothing is dropped.
+A row is late when its minute was over for longer than `delay_s` in the batches before. It counts
+like any other, and is counted as late besides: nothing is dropped.
 """
 
 import shutil

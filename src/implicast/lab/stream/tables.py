@@ -1,7 +1,8 @@
-"""The tables of a stream: `minutes`, for each run and minute, and `totals`, for each run since it began.
+"""The tables of a stream: `minutes`, for each run and minute, and `totals`, for each run since it
+began.
 
-Totals have the names and the definitions of `lab measure`, and are equal to what it finds in the whole journal, to the
-last bit: what is added in floating point is added in the same order.
+Totals have the names and the definitions of `lab measure`, and are equal to what it finds in the
+whole journal, to the last bit: what is added in floating point is added in the same order.
 """
 
 from functools import reduce
@@ -66,7 +67,9 @@ TOTALS = pa.schema(
 
 
 def minutes(state: DataFrame, open_s: float) -> pa.Table:
-    """(MINUTES), oldest first. A receipt is open too long when it was not there `open_s` after its cast."""
+    """(MINUTES), oldest first. A receipt is open too long when it was not there `open_s` after its
+    cast.
+    """
     at = [*RUN, "minute_us"]
     clock = (
         state.where("of != 'late'")
@@ -126,7 +129,9 @@ def _waits(state: DataFrame) -> DataFrame:
 
 
 def loads(state: DataFrame, *per: str) -> DataFrame:
-    """(run, per..., peer, cast, load): what each peer sent for each cast for others: all but a publisher's first."""
+    """(run, per..., peer, cast, load): what each peer sent for each cast for others: all but a
+    publisher's first.
+    """
     sent = (
         state.where(_for_casts())
         .groupBy(*RUN, *per, "peer", "cast")
@@ -189,7 +194,8 @@ _ADDED = {
 
 
 def _parts(state: DataFrame) -> DataFrame:
-    """What totals need, in one table and so in one job: (run, part, key, and up to three counts)."""
+    """What totals need, in one table and so in one job: (run, part, key, and up to three counts).
+    """
     peers = (
         loads(state)
         .groupBy(*RUN, "peer")

@@ -1,9 +1,10 @@
-"""What `spark-submit` is given: the commands `implicast lab ...` on the session that the submitter asked for.
+"""What `spark-submit` is given: the commands `implicast lab ...` on the session that the submitter
+asked for.
 
     spark-submit --master spark://head:7077 $(implicast lab entry) run peers --out s3://bucket/peers
 
-It stands alone in its folder: Spark puts the folder of a script on the path of modules, and there nothing of ours may
-shadow a library.
+It stands alone in its folder: Spark puts the folder of a script on the path of modules, and there
+nothing of ours may shadow a library.
 """
 
 import sys

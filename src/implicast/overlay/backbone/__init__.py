@@ -1,1 +1,3 @@
-"""The brokers' backbone: a spanning tree, and for each neighbour a filter of what lies beyond it."""
+"""Backbone of brokers: a spanning tree, and for each neighbour a Bloom filter of the tags beyond
+it.
+"""

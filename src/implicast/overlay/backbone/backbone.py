@@ -1,22 +1,26 @@
-"""How brokers learn what lies beyond each neighbour: one Bloom filter for each, in generations.
+"""Filters of a broker: one Bloom filter for each neighbour, of the tags registered beyond it, in
+generations.
 
-Thesis section 6.1 and Listing 2: tags of a registration flood the tree, and each broker puts them into the filter of
-the neighbour they came from. Four things are added.
+Thesis section 6.1 and Listing 2: the tags of a registration flood the tree, and each broker adds
+them to the filter of the neighbour they came from. Four things are added.
 
-*Coverage.* A broker knows when all others route by what it said (`edges.py`).
+*Coverage.* A broker knows when all others route by its tags (`edges.py`).
 
-*Silence about what is known.* A broker tells a tag once, when the first of its own clients holds it (thesis section
-6.3.1 names the saving); what comes from a neighbour it passes on to the others. It does not ask its filters whether
-they know the tag: they err, each in its own way, and a neighbour that was not told would never be routed to.
+*No repetition.* A broker announces a tag once, when the first of its own clients holds it (thesis
+section 6.3.1 names the saving); tags from a neighbour it passes on to the others. It does not
+consult its filters to suppress known tags: filters have false positives, and a neighbour that was
+not told of a tag would never forward to it.
 
-*Generations.* A filter cannot grow and cannot forget. A broker one of whose filters is outgrown, or whose clients have
-lost many tags, asks the broker at the root of the tree for a new generation. Each broker starts from its own
-clients' tags and sends each neighbour one whole filter as soon as it has those of all its other neighbours. Until all
-have come, casts follow the old filters or the new ones, so none is missed; no broker keeps other brokers' tags.
+*Generations.* A filter can neither grow nor forget. A broker with an outgrown filter, or whose
+clients have lost many tags, asks the root of the tree for a new generation. Each broker starts from
+its own clients' tags, and sends each neighbour one complete filter as soon as it has those of all
+its other neighbours. Until all have arrived, casts follow the old filters or the new ones, so that
+none is missed. No broker stores the tags of other brokers.
 
-*Views.* With each new tree (`views.py`) the filters are built anew, and casts flood meanwhile: filters save messages,
-never deliveries. Generations and serials of a view begin at the view's own number; a message of another view is not
-answered, and its sender says it again in the view that is to come.
+*Views.* For each new tree (`views.py`) the filters are rebuilt, and casts flood the tree meanwhile:
+filters save messages but never decide a delivery. Generations and serials of a view begin at the
+view's own number. A message of another view is not answered, and its sender repeats it in the next
+view.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,22 +32,26 @@ from implicast.overlay.backbone.edges import Edges
 from implicast.overlay.backbone.messages import (
     CAPACITY_MAX,
     EPOCH_SHIFT,
-    FiltersAnew,
-    Stale,
-    Tell,
+    GenerationRequest,
+    NewGeneration,
+    TagUpdate,
     View,
     WholeFilter,
 )
 from implicast.overlay.backbone.table import ROOM_LEAST, FilterTable
-from implicast.peer.asking import Asker
 from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.requests import Requests
 
 GROWTH = 1.5
-"""Room of a generation under construction against the tags that there are: more come meanwhile."""
+"""Capacity of a new generation relative to the present number of tags; more arrive during its
+construction.
+"""
 
 
 class Backbone(Part, parts={"edges": Edges}):
-    """A broker's share of the backbone. `tags` gives its own clients' tags; `covered` hears what has been covered."""
+    """Filters of one broker. `tags` returns its own clients' tags; `covered` is called with each
+    token whose tags all brokers route by.
+    """
 
     __slots__ = ("edges", "epoch", "error", "neighbours", "next", "root", "table", "tags")
 
@@ -51,7 +59,7 @@ class Backbone(Part, parts={"edges": Edges}):
         self,
         address: Address,
         host: Host,
-        asker: Asker,
+        requests: Requests,
         room: int,
         error: float,
         tags: Callable[[], Iterable[str]],
@@ -59,83 +67,90 @@ class Backbone(Part, parts={"edges": Edges}):
     ) -> None:
         super().__init__(address, host)
         self.error, self.tags = error, tags
-        self.edges = Edges(address, host, asker, lambda: self._newest().generation, covered)
+        self.edges = Edges(address, host, requests, lambda: self._newest().generation, covered)
         self.epoch = 0
-        """The number of the view that is followed; 0: none yet."""
+        """Number of the view that is followed; 0: none yet."""
         self.root = address
         self.neighbours: tuple[Address, ...] = ()
         self.table = self._new_table(0, room)
         self.next: FilterTable | None = None
         """The generation under construction."""
 
-    def stand(self, view: View) -> None:
-        """The first view of a backbone that is there at once: nothing is registered, so empty filters are whole."""
+    def restore(self, view: View) -> None:
+        """Begin with the first view of an assembled backbone. Nothing is registered, so that empty
+        filters are complete.
+        """
         self.epoch, self.root, self.neighbours = view.epoch, view.root, view.neighbours
-        self.edges.begin(view.epoch, view.neighbours)
+        self.edges.restart(view.epoch, view.neighbours)
         self.table, self.next = self._new_table(view.epoch << EPOCH_SHIFT, view.room), None
 
-    def stand_filled(self, growths: int, capacity: int, fields: Mapping[Address, bytes]) -> None:
-        """After so many further generations: the filters of all sources, whole."""
+    def restore_filters(self, growths: int, capacity: int, fields: Mapping[Address, bytes]) -> None:
+        """Restore complete filters of all sources, as they are after `growths` more generations."""
         self.table = self._new_table(self.table.generation + growths, capacity)
         for source, field in fields.items():
             self.table.replace(source, field)
         if growths:
-            self.table.press()
+            self.table.compress()
 
     def follow(self, view: View) -> None:
-        """A new tree: forget what was said to whom, and build filters from what each broker's own clients hold."""
-        self.stand(view)
-        self._begin(self.table.generation + 1, view.room, self.address)
+        """Adopt a new tree: drop all pending updates, and rebuild the filters from each broker's
+        own clients.
+        """
+        self.restore(view)
+        self._begin_generation(self.table.generation + 1, view.room, self.address)
 
-    def say(self, tags: Iterable[str], token: Any) -> None:
-        """Own clients hold these tags, and did not before. `covered(token)` follows when all brokers route by them."""
-        self._spread(self.address, tuple(tags))
-        self.edges.wait(self.address, token)
+    def announce_tags(self, tags: Iterable[str], token: Any) -> None:
+        """Own clients hold these tags for the first time. `covered(token)` is called when all
+        brokers route by them.
+        """
+        self._add_tags(self.address, tuple(tags))
+        self.edges.ack_when_covered(self.address, token)
 
     def leads(self, neighbour: Address, target: Target) -> bool:
-        """Should a cast go on to this neighbour?"""
+        """True if a cast must be forwarded to this neighbour."""
         passes = self.table.filters[neighbour].passes(target)
         if passes or self.next is None:
             return passes
-        knows_nothing = (
-            self.table.generation == self.epoch << EPOCH_SHIFT and neighbour not in self.next.whole
+        is_unknown = (
+            self.table.generation == self.epoch << EPOCH_SHIFT
+            and neighbour not in self.next.complete
         )
-        return knows_nothing or self.next.filters[neighbour].passes(target)
+        return is_unknown or self.next.filters[neighbour].passes(target)
 
-    def forget(self) -> None:
-        """Filters are outgrown, or many own tags have gone: ask for new ones."""
+    def request_generation(self) -> None:
+        """A filter is outgrown, or many own tags are gone: ask the root for a new generation."""
         if self.root == self.address:
-            self.on_stale(self.address, Stale(self.table.generation))
+            self.on_generation_request(self.address, GenerationRequest(self.table.generation))
         else:
-            self.host.send(self.root, Stale(self.table.generation))
+            self.host.send(self.root, GenerationRequest(self.table.generation))
 
     def holdings(self) -> Any:
-        """The filters, as they would be encoded."""
+        """The filters in encoded form."""
         tables = [self.table] if self.next is None else [self.table, self.next]
         return [
             (source, each.to_bytes()) for table in tables for source, each in table.filters.items()
         ]
 
-    # --- news
+    # --- tag updates
 
-    @handles(Tell)
-    def on_tell(self, sender: Address, tell: Tell) -> None:
+    @handles(TagUpdate)
+    def on_tag_update(self, sender: Address, update: TagUpdate) -> None:
         if (
-            not self.edges.among_us(sender, tell.generation)
-            or tell.generation > self._newest().generation
+            not self.edges.is_current(sender, update.generation)
+            or update.generation > self._newest().generation
         ):
-            return  # of another view; or it has overtaken the message that begins its generation
-        if self.edges.hear(sender, tell.serial):  # else what it says went on to the others before
-            self._spread(sender, tell.tags)
-        self.edges.wait(sender, tell.serial)
+            return  # of another view, or ahead of the message that begins its generation
+        if self.edges.record(sender, update.serial):  # else the tags were forwarded before
+            self._add_tags(sender, update.tags)
+        self.edges.ack_when_covered(sender, update.serial)
 
-    def _spread(self, source: Address, tags: tuple[str, ...]) -> None:
-        """Put tags of one source into its filters, and tell the other neighbours."""
+    def _add_tags(self, source: Address, tags: tuple[str, ...]) -> None:
+        """Add tags of one source to its filters, and forward them to the other neighbours."""
         self.table.put(source, tags)
         if self.next is not None:
             self.next.put(source, tags)
-        self.edges.note(source, tags)
-        self._grow()
+        self.edges.queue_tags(source, tags)
+        self._check_growth()
 
     # --- generations
 
@@ -145,81 +160,85 @@ class Backbone(Part, parts={"edges": Edges}):
     def _newest(self) -> FilterTable:
         return self.table if self.next is None else self.next
 
-    def _grow(self) -> None:
-        """Ask for a new generation when a filter is outgrown."""
+    def _check_growth(self) -> None:
+        """Ask for a new generation if a filter is outgrown."""
         if self.next is None and self.table.capacity < CAPACITY_MAX and self.table.take_outgrown():
-            self.forget()
+            self.request_generation()
 
-    @handles(Stale)
-    def on_stale(self, sender: Address, stale: Stale) -> None:
+    @handles(GenerationRequest)
+    def on_generation_request(self, sender: Address, request: GenerationRequest) -> None:
         if (
             self.root == self.address
             and self.next is None
-            and stale.generation == self.table.generation
+            and request.generation == self.table.generation
         ):
             room = min(CAPACITY_MAX, max(ROOM_LEAST, ceil(self.table.estimate() * GROWTH)))
-            self._begin(self.table.generation + 1, room, self.address)
+            self._begin_generation(self.table.generation + 1, room, self.address)
 
-    def _begin(self, generation: int, capacity: int, told_by: Address) -> None:
-        """Start a generation from the own clients' tags, and let all others know."""
-        self.edges.speak()  # before neighbours must know the generation to understand it
+    def _begin_generation(self, generation: int, capacity: int, sender: Address) -> None:
+        """Begin a generation with the own clients' tags, and announce it to the neighbours."""
+        self.edges.flush()  # while the neighbours still accept the current generation
         self.next = self._new_table(generation, capacity)
         self.next.put(self.address, self.tags())
         for neighbour in self.neighbours:
-            if not self._summarise(neighbour) and neighbour != told_by:
-                self.edges.send(neighbour, FiltersAnew, generation, capacity)
-        self._finish()
+            if not self._send_whole_filter(neighbour) and neighbour != sender:
+                self.edges.send(neighbour, NewGeneration, generation, capacity)
+        self._switch_if_complete()
 
-    def _summarise(self, neighbour: Address) -> bool:
-        """Send a neighbour the whole filter of this side, if all other neighbours' whole filters are here."""
+    def _send_whole_filter(self, neighbour: Address) -> bool:
+        """Send a neighbour the complete filter of this side, if the complete filters of all other
+        neighbours are here.
+        """
         table = self.next
-        assert table is not None, "there is a summary only while a generation is under construction"
-        if not all(other in table.whole for other in self.neighbours if other != neighbour):
+        assert table is not None, "no generation is under construction"
+        if not all(other in table.complete for other in self.neighbours if other != neighbour):
             return False
-        self.edges.speak()  # what is unsaid goes first, for waiters count on that
+        self.edges.flush()  # pending tags go first: waiters rely on the order
         self.edges.send(
-            neighbour, WholeFilter, table.generation, table.capacity, table.beside(neighbour)
+            neighbour, WholeFilter, table.generation, table.capacity, table.union_except(neighbour)
         )
         return True
 
-    @handles(FiltersAnew)
-    def on_renew(self, sender: Address, renew: FiltersAnew) -> None:
-        if self._enter(sender, renew.generation, renew.capacity):
-            self.edges.wait(sender, renew.serial)
+    @handles(NewGeneration)
+    def on_new_generation(self, sender: Address, begun: NewGeneration) -> None:
+        if self._join_generation(sender, begun.generation, begun.capacity):
+            self.edges.ack_when_covered(sender, begun.serial)
 
     @handles(WholeFilter)
-    def on_summary(self, sender: Address, summary: WholeFilter) -> None:
-        if not self._enter(sender, summary.generation, summary.capacity):
+    def on_whole_filter(self, sender: Address, whole: WholeFilter) -> None:
+        if not self._join_generation(sender, whole.generation, whole.capacity):
             return
         table = self.next
         if (
             table is not None
-            and table.generation == summary.generation
-            and sender not in table.whole
+            and table.generation == whole.generation
+            and sender not in table.complete
         ):
-            if not table.replace(sender, summary.filter):
+            if not table.replace(sender, whole.filter):
                 return
             for neighbour in self.neighbours:
                 if (
                     neighbour != sender
-                ):  # its summary did not depend on its own filter, so it was sent before
-                    self._summarise(neighbour)
-            self._finish()
-        self.edges.wait(sender, summary.serial)
+                ):  # its own complete filter does not depend on the one it sent
+                    self._send_whole_filter(neighbour)
+            self._switch_if_complete()
+        self.edges.ack_when_covered(sender, whole.serial)
 
-    def _enter(self, told_by: Address, generation: int, capacity: int) -> bool:
-        """Begin this generation if it is the next. False: of another view, or too early; it will be said again."""
-        if not self.edges.among_us(told_by, generation):
+    def _join_generation(self, sender: Address, generation: int, capacity: int) -> bool:
+        """Begin this generation if it is the next one. False: of another view or too early; the
+        sender repeats it.
+        """
+        if not self.edges.is_current(sender, generation):
             return False
         if generation > self._newest().generation:
             if self.next is not None:
                 return False
-            self._begin(generation, capacity, told_by)
+            self._begin_generation(generation, capacity, sender)
         return True
 
-    def _finish(self) -> None:
-        """Go over to the new generation when all whole filters are here."""
-        if self.next is not None and len(self.next.whole) == len(self.neighbours):
+    def _switch_if_complete(self) -> None:
+        """Switch to the new generation when all complete filters are here."""
+        if self.next is not None and len(self.next.complete) == len(self.neighbours):
             self.table, self.next = self.next, None
-            self.table.press()
-            self._grow()
+            self.table.compress()
+            self._check_growth()

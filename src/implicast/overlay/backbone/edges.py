@@ -1,9 +1,10 @@
-"""What a broker has said to each neighbour, and who waits until everybody beyond knows it.
+"""Reliable updates between neighbouring brokers, and coverage: when every broker beyond has an
+update.
 
-A registration is complete when no broker can fail to route to it. A broker that hears news from one side passes them
-on to its other sides and answers `Routed` when those have answered; what a neighbour has been told before but has not
-covered yet is waited for as well. Messages may be lost, repeated or overtaken: unanswered ones are sent again, and all
-are safe to hear twice.
+A registration is complete when no broker can fail to route to it. A broker that receives an update
+from one neighbour forwards it to the others, and answers `CoverageAck` when all of these have
+answered. It also waits for earlier updates that a neighbour has not covered yet. Messages may be
+lost, repeated or reordered: unanswered ones are repeated, and all are idempotent.
 """
 
 from collections import deque
@@ -11,39 +12,51 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from implicast.overlay.backbone.messages import EPOCH_SHIFT, TAGS_MAX, Routed, Speak, Tell
-from implicast.peer.asking import Asker, Patience
+from implicast.overlay.backbone.messages import (
+    EPOCH_SHIFT,
+    TAGS_MAX,
+    CoverageAck,
+    FlushDue,
+    TagUpdate,
+)
 from implicast.peer.contract import Address, Host, Message, Part, handles
+from implicast.peer.requests import Requests, RetryPolicy
 
-NEWS = "news"
-PATIENCE = Patience(3_000_000, times=1 << 30)
-"""With a neighbour that covers nothing: until the next view, however long that takes."""
-GATHER_US = 20_000
-"""A broker that has just told its neighbours something gathers what comes next for this long. With 41 brokers and a
-thousand registrations a second, 4096 of them take 35,500 messages instead of 326,600."""
+UPDATE = "update"
+RETRY = RetryPolicy(3_000_000, times=1 << 30)
+"""Updates are repeated until the next view, however long that takes."""
+FLUSH_US = 20_000
+"""After it has sent an update, a broker collects further tags for this long. With 41 brokers and
+1,000 registrations/s, 4,096 registrations take 35,500 messages instead of 326,600.
+"""
 WAITERS_MAX = 65_536
-"""Messages of neighbours that wait to be covered; more are not answered, and come again."""
+"""Updates of neighbours that wait to be covered. Further ones are not answered, and are repeated.
+"""
 
 
 Waiter = tuple[Address, Any]
-"""A source, and the token with which it is told when all that is under way to other neighbours has been covered."""
+"""A source, and the token by which it is told that all pending updates to other neighbours are
+covered.
+"""
 
 
 @dataclass(slots=True)
 class Edge:
-    """What is to be said to one neighbour, what is under way to it, and who waits for it."""
+    """One neighbour: tags to be sent, updates without an ack, and the waiters."""
 
     newest: int
     heard: int
-    """All of the neighbour's messages up to this number have been heard, ..."""
+    """All updates of the neighbour up to this serial have arrived, ..."""
     early: set[int] = field(default_factory=set)
-    """... and these beyond."""
-    unsaid: dict[str, None] = field(default_factory=dict)
-    under_way: dict[int, None] = field(default_factory=dict)
+    """... and these later ones."""
+    unsent: dict[str, None] = field(default_factory=dict)
+    unacked: dict[int, None] = field(default_factory=dict)
     waiters: deque[tuple[int, Waiter]] = field(default_factory=deque)
 
-    def hear(self, serial: int) -> bool:
-        """Take note of a message; at most `WAITERS_MAX` beyond one that has not come. Was it new?"""
+    def record(self, serial: int) -> bool:
+        """Record the serial of an update; at most `WAITERS_MAX` beyond a missing one. True if it is
+        new.
+        """
         if serial <= self.heard or serial in self.early:
             return False
         if len(self.early) < WAITERS_MAX:
@@ -55,19 +68,23 @@ class Edge:
 
     def next_serial(self) -> int:
         self.newest += 1
-        self.under_way[self.newest] = None
+        self.unacked[self.newest] = None
         return self.newest
 
     def needed(self) -> int:
-        """The newest message that all news so far are in, also those still unsaid; 0 when all is covered."""
-        if self.unsaid:
+        """Serial of the newest update that carries every tag so far, unsent ones included; 0 if all
+        are covered.
+        """
+        if self.unsent:
             return self.newest + 1
-        return self.newest if self.under_way else 0
+        return self.newest if self.unacked else 0
 
     def covered(self, serial: int) -> list[Waiter]:
-        """The neighbour has covered this message; the waiters that need nothing more from it."""
-        self.under_way.pop(serial, None)
-        oldest = next(iter(self.under_way), self.newest + 1)
+        """The neighbour has covered this update; returns the waiters that wait for nothing else
+        from it.
+        """
+        self.unacked.pop(serial, None)
+        oldest = next(iter(self.unacked), self.newest + 1)
         released = []
         while self.waiters and self.waiters[0][0] < oldest:
             released.append(self.waiters.popleft()[1])
@@ -75,78 +92,92 @@ class Edge:
 
 
 class Edges(Part):
-    """A broker's edges. `generation` gives its newest; `covered(token)` hears what was said here and is covered."""
+    """The edges of a broker to its neighbours. `generation` returns its newest one;
+    `covered(token)` is called for its own tokens.
+    """
 
-    __slots__ = ("_asker", "_covered", "_edges", "_epoch", "_gathering", "_generation", "_waiting")
+    __slots__ = (
+        "_covered",
+        "_edges",
+        "_epoch",
+        "_flush_pending",
+        "_generation",
+        "_requests",
+        "_waiting",
+    )
 
     def __init__(
         self,
         address: Address,
         host: Host,
-        asker: Asker,
+        requests: Requests,
         generation: Callable[[], int],
         covered: Callable[[Any], None],
     ) -> None:
         super().__init__(address, host)
-        self._asker, self._generation, self._covered = asker, generation, covered
+        self._requests, self._generation, self._covered = requests, generation, covered
         self._epoch = 0
         self._edges: dict[Address, Edge] = {}
         self._waiting: dict[Waiter, int] = {}
-        """For how many neighbours each still waits."""
-        self._gathering = False
-        asker.topic(NEWS, PATIENCE)
+        """Number of neighbours that each waiter still waits for."""
+        self._flush_pending = False
+        requests.topic(UPDATE, RETRY)
 
-    def begin(self, epoch: int, neighbours: Iterable[Address]) -> None:
-        """There is a new tree: what was said in the one before counts no more."""
-        for key in self._asker.topics(NEWS):
-            self._asker.drop(NEWS, key)
+    def restart(self, epoch: int, neighbours: Iterable[Address]) -> None:
+        """A new tree begins: drop all pending updates of the previous one."""
+        for key in self._requests.pending_keys(UPDATE):
+            self._requests.drop(UPDATE, key)
         self._epoch = epoch
         self._edges = {
             neighbour: Edge(epoch << EPOCH_SHIFT, epoch << EPOCH_SHIFT) for neighbour in neighbours
         }
         self._waiting.clear()
 
-    def among_us(self, sender: Address, number: int) -> bool:
-        """Does a message with this generation or serial come from a neighbour in the present view?"""
+    def is_current(self, sender: Address, number: int) -> bool:
+        """True if a message with this generation or serial comes from a neighbour in the current
+        view.
+        """
         return number >> EPOCH_SHIFT == self._epoch and sender in self._edges
 
-    def hear(self, neighbour: Address, serial: int) -> bool:
-        """Take note of a neighbour's message; was it new?"""
-        return self._edges[neighbour].hear(serial)
+    def record(self, neighbour: Address, serial: int) -> bool:
+        """Record the serial of a neighbour's update; true if it is new."""
+        return self._edges[neighbour].record(serial)
 
-    def note(self, source: Address, tags: Iterable[str]) -> None:
-        """These tags are to be said to all neighbours but their source: at once if nothing was in the last moments."""
+    def queue_tags(self, source: Address, tags: Iterable[str]) -> None:
+        """Queue tags for all neighbours but their source. They are sent at once unless an update
+        was sent within `FLUSH_US`.
+        """
         for neighbour, edge in self._edges.items():
             if neighbour != source:
-                edge.unsaid.update(dict.fromkeys(tags))
-        if not self._gathering:
-            self.speak()
+                edge.unsent.update(dict.fromkeys(tags))
+        if not self._flush_pending:
+            self.flush()
 
-    def speak(self) -> None:
-        """Tell all neighbours what is unsaid; what comes in the next moments is gathered."""
+    def flush(self) -> None:
+        """Send all queued tags, and collect further ones for `FLUSH_US`."""
         for neighbour, edge in self._edges.items():
-            tags = tuple(edge.unsaid)
-            edge.unsaid.clear()
+            tags = tuple(edge.unsent)
+            edge.unsent.clear()
             for first in range(0, len(tags), TAGS_MAX):
-                self.send(neighbour, Tell, self._generation(), tags[first : first + TAGS_MAX])
-            if tags and not self._gathering:
-                self._gathering = True
-                self.host.after(GATHER_US, Speak())
+                self.send(neighbour, TagUpdate, self._generation(), tags[first : first + TAGS_MAX])
+            if tags and not self._flush_pending:
+                self._flush_pending = True
+                self.host.after(FLUSH_US, FlushDue())
 
-    @handles(Speak)
-    def on_speak(self, alarm: Speak) -> None:
-        self._gathering = False
-        self.speak()
+    @handles(FlushDue)
+    def on_flush_due(self, alarm: FlushDue) -> None:
+        self._flush_pending = False
+        self.flush()
 
-    def send(self, neighbour: Address, kind: Callable[..., Message], *said: Any) -> None:
-        """Say this under the next serial until it is covered."""
+    def send(self, neighbour: Address, kind: Callable[..., Message], *fields: Any) -> None:
+        """Send a message under the next serial, repeated until it is covered."""
         serial = self._edges[neighbour].next_serial()
-        self._asker.ask(NEWS, (neighbour, serial), neighbour, kind(serial, *said))
+        self._requests.ask(UPDATE, (neighbour, serial), neighbour, kind(serial, *fields))
 
-    def wait(self, source: Address, token: Any) -> None:
-        """Answer the source when all that is under way to the others has been covered."""
+    def ack_when_covered(self, source: Address, token: Any) -> None:
+        """Answer the source when all pending updates to the other neighbours are covered."""
         if source != self.address:
-            self._edges[source].hear(token)
+            self._edges[source].record(token)
         if (source, token) in self._waiting or (
             len(self._waiting) >= WAITERS_MAX and source != self.address
         ):
@@ -166,14 +197,14 @@ class Edges(Part):
         if source == self.address:
             self._covered(token)
         else:
-            self.host.send(source, Routed(token))
+            self.host.send(source, CoverageAck(token))
 
-    @handles(Routed)
-    def on_covered(self, sender: Address, covered: Routed) -> None:
-        if not self.among_us(sender, covered.serial):
+    @handles(CoverageAck)
+    def on_coverage_ack(self, sender: Address, ack: CoverageAck) -> None:
+        if not self.is_current(sender, ack.serial):
             return
-        self._asker.answered(NEWS, (sender, covered.serial))
-        for waiter in self._edges[sender].covered(covered.serial):
+        self._requests.answered(UPDATE, (sender, ack.serial))
+        for waiter in self._edges[sender].covered(ack.serial):
             self._waiting[waiter] -= 1
             if not self._waiting[waiter]:
                 del self._waiting[waiter]

@@ -1,6 +1,6 @@
-"""What brokers tell each other: what is registered where, how far apart they are, which tree joins them.
+"""Messages between brokers: registered tags, round-trip times, and the tree.
 
-All may be repeated. `Routed` answers each of the first three.
+All are idempotent. `CoverageAck` answers each of the first three.
 """
 
 from typing import Annotated
@@ -11,33 +11,33 @@ from implicast.peer.contract import Address, Message, StandingAlarm
 from implicast.peer.fields import Micros, Payload, Text
 
 BROKERS_MAX = 16_384
-"""Brokers of one backbone: each measures the way to all others."""
+"""Brokers of one backbone; each measures the round trip to all others."""
 CAPACITY_MAX = 1 << 20
-"""Tags that filters can have room for."""
+"""Largest capacity of a filter in tags."""
 TAGS_MAX = 4_096
-"""Tags that one message tells of."""
+"""Tags in one message."""
 EPOCH_BITS, EPOCH_SHIFT = 38, 24
-"""The number of a view; and how many bits of a generation or serial are left to count within one view."""
+"""Bits of a view's number, and bits of a generation or serial that count within one view."""
 
 Epoch = Annotated[int, Meta(ge=0, lt=1 << EPOCH_BITS)]
 Numbered = Annotated[int, Meta(ge=0, lt=1 << EPOCH_BITS + EPOCH_SHIFT)]
-"""A generation or a serial: the number of its view, then a number within the view."""
+"""A generation or serial: the number of its view, then a number within the view."""
 Capacity = Annotated[int, Meta(ge=1, le=CAPACITY_MAX)]
 Neighbours = Annotated[tuple[Address, ...], Meta(max_length=BROKERS_MAX)]
 
 
-class Tell(Message):
-    """These tags are registered on my side of our link."""
+class TagUpdate(Message):
+    """These tags are registered on the sender's side of the edge."""
 
     wire = 0x0301
     serial: Numbered
     generation: Numbered
-    """Of the newest filters that the sender knows of."""
+    """The newest generation that the sender knows."""
     tags: Annotated[tuple[Text, ...], Meta(max_length=TAGS_MAX)]
 
 
-class FiltersAnew(Message):
-    """A new generation of filters begins, with room for `capacity` tags: build yours."""
+class NewGeneration(Message):
+    """A new generation of filters with this capacity begins; the receiver builds its own."""
 
     wire = 0x0302
     serial: Numbered
@@ -46,7 +46,7 @@ class FiltersAnew(Message):
 
 
 class WholeFilter(Message):
-    """The whole filter of my side of our link, in the new generation."""
+    """The complete filter of the sender's side of the edge, in the new generation."""
 
     wire = 0x0303
     serial: Numbered
@@ -55,92 +55,94 @@ class WholeFilter(Message):
     filter: Payload
 
 
-class Routed(Message):
-    """Every broker on my side of our link knows what your message `serial` said."""
+class CoverageAck(Message):
+    """Every broker on the sender's side of the edge has the update `serial`."""
 
     wire = 0x0304
     serial: Numbered
 
 
-class Stale(Message):
-    """To the broker that begins generations: much of what the filters of this generation say is no longer so."""
+class GenerationRequest(Message):
+    """Asks the root for a new generation, because the filters of this one are outgrown or largely
+    out of date.
+    """
 
     wire = 0x0305
     generation: Numbered
 
 
-class Beat(Message):
-    """Are you there? I follow this view."""
+class BrokerPing(Message):
+    """Liveness probe; the sender follows this view."""
 
     wire = 0x0306
     epoch: Epoch
 
 
-class Beating(Message):
-    """I am, and follow this view; 0: I have just come and know of none."""
+class BrokerPong(Message):
+    """Answer to a probe; the sender follows this view. 0: it has just started and knows none."""
 
     wire = 0x0307
     epoch: Epoch
 
 
 class View(Message):
-    """From now on these are your neighbours."""
+    """A new view: its number, its root, and the receiver's neighbours in the tree."""
 
     wire = 0x0308
     epoch: Epoch
     root: Address
     neighbours: Neighbours
     room: Capacity
-    """For how many tags filters are to be made: all brokers' filters must have one size."""
+    """Capacity of the filters in tags; all brokers' filters have the same size."""
 
 
-class Gauge(Message):
-    """A broker measures how long the way to another takes, there and back."""
+class RttProbe(Message):
+    """Measures the round trip to another broker."""
 
     wire = 0x0309
     sent_us: Micros
 
 
-class Gauged(Message):
-    """The answer, at once."""
+class RttReply(Message):
+    """Immediate answer to `RttProbe`."""
 
     wire = 0x030A
     sent_us: Micros
 
 
-class Survey(Message):
-    """The root asks a broker how far it is from these others."""
+class RttRequest(Message):
+    """The root asks a broker for its round trips to these members."""
 
     wire = 0x030B
     members: Neighbours
 
 
-class Surveyed(Message):
-    """How long the way to each broker takes, there and back, in the order of their addresses; 0: not measured."""
+class RttReport(Message):
+    """Round trips to all brokers in the order of their addresses; 0: not measured."""
 
     wire = 0x030C
     round_trips_us: Annotated[tuple[Micros, ...], Meta(max_length=BROKERS_MAX)]
 
 
-class Speak(Message):
-    """Rings when news have been gathered for long enough."""
+class FlushDue(Message):
+    """Fires when tags have been collected for `FLUSH_US`."""
 
 
-class LookRound(StandingAlarm):
-    """Rings when it is time to look for the other brokers."""
+class CheckBrokers(StandingAlarm):
+    """Fires when the other brokers are to be checked."""
 
 
 KINDS = (
-    Tell,
-    FiltersAnew,
+    TagUpdate,
+    NewGeneration,
     WholeFilter,
-    Routed,
-    Stale,
-    Beat,
-    Beating,
+    CoverageAck,
+    GenerationRequest,
+    BrokerPing,
+    BrokerPong,
     View,
-    Gauge,
-    Gauged,
-    Survey,
-    Surveyed,
+    RttProbe,
+    RttReply,
+    RttRequest,
+    RttReport,
 )

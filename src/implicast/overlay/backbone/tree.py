@@ -1,8 +1,9 @@
-"""The shape of the backbone: a minimum spanning tree over round-trip times, and which near broker a client prefers.
+"""Shape of the backbone: a minimum spanning tree over round-trip times, and each client's order of
+brokers.
 
-Thesis section 6.1. The tree is computed from all round-trip times at once, as the thesis does. Equal times are common
-(latencies of 1, 3 and 5 ms) and the thesis does not say how it settles them: here they make the tree shallow, and
-spread clients evenly over brokers that are equally near.
+Thesis section 6.1. The tree is computed from all round-trip times at once, as in the thesis. Equal
+times are common (latencies of 1, 3 and 5 ms), and the thesis does not say how to break such ties.
+Here ties make the tree shallow, and spread clients evenly over brokers that are equally near.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,15 +16,16 @@ from implicast.space.digest import digest_bits
 Place = TypeVar("Place", int, Address)
 
 EASY_DEGREE = 16
-"""A broker with this many neighbours gets no more of them by a tie."""
+"""A broker with this many neighbours gets no more by a tie."""
 
 SPREAD = 0x9E37_79B9_7F4A_7C15
-"""An odd number without pattern: the low half of its product with a drawn number is as good as drawn again."""
+"""Odd constant of multiplicative hashing: the low half of a product with it is evenly distributed.
+"""
 
 
 @lru_cache(maxsize=65_536)
 def rank(network: bytes, who: Address | Name) -> int:
-    """A number of its own for each, drawn by hash. Remembered, because every client asks for every broker's."""
+    """Hash of a client or broker. Cached, because every client needs every broker's."""
     return digest_bits(64, network, "rank", who)
 
 
@@ -32,8 +34,9 @@ def spanning_tree(
 ) -> dict[Place, tuple[Place, ...]]:
     """The neighbours of each broker: Prim's algorithm, from the broker that is nearest to all.
 
-    Where several links are equally short, the new broker is joined to the one from which the centre is quickest to
-    reach, as long as that has few neighbours: among all minimum trees a shallow one without hubs.
+    Among several shortest links the new broker takes the one to the parent with the shortest path
+    to the centre, as long as that parent has few neighbours: of all minimum trees a shallow one
+    without hubs.
     """
     order = {broker: number for number, broker in enumerate(brokers)}
     newest = min(
@@ -42,7 +45,8 @@ def spanning_tree(
     )
     neighbours: dict[Place, list[Place]] = {broker: [] for broker in brokers}
     depth_us = {newest: 0}
-    # For each broker outside: the shortest round trip into the tree, and the brokers inside that have it.
+    # For each broker outside: its shortest round trip to the tree, and the brokers inside at that
+    # distance.
     outside: dict[Place, tuple[int, list[Place]]] = {
         broker: (1 << 62, []) for broker in brokers if broker != newest
     }

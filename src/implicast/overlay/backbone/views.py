@@ -1,70 +1,82 @@
-"""Which brokers are there, and which tree joins them: agreed by asking the first of them.
+"""Views: which brokers are alive, and the tree that connects them. The first live broker decides.
 
-All brokers know the list of all brokers there could be. The *root* is the first of the list that one does not believe
-lost. Everybody watches the root; the root watches everybody, and whoever it finds changed it counts out or in again, by
-a new *view*: a tree over those that are there, with a number above all that were heard of. A broker follows the newest
-view. Two roots, in a partition, lead two trees; when they hear each other the later one steps back and the other
-counts all in again. A broker that begins, or comes back, says so by its number 0, and gets a new view; all that it must
-have written down is the highest number it knew (`highest`), lest it uses one twice, or follows a view in two lives: its
-neighbours would take what it says in the second for repeats. So a set of brokers that begin together makes its first
-tree as it makes every other: once the root has heard of each whether it is there, and how far it is from the others
-(`spans.py`).
+All brokers know the list of all configured brokers. The *root* is the first of the list that a
+broker does not believe lost. Every broker monitors the root; the root monitors every broker, and
+excludes or includes those that changed by a new *view*: a tree over the live brokers, with a number
+above every known one. A broker follows the newest view. In a partition two roots lead two trees;
+when they hear each other the later one steps back, and the other includes all brokers again.
 
-Being lost is private and ends at any word (`detector.py`); the lost are asked again from time to time, because
-silence would otherwise last for ever between two who believe each other dead.
+A broker that starts or restarts announces the number 0 and gets a new view. Its only durable state
+is the highest number it knew (`highest`), so that it neither uses a number twice nor follows a view
+in two incarnations: its neighbours would take its messages in the second one for repeats. Brokers
+that start together make their first tree like every other, once the root knows of each whether it
+is alive and its round trips to the others (`round_trips.py`).
+
+Being lost is a private opinion and ends at any message (`detector.py`). Lost brokers are probed
+from time to time, because two brokers that believe each other dead would otherwise stay silent for
+ever.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 
-from implicast.overlay.backbone.messages import BROKERS_MAX, Beat, Beating, LookRound, View
-from implicast.overlay.backbone.spans import Spans
+from implicast.overlay.backbone.messages import (
+    BROKERS_MAX,
+    BrokerPing,
+    BrokerPong,
+    CheckBrokers,
+    View,
+)
+from implicast.overlay.backbone.round_trips import RoundTrips
 from implicast.overlay.backbone.tree import spanning_tree
 from implicast.peer.contract import Address, Host, Part, handles
-from implicast.peer.liveness import Detector, DetectorSettings
+from implicast.peer.detector import Detector, DetectorSettings
 
-AGAIN_US = 8_000_000
-"""How often those believed lost are asked again."""
-SURVEYS_MAX = 3
-"""How often the root asks for measurements before it makes do with what it has."""
+PROBE_LOST_US = 8_000_000
+"""Interval between probes of a lost broker."""
+REPORT_ROUNDS_MAX = 3
+"""Rounds in which the root asks for round trips before it uses those it has."""
 RANK_BITS = 17
-"""Of a view's number: who made it. No two brokers make views of the same number."""
-FIRST = 1 << RANK_BITS
-"""The number of the view in which an assembled backbone begins."""
-RANKS_KEPT = 4
-"""Backbones of one process whose order is remembered."""
+"""Low bits of a view's number: the rank of its maker, so that no two brokers make views of the same
+number.
+"""
+FIRST_EPOCH = 1 << RANK_BITS
+"""Number of the first view of an assembled backbone."""
+RANKS_CACHED = 4
+"""Backbones of one process whose ranks are cached."""
 
 
-@lru_cache(maxsize=RANKS_KEPT)
+@lru_cache(maxsize=RANKS_CACHED)
 def ranks(brokers: tuple[Address, ...]) -> Mapping[Address, int]:
-    """All brokers there could be, in the order that all agree on, each with its number. Brokers of one process share
-    it: of ten thousand each would else have ten thousand others."""
+    """All configured brokers in the agreed order, each with its rank. The brokers of one process
+    share the result: otherwise each of 10,000 brokers would store 10,000 ranks.
+    """
     return {broker: number for number, broker in enumerate(sorted(brokers))}
 
 
-class Views(Part, parts={"detector": Detector, "spans": Spans}):
-    """A broker's share in agreeing; `follow` is told of each view that it follows."""
+class Views(Part, parts={"detector": Detector, "round_trips": RoundTrips}):
+    """A broker's part in the agreement; `follow` is called with each view that it follows."""
 
     __slots__ = (
-        "_asked_us",
-        "_follow",
+        "_follow_view",
         "_lost",
-        "_made",
         "_members",
-        "_past",
+        "_previous_highest",
+        "_probed_us",
         "_ranks",
+        "_report_rounds",
+        "_restored_epoch",
         "_room",
+        "_sent_views",
         "_stale",
-        "_stood",
-        "_surveys",
-        "_unmet",
+        "_unheard",
         "_watch_us",
         "detector",
         "epoch",
         "followed",
         "highest",
-        "spans",
+        "round_trips",
     )
 
     def __init__(
@@ -75,55 +87,64 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
         watch_us: int,
         follow: Callable[[View], None],
         room: Callable[[], int],
-        patience: DetectorSettings,
+        detector_settings: DetectorSettings,
     ) -> None:
         super().__init__(address, host)
         assert len(brokers) <= BROKERS_MAX, f"a backbone has at most {BROKERS_MAX} brokers"
         self._ranks = ranks(tuple(brokers))
-        self._watch_us, self._follow, self._room = watch_us, follow, room
-        self.detector: Detector[Address] = Detector(address, host, patience, self._on_suspicion)
-        self.spans = Spans(address, host, self._ranks, self._on_survey)
+        self._watch_us, self._follow_view, self._room = watch_us, follow, room
+        self.detector: Detector[Address] = Detector(
+            address, host, detector_settings, self._on_suspicion
+        )
+        self.round_trips = RoundTrips(address, host, self._ranks, self._on_report)
         self.epoch = 0
         self.highest = 0
-        """No view that this broker has heard of has a higher number; the one thing to be written down."""
-        self._past = 0
-        """No view that it may have followed in an earlier life has a higher number."""
+        """Highest view number known to this broker; its only durable state."""
+        self._previous_highest = 0
+        """Highest number of a view that an earlier incarnation may have followed."""
         self._members: Collection[Address] = ()
         self._lost: dict[Address, None] = {}
-        self._asked_us: dict[Address, int] = {}
+        self._probed_us: dict[Address, int] = {}
         self.followed: dict[Address, int] = {}
-        """At the root: the newest view that each broker said it follows."""
-        self._stood = 0
-        """What those follow who have not said so: the first view, where the backbone was assembled."""
-        self._unmet: set[Address] = set()
-        """Who has never been heard: it is not known yet whether they are there."""
+        """At the root: the newest view that each broker reported to follow."""
+        self._restored_epoch = 0
+        """The view that brokers without a report follow: the first one, in an assembled backbone.
+        """
+        self._unheard: set[Address] = set()
+        """Brokers that have never been heard; it is unknown whether they are alive."""
         self._stale = False
-        self._surveys = 0
-        self._made: dict[Address, View] = {}
-        """At the root: what it tells each broker of its view, however often; later measures are for the next one."""
+        self._report_rounds = 0
+        self._sent_views: dict[Address, View] = {}
+        """At the root: the view of each broker, sent unchanged at every repeat; later measurements
+        are for the next view.
+        """
 
-    def stand(self, watched: bool = True) -> None:
-        """All brokers are there and follow the first view; `watched`: that may change."""
-        self.epoch = self.highest = self._stood = FIRST
+    def restore(self, monitored: bool = True) -> None:
+        """Begin in an assembled backbone, where all brokers follow the first view. `monitored`:
+        that may change.
+        """
+        self.epoch = self.highest = self._restored_epoch = FIRST_EPOCH
         self._members = self._ranks
-        if watched:
-            self._watch_later()
+        if monitored:
+            self._schedule_check()
 
-    def arrive(self, highest: int) -> None:
-        """This broker begins, alone and without memory but for the highest number it knew. It asks all at once who is
-        there: should it have to lead, each that is not would cost a patience after the root's."""
-        self.highest = self._past = highest
-        self._unmet.update(self._others())
+    def begin(self, highest: int) -> None:
+        """Start alone, with the highest known number as the only memory. Probes all brokers at
+        once: if this broker has to become root, probing them one after the other would cost one
+        detection time each.
+        """
+        self.highest = self._previous_highest = highest
+        self._unheard.update(self._others())
         for other in self._others():
-            self.detector.probe(other, Beat(0))
-        self._watch_later()
+            self.detector.probe(other, BrokerPing(0))
+        self._schedule_check()
 
-    def heard(self, broker: Address) -> None:
-        """Any word from another broker."""
+    def heard_from(self, broker: Address) -> None:
+        """Any message of another broker is a sign of life."""
         if self._is_other(broker):
-            self._unmet.discard(broker)
+            self._unheard.discard(broker)
             self._lost.pop(broker, None)
-            self.detector.heard(broker)
+            self.detector.heard_from(broker)
 
     def _others(self) -> Iterator[Address]:
         return (broker for broker in self._ranks if broker != self.address)
@@ -138,108 +159,116 @@ class Views(Part, parts={"detector": Detector, "spans": Spans}):
         )
 
     def _on_suspicion(self, broker: Address) -> None:
-        """If it was the root, all that might follow it are asked together: else each would cost a patience."""
+        """A broker is lost. If it was the root, all candidates for its place are probed together;
+        one after the other would cost one detection time each.
+        """
         was_root = broker == self.root()
         self._lost[broker] = None
         if was_root:
             for other in islice(self._ranks, self._ranks[self.address]):
                 if other not in self._lost:
-                    self.detector.probe(other, Beat(self.epoch))
+                    self.detector.probe(other, BrokerPing(self.epoch))
 
-    # --- looking
+    # --- monitoring
 
-    def _watch_later(self) -> None:
-        self.host.after(int(self._watch_us * (0.75 + 0.5 * self.host.rng.random())), LookRound())
+    def _schedule_check(self) -> None:
+        self.host.after(int(self._watch_us * (0.75 + 0.5 * self.host.rng.random())), CheckBrokers())
 
-    @handles(LookRound)
-    def on_watch(self, alarm: LookRound) -> None:
-        self._watch_later()
+    @handles(CheckBrokers)
+    def on_check_brokers(self, alarm: CheckBrokers) -> None:
+        self._schedule_check()
         root = self.root()
         for other in self._others():
             if other in self._lost:
-                self._ask_again(other)
+                self.probe_lost(other)
             elif root in (self.address, other):
-                self.detector.check(other, self._watch_us, Beat(self.epoch))
+                self.detector.check(other, self._watch_us, BrokerPing(self.epoch))
         if root == self.address:
-            self._lead()
+            self.update_view()
 
-    def _ask_again(self, lost: Address) -> None:
-        if self._asked_us.get(lost, -AGAIN_US) + AGAIN_US <= self.host.now_us:
-            self._asked_us[lost] = self.host.now_us
-            self.host.send(lost, Beat(self.epoch))
+    def probe_lost(self, lost: Address) -> None:
+        if self._probed_us.get(lost, -PROBE_LOST_US) + PROBE_LOST_US <= self.host.now_us:
+            self._probed_us[lost] = self.host.now_us
+            self.host.send(lost, BrokerPing(self.epoch))
 
-    def _lead(self) -> None:
-        """At the root: a new view if somebody has come or gone; the present one again to whoever missed it."""
+    def update_view(self) -> None:
+        """At the root: make a new view if a broker has come or gone; else repeat the current one to
+        those that do not follow it.
+        """
         members = self._present()
         if members == list(self._members) and not self._stale:
-            self._tell()
-        elif self._unmet.isdisjoint(members):
-            self._surveys += 1
-            if self._surveys > SURVEYS_MAX or self.spans.know(members):
-                self._form(members)
+            self._send_view()
+        elif self._unheard.isdisjoint(members):
+            self._report_rounds += 1
+            if self._report_rounds > REPORT_ROUNDS_MAX or self.round_trips.is_complete(members):
+                self._make_view(members)
             else:
-                self.spans.survey(members)
+                self.round_trips.request_reports(members)
 
     def _present(self) -> list[Address]:
         return [broker for broker in self._ranks if broker not in self._lost]
 
-    def _on_survey(self) -> None:
-        """A broker has told how far it is from the others; perhaps that was all that a new view waited for."""
+    def _on_report(self) -> None:
+        """A report of round trips has arrived; a new view may have waited for it."""
         if (
-            self._surveys
+            self._report_rounds
             and self.root() == self.address
-            and self.spans.know(members := self._present())
+            and self.round_trips.is_complete(members := self._present())
         ):
-            self._form(members)
+            self._make_view(members)
 
-    def _form(self, members: list[Address]) -> None:
-        self._surveys, self._stale, self._members = 0, False, members
+    def _make_view(self, members: list[Address]) -> None:
+        self._report_rounds, self._stale, self._members = 0, False, members
         self.epoch = (((self.highest >> RANK_BITS) + 1) << RANK_BITS) + self._ranks[self.address]
         self.highest = self.epoch
-        self.followed, self._stood = {}, 0
-        tree, room = spanning_tree(members, self.spans.round_trip_us), self._room()
-        self._made = {
+        self.followed, self._restored_epoch = {}, 0
+        tree, room = spanning_tree(members, self.round_trips.round_trip_us), self._room()
+        self._sent_views = {
             broker: View(self.epoch, self.address, beside, room) for broker, beside in tree.items()
         }
-        self._tell()
-        self._follow(self._made[self.address])
+        self._send_view()
+        self._follow_view(self._sent_views[self.address])
 
-    def _tell(self) -> None:
-        for broker, view in self._made.items():
+    def _send_view(self) -> None:
+        for broker, view in self._sent_views.items():
             if broker != self.address and self.followed.get(broker) != self.epoch:
                 self.host.send(broker, view)
 
-    # --- hearing
+    # --- messages of other brokers
 
-    @handles(Beat, Beating)
-    def on_beat(self, sender: Address, beat: Beat | Beating) -> None:
-        """The root must be above every view there is, and begin again for a broker that has lost its memory."""
+    @handles(BrokerPing, BrokerPong)
+    def on_ping(self, sender: Address, ping: BrokerPing | BrokerPong) -> None:
+        """The root's view must be above every other one, and the root makes a new one for a broker
+        that has lost its memory.
+        """
         if not self._is_other(sender):
             return
-        if isinstance(beat, Beat):
-            self.host.send(sender, Beating(self.epoch))
+        if isinstance(ping, BrokerPing):
+            self.host.send(sender, BrokerPong(self.epoch))
         else:
             self.detector.answered(sender)
-        self.heard(sender)
-        self.highest = max(self.highest, beat.epoch)
+        self.heard_from(sender)
+        self.highest = max(self.highest, ping.epoch)
         if self.root() == self.address:
-            self._stale |= beat.epoch > self.epoch or beat.epoch < self.followed.get(
-                sender, self._stood
+            self._stale |= ping.epoch > self.epoch or ping.epoch < self.followed.get(
+                sender, self._restored_epoch
             )
-            self.followed[sender] = beat.epoch
+            self.followed[sender] = ping.epoch
 
     @handles(View)
     def on_view(self, sender: Address, view: View) -> None:
-        """One that may have been followed in an earlier life is not followed again, and the root need not have heard
-        of that life's end: the answer is a number above it, so that the root makes another view."""
+        """A view that an earlier incarnation may have followed is not followed again. The root may
+        not know that that incarnation has ended, so the answer is a number above the view, which
+        makes the root send another.
+        """
         if not self._is_other(sender) or not {view.root, *view.neighbours} <= self._ranks.keys():
             return
-        self.heard(sender)
+        self.heard_from(sender)
         self.highest = max(self.highest, view.epoch)
         if self.root() == self.address:
             self._stale |= view.epoch > self.epoch
-        elif view.epoch > max(self.epoch, self._past):
+        elif view.epoch > max(self.epoch, self._previous_highest):
             self.epoch = view.epoch
-            self._members = ()  # of an own view of former times, that must not be taken for the present one
-            self._follow(view)
-        self.host.send(sender, Beating(self.epoch or self._past + 1))
+            self._members = ()  # an earlier view of this broker must not count as the current one
+            self._follow_view(view)
+        self.host.send(sender, BrokerPong(self.epoch or self._previous_highest + 1))

@@ -1,4 +1,4 @@
-"""Chord: hashed identifiers on a ring, fingers by distance, look-ups in half of log2 N hops."""
+"""Chord: hashed identifiers on a ring, fingers by distance, lookups in half of log2 N hops."""
 
 from implicast.overlay.chord.chord import Chord
 from implicast.overlay.chord.messages import CHORD_KINDS

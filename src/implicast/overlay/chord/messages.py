@@ -1,4 +1,4 @@
-"""What the nodes of a Chord say to each other about fingers, and their alarms."""
+"""Chord's messages about fingers, and its alarms."""
 
 from typing import Annotated
 
@@ -12,8 +12,8 @@ RingKey = Annotated[int, Meta(ge=0, le=(1 << ID_BITS) - 1)]
 Level = Annotated[int, Meta(ge=0, lt=ID_BITS)]
 
 
-class SeekFinger(Message):
-    """Who is the successor of `key`? Routed."""
+class FindFinger(Message):
+    """Lookup of the successor of `key`, for the finger of a level. Routed."""
 
     wire = 0x0551
     key: RingKey
@@ -21,16 +21,18 @@ class SeekFinger(Message):
     origin: Ref
 
 
-class FingerIs(Message):
-    """I am."""
+class FingerFound(Message):
+    """Answer to FindFinger: the sender is the finger of this level."""
 
     wire = 0x0552
     level: Level
     finger: Ref
 
 
-class TakeFinger(Message):
-    """To every node of the arc (low, high]: your finger of this level is now `finger` (instead of `gone`)."""
+class UpdateFinger(Message):
+    """For every node of the arc (low, high]: the finger of this level is now `finger`. With `gone`,
+    only where it was `gone`.
+    """
 
     wire = 0x0553
     key: RingKey
@@ -41,24 +43,24 @@ class TakeFinger(Message):
     gone: Ref | None
 
 
-class Heard(Message):
-    """Your message has come."""
+class ForwardAck(Message):
+    """A routed message has arrived. At most one a second to each sender."""
 
     wire = 0x0554
     by: Ref
 
 
-class FingerLate(Message):
-    """Rings when the look-up of a finger should have been answered."""
+class FindFingerTimeout(Message):
+    """Fires when the lookup of a finger should have been answered."""
 
     incarnation: int
     level: int
 
 
-class RefreshRound(StandingAlarm):
-    """Rings when one level is to be looked up afresh."""
+class FixFingers(StandingAlarm):
+    """Fires when one random level is to be looked up again."""
 
     incarnation: int
 
 
-CHORD_KINDS: tuple[type[Message], ...] = (SeekFinger, FingerIs, TakeFinger, Heard)
+CHORD_KINDS: tuple[type[Message], ...] = (FindFinger, FingerFound, UpdateFinger, ForwardAck)

@@ -1,8 +1,8 @@
-"""A finger table by distance, pure: finger[i] is the first node at or after self + 2^i.
+"""Chord's finger table, without I/O: finger[i] is the first node at or after self + 2^i.
 
-Only levels with 2^i beyond the right neighbour are kept (about log2 n of them); below that every finger is the right
-neighbour itself. Fingers shorten the way; the neighbours alone decide who is responsible: a wrong finger costs hops,
-never a wrong answer.
+Only levels with 2^i beyond the right neighbour are stored, about log2 n of them; below that every
+finger is the right neighbour. Fingers shorten paths. The neighbours alone decide which node owns a
+key, so a wrong finger costs hops and never gives a wrong answer.
 """
 
 from bisect import bisect_left
@@ -13,7 +13,7 @@ from implicast.peer.errors import RemoteError
 
 
 class FingerTable:
-    """The fingers of one node, with what the next hop needs computed beforehand."""
+    """The fingers of one node, and the sorted distances that `next_hop` searches."""
 
     __slots__ = (
         "_steps",
@@ -35,44 +35,46 @@ class FingerTable:
         self.reset(me)
 
     def reset(self, me: Ref) -> None:
-        """Alone on the circle."""
+        """Empty the table: this node is alone on the ring."""
         self.me = self.right = me
         self.own = self.key_of(me)
         self.right_distance = 0
         self.span = 1 << self.bits
-        """How many keys up to the own one this node answers for."""
+        """Number of keys, up to the own one, that this node owns."""
         self.levels: dict[int, Ref] = {}
         self.distances: list[int] = []
         self._steps: list[Ref] = []
         self.addresses: list[Address] = []
 
     def key_of(self, ref: Ref) -> int:
-        """The identifier of a node, which may be a stranger's word."""
+        """The identifier of a node. Raises RemoteError if it is out of range, since it may come
+        from a message.
+        """
         key = ref.key
         if not isinstance(key, int) or not 0 <= key <= self.mask:
-            raise RemoteError(f"{key!r} is no identifier of {self.bits} bits")
+            raise RemoteError(f"{key!r} is not an identifier of {self.bits} bits")
         return key
 
     def far(self, ref: Ref) -> int:
-        """Steps clockwise to a node."""
+        """Clockwise distance to a node."""
         return (self.key_of(ref) - self.own) & self.mask
 
     def set_neighbours(self, left: Ref, right: Ref) -> None:
-        """The ring's word on who is next to this node; levels that the right neighbour covers are dropped."""
-        # Who knows nobody on its right answers for all. Of two with one identifier the second by name owns no key.
+        """Set the ring neighbours; levels that the right neighbour covers are dropped."""
+        # A node without a right neighbour owns all keys. Of two nodes with one identifier the
+        # second in ring order owns none.
         alone = self.me.address in (right.address, left.address)
         self.span = 1 << self.bits if alone else -self.far(left) & self.mask
         before, reached = self.right, self.right_distance
         self.right, self.right_distance = right, self.far(right)
-        if (
-            self.right_distance < reached
-        ):  # somebody came in between: what it does not cover, the former one does
+        # A node came in between: the former right neighbour is the finger of the levels uncovered.
+        if self.right_distance < reached:
             new_levels = range(self.right_distance.bit_length(), reached.bit_length())
             self.levels |= dict.fromkeys(new_levels, before)
         self.levels = {
             level: ref for level, ref in self.levels.items() if 1 << level > self.right_distance
         }
-        self._arrange()
+        self._rebuild()
 
     def first_level(self) -> int:
         """The lowest level that the right neighbour does not cover."""
@@ -84,28 +86,30 @@ class FingerTable:
 
     def set_levels(self, levels: dict[int, Ref]) -> None:
         self.levels = levels
-        self._arrange()
+        self._rebuild()
 
     def set_finger(self, level: int, ref: Ref) -> None:
-        """A finger that leads back to this node is none; one before its start is somebody's mistake."""
+        """Set a finger. One that leads back to this node is removed; one that lies before the start
+        of its level is wrong and ignored.
+        """
         if not self.first_level() <= level < self.bits or self.levels.get(level) == ref:
             return
         if ref.address == self.me.address:
             self.levels.pop(level, None)
         elif self.far(ref) >= 1 << level:
             self.levels[level] = ref
-        self._arrange()
+        self._rebuild()
 
-    def forget(self, ref: Ref) -> list[int]:
-        """Drop a finger; the levels that have none now."""
+    def remove_node(self, ref: Ref) -> list[int]:
+        """Remove a node; returns the levels that have no finger now."""
         levels = [level for level, finger in self.levels.items() if finger == ref]
         for level in levels:
             del self.levels[level]
         if levels:
-            self._arrange()
+            self._rebuild()
         return levels
 
-    def _arrange(self) -> None:
+    def _rebuild(self) -> None:
         steps = {
             self.far(ref): ref for ref in self.levels.values() if ref.address != self.me.address
         }
@@ -120,11 +124,12 @@ class FingerTable:
         return (self.own - key) & self.mask < self.span
 
     def next_hop(self, key: int) -> Ref:
-        """The neighbour that is responsible, or the finger nearest before the key. Not for keys of one's own."""
+        """The right neighbour if it owns the key, otherwise the closest preceding finger. Not for
+        own keys.
+        """
         far = (key - self.own) & self.mask
-        if (
-            far <= self.right_distance or not self._steps
-        ):  # none: the right neighbour is this node's own former life
+        # No steps: the right neighbour is an earlier incarnation of this node.
+        if far <= self.right_distance or not self._steps:
             return self.right
         return self._steps[bisect_left(self.distances, far) - 1]
 

@@ -1,40 +1,42 @@
-"""One peer's share of a Chord# ring: its table, the two ways to keep it, and what the ring says of neighbours.
+"""One peer's part of a Chord# ring: its table, the two ways to maintain it, and the ring callbacks.
 
-The ring itself is `overlay/links`: level 0 *is* its right pointer, so whom a key belongs to is never in doubt, and a
-finger that is off by a few places costs hops, nothing else. Tables are kept in rounds (`rounds.py`), or asked for when
-somebody says so (`pull.py`).
+The ring is `overlay/links`. Level 0 *is* its right pointer, so the owner of a key is always
+defined, and a finger that is off by a few places only costs hops. Tables are maintained in rounds
+(`rounds.py`) or refreshed on demand (`pull.py`).
 """
 
 from dataclasses import dataclass
 
-from implicast.overlay.chord_sharp.messages import FingerGone
-from implicast.overlay.chord_sharp.pull import Pull
+from implicast.overlay.chord_sharp.messages import FingerLeft
+from implicast.overlay.chord_sharp.pull import TablePull
 from implicast.overlay.chord_sharp.rounds import Rounds
 from implicast.overlay.chord_sharp.table import NEVER_US, Table
-from implicast.overlay.links import Above, Links, Place, Ref
+from implicast.overlay.links import Links, Place, Ref, RingListener
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.contract import Address, Host, Part, handles
 
 
 @dataclass(frozen=True, slots=True)
 class SharpSettings:
-    """The waits of table upkeep."""
+    """Waits of table maintenance."""
 
     period_us: int = 24_000_000
-    """From one round to the next; 0: there are no rounds, and a node asks for its table when it is told to."""
+    """Period of the rounds; 0: no rounds, the table is refreshed on demand."""
     stale_us: int = 32_000_000
-    """What is older than this is unknown. A period, and what a round may take."""
+    """Older entries count as unknown. One period plus the longest duration of a round."""
     catch_up_us: int = 1_000_000
-    """After so long a node looks for levels that have not come."""
+    """After this time in a round a node requests the levels that are missing."""
     step_us: int = 400_000
-    """And again after this, each time one level higher: what is missing below is the reason for most that is missing
-    above, and comes by itself when the reason is gone."""
+    """The request for missing levels is repeated after this, each time one level higher: most
+    missing levels are missing because of one below, and arrive without a request once that one is
+    known.
+    """
     again_us: int = 1_000_000
-    """The same node is not asked again before this."""
+    """Least time between two requests to the same node."""
     tries: int = 4
-    """Questions in vain before the silent one is suspected, or dropped where nobody is suspected."""
+    """Unanswered requests before a node is suspected, or dropped where there is no detector."""
     resting: bool = False
-    """Nothing will change: rounds need not begin, and nothing grows old."""
+    """Nothing will change: no rounds begin and no entry expires."""
 
     @property
     def rounds(self) -> bool:
@@ -42,145 +44,160 @@ class SharpSettings:
 
     @property
     def age_us(self) -> int:
-        """How old a table lets its entries grow; 0: it does not keep their age."""
+        """The largest age of entries in a table; 0: the table does not track ages."""
         return NEVER_US if self.resting and self.rounds else self.stale_us if self.rounds else 0
 
 
 ON_DEMAND = SharpSettings(period_us=0, tries=3)
-"""Tables are asked for when somebody says so: update flows, and newcomers of a world without receipts."""
+"""Tables are refreshed on demand: by update flows, and by joining nodes in a world without
+receipts.
+"""
 
 
-class ChordSharp(Part, Above, parts={"rounds": Rounds, "pull": Pull}):
-    """The table and its upkeep. `links.above` is this; `passenger` is what stands on it, and has a value."""
+class ChordSharp(Part, RingListener, parts={"rounds": Rounds, "pull": TablePull}):
+    """The table and its maintenance. It listens to `links`; `listener` is the layer above and
+    supplies the own value.
+    """
 
-    __slots__ = ("_entering", "_wary", "links", "passenger", "pull", "rounds", "settings", "table")
+    __slots__ = ("_entering", "_wary", "links", "listener", "pull", "rounds", "settings", "table")
 
     def __init__(
-        self, address: Address, host: Host, links: Links, settings: SharpSettings, passenger: Above
+        self,
+        address: Address,
+        host: Host,
+        links: Links,
+        settings: SharpSettings,
+        listener: RingListener,
     ) -> None:
         super().__init__(address, host)
-        self.links, self.settings, self.passenger = links, settings, passenger
-        links.carry(self)
+        self.links, self.settings, self.listener = links, settings, listener
+        links.set_listener(self)
         self.table = Table(links.me, None, settings.age_us)
-        self.rounds, self.pull = Rounds(self), Pull(self)
+        self.rounds, self.pull = Rounds(self), TablePull(self)
         self._wary = self._entering = False
-        """`_wary`: whether some finger may be lost; saves asking of each at every cast that passes."""
+        """`_wary`: whether a finger may be lost. Saves a check of every finger at each forwarded
+        cast.
+        """
 
-    def settle(self, table: Table) -> None:
-        """Stand in a settled ring."""
+    def restore(self, table: Table) -> None:
+        """Restore this node in a converged ring with this table."""
         self.table = table
         if self.settings.rounds:
             self.rounds.start()
 
-    def refreshed(self) -> None:
+    def on_table_refreshed(self) -> None:
         if self._entering:
             self._entering = False
-            self.passenger.entered()
-        self.passenger.refreshed()
+            self.listener.on_joined()
+        self.listener.on_table_refreshed()
 
-    # --- those who are lost
+    # --- lost nodes
 
     def is_lost(self, ref: Ref) -> bool:
         detector = self.links.detector
         return detector is not None and detector.is_lost(ref)
 
-    def some_are_lost(self) -> bool:
-        """Whether any finger is; most often none is."""
+    def any_lost(self) -> bool:
+        """Whether any finger is lost."""
         if self._wary:
             self._wary = any(map(self.is_lost, self.table.nodes))
         return self._wary
 
-    def beware(self) -> None:
-        """Some finger may be lost."""
+    def note_possible_loss(self) -> None:
+        """A finger may be lost."""
         self._wary = True
 
     def suspect(self, ref: Ref) -> None:
-        """It was asked in vain."""
-        self.links.company.suspect(ref)
-        self.silent(ref)
+        """A node did not answer: suspect it."""
+        self.links.liveness.suspect(ref)
+        self.on_node_suspected(ref)
 
-    def silent(self, ref: Ref) -> None:
+    def on_node_suspected(self, ref: Ref) -> None:
         self._wary = True
         if self.settings.rounds:
-            self.rounds.go_without(ref)
-        self.passenger.silent(ref)
+            self.rounds.skip_node(ref)
+        self.listener.on_node_suspected(ref)
 
-    def lost(self, ref: Ref) -> None:
+    def on_node_left(self, ref: Ref) -> None:
         if self.links.detector is not None and ref != self.links.right:
-            self.links.detector.say_gone(ref)
+            self.links.detector.mark_left(ref)
             self._wary = True
 
-    # --- what the ring tells
+    # --- ring callbacks
 
-    def entered(self) -> None:
-        """A newcomer has its neighbours."""
-        self.table = Table(self.links.me, self.passenger.value(), self.settings.age_us)
+    def on_joined(self) -> None:
+        """A joining node has its neighbours."""
+        self.table = Table(self.links.me, self.listener.value(), self.settings.age_us)
         if self.settings.rounds:
             self.rounds.stop()
-            self.rounds.begin(self.rounds.number + 1)
-            self.passenger.entered()
+            self.rounds.begin_round(self.rounds.number + 1)
+            self.listener.on_joined()
         else:
             self._entering = True
             self.pull.refresh()
 
-    def departed(self) -> None:
+    def on_departed(self) -> None:
         self._entering = False
         right = self.links.right
         for address in (*self.rounds.stop(), *self.pull.stop()):
             if address not in (self.address, right.address):
-                self.host.send(address, FingerGone(self.links.me, right))
-        self.passenger.departed()
+                self.host.send(address, FingerLeft(self.links.me, right))
+        self.listener.on_departed()
 
-    def heir(self, gone: Ref) -> Ref | None:
-        """Who stands where a life stood that is over, as far as is known: its next life, or its heir if it left."""
+    def replacement_for(self, gone: Ref) -> Ref | None:
+        """The node at the place of an incarnation that is gone, if known: its next incarnation, or
+        its right neighbour if it left here.
+        """
         links = self.links
         if links.state != OUT and links.me.place == gone.place:
             return links.me
-        grace = links.graces.get(gone)
-        return None if grace is None else grace.right
+        departed = links.departed_incarnations.get(gone)
+        return None if departed is None else departed.right
 
-    def moved(self) -> None:
+    def on_neighbours_changed(self) -> None:
         links, table = self.links, self.table
         if links.state == OUT or table.me != links.me:
             return
         before = table.nodes[:1]
-        table.follow(links.right)
+        table.set_successor(links.right)
         if self.settings.rounds and table.nodes and table.nodes[:1] != before:
-            self.rounds.moved()
-        self.passenger.moved()
+            self.rounds.on_successor_changed()
+        self.listener.on_neighbours_changed()
 
-    def mended(self) -> None:
-        """Nobody spoke for this place while its left neighbour was dead, unless the right one passed it over: ask."""
+    def on_repaired(self) -> None:
+        """While the left neighbour was dead no node stated this place, and the right neighbour may
+        have bypassed it: ask the right neighbour.
+        """
         if self.links.right != self.links.me:
-            self.links.tell_link()
+            self.links.send_set_l()
 
-    def overlooked(self) -> None:
-        self.passenger.overlooked()
+    def on_bypassed(self) -> None:
+        self.listener.on_bypassed()
 
-    def acquaintances(self) -> list[Ref]:
+    def known_nodes(self) -> list[Ref]:
         return self.table.nodes
 
-    def nearest_before(self, place: Place) -> Ref | None:
+    def closest_preceding(self, place: Place) -> Ref | None:
         table = self.table
-        mark, bounds = table.mark(place[0]), table.bounds()
+        mark, bounds = table.clockwise_key(place[0]), table.bounds()
         fits = [
             node
             for level, node in enumerate(table.nodes)
             if bounds[level + 1] < mark or (node.key == place[0] and node.place < place)
         ]
         living = (node for node in fits if not self.is_lost(node))
-        return max(living, key=lambda node: table.mark(node.key), default=None)
+        return max(living, key=lambda node: table.clockwise_key(node.key), default=None)
 
-    @handles(FingerGone)
-    def on_farewell(self, sender: Address, farewell: FingerGone) -> None:
-        """A finger has left and names its right neighbour, which takes its place at once."""
-        if self.links.state in (OUT, INS) or farewell.gone == self.links.me:
+    @handles(FingerLeft)
+    def on_finger_left(self, sender: Address, message: FingerLeft) -> None:
+        """A finger has left and names its right neighbour, which replaces it at once."""
+        if self.links.state in (OUT, INS) or message.gone == self.links.me:
             return
-        self.lost(farewell.gone)
-        if farewell.heir is None:
-            self.silent(farewell.gone)
+        self.on_node_left(message.gone)
+        if message.replacement is None:
+            self.on_node_suspected(message.gone)
             return
-        levels = self.table.replace(farewell.gone, farewell.heir)
-        self.pull.replaced(farewell.gone)
+        levels = self.table.replace_node(message.gone, message.replacement)
+        self.pull.replaced(message.gone)
         for level in levels if self.settings.rounds else ():
-            self.rounds.stand_by(level)
+            self.rounds.subscribe_level(level)

@@ -1,61 +1,65 @@
-"""What the nodes of a Chord# ring say to each other about fingers."""
+"""Messages between the nodes of a Chord# ring about fingers."""
 
 from typing import Annotated
 
 from msgspec import Meta
 
-from implicast.language.portrait import Portrait
+from implicast.language.aggregate import DescriptionAggregate
 from implicast.language.values import AnyValue
 from implicast.overlay.links.refs import Ref, RingKey
 from implicast.peer.contract import Message
 from implicast.peer.fields import Micros, Token
 
-Freight = AnyValue | Portrait
-"""What fingers may carry: any value that can be combined."""
+FingerValue = AnyValue | DescriptionAggregate
+"""What a finger entry may carry: any value that can be combined."""
 
 LEVELS_MAX = 64
-"""More levels than any ring can fill; a guard against answers that never circulate."""
+"""More levels than any ring can fill: a guard against answers that never wrap around the ring."""
 Level = Annotated[int, Meta(ge=0, lt=LEVELS_MAX)]
 Round = Annotated[int, Meta(ge=0, le=(1 << 62) - 1)]
 
 
-class Ent(Message):
-    """An answer to getEnt: the finger at that level, and what the nodes from the answerer up to it add up to.
+class FingerEntry(Message):
+    """Answer to the paper's getEnt: the answering node's finger at a level, and the combined value
+    of the nodes from the answering node up to that finger.
 
-    `end` is where they end; end and value are None when unknown, all is None when there is no such level.
+    `end` is the key where these nodes end. `end` and `value` are None when unknown; all is None
+    when there is no such level.
     """
 
     node: Ref | None
     end: RingKey | None
-    value: Freight | None
+    value: FingerValue | None
 
 
-class GetEnt(Message):
-    """What is your entry at this level? (remote call of updateFinger)"""
+class GetEntry(Message):
+    """Request for the receiver's entry at a level (the remote call of updateFinger)."""
 
     wire = 0x0540
     token: Token
     level: Level
 
 
-class EntIs(Message):
-    """The answer to the GetEnt with this token."""
+class EntryReply(Message):
+    """Answer to the GetEntry with this token."""
 
     wire = 0x0541
     token: Token
-    ent: Ent
+    entry: FingerEntry
 
 
-class FingerGone(Message):
-    """The node that you name as a finger is gone; its heir, if it has one, is the node on its right."""
+class FingerLeft(Message):
+    """The finger `gone` has left. `replacement` is the node on its right, if known."""
 
     wire = 0x0542
     gone: Ref
-    heir: Ref | None
+    replacement: Ref | None
 
 
-class AskLevel(Message):
-    """Tell me your entry at this level, now (if `answer`) and in the rounds to come."""
+class SubscribeLevel(Message):
+    """Subscription to the receiver's entry at a level: one update now (if `answer`) and one in each
+    of the next rounds.
+    """
 
     wire = 0x0543
     to: Ref
@@ -66,10 +70,12 @@ class AskLevel(Message):
     answer: bool
 
 
-class LevelIs(Message):
-    """The entry at the level that was asked for under this token, `held_us` ago by the answerer's clock.
+class LevelUpdate(Message):
+    """The entry at the level subscribed to under this token. The subscription arrived `held_us` ago
+    by the sender's clock.
 
-    `age_us`: the oldest thing that went into it was true so long ago, or later. No `ent`: not yet in this round.
+    `age_us`: upper bound on the age of the oldest part of the entry. `entry` is None while the
+    level is not complete in this round.
     """
 
     wire = 0x0544
@@ -78,15 +84,22 @@ class LevelIs(Message):
     round: Round
     held_us: Micros
     age_us: Micros
-    ent: Ent | None
+    entry: FingerEntry | None
 
 
-class Enough(Message):
-    """What I asked for under this token I need no more."""
+class UnsubscribeLevel(Message):
+    """Cancels the subscription with this token."""
 
     wire = 0x0545
     token: Token
 
 
-KINDS: tuple[type, ...] = (GetEnt, EntIs, FingerGone, AskLevel, LevelIs, Enough)
-"""The kinds that travel."""
+KINDS: tuple[type, ...] = (
+    GetEntry,
+    EntryReply,
+    FingerLeft,
+    SubscribeLevel,
+    LevelUpdate,
+    UnsubscribeLevel,
+)
+"""Message kinds of Chord#."""

@@ -1,41 +1,45 @@
-"""What peers of the surface say to each other.
+"""Messages between the peers of an ICE surface, and the alarms of the overlay.
 
-In the words of the thesis and of CAN: Hail is the hello, Echo says that it was heard, Enter asks to join, HandOver is
-the give, Accepted the took.
+Heartbeats keep neighbours informed of each other, handoffs move an extent from one live peer to
+another, snapshots and deltas keep backup copies, and death polls precede the takeover of a dead
+owner's extents.
 """
 
 from typing import Annotated
 
 from msgspec import Meta
 
-from implicast.overlay.ice.estate import MARK_MAX, Code, Item, Mark, Number, Way
+from implicast.overlay.ice.item_store import VERSION_MAX, Code, Item, Number, StateVersion, Way
 from implicast.peer.contract import Address, Message, StandingAlarm
 from implicast.peer.fields import Micros
 from implicast.space.morton import BITS, CODES, DIMENSIONS
 
-TITLES_MAX = 1_024
-"""Titles in one field: a peer has a few, and some dozens around it."""
-HEIRS_MAX = 16
+CLAIMS_MAX = 1_024
+"""Claims in one field. A peer has a few claims of its own and some dozens of neighbouring ones."""
+BACKUPS_MAX = 16
 ITEMS_MAX = 16_384
 PARTS_MAX = 4_096
-"""Parts of a give or a copy: 256 MB at 64 KB each."""
+"""Parts of one handoff or snapshot: 256 MB at 64 KB each."""
 
 Bits = Annotated[int, Meta(ge=0, le=BITS)]
 Digit = Annotated[int, Meta(ge=0, lt=1 << DIMENSIONS[-1])]
-"""One digit of an address on the surface."""
+"""One base-2^d digit of an address on the surface."""
 PartNumber = Annotated[int, Meta(ge=0, le=PARTS_MAX)]
-Heirs = Annotated[tuple[Address, ...], Meta(max_length=HEIRS_MAX)]
+Backups = Annotated[tuple[Address, ...], Meta(max_length=BACKUPS_MAX)]
 Items = Annotated[tuple[Item, ...], Meta(max_length=ITEMS_MAX)]
-Known = Annotated[int, Meta(ge=-2, le=MARK_MAX)]
-"""A number, or that there is none (below 0)."""
+OptionalNumber = Annotated[int, Meta(ge=-2, le=VERSION_MAX)]
+"""A number from 0 on; negative: no value."""
 
 
-class Title(Message):
-    """The prefix of `bits` bits that begins at `low` belongs to `owner`. Larger epochs win, then smaller owners."""
+class OwnershipClaim(Message):
+    """Ownership claim: the extent of all codes with the prefix of `bits` bits that begins at `low`
+    belongs to `owner`. Where claims overlap the larger epoch wins; at equal epochs the smaller
+    owner address wins.
+    """
 
     low: Code
     bits: Bits
-    epoch: Mark
+    epoch: StateVersion
     owner: Address
 
     @property
@@ -47,68 +51,76 @@ class Title(Message):
             raise ValueError(f"no prefix of {self.bits} bits begins at {self.low:#x}")
 
 
-Several = Annotated[tuple[Title, ...], Meta(max_length=TITLES_MAX)]
-Neighbour = tuple[Title, Heirs]
-"""A title and the heirs of its owner."""
-Around = Annotated[tuple[Neighbour, ...], Meta(max_length=TITLES_MAX)]
+Claims = Annotated[tuple[OwnershipClaim, ...], Meta(max_length=CLAIMS_MAX)]
+Neighbour = tuple[OwnershipClaim, Backups]
+"""A claim and the backup set of its owner."""
+Surroundings = Annotated[tuple[Neighbour, ...], Meta(max_length=CLAIMS_MAX)]
 
 
-class Hail(Message):
-    """Who I am now: all my pieces, who my heirs are, what I parted with lately."""
+class Heartbeat(Message):
+    """Full state of the sender: its extents, its backup set, and the claims by which it lately
+    parted with extents. Answered by `HeartbeatAck`.
+    """
 
     wire = 0x0901
     stamp_us: Micros
-    """By the sender's clock; echoed."""
+    """Time of sending by the sender's clock; returned in the ack."""
     born_us: Micros
-    """By the sender's clock, when its life began: a later one says that the peer that was at this address is dead."""
-    mark: Mark
-    """Rises whenever the sender's pieces, their status or its heirs change, from life to life too."""
-    pieces: Several
-    provisional: Several
-    """Received and not yet granted: not to be learnt, except by heirs."""
-    heirs: Heirs
-    copying: Heirs
-    """Whoever is being made an heir."""
+    """Start of the sender's incarnation by its own clock. A later value than the known one proves
+    that the previous incarnation at this address is dead.
+    """
+    version: StateVersion
+    """State version: increases whenever the sender's extents, their status or its backups change,
+    also from one incarnation to the next.
+    """
+    extents: Claims
+    provisional: Claims
+    """Extents that are received but not yet committed. Only backups of the sender record these."""
+    backups: Backups
+    new_backups: Backups
+    """Peers that are receiving a snapshot and will become backups."""
     leaving: bool
-    gifts: Several
-    around: Around = ()
-    """To heirs: the neighbours' titles and heirs."""
+    relinquished: Claims
+    around: Surroundings = ()
+    """Sent to backups only: the claims of the sender's neighbours, each with its owner's backup
+    set.
+    """
 
 
-class Echo(Message):
-    """Your greeting has come."""
+class HeartbeatAck(Message):
+    """Acknowledges a heartbeat."""
 
     wire = 0x0902
     stamp_us: Micros
-    mark: Mark
-    own_us: Micros
-    """The answerer's own stamp, to be echoed at once; 0: no need."""
-    has_estate: bool
-    """I hold a complete copy of what you keep."""
+    version: StateVersion
+    own_stamp_us: Micros
+    """The answerer's own timestamp, which the receiver acknowledges at once; 0: none wanted."""
+    has_copy: bool
+    """True if the answerer holds a complete backup copy of the receiver's items."""
 
 
-class More(Message):
-    """I do not know your mark: say hello."""
+class FullStateRequest(Message):
+    """Asks for a heartbeat: the sender does not know the receiver's current state version."""
 
     wire = 0x0903
 
 
-class Titles(Message):
-    """Better titles than the ones you seem to know."""
+class ClaimUpdate(Message):
+    """Claims that beat the ones the receiver uses, or the answer to `FindOwner`."""
 
     wire = 0x0904
-    titles: Several
+    claims: Claims
 
 
-class Passed(Message):
-    """A routed message has come one hop further: its number on this hop."""
+class HopAck(Message):
+    """Acknowledges one hop of a routed message by the number that the message had on this hop."""
 
     wire = 0x0905
     number: Number
 
 
-class Enter(Message):
-    """A newcomer asks the owner of a place for ground."""
+class JoinRequest(Message):
+    """Routed request of a joining peer to the owner of a code: hand off an extent to me."""
 
     wire = 0x0906
     way: Way
@@ -116,61 +128,69 @@ class Enter(Message):
     born_us: Micros
 
 
-class Who(Message):
-    """Whose is this place? Whoever answers for it, or waits for it, sends `Titles` to the asker."""
+class FindOwner(Message):
+    """Routed query for the owner of a code. The owner, or a peer that has the message parked for
+    the owner, answers the requester with `ClaimUpdate`.
+    """
 
     wire = 0x0907
     way: Way
-    asker: Address
+    requester: Address
 
 
-class HandOver(Message):
-    """A piece changes hands: its new title, what the giver knows around it, and what is kept there, in parts."""
+class HandoffOffer(Message):
+    """One part of a handoff: the receiver's future claim, the sender's neighbours, and a share of
+    the items.
+    """
 
     wire = 0x0908
     number: Number
     part: PartNumber
     parts: PartNumber
-    title: Title
-    around: Around
+    claim: OwnershipClaim
+    around: Surroundings
     items: Items
 
 
-class Taking(Message):
-    """This part of a hand-over has come; the taker is busy with it."""
+class HandoffProgress(Message):
+    """Progress of a handoff: the receiver has this part and is working on it."""
 
     wire = 0x0909
     number: Number
     part: PartNumber
 
 
-class Accepted(Message):
-    """The taker has the piece, and its heirs have it; it does not use it before `Done`."""
+class HandoffPrepared(Message):
+    """The receiver and all its backups have the items. The receiver does not answer for the extent
+    before `HandoffCommit`.
+    """
 
     wire = 0x090A
     number: Number
-    title: Title
-    heirs: Heirs
+    claim: OwnershipClaim
+    backups: Backups
     stamp_us: Micros
-    """By the taker's clock: what it said before of its heirs does not matter any more."""
+    """By the receiver's clock; supersedes its earlier statements about its backup set."""
 
 
-class Done(Message):
-    """The giver has let go: the piece is the taker's alone."""
+class HandoffCommit(Message):
+    """The sender has given up its claim: the extent belongs to the receiver alone."""
 
     wire = 0x090B
     number: Number
 
 
-class Declined(Message):
-    """The taker will not have the piece; the giver keeps it."""
+class HandoffAbort(Message):
+    """Ends a handoff without effect: the receiver declines, or the sender does not know the
+    handoff. The sender keeps the extent.
+    """
 
     wire = 0x090C
     number: Number
 
 
-class CopyEstate(Message):
-    """A part of an owner's estate, for a peer that is to be its heir."""
+class BackupSnapshot(Message):
+    """One part of an owner's complete state, for a peer that becomes its backup."""
 
     wire = 0x090D
     number: Number
@@ -178,15 +198,15 @@ class CopyEstate(Message):
     parts: PartNumber
     serial: Number
     stamp_us: Micros
-    mark: Mark
-    titles: Several
-    heirs: Heirs
-    around: Around
+    version: StateVersion
+    claims: Claims
+    backups: Backups
+    around: Surroundings
     items: Items
 
 
-class Copied(Message):
-    """This part of a copy has come."""
+class SnapshotAck(Message):
+    """Acknowledges one part of a snapshot."""
 
     wire = 0x090E
     number: Number
@@ -194,84 +214,92 @@ class Copied(Message):
     stamp_us: Micros
 
 
-class Backup(Message):
-    """What has changed in an estate."""
+class BackupDelta(Message):
+    """Changes of an owner's items since its snapshot."""
 
     wire = 0x090F
     number: Number
     serial: Number
     stamp_us: Micros
-    mark: Mark
-    titles: Several
+    version: StateVersion
+    claims: Claims
     items: Items
 
 
-class BackedUp(Message):
-    """The heir has what has changed."""
+class DeltaAck(Message):
+    """The backup has stored a delta."""
 
     wire = 0x0910
     number: Number
     stamp_us: Micros
 
 
-class NoEstate(Message):
-    """The heir does not hold the estate that a backup is for."""
+class NoBackupCopy(Message):
+    """The backup has no copy to which a delta could be applied."""
 
     wire = 0x0911
     number: Number
 
 
-class Inquire(Message):
-    """Has anybody heard the suspect? An heir asks before it takes what the suspect had."""
+class ConfirmDeath(Message):
+    """Asks other peers whether they have heard the suspect lately. A backup sends it before it
+    takes over the suspect's extents, and a handoff receiver when the sender is silent.
+    """
 
     wire = 0x0912
     suspect: Address
-    pieces: Several
-    rank: Annotated[int, Meta(ge=0, le=HEIRS_MAX + 1)]
-    claims: Several
-    """Pieces that the suspect was giving to the asker: its own if the suspect is dead."""
-    serial: Known
-    """The last word of the suspect in the asker's copy of its estate: who has a later one sends it; -2: no copy."""
+    extents: Claims
+    rank: Annotated[int, Meta(ge=0, le=BACKUPS_MAX + 1)]
+    incoming: Claims
+    """Extents on their way from the suspect to the requester, which keeps them if it is dead."""
+    serial: OptionalNumber
+    """Serial of the suspect's last write in the requester's copy: a voter with a later one sends
+    its items; -2: the requester has no complete copy.
+    """
     certain: bool = False
-    """Another life has begun at the suspect's address: the one before is dead, whoever heard it when."""
+    """True if a later incarnation runs at the suspect's address: the suspect is certainly dead."""
 
 
-class Witness(Message):
-    """What a peer knows of a suspect."""
+class DeathVote(Message):
+    """Answer to `ConfirmDeath`: what the voter knows of the suspect."""
 
     wire = 0x0913
     suspect: Address
-    ago_us: Known
-    """Since the suspect was last heard; -1: not known."""
-    titles: Several
+    ago_us: OptionalNumber
+    """Time since the voter last heard the suspect; -1: unknown."""
+    claims: Claims
     items: Items
     whole: bool
-    """The items are all that is kept on the pieces that are asked about, by a newer copy than the asker's."""
-    held: Several
-    """What the witness is giving to the suspect, as it will be if it is taken back, or is given by it, as it will be
-    when the suspect is known to be dead; not yet, so nobody learns it."""
+    """True if the items are complete for the requested extents, and newer than the requester's."""
+    in_transit: Claims
+    """Claims to extents that the voter is handing off to the suspect (as they will be after an
+    abort) or receiving from it (as they will be if the suspect is dead). They are not valid yet, so
+    the requester does not record them; it only leaves these extents alone.
+    """
 
 
-class FindMover(Message):
-    """Who in the area (a prefix) could take a spare piece, and leave its own to its sibling?"""
+class RelocationQuery(Message):
+    """Searches the area (a prefix) for a peer that can take a surplus extent and hand its own one
+    to the owner of its sibling.
+    """
 
     wire = 0x0914
-    spare: Title
+    surplus: OwnershipClaim
     low: Code
     bits: Bits
-    asker: Address
+    requester: Address
     depth: Annotated[int, Meta(ge=0, le=BITS)]
 
 
-class Mover(Message):
-    """I could take that spare."""
+class RelocationOffer(Message):
+    """The sender can take that surplus extent."""
 
     wire = 0x0915
-    spare: Title
+    surplus: OwnershipClaim
 
 
-class Sound(Message):
-    """A newcomer asks the owner of a place how near it is: by way of others, then directly."""
+class LatencyProbe(Message):
+    """Latency probe of a joining peer to the owner of a code: first routed, then sent directly."""
 
     wire = 0x0916
     way: Way
@@ -281,8 +309,8 @@ class Sound(Message):
     direct: bool
 
 
-class Sounded(Message):
-    """The owner's answer: which place, and the bits of the ground that it is in."""
+class LatencyReply(Message):
+    """Answer of the owner: the probed code, and the prefix length of its extent."""
 
     wire = 0x0917
     round: Number
@@ -293,69 +321,71 @@ class Sounded(Message):
 
 
 KINDS: tuple[type, ...] = (
-    Hail,
-    Echo,
-    More,
-    Titles,
-    Passed,
-    Enter,
-    Who,
-    HandOver,
-    Taking,
-    Accepted,
-    Done,
-    Declined,
-    CopyEstate,
-    Copied,
-    Backup,
-    BackedUp,
-    NoEstate,
-    Inquire,
-    Witness,
-    FindMover,
-    Mover,
-    Sound,
-    Sounded,
+    Heartbeat,
+    HeartbeatAck,
+    FullStateRequest,
+    ClaimUpdate,
+    HopAck,
+    JoinRequest,
+    FindOwner,
+    HandoffOffer,
+    HandoffProgress,
+    HandoffPrepared,
+    HandoffCommit,
+    HandoffAbort,
+    BackupSnapshot,
+    SnapshotAck,
+    BackupDelta,
+    DeltaAck,
+    NoBackupCopy,
+    ConfirmDeath,
+    DeathVote,
+    RelocationQuery,
+    RelocationOffer,
+    LatencyProbe,
+    LatencyReply,
 )
-"""What travels; the others are alarms."""
+"""Kinds that are sent over the network; the classes below are alarms and durable state."""
 
 
 class Tick(StandingAlarm):
-    """Rings when it is time to look about."""
+    """Fires once per tick, or once per `CALM_TICKS` ticks when nothing is pending."""
 
 
-class Verdict(Message):
-    """Rings when the witnesses have had their time."""
+class TakeoverDue(Message):
+    """Fires when voters have had half (even round) or all (odd round) of their time."""
 
     suspect: Address
     round: int
 
 
-class Firm(Message):
-    """Rings when rival seizers have had time to meet."""
+class CommitDue(Message):
+    """Fires when rivals for extents that were taken over have had time to learn of each other."""
 
     number: int
 
 
-class EnterAgain(Message):
-    """Rings when a newcomer may have been left without an answer."""
+class JoinRetry(Message):
+    """Fires when a join request may have been lost."""
 
     attempt: int
 
 
-class SoundedOut(Message):
-    """Rings when owners have had their time to say how near they are."""
+class ProbeRoundDue(Message):
+    """Fires when the probed owners have had their time to answer."""
 
     round: int
 
 
-class MayGo(Message):
-    """Rings when a leaver without pieces has stayed for long enough."""
+class DepartureDue(Message):
+    """Fires when a leaving peer without extents has stayed reachable for long enough."""
 
 
-class KeptSurface(Message):
-    """What a peer writes down of the surface, to be back soon after a crash."""
+class DurableSurface(Message):
+    """Durable state: what a peer stores so that its next incarnation can rejoin quickly."""
 
     born_us: Micros
-    contacts: Annotated[tuple[Address, ...], Meta(max_length=TITLES_MAX)]
-    """Neighbours, heirs, and those whose heir it was: they learn at once that a life has ended."""
+    contacts: Annotated[tuple[Address, ...], Meta(max_length=CLAIMS_MAX)]
+    """Neighbours, backups and owners of held backup copies. The next incarnation sends them
+    heartbeats first, so that they learn at once that the previous one is dead.
+    """

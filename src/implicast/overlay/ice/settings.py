@@ -1,148 +1,182 @@
-"""What all peers of one surface agree on; how patient they are, and how much they remember.
+"""Settings of a surface: values that all its peers share, timers, and bounds on tables.
 
-All times of detection follow from two numbers: `hello_us`, how often neighbours greet each other, and `rto_us`, how
-long a question waits for its first answer. Greetings that stay unanswered are repeated at once, so a peer need not
-wait for a second period before it doubts: what is silent for `self_us` has missed a period and a whole row of repeats.
+All detection times follow from two numbers: `heartbeat_us`, the period of heartbeats between
+neighbours, and `rto_us`, the wait for the first answer to a request. An unanswered heartbeat is
+repeated at once with doubling waits, so that no second period has to pass: a peer that is silent
+for `suspect_after_us` has missed one period and a whole series of repeats.
 
-The order that safety rests on: an owner whose heirs do not echo stops answering after `self_us`, and nobody takes its
-place before `dead_us`. `margin` pays for clocks that run at different rates.
+Safety rests on one inequality. An owner whose backups stop acknowledging answers nothing after
+`suspect_after_us`, and no peer takes over its extents before `dead_after_us`, which is longer.
+`margin` covers clocks that run at different rates.
 """
 
 from dataclasses import dataclass, field
 
-from implicast.peer.asking import Patience
+from implicast.peer.requests import RetryPolicy
 
 _S = 1_000_000
 CALM_TICKS = 2
-"""A peer with nothing to see to looks about every so many ticks."""
+"""Length, in ticks, of the pause of a peer with nothing pending."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timers:
-    """Timers in microseconds, bounds as counts. Those without a default are computed from the first few."""
+    """Timers in microseconds and bounds as counts. Fields without a default are computed from the
+    others.
+    """
 
-    hello_us: int = 12 * _S
+    heartbeat_us: int = 12 * _S
     rto_us: int = _S // 2
-    """Wait for the first answer of a peer whose round trip is not known."""
+    """Wait for the first answer of a peer whose round trip is unknown."""
     cap_us: int = 2 * _S
-    """Waits double up to this."""
-    trip_us: int = _S // 2
-    """A round trip that is not unusual."""
+    """Upper limit of the doubling waits."""
+    round_trip_us: int = _S // 2
+    """Round trip that counts as ordinary."""
     margin: float = 0.03
-    """Clocks of two peers may differ in rate by this share."""
-    heirs: int = 2
-    tries_hail: int = 4
+    """Largest relative difference between the rates of two clocks."""
+    backups: int = 2
+    tries_heartbeat: int = 4
     tries_hop: int = 3
-    tries_give: int = 5
-    tries_took: int = 40
-    tries_backup: int = 12
-    tries_copy: int = 6
-    rounds: int = 4
-    """An inquirer whom nobody answers at all may be cut off itself: it asks so many times."""
-    long_us: int = 3_600 * _S
-    """How long those that fell silent are still greeted now and then."""
-    meet_us: int = 8 * _S
-    """How often, at first; later the pauses grow with the silence."""
+    tries_offer: int = 5
+    tries_prepared: int = 40
+    tries_delta: int = 12
+    tries_snapshot: int = 6
+    poll_rounds: int = 4
+    """Rounds of a death poll that no peer answers at all: the poller may itself be cut off."""
+    forget_lost_us: int = 3_600 * _S
+    """Lost peers are probed for this long."""
+    probe_lost_us: int = 8 * _S
+    """First pause between probes of a lost peer; later pauses are a quarter of its silence."""
 
-    asks_max: int = 4_096
-    """Questions awaiting an answer; further ones are sent once only."""
+    requests_max: int = 4_096
+    """Pending requests. Further ones are sent once and not repeated."""
     parked_max: int = 64
-    """Messages waiting for ground that does not answer now; further ones are dropped, and repeated by their askers."""
+    """Messages parked for extents that no peer answers for at present. Further ones are dropped;
+    their senders repeat them.
+    """
     seen_max: int = 256
-    """Hops of one peer, and transfers of all, remembered to know repeats; the oldest go first."""
-    news_max: int = 256
-    """Peers about whom something is known; beyond it strangers are forgotten, those heard longest ago first."""
-    missed_max: int = 32
-    """Silent peers that are still greeted now and then; the one missed longest goes first."""
-    estates_max: int = 64
-    """Owners that may name us heir; further copies are not accepted, and the owner picks another."""
+    """Hop numbers of one peer, and finished handoffs of all peers, remembered to recognise repeats;
+    the oldest are evicted first.
+    """
+    members_max: int = 256
+    """Peers of which a state is kept. Beyond it, peers that are of no concern are evicted, those
+    heard longest ago first.
+    """
+    lost_max: int = 32
+    """Lost peers that are still probed; the one lost longest is evicted first."""
+    copies_max: int = 64
+    """Owners whose backup copies this peer holds. Further snapshots are not acknowledged, and the
+    owner chooses another backup.
+    """
     batches_max: int = 1_024
-    """Batches awaiting their heirs; further ones are refused, and asked for again."""
-    gifts_max: int = 64
-    """Titles of ground we parted with that greetings mention; the oldest go first."""
+    """Batches that wait for acks of the backups. Further ones are refused, and the store tries
+    again.
+    """
+    relinquished_max: int = 64
+    """Claims to relinquished extents that heartbeats mention; the oldest are dropped first."""
     part_bytes: int = 65_536
-    """Items in one message of a give or a copy."""
+    """Bytes of items in one part of a handoff or snapshot."""
     hops_max: int = 48
-    """Hops of a message; beyond it, it is dropped."""
+    """Hops after which a message is dropped."""
     visited_max: int = 16
-    """Peers that a detour remembers; beyond it, the message is dropped."""
+    """Visited peers that a detour records; beyond it, the message is dropped."""
 
-    patience_us: int = field(init=False)
-    """From the first attempt of a greeting until it is given up."""
+    give_up_us: int = field(init=False)
+    """Time from the first sending of a heartbeat until it is given up."""
     turn_us: int = field(init=False)
-    """Who was greeted greets in turn after so long, if the other does not again: a little more than a period."""
-    self_us: int = field(init=False)
-    """An owner that no heir has echoed for so long answers no more; who is silent for so long is suspect."""
-    dead_us: int = field(init=False)
-    """A silent owner may be seized by its first heir after this time."""
-    known_us: int = field(init=False)
-    """Whom a witness has heard more lately than this is not dead."""
-    ask_us: int = field(init=False)
-    settle_us: int = field(init=False)
+    """A peer that received a heartbeat sends its own after this time unless another one arrives: a
+    little more than a period.
+    """
+    suspect_after_us: int = field(init=False)
+    """An owner that no backup has acknowledged for this long is unconfirmed and answers nothing; a
+    peer that is silent for this long is suspect.
+    """
+    dead_after_us: int = field(init=False)
+    """The first backup may take over from an owner after this much silence."""
+    alive_within_us: int = field(init=False)
+    """A vote that heard the suspect within this time is a veto."""
+    answers_us: int = field(init=False)
+    commit_delay_us: int = field(init=False)
     rank_us: int = field(init=False)
-    """Each later heir waits so much longer than the one before it."""
+    """Additional wait of each later backup in the backup set."""
     tick_us: int = field(init=False)
-    tidy_us: int = field(init=False)
-    join_us: int = field(init=False)
-    grace_us: int = field(init=False)
+    relocate_us: int = field(init=False)
+    join_retry_us: int = field(init=False)
+    departure_us: int = field(init=False)
     gap_us: int = field(init=False)
-    """The dead are replaced within this time: so long messages wait for them, and then unclaimed ground is taken."""
-    estate_us: int = field(init=False)
-    """An estate outlives the last word of its owner by this time."""
+    """A dead owner is replaced within this time. Messages to its extents stay parked for this long;
+    after it, an extent without an owner may be claimed.
+    """
+    copy_ttl_us: int = field(init=False)
+    """A backup copy is dropped after this much silence of its owner."""
 
     def __post_init__(self) -> None:
         def derive(name: str, value: float) -> None:
             object.__setattr__(self, name, int(value))
 
         derive(
-            "patience_us",
-            sum(min(self.rto_us << tried, self.cap_us) for tried in range(self.tries_hail)),
+            "give_up_us",
+            sum(min(self.rto_us << tried, self.cap_us) for tried in range(self.tries_heartbeat)),
         )
-        derive("turn_us", 1.1 * self.hello_us)
-        derive("tick_us", min(_S, max(self.rto_us // 2, self.hello_us // 6)))
-        derive("self_us", self.hello_us + CALM_TICKS * self.tick_us + self.patience_us)
-        derive("dead_us", (1 + self.margin) * self.self_us + 2 * self.trip_us)
-        derive("known_us", self.self_us + self.trip_us)
-        derive("ask_us", 2 * self.rto_us + 2 * self.trip_us)
-        derive("settle_us", 2 * self.trip_us + self.rto_us)
-        derive("rank_us", self.ask_us + self.settle_us + self.trip_us)
-        derive("tidy_us", max(4 * self.rto_us, self.hello_us // 4))
-        derive("join_us", 6 * self.rto_us + 2 * self.trip_us)
+        derive("turn_us", 1.1 * self.heartbeat_us)
+        derive("tick_us", min(_S, max(self.rto_us // 2, self.heartbeat_us // 6)))
+        derive("suspect_after_us", self.heartbeat_us + CALM_TICKS * self.tick_us + self.give_up_us)
+        derive("dead_after_us", (1 + self.margin) * self.suspect_after_us + 2 * self.round_trip_us)
+        derive("alive_within_us", self.suspect_after_us + self.round_trip_us)
+        derive("answers_us", 2 * self.rto_us + 2 * self.round_trip_us)
+        derive("commit_delay_us", 2 * self.round_trip_us + self.rto_us)
+        derive("rank_us", self.answers_us + self.commit_delay_us + self.round_trip_us)
+        derive("relocate_us", max(4 * self.rto_us, self.heartbeat_us // 4))
+        derive("join_retry_us", 6 * self.rto_us + 2 * self.round_trip_us)
         derive(
-            "grace_us", self.dead_us + 2 * self.tick_us
-        )  # whoever died before is noticed meanwhile
-        derive("gap_us", self.dead_us + 2 * self.rank_us)
-        derive("estate_us", 3 * self.dead_us + 8 * self.rank_us)
+            "departure_us", self.dead_after_us + 2 * self.tick_us
+        )  # long enough that a peer that died earlier is noticed in the meantime
+        derive("gap_us", self.dead_after_us + 2 * self.rank_us)
+        derive("copy_ttl_us", 3 * self.dead_after_us + 8 * self.rank_us)
 
-    def patience(self, times: int) -> Patience:
-        """With a question that is asked so many times in all."""
-        return Patience(self.rto_us, times, 2.0, self.cap_us)
+    def retry_policy(self, times: int) -> RetryPolicy:
+        """Retry policy of a request that is sent `times` times in all."""
+        return RetryPolicy(self.rto_us, times, 2.0, self.cap_us)
 
     @classmethod
     def of(cls, hello_s: float) -> "Timers":
-        """The setting for a period of greetings: waits for answers shrink with it below six seconds."""
-        hello_us, rto_us = int(hello_s * _S), int(min(0.5, max(0.1, hello_s / 6)) * _S)
-        return cls(hello_us, rto_us, cap_us=4 * rto_us, trip_us=rto_us, meet_us=hello_us)
+        """Timers for a heartbeat period in seconds. Below 6 s the waits for answers shrink with the
+        period.
+        """
+        heartbeat_us, rto_us = int(hello_s * _S), int(min(0.5, max(0.1, hello_s / 6)) * _S)
+        return cls(
+            heartbeat_us,
+            rto_us,
+            cap_us=4 * rto_us,
+            round_trip_us=rto_us,
+            probe_lost_us=heartbeat_us,
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What all peers of one surface agree on: one value, shared by all of them."""
+class SurfaceSettings:
+    """Settings that all peers of a surface share: one value for all of them."""
 
     dimensions: int
     cosine: float
-    """Of the largest angle within one branch of a route."""
+    """Cosine of the largest angle within one branch of a route (the thesis's branch factor)."""
     merge: bool = True
     """Clusters with the same next hop share one message."""
     timers: Timers = field(default_factory=Timers)
     assured: bool = True
-    """Hops are confirmed and repeated, neighbours greet each other, owners have heirs. Else nothing of this."""
-    soundings: int = 0
-    """How many digits of a place newcomers choose by who is near there (`entry.py`); 0: they draw all of it."""
-    resting: bool = False
-    """Nothing will change on an assembled surface: what is assured needs no greetings."""
+    """Hops are acknowledged and repeated, neighbours exchange heartbeats, and owners have backups.
+    False: none of these.
+    """
+    probe_digits: int = 0
+    """Number of digits of its place that a joining peer chooses by latency probes (`joining.py`);
+    0: the whole place is drawn at random.
+    """
+    static: bool = False
+    """True if nothing will change on an assembled surface: assured messages then need no
+    heartbeats.
+    """
 
     @property
-    def watched(self) -> bool:
-        """Do neighbours greet each other, and notice who falls silent?"""
-        return self.assured and not self.resting
+    def monitored(self) -> bool:
+        """True if neighbours exchange heartbeats and detect silent peers."""
+        return self.assured and not self.static

@@ -1,379 +1,391 @@
-"""ICE: one peer's share of a surface that is divided among all peers, as a part of a peer.
+"""ICE: one peer's part of a surface that all peers share out among themselves.
 
-The surface owns the parts below and says what happens to all of them at once: at each tick, when our ground changes
-(`announce`), when others tell us of theirs (`hear`), when a better title takes ours away (`lost`). A part is made when
-it is first needed, so that a peer at rest on an assembled surface costs little more than its table. Where nothing is
-assured, or nothing changes, a peer ticks only while it has something unsettled.
+The class composes the parts of the overlay and coordinates them: at each tick, when this peer's
+extents change (`announce`), when other peers' claims arrive (`learn_claims`), and when a better
+claim takes an extent away (`on_claims_lost`). Without assurance a part is made at its first use, so
+that an idle peer of an assembled surface costs little more than its routing table. Without
+assurance, or if nothing can change, a peer ticks only while something is pending.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from implicast.overlay.ice.atlas import Atlas, overlap, tract_of
-from implicast.overlay.ice.circle import Circle
-from implicast.overlay.ice.entry import Admission
-from implicast.overlay.ice.estate import Item, Tenant
-from implicast.overlay.ice.estates import Estates
-from implicast.overlay.ice.gives import Giver, Taker
-from implicast.overlay.ice.greetings import Hails
-from implicast.overlay.ice.inquest import Inquest
-from implicast.overlay.ice.messages import TITLES_MAX, KeptSurface, Neighbour, Tick, Title
-from implicast.overlay.ice.parting import Parting
-from implicast.overlay.ice.plot import Plot
-from implicast.overlay.ice.routes import Paths, Routed
-from implicast.overlay.ice.settings import CALM_TICKS, Terms
-from implicast.overlay.ice.share import Correspondence
-from implicast.overlay.ice.succession import Succession
+from implicast.overlay.ice.backup_copies import BackupCopies
+from implicast.overlay.ice.backup_set import BackupSet
+from implicast.overlay.ice.handoff import HandoffSender
+from implicast.overlay.ice.handoff_receiver import HandoffReceiver
+from implicast.overlay.ice.heartbeats import Heartbeats
+from implicast.overlay.ice.item_store import Item, ItemStore
+from implicast.overlay.ice.joining import Joining
+from implicast.overlay.ice.members import Members
+from implicast.overlay.ice.messages import (
+    CLAIMS_MAX,
+    DurableSurface,
+    Neighbour,
+    OwnershipClaim,
+    Tick,
+)
+from implicast.overlay.ice.ownership import Ownership
+from implicast.overlay.ice.ownership_map import OwnershipMap, overlap, tract_of
+from implicast.overlay.ice.relocation import Relocation
+from implicast.overlay.ice.routing import Routed, SurfaceRouting
+from implicast.overlay.ice.settings import CALM_TICKS, SurfaceSettings
+from implicast.overlay.ice.surface_part import SurfaceRequests
 from implicast.overlay.ice.table import SurfaceTable
-from implicast.peer.asking import Asking, UpkeepAsker
+from implicast.overlay.ice.takeover import Takeover
 from implicast.peer.contract import Address, Host, Part, handles, in_order
-from implicast.peer.late import piecemeal
+from implicast.peer.lazy_attributes import piecemeal
+from implicast.peer.requests import AbstractRequests, UpkeepRequests
 from implicast.space.morton import CODES
 from implicast.space.tract import Tract, contains, subtract
 
 PARTS: dict[str, type[Part]] = {
-    "circle": Circle,
-    "asker": Correspondence,
-    "greeter": UpkeepAsker,
-    "plot": Plot,
-    "greetings": Hails,
-    "routes": Paths,
-    "estates": Estates,
-    "succession": Succession,
-    "giver": Giver,
-    "taker": Taker,
-    "entry": Admission,
-    "parting": Parting,
-    "inquest": Inquest,
+    "members": Members,
+    "requests": SurfaceRequests,
+    "heartbeat_requests": UpkeepRequests,
+    "ownership": Ownership,
+    "heartbeats": Heartbeats,
+    "routing": SurfaceRouting,
+    "backup_copies": BackupCopies,
+    "backup_set": BackupSet,
+    "handoff_sender": HandoffSender,
+    "handoff_receiver": HandoffReceiver,
+    "joining": Joining,
+    "relocation": Relocation,
+    "takeover": Takeover,
 }
 FORGET_TICKS = 8
-"""Ticks between two sweeps of what is to be forgotten."""
+"""Ticks between two removals of expired state."""
 LATE = 3
-"""A tick that comes so many periods after the last one says that we slept."""
+"""A tick that comes this many periods after the previous one shows that the process was suspended.
+"""
 
 
-class Surface(Part, parts=PARTS):
-    """One peer's share of the surface."""
+class IceSurface(Part, parts=PARTS):
+    """One peer's part of the surface."""
 
     __slots__ = (
         "_forget_us",
         "_number",
-        "_rest",
+        "_restore",
         "_ticked_us",
         "born_us",
-        "kept_before",
-        "tenant",
-        "terms",
+        "previous_state",
+        "store",
+        "settings",
         *PARTS,
     )
-    asker: Correspondence
-    greeter: UpkeepAsker
-    plot: Plot
-    circle: Circle
-    greetings: Hails
-    routes: Paths
-    estates: Estates
-    succession: Succession
-    giver: Giver
-    taker: Taker
-    entry: Admission
-    parting: Parting
-    inquest: Inquest
+    requests: SurfaceRequests
+    heartbeat_requests: UpkeepRequests
+    ownership: Ownership
+    members: Members
+    heartbeats: Heartbeats
+    routing: SurfaceRouting
+    backup_copies: BackupCopies
+    backup_set: BackupSet
+    handoff_sender: HandoffSender
+    handoff_receiver: HandoffReceiver
+    joining: Joining
+    relocation: Relocation
+    takeover: Takeover
 
     def __init__(
         self,
         address: Address,
         host: Host,
-        tenant: Tenant,
-        terms: Terms,
-        kept: KeptSurface | None = None,
+        store: ItemStore,
+        settings: SurfaceSettings,
+        durable: DurableSurface | None = None,
     ) -> None:
         super().__init__(address, host)
-        self.tenant, self.terms, self.kept_before = tenant, terms, kept
-        self.born_us = host.now_us if kept is None else max(host.now_us, kept.born_us + 1)
-        """When this life began: later than any before it at this address."""
-        self._ticked_us, self._forget_us = -1, FORGET_TICKS * terms.timers.tick_us
-        """When the last tick was (-1: we do not tick), and after which time we look for what is to be forgotten."""
+        self.store, self.settings, self.previous_state = store, settings, durable
+        self.born_us = host.now_us if durable is None else max(host.now_us, durable.born_us + 1)
+        """Start of this incarnation, later than that of any earlier one at this address."""
+        self._ticked_us, self._forget_us = -1, FORGET_TICKS * settings.timers.tick_us
+        """Time of the last tick (-1: none is scheduled), and of the next removal of expired state.
+        """
         self._number = 0
-        """Names transfers, hops and backups; it starts anywhere, so that a second life is not taken for the first."""
-        self._rest: Callable[[Surface], None] | None = None
-        if terms.assured:
+        """Last number of a handoff, hop or batch; random at first, to tell incarnations apart."""
+        self._restore: Callable[[IceSurface], None] | None = None
+        if settings.assured:
             self._number = host.rng.getrandbits(40)
             for name in self.parts:
-                self.make(name)
+                self.make_part(name)
         else:
-            self.__class__ = piecemeal(type(self), Surface.make)  # type: ignore[arg-type]  # a class has a hash
+            self.__class__ = piecemeal(type(self), IceSurface.make_part)  # type: ignore[arg-type]
 
-    def make(self, name: str) -> Any:
-        """A part that has not been needed until now."""
+    def make_part(self, name: str) -> Any:
+        """Make a part at its first use."""
         kind: Any = self.parts.get(name)
         if kind is None:
             raise AttributeError(name)
-        asks = issubclass(kind, Asking)
-        part = (
-            kind(self.address, self.host, self.terms.timers.asks_max, self.circle.took)
-            if asks
-            else kind(self)
-        )
+        if issubclass(kind, AbstractRequests):
+            most = self.settings.timers.requests_max
+            part = kind(self.address, self.host, most, self.members.on_round_trip)
+        else:
+            part = kind(self)
         setattr(self, name, part)
-        if self._rest is not None and name in ("plot", "routes"):
-            rest, self._rest = self._rest, None
-            rest(self)
+        if self._restore is not None and name in ("ownership", "routing"):
+            restore, self._restore = self._restore, None
+            restore(self)
         return part
 
-    def rest_later(self, rest: "Callable[[Surface], None]") -> None:
-        """Let the laboratory give us our place, by `rest_on`, when it is needed; we were there from the beginning."""
-        self._rest, self.born_us = rest, 0
+    def restore_lazily(self, restore: "Callable[[IceSurface], None]") -> None:
+        """Have the simulator restore this peer's place, from time 0, at its first use."""
+        self._restore, self.born_us = restore, 0
 
     @property
-    def rests(self) -> bool:
-        """Has nothing changed our ground, or what we know of others', since we were given it?"""
-        return self._rest is not None or (self.plot.version == 0 and not self.plot.status)
+    def is_unchanged(self) -> bool:
+        """True if extents and claims are still those that were restored."""
+        return self._restore is not None or (
+            self.ownership.map_version == 0 and not self.ownership.status
+        )
 
     def next_number(self) -> int:
         self._number = (self._number or self.host.rng.getrandbits(40)) + 1
         return self._number
 
-    # --- what the tenant asks for
+    # --- called by the store
 
     def join(self, introducers: tuple[Address, ...]) -> None:
-        """Ask for a place, by way of peers already there; the first peer owns the whole surface."""
-        kept = self.kept_before
-        self.entry.join(
-            introducers, kept.contacts if kept is not None and self.terms.assured else ()
+        """Ask introducers for an extent; without introducers this peer owns the whole surface."""
+        durable = self.previous_state
+        self.joining.join(
+            introducers, durable.contacts if durable is not None and self.settings.assured else ()
         )
 
-    def kept(self) -> KeptSurface:
-        """What is to be written down, so that the next life is soon where this one was."""
-        contacts = dict.fromkeys((*self.plot.neighbours(), *self.heirs, *self.estates.held))
-        return KeptSurface(self.born_us, tuple(contacts)[:TITLES_MAX])
+    def durable_state(self) -> DurableSurface:
+        """State to be written to disk, so that the next incarnation can rejoin quickly."""
+        contacts = dict.fromkeys(
+            (*self.ownership.neighbours(), *self.backups, *self.backup_copies.held)
+        )
+        return DurableSurface(self.born_us, tuple(contacts)[:CLAIMS_MAX])
 
     def leave(self) -> None:
-        """Give every piece away, stay a while for strays, go."""
-        self.parting.leave()
+        """Hand off every extent, stay reachable for a while, then leave."""
+        self.relocation.leave()
 
     def send(self, message: Routed) -> None:
-        """Route a message of our own."""
-        self.routes.route(self.address, message)
+        """Route a message that this peer originates."""
+        self.routing.route(self.address, message)
 
-    def batch(self, items: tuple[Item, ...], then: Callable[[], None]) -> bool:
-        """Back items up at all heirs; `then` is called when that counts. False: too many are waiting already."""
-        if self.terms.assured:
-            return self.succession.batch(items, then)
+    def replicate(self, items: tuple[Item, ...], then: Callable[[], None]) -> bool:
+        """Replicate items to all backups, then call `then`. False: too many batches are pending."""
+        if self.settings.assured:
+            return self.backup_set.replicate(items, then)
         then()
         return True
 
-    def heard(self, peer: Address) -> None:
-        """Any word of a peer is a sign of life."""
-        if self.terms.assured:
-            self.circle.heard(peer)
+    def heard_from(self, peer: Address) -> None:
+        """Any message from a peer is a sign of life."""
+        if self.settings.assured:
+            self.members.heard_from(peer)
 
-    # --- what is ours
+    # --- what this peer owns
 
     @property
-    def pieces(self) -> list[Title]:
-        return self.plot.pieces
+    def extents(self) -> list[OwnershipClaim]:
+        return self.ownership.extents
 
     @property
     def tract(self) -> Tract:
-        """All our pieces."""
-        return self.plot.tract
+        """All extents, committed or not."""
+        return self.ownership.tract
 
     @property
-    def ground(self) -> Tract:
-        """All our firm pieces."""
-        return self.plot.firm
+    def committed(self) -> Tract:
+        """All committed extents: the tract that this peer may answer for."""
+        return self.ownership.committed
 
     @property
     def centre(self) -> tuple[int, ...]:
-        """The centre of our largest piece, in half units."""
-        return tuple(self.routes.table.centre.tolist())
+        """Centre of the largest extent, in half units."""
+        return tuple(self.routing.table.centre.tolist())
 
     @property
     def population(self) -> int:
-        """About how many peers there are: as if all had as much ground as we and those around us."""
-        titles = [*self.plot.pieces, *self.plot.others]
-        codes = sum(each.high - each.low for each in titles)
-        return len({each.owner for each in titles}) * CODES // codes if codes else 0
+        """Estimated number of peers, from the extents of this peer and its neighbours."""
+        claims = [*self.ownership.extents, *self.ownership.others]
+        codes = sum(each.high - each.low for each in claims)
+        return len({each.owner for each in claims}) * CODES // codes if codes else 0
 
     @property
-    def heirs(self) -> tuple[Address, ...]:
-        return self.succession.heirs
+    def backups(self) -> tuple[Address, ...]:
+        return self.backup_set.backups
 
     @property
     def leaving(self) -> bool:
-        return self.parting.leaving
+        return self.relocation.leaving
 
     @property
-    def is_doubtful(self) -> bool:
-        """No heir has lately said that it heard us: another peer may be about to take our place."""
-        return self.terms.watched and self.succession.is_doubtful
+    def is_unconfirmed(self) -> bool:
+        """True if no backup has acknowledged this peer for `suspect_after_us`."""
+        return self.settings.monitored and self.backup_set.is_unconfirmed
 
     def answers(self, code: int) -> bool:
-        """Ours, firm, and not in doubt."""
-        return contains(self.plot.firm, code) and not self.is_doubtful
+        """True if this peer owns the code, it is committed, and backups acknowledge this peer."""
+        return contains(self.ownership.committed, code) and not self.is_unconfirmed
 
     def holdings(self) -> tuple[object, ...]:
-        """Who is around, and copies of what others keep, as values that can be encoded."""
-        titles = tuple(
-            title for title in self.plot.atlas.titles.values() if title.owner != self.address
-        )
-        if not self.terms.assured:
-            return (titles,)
-        estates = [
-            (
-                estate.titles,
-                estate.heirs,
-                estate.around,
-                tuple(item for _, item in estate.items.values()),
-            )
-            for estate in self.estates.held.values()
-        ]
-        return titles, self.heirs, tuple(estates)
+        """Other peers' claims, the backup set and held backup copies, to be encoded."""
+        claims = self.ownership.claim_map.claims.values()
+        others = tuple(each for each in claims if each.owner != self.address)
+        if not self.settings.assured:
+            return (others,)
+        return others, self.backups, self.backup_copies.holdings()
 
-    # --- what happens to all of it
+    # --- coordination of the parts
 
     def start(self) -> None:
         """Begin to tick."""
-        if self._ticked_us < 0 and not self.parting.left:
+        if self._ticked_us < 0 and not self.relocation.left:
             self._ticked_us = self.host.now_us
-            self.host.after(int(self.terms.timers.tick_us * self.host.rng.random()), Tick())
+            self.host.after(int(self.settings.timers.tick_us * self.host.rng.random()), Tick())
 
     @handles(Tick)
     def on_tick(self, tick: Tick) -> None:
-        """Greet, look after the silent, and see to what does not settle by itself."""
-        timers, now_us, watched = self.terms.timers, self.host.now_us, self.terms.watched
+        """Send heartbeats, check silent peers, and resume work that no message triggers."""
+        timers, now_us, monitored = self.settings.timers, self.host.now_us, self.settings.monitored
         if now_us - self._ticked_us > LATE * timers.tick_us + timers.rto_us // 2:
-            self.circle.wake_late()
+            self.members.reset_silence()
         self._ticked_us = now_us
-        troubled = watched and self.circle.tend()
-        if watched:
-            self.succession.choose_heirs()
-            self.inquest.watch(troubled)
-            self.circle.greet_missed()
-        self._attend()
+        troubled = monitored and self.members.check_neighbours()
+        if monitored:
+            self.backup_set.choose_backups()
+            self.takeover.check_silent(troubled)
+            self.members.probe_lost()
+        self._settle_pending()
         calm = not (troubled or self._is_unsettled())
         if now_us > self._forget_us:
             self._forget_us = now_us + FORGET_TICKS * timers.tick_us
-            self.taker.expire()
-            self.greetings.forget_gifts()
-            self.routes.forget_hops()
-            self.estates.forget()
-            self.circle.forget_strangers()
-        if self.parting.left or (calm and not watched):
+            self.handoff_receiver.expire()
+            self.heartbeats.expire_relinquished()
+            self.routing.expire_hops()
+            self.backup_copies.expire()
+            self.members.evict_strangers()
+        if self.relocation.left or (calm and not monitored):
             self._ticked_us = -1
         else:
             self.host.after(timers.tick_us * CALM_TICKS if calm else timers.tick_us, tick)
 
     def _is_unsettled(self) -> bool:
-        """Is there anything that should not wait?"""
-        moving = self.giver.gift or self.taker.receipt or self.routes.parked or self.plot.status
-        lacking = self.terms.assured and len(self.succession.heirs) < self.terms.timers.heirs
-        return bool(
-            moving or lacking or self.parting.leaving or self.plot.gap or len(self.plot.pieces) != 1
-        )
+        """True if something is pending that should not wait for a second tick."""
+        settings, ownership = self.settings, self.ownership
+        moving = self.handoff_sender.handoff or self.handoff_receiver.handoff or ownership.status
+        lacking = settings.assured and len(self.backup_set.backups) < settings.timers.backups
+        waiting = self.routing.parked or self.relocation.leaving
+        return bool(moving or waiting or lacking or ownership.gap or len(ownership.extents) != 1)
 
-    def _attend(self) -> None:
-        """What only some peers have to see to."""
-        self.inquest.mend_gap()
-        if self.parting.leaving:
-            self.parting.step()
-        elif len(self.plot.pieces) > 1:
-            self.parting.tidy()
-        self.giver.rescue()
-        if self.routes.parked:
-            self.routes.unpark()
+    def _settle_pending(self) -> None:
+        """Resume pending work: a gap, leaving, relocation, an unsent handoff, parked messages."""
+        self.takeover.fill_gap()
+        if self.relocation.leaving:
+            self.relocation.leave_step()
+        elif len(self.ownership.extents) > 1:
+            self.relocation.relocate_surplus()
+        self.handoff_sender.abort_unsent()
+        if self.routing.parked:
+            self.routing.route_parked()
 
     def announce(self, before: Iterable[Address] = ()) -> None:
-        """Our pieces, their status or our heirs have changed: tell old and new neighbours, and the tenant."""
-        self.greetings.next_mark()
-        self.plot.survey()
-        self.greetings.hail(
-            sorted({*before, *self.plot.neighbours(), *self.succession.told}, key=in_order)
+        """Extents, their status or backups have changed: inform neighbours and the store."""
+        self.heartbeats.next_version()
+        self.ownership.refresh()
+        self.heartbeats.send_to(
+            sorted(
+                {*before, *self.ownership.neighbours(), *self.backup_set.receivers}, key=in_order
+            )
         )
-        self.tenant.settled()
-        self.routes.unpark()
+        self.store.settled()
+        self.routing.route_parked()
         self.start()
 
-    def firm_up(self, kind: str, number: int, before: set[Address]) -> None:
-        """What was held for this reason answers now, if anything is left of it."""
-        before = before.union(self.plot.neighbours())
-        if self.plot.release(kind, number):
+    def commit(self, kind: str, number: int, before: set[Address]) -> None:
+        """Commit the extents held under this status and number, if any are left."""
+        before = before.union(self.ownership.neighbours())
+        if self.ownership.commit(kind, number):
             self.announce(before)
-            self.entry.settled_in()
+            self.joining.on_committed()
 
-    def hear(self, titles: Iterable[Title], sender: Address | None = None) -> None:
-        """Learn from others; what we lose by it we yield. What is said of third parties is checked with them."""
-        plot = self.plot
-        before, neighbours = list(plot.pieces), plot.neighbours()
-        if not (news := plot.learn(titles)):
+    def learn_claims(self, claims: Iterable[OwnershipClaim], sender: Address | None = None) -> None:
+        """Learn claims; give up extents that lose to them. Verify claims about third peers."""
+        ownership = self.ownership
+        before, neighbours = list(ownership.extents), ownership.neighbours()
+        if not (learnt := ownership.learn(claims)):
             return
-        hearsay = {each.owner for each in news if each.owner != sender}
-        for each in plot.neighbours():
-            # A title that its owner has let go would otherwise go round among others for ever. An owner whose mark we
-            # do not know is asked anyway, at its first echo.
-            if each in hearsay and self.circle.concern(each).mark >= 0:
-                self.greetings.ask_more(each)
-        lost = subtract(tract_of(before), plot.tract)
+        hearsay = {each.owner for each in learnt if each.owner != sender}
+        for each in ownership.neighbours():
+            # Otherwise a claim that its owner has relinquished could circulate among other peers
+            # for ever. An owner whose version is unknown is asked at its first ack in any case.
+            if each in hearsay and self.members.state_of(each).version >= 0:
+                self.heartbeats.request_full_state(each)
+        lost = subtract(tract_of(before), ownership.tract)
         if lost:
-            winners = [each for each in news if any(overlap(each, piece) for piece in before)]
-            # Hearsay is not passed on: a title that its owner has let go would go round for ever.
-            self.greetings.lost_to([each for each in winners if each.owner == sender])
-            self.lost(lost, neighbours, winners)
+            winners = [each for each in learnt if any(overlap(each, extent) for extent in before)]
+            # A claim heard from a third peer is not passed on, for the same reason.
+            self.heartbeats.note_lost_to([each for each in winners if each.owner == sender])
+            self.on_claims_lost(lost, neighbours, winners)
         else:
-            self.greetings.hail([each for each in plot.neighbours() if each not in neighbours])
-            self.routes.unpark()
+            self.heartbeats.send_to(
+                [each for each in ownership.neighbours() if each not in neighbours]
+            )
+            self.routing.route_parked()
 
     def learn_around(self, around: tuple[Neighbour, ...]) -> None:
-        """What another owner knew of its neighbours, as far as they are ours now."""
-        self.hear(title for title, _ in around)
-        for title, heirs in around:
-            news = self.circle.news.get(title.owner)
-            if news is not None and not news.heirs:
-                news.take_heirs(heirs)
+        """Learn another owner's neighbours, as far as they are neighbours of this peer now."""
+        self.learn_claims(claim for claim, _ in around)
+        for claim, backups in around:
+            state = self.members.states.get(claim.owner)
+            if state is not None and not state.backups:
+                state.set_backups(backups)
 
-    def met(self, peer: Address, born_us: int) -> None:
-        """A life that began then is at a peer's address. If we knew one before it, that is dead: heirs take over."""
-        if not self.circle.is_new_incarnation(peer, born_us):
+    def on_incarnation(self, peer: Address, born_us: int) -> None:
+        """An earlier incarnation of this peer is dead, if one was known: backups take over."""
+        if not self.members.is_new_incarnation(peer, born_us):
             return
-        estate = self.estates.held.pop(peer, None)
-        self.circle.begin_anew(peer, born_us)
-        self.greeter.drop("hail", peer)
-        self.plot.atlas.drop(self.plot.atlas.of(peer))
-        self.plot.survey()
-        self.succession.drop_heir(peer)
-        self.inquest.bury(peer, estate)
-        self.entry.met(peer)
+        copy = self.backup_copies.held.pop(peer, None)
+        self.members.restart_member(peer, born_us)
+        self.heartbeat_requests.drop("heartbeat", peer)
+        self.ownership.claim_map.drop(self.ownership.claim_map.of(peer))
+        self.ownership.refresh()
+        self.backup_set.drop_backup(peer)
+        self.takeover.confirm_dead(peer, copy)
+        self.joining.on_new_incarnation(peer)
 
-    def lost(self, tract: Tract, neighbours: list[Address], winners: list[Title]) -> None:
-        """Better titles took ground from us. What we kept there is offered by the tenant to whoever has it now."""
-        gift = self.giver.gift
-        if gift is not None and gift.piece not in self.plot.pieces:
-            self.giver.take_back()
-        self.taker.lost()
-        self.tenant.yielded(tract)
+    def on_claims_lost(
+        self, tract: Tract, neighbours: list[Address], winners: list[OwnershipClaim]
+    ) -> None:
+        """Better claims took a tract. The store offers its items to the present owners."""
+        handoff = self.handoff_sender.handoff
+        if handoff is not None and handoff.extent not in self.ownership.extents:
+            self.handoff_sender.abort_handoff()
+        self.handoff_receiver.on_claims_lost()
+        self.store.yielded(tract)
         self.announce({*neighbours, *(each.owner for each in winners)})
-        if not self.plot.pieces:
-            self.homeless()
+        if not self.ownership.extents:
+            self.rejoin()
 
-    def homeless(self) -> None:
-        """All is lost to others: come again as a newcomer, by way of whoever is known."""
-        known = [*self.plot.neighbours(), *self.heirs, *self.circle.missed]
-        self.succession.end()
-        self.entry.come_again(known)
-        self.inquest.open.clear()
+    def rejoin(self) -> None:
+        """This peer has lost all its extents: join again by way of the peers it knows."""
+        known = [*self.ownership.neighbours(), *self.backups, *self.members.lost]
+        self.backup_set.clear()
+        self.joining.rejoin(known)
+        self.takeover.pending.clear()
 
-    def settle_into(self, title: Title, others: list[Title], heirs: tuple[Address, ...]) -> None:
-        """Take a place on a surface that is assembled at once."""
-        self.plot.settle_on(Atlas([title, *others]))
-        self.succession.begin_with(heirs, self.host.now_us)
-        self.entry.settle()
-        self.plot.survey()
-        if self.terms.watched:
+    def restore(
+        self, claim: OwnershipClaim, others: list[OwnershipClaim], backups: tuple[Address, ...]
+    ) -> None:
+        """Take a place on a surface that the simulator assembles."""
+        self.ownership.restore(OwnershipMap([claim, *others]))
+        self.backup_set.set_backups(backups, self.host.now_us)
+        self.joining.restore()
+        self.ownership.refresh()
+        if self.settings.monitored:
             self.start()
 
-    def rest_on(self, title: Title, others: Callable[[], list[Title]], table: SurfaceTable) -> None:
-        """Take a place on a surface that is assembled at once, and on which nothing is assured: its table is known, and
-        the titles around it are asked for when they are needed."""
-        self.plot.settle_alone(title, lambda: [title, *others()])
-        self.routes.redraw(table)
+    def restore_static(
+        self, claim: OwnershipClaim, others: Callable[[], list[OwnershipClaim]], table: SurfaceTable
+    ) -> None:
+        """Take a place on an assembled surface without assurance, with a given routing table."""
+        self.ownership.restore_lazily(claim, lambda: [claim, *others()])
+        self.routing.set_table(table)

@@ -1,7 +1,7 @@
-"""What a peer routes by: its own boxes and its neighbours', laid out for the compiled kernels.
+"""Routing table of a peer: its own boxes and its neighbours', laid out for the compiled kernels.
 
-A table is made from the atlas whenever that changes, and not changed itself. Its size depends on the number of
-dimensions only, whatever the number of peers (thesis section 7.2).
+A table is built from the ownership map whenever that changes, and is immutable. Its size depends on
+the number of dimensions only, not on the number of peers (thesis section 7.2).
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from implicast.peer.contract import Address
-from implicast.peer.late import unmade
+from implicast.peer.lazy_attributes import unmade
 from implicast.space import kernels
 from implicast.space.morton import Box
 from implicast.space.surface import Rank, Surface
@@ -18,20 +18,22 @@ from implicast.space.tract import Tract
 
 Rows = npt.NDArray[np.int64]
 NAMES = 1 << 31
-"""Addresses below it can be written on a sheet."""
+"""Only addresses below this value fit on a sheet."""
 HANDFUL = 4
-"""So many codes are worth an array."""
+"""From this number of codes on, an array is faster."""
 FARTHEST: Rank = (1 << 62, 0)
-"""Of a peer that has no ground."""
-Drawn = tuple[Rows, Rows, npt.NDArray[np.float64]]
-"""Our own boxes, the neighbours', and how far these are."""
+"""Rank of a peer without extents."""
+TableBoxes = tuple[Rows, Rows, npt.NDArray[np.float64]]
+"""Own boxes, the neighbours' boxes, and the neighbours' latencies."""
 
 
 class SurfaceTable:
-    """One peer's view: `own` and `rows` are boxes, row i belongs to `owners[i]` at `latencies[i]` microseconds."""
+    """One peer's table: `own` and `rows` are boxes, row i belongs to `owners[i]` at `latencies[i]`
+    microseconds.
+    """
 
     __slots__ = (
-        "_draw",
+        "_load",
         "centre",
         "dimensions",
         "latencies",
@@ -47,51 +49,53 @@ class SurfaceTable:
         self,
         dimensions: int,
         owners: list[Address],
-        drawn: Drawn | None,
+        boxes: TableBoxes | None,
         sheet: npt.NDArray[np.int32] | None = None,
-        draw: Callable[[], Drawn] | None = None,
+        load: Callable[[], TableBoxes] | None = None,
     ) -> None:
-        """`drawn`: own boxes, the neighbours' and how far these are. Where there is a sheet already, of one own box and
-        with the owners' names, `draw` says it when it is needed: most tables of a large surface are only routed by."""
-        self.dimensions, self.owners, self.sheet, self._draw = dimensions, owners, sheet, draw
+        """`boxes`: own boxes, the neighbours' boxes and latencies. If a sheet of one own box with
+        the owners' addresses is given, `load` computes the boxes at their first use: most tables of
+        a large surface only route.
+        """
+        self.dimensions, self.owners, self.sheet, self._load = dimensions, owners, sheet, load
         self.owns = 1
         self.named = True
-        """Do the sheet's names say the owners themselves? Else they are rows."""
-        if drawn is not None:
-            self.own, self.rows, self.latencies = drawn
+        """True if the sheet contains the owners' addresses; false if it contains row numbers."""
+        if boxes is not None:
+            self.own, self.rows, self.latencies = boxes
             self.centre, self.owns = _centre(self.own, dimensions), len(self.own)
             self.named = all(type(each) is int and 0 <= each < NAMES for each in owners)
         else:
             self.__class__ = unmade(
-                SurfaceTable, ("own", "rows", "latencies", "centre"), SurfaceTable.draw
+                SurfaceTable, ("own", "rows", "latencies", "centre"), SurfaceTable.load
             )
 
-    def draw(self) -> None:
-        """What the sheet was made of, which nobody has asked for until now."""
-        assert self._draw is not None, "a table is drawn, or can be"
-        self.own, self.rows, self.latencies = self._draw()
+    def load(self) -> None:
+        """Compute the boxes at their first use."""
+        assert self._load is not None, "a table has boxes or a function that computes them"
+        self.own, self.rows, self.latencies = self._load()
         self.centre, self.__class__ = _centre(self.own, self.dimensions), SurfaceTable
 
     def next_hop(self, code: int) -> Address | None:
         """The neighbour to which a message for this code goes (Listing 6)."""
         sheet = self.sheet
-        name = kernels.hop_by_sheet(self.lay_out() if sheet is None else sheet, self.owns, code)
+        name = kernels.hop_by_sheet(self.build_sheet() if sheet is None else sheet, self.owns, code)
         if name < 0:
             return None
         return name if self.named else self.owners[name]
 
     def next_hops(self, codes: Sequence[int]) -> list[Address | None]:
-        """`next_hop` of many codes: half a microsecond each instead of two, from a handful on."""
+        """`next_hop` for many codes: 0.5 instead of 2 microseconds each."""
         if len(codes) < HANDFUL:
             return [self.next_hop(code) for code in codes]
-        sheet = self.sheet if self.sheet is not None else self.lay_out()
+        sheet = self.sheet if self.sheet is not None else self.build_sheet()
         names = kernels.hops_by_sheet(sheet, self.owns, np.array(codes, np.int64)).tolist()
         if self.named:
             return [name if name >= 0 else None for name in names]
         return [self.owners[name] if name >= 0 else None for name in names]
 
-    def lay_out(self) -> npt.NDArray[np.int32]:
-        """The table on one sheet."""
+    def build_sheet(self) -> npt.NDArray[np.int32]:
+        """Pack the table into one array for the kernels."""
         names = self.owners if self.named else range(len(self.owners))
         self.sheet = kernels.sheet_of(self.own, self.rows, self.latencies, list(names))
         return self.sheet
@@ -99,9 +103,11 @@ class SurfaceTable:
     def branches(
         self, tract: Tract, cosine: float, merge: bool
     ) -> list[tuple[Address | None, Tract]]:
-        """The destination, divided among neighbours; with `merge`, clusters with one next hop share a branch."""
+        """The destination divided among neighbours; with `merge`, clusters with the same next hop
+        share a branch.
+        """
         if self.named and self.owns == 1 and self.owners:
-            sheet = self.sheet if self.sheet is not None else self.lay_out()
+            sheet = self.sheet if self.sheet is not None else self.build_sheet()
             return [
                 (None if name < 0 else name, part)
                 for name, part in kernels.branches(sheet, tract, cosine, merge)
@@ -121,11 +127,11 @@ class SurfaceTable:
         ]
 
     def rank(self, part: Tract) -> Rank:
-        """How near our ground is to a destination."""
+        """Distance rank of this peer's extents to a destination."""
         return self._rank(self.own, self._targets(part)) if len(self.own) else FARTHEST
 
     def nearest(self, part: Tract, visited: Collection[Address]) -> Address | None:
-        """The neighbour that is nearest to a destination, of those that have not been visited."""
+        """The neighbour nearest to a destination among those not visited."""
         targets = self._targets(part)
         rows = [row for row, owner in enumerate(self.owners) if owner not in visited]
         ranks = [(self._rank(self.rows[row : row + 1], targets), row) for row in rows]
@@ -135,7 +141,7 @@ class SurfaceTable:
         return rows_of(Surface(self.dimensions).boxes(part), self.dimensions)
 
     def _rank(self, boxes: Rows, targets: Rows) -> Rank:
-        """How near any of the boxes is to any of the targets."""
+        """Smallest distance rank between any box and any target."""
         unlimited = np.zeros(len(targets), np.int64)
         squared, touching = kernels.nearest(boxes, targets, 0, unlimited, self.dimensions)
         return int(squared), int(touching)
@@ -147,7 +153,7 @@ def rows_of(boxes: Iterable[Box], dimensions: int) -> Rows:
 
 
 def _centre(own: Rows, dimensions: int) -> Rows:
-    """In half units. Directions are seen from the largest piece: a quiet peer has one, a leaver may have none."""
+    """Centre of the largest extent, in half units; a leaving peer may have none."""
     if not len(own):
         return np.zeros(dimensions, np.int64)
     edges = own[:, dimensions:] - own[:, :dimensions]

@@ -1,21 +1,22 @@
-"""A node of the doubly linked ring: its neighbours, its life, and the parts that keep them right.
+"""A node of the doubly linked ring (DDLL): its neighbours, its incarnations, and their maintenance.
 
-A right pointer changes at one place in one step: the node that holds it compares what the asker believes with what is.
-Without crashes and false suspicions the right pointers of the members form one cycle in key order at every moment, so
-every key has exactly one holder while peers join and leave. Messages may be lost, delayed, repeated and overtaken.
-Right pointers are the truth; left pointers are hints that follow, told apart in age by their numbers.
+A right pointer is changed in one step by the node that holds it: the holder compares the pointer
+and number that the requester expects with the current ones (compare-and-swap). Without crashes and
+false suspicions the right pointers of the members form one cycle in key order at every moment, so
+every key has exactly one owner while peers join and leave. Messages may be lost, delayed,
+duplicated and reordered. Left pointers are hints that follow; the newer one has the larger number.
 
-No locks: a conflict means that another asker succeeded. That an operation takes effect at most once, and never after
-its refusal was believed, rests on the memory of answers; the number in the comparison guards the same once more.
+There are no locks: a conflict means that another requester succeeded. The memory of answers ensures
+that an operation takes effect at most once, and never after its requester has accepted a refusal;
+the number in the comparison is a second guard.
 
-    company     what is believed of others                  walks     looks left: detection and repair
-    membership  joining, leaving, own requests              seeking   places: own one from outside, and those of others
-
-The spec's letters stand in `FIDELITY.md`.
+    liveness    departed and suspected nodes      stabilisation  search left, detection, repair
+    membership  joining, leaving, own requests    lookup         place lookups
 """
 
-from implicast.overlay.links.above import Above
-from implicast.overlay.links.company import Company
+from implicast.overlay.links.listener import RingListener
+from implicast.overlay.links.liveness import RingLiveness
+from implicast.overlay.links.lookup import MergeRound, PlaceLookup
 from implicast.overlay.links.membership import Membership
 from implicast.overlay.links.messages import (
     BUSY,
@@ -23,61 +24,63 @@ from implicast.overlay.links.messages import (
     INSERT,
     MOVED,
     REPLACE,
-    CheckLink,
     Confirm,
-    Gone,
+    IncarnationGone,
+    LinkState,
+    LinkStateRequest,
     SetL,
     SetLAck,
     SetR,
     SetRAck,
     SetRNak,
-    Stat,
 )
 from implicast.overlay.links.refs import FIRST, Number, Ref, after, cut_list, lies_between
-from implicast.overlay.links.seeking import MergeRound, Seeking
 from implicast.overlay.links.settings import LinkSettings
-from implicast.overlay.links.state import DEL, IN, INS, OUT, Answered, Grace
-from implicast.overlay.links.walks import LinkRound, Looks
+from implicast.overlay.links.stabilisation import Stabilisation, StabiliseRound
+from implicast.overlay.links.state import DEL, IN, INS, OUT, AnswerMemory, DepartedIncarnation
 from implicast.peer.contract import Address, Host, Incarnation, Message, Part, decisions, handles
 from implicast.peer.memory import Recent
 
-NEIGHBOURS_KEPT = 8
-"""Nodes nearby that are written down for the next life."""
-GRACES_MAX = 16
-"""Former lives of one peer that still answer."""
+NEIGHBOURS_SAVED = 8
+"""Nearby nodes that are saved for the next incarnation."""
+DEPARTED_MAX = 16
+"""Former incarnations of one peer that still answer."""
 
 
-class GraceOver(Message):
-    """Rings when a life that has left need not be remembered any more."""
+class DepartedExpired(Message):
+    """Fires when a departed incarnation need not be remembered any longer."""
 
     ref: Ref
 
 
-class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membership}):
-    """One peer's share of the ring: it keeps the link to the right, changes it for askers, and believes the newest news
-    about the left. `above` is told of changes and asked for shortcuts (`Above`)."""
+class Links(
+    Part, parts={"stabilisation": Stabilisation, "lookup": PlaceLookup, "membership": Membership}
+):
+    """One peer's part of the ring: the right pointer, changed on request, and the newest left
+    pointer.
+    """
 
     __slots__ = (
         "_answered",
-        "above",
-        "company",
-        "conf",
+        "bypassed",
+        "departed_incarnations",
         "detector",
-        "gen",
-        "graces",
+        "is_confirmed",
         "key",
         "left",
         "lefts",
+        "listener",
+        "liveness",
         "lnum",
+        "lookup",
         "me",
         "membership",
-        "overlooked",
+        "repairs",
         "right",
         "rnum",
-        "seeking",
         "settings",
+        "stabilisation",
         "state",
-        "walks",
     )
 
     def __init__(
@@ -89,174 +92,173 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
         incarnation: Incarnation | None = None,
         neighbours: tuple[Ref, ...] = (),
     ) -> None:
-        """`incarnation`: the peer's; without one, the clock tells lives apart. `neighbours`: those of an earlier life."""
+        """`incarnation`: of the peer; None: by the clock. `neighbours`: of the earlier one."""
         super().__init__(address, host)
         self.key, self.settings, self.state = key, settings, OUT
-        self.above = Above()
-        self.company = Company(self)
-        self.detector = self.company.detector
-        self.graces: Recent[Ref, Grace] = Recent(GRACES_MAX)
-        """What former lives still know, for operations under way depend on it."""
-        self.walks, self.seeking, self.membership = (
-            Looks(self),
-            Seeking(self),
-            Membership(self, incarnation, neighbours),
-        )
-        self.begin(0)
+        self.listener = RingListener()
+        self.liveness = RingLiveness(self)
+        self.detector = self.liveness.detector
+        self.departed_incarnations: Recent[Ref, DepartedIncarnation] = Recent(DEPARTED_MAX)
+        """Answers of former incarnations, on which operations under way depend."""
+        self.stabilisation = Stabilisation(self)
+        self.lookup = PlaceLookup(self)
+        self.membership = Membership(self, incarnation, neighbours)
+        self.start_incarnation(0)
 
-    def begin(self, incarnation: int) -> None:
-        """A life begins: nothing of an earlier one is known."""
+    def start_incarnation(self, incarnation: int) -> None:
+        """Start an incarnation, which knows nothing of an earlier one."""
         self.state = OUT
         self.me = Ref(self.key, self.address, incarnation)
         self.left = self.right = self.me
         self.lnum: Number = FIRST
         self.rnum: Number | None = FIRST
-        self.conf = True
-        """Whether the right neighbour is known to have this very link."""
-        self.gen = 0
-        """The last repair of the own place."""
-        self.overlooked = False
-        """Whether others have passed this node over since it was last linked in."""
+        self.is_confirmed = True
+        """Whether the right neighbour has confirmed this link."""
+        self.repairs = 0
+        """The repair number of the last repair of the own place."""
+        self.bypassed = False
+        """Whether other nodes have bypassed this node since it was last linked in."""
         self.lefts: tuple[Ref, ...] = ()
-        self._answered: Answered = Recent(self.settings.seen_max)
-        self.walks.stop()
-        self.membership.begin()
+        self._answered: AnswerMemory = Recent(self.settings.seen_max)
+        self.stabilisation.stop()
+        self.membership.reset()
 
     # --- verbs
 
-    def carry(self, above: Above) -> None:
-        """This overlay stands on the ring."""
-        self.above = above
+    def set_listener(self, listener: RingListener) -> None:
+        self.listener = listener
 
-    def move(self, key: int) -> None:
-        """Off the ring: stand elsewhere from now on."""
+    def set_key(self, key: int) -> None:
+        """Off the ring: choose the key for the next join."""
         assert self.state == OUT, f"{self.address} is {self.state} and cannot move"
         self.key = key
 
     def join(self, introducers: tuple[Address, ...]) -> None:
-        """Find the own place with the help of members, and link in there; none: be the first. A new life begins."""
+        """Join through members in a new incarnation; without introducers form a ring of one."""
         self.membership.join(introducers)
 
     def leave(self) -> None:
-        """The wish stays until it is fulfilled."""
+        """Leave the ring. The node keeps trying until it has left."""
         self.membership.leave()
 
-    def stand(self, left: Ref, right: Ref, lefts: tuple[Ref, ...]) -> None:
-        """Be part of a ring that has stood for long: it is no news. Checks begin at a random phase, not all at once."""
+    def restore(self, left: Ref, right: Ref, lefts: tuple[Ref, ...]) -> None:
+        """Be a member of a converged ring, without callbacks; checks start at a random phase."""
         self.state = IN
         self.left, self.right, self.lefts = left, right, lefts
         self.lnum = self.rnum = FIRST
-        self.watch(least=0.0)
+        self.start_rounds(least=0.0)
 
-    def near(self) -> tuple[Ref, ...]:
-        """Who stands next to this node, its right neighbour first, for its next life to ask; off the ring, who did."""
-        near = dict.fromkeys((self.right, *self.above.acquaintances()[:2], self.left, *self.lefts))
-        near.pop(self.me, None)
-        return tuple(near)[:NEIGHBOURS_KEPT] or self.membership.neighbours
+    def nearby_nodes(self) -> tuple[Ref, ...]:
+        """Nodes for the next incarnation to contact, the right neighbour first."""
+        nearby_nodes = dict.fromkeys(
+            (self.right, *self.listener.known_nodes()[:2], self.left, *self.lefts)
+        )
+        nearby_nodes.pop(self.me, None)
+        return tuple(nearby_nodes)[:NEIGHBOURS_SAVED] or self.membership.neighbours
 
-    def tell_right(self, message: Message) -> None:
-        """Tell the right neighbour; not the former life of this node, which stands there until the ring notices."""
+    def send_right(self, message: Message) -> None:
+        """Send to the right neighbour, unless that is an earlier incarnation of this node."""
         if self.right.address != self.address:
             self.host.send(self.right.address, message)
 
     # --- for the parts
 
-    def watch(self, least: float = 0.5) -> None:
-        """Look once per period, to the left and from outside; the first time after so much of one at least."""
+    def start_rounds(self, least: float = 0.5) -> None:
+        """Start periodic stabilisation and merging, after at least `least` of a period."""
         for period_us, kind in (
-            (self.settings.check_us, LinkRound),
+            (self.settings.check_us, StabiliseRound),
             (self.settings.merge_us, MergeRound),
         ):
             if period_us:
-                self.later(period_us, kind(self.me.incarnation), least)
+                self.after_jittered(period_us, kind(self.me.incarnation), least)
 
-    def later(self, wait_us: int, alarm: Message, least: float = 0.5) -> int:
-        """Ring after about so long: after so much of it at least, and at most as much and once the whole."""
+    def after_jittered(self, wait_us: int, alarm: Message, least: float = 0.5) -> int:
+        """Set an alarm after `wait_us` times `least` to `least` + 1; returns the wait."""
         wait_us = int(wait_us * (least + self.host.rng.random()))
         self.host.after(wait_us, alarm)
         return wait_us
 
-    def say(self, to: Ref, message: Message) -> None:
-        """Send; to oneself it is a plain call."""
+    def send_to(self, to: Ref, message: Message) -> None:
+        """Send a message; a message to this node itself is handled by a direct call."""
         if to.address == self.address:
-            self.hear(self.address, message)
+            self.handle_message(self.address, message)
         else:
             self.host.send(to.address, message)
 
-    def hear(self, sender: Address, message: Message) -> None:
-        """Decide on a message of the ring."""
+    def handle_message(self, sender: Address, message: Message) -> None:
+        """Handle a message of the ring."""
         _DECIDES[type(message)](self, sender, message)
 
-    def become(self, state: str) -> None:
+    def set_state(self, state: str) -> None:
         self.state = state
 
-    def expect(self, left: Ref, right: Ref) -> None:
-        """Between these two the node wants to be inserted."""
+    def begin_insertion(self, left: Ref, right: Ref) -> None:
+        """Start the insertion of this node between these two nodes."""
         self.state, self.left, self.right, self.rnum = INS, left, right, None
 
-    def depart(self) -> None:
-        """This life has left: it still gives the answers it gave."""
+    def record_departure(self) -> None:
+        """This incarnation has left; it still repeats the answers it gave."""
         if self.state != OUT:
-            self.graces[self.me] = Grace(self._answered, self.left, self.right)
-            self.host.after(self.settings.grace_us, GraceOver(self.me))
+            self.departed_incarnations[self.me] = DepartedIncarnation(
+                self._answered, self.left, self.right
+            )
+            self.host.after(self.settings.departed_us, DepartedExpired(self.me))
         self.state = OUT
 
-    @handles(GraceOver)
-    def on_grace_over(self, alarm: GraceOver) -> None:
-        self.graces.pop(alarm.ref, None)
+    @handles(DepartedExpired)
+    def on_departed_expired(self, alarm: DepartedExpired) -> None:
+        self.departed_incarnations.pop(alarm.ref, None)
 
-    def _is_over(self, incarnation: Ref) -> bool:
-        """Whether something is meant for a life that is not, or no more, on the ring."""
+    def _is_former(self, incarnation: Ref) -> bool:
+        """Whether the addressed incarnation is not, or no longer, on the ring."""
         return incarnation != self.me or self.state == OUT
 
-    def _list_for(self, owner: Ref) -> tuple[Ref, ...]:
-        """This node and those on its left, as `owner` may list them."""
+    def _left_list_for(self, owner: Ref) -> tuple[Ref, ...]:
+        """This node and the nodes on its left, as the left list of `owner`."""
         return cut_list([self.me, *self.lefts], owner, self.settings.lefts)
 
     # --- the right pointer
 
     def is_busy(self) -> bool:
-        """Whether `right` is frozen."""
-        pend = self.membership.pend
-        return self.state != IN or (pend is not None and pend.request.kind != REPLACE)
+        """Whether the right pointer is frozen by an own operation."""
+        pending = self.membership.pending
+        return self.state != IN or (pending is not None and pending.request.kind != REPLACE)
 
-    def take_right(self, right: Ref, num: Number, confirmed: bool) -> None:
-        self.company.note_met(self.right)
-        self.right, self.rnum, self.conf = right, num, confirmed
-        self.above.moved()
+    def set_right(self, right: Ref, num: Number, confirmed: bool) -> None:
+        self.liveness.note_former_neighbours(self.right)
+        self.right, self.rnum, self.is_confirmed = right, num, confirmed
+        self.listener.on_neighbours_changed()
 
     @handles(SetR)
     def on_set_r(self, sender: Address, request: SetR) -> None:
-        if self._is_over(request.to):
-            self._answer_for_the_departed(request)
+        if self._is_former(request.to):
+            self._answer_for_departed(request)
             return
-        self.company.heard(request.by)
-        if not self._says_again(self._answered, request):
-            self._answer(
-                self._answered, request, self._refusal(request) or self._carry_out(request)
-            )
+        self.liveness.on_message_from(request.by)
+        if not self.repeat_answer(self._answered, request):
+            self._answer(self._answered, request, self._refusal(request) or self._apply(request))
             over_us = self.host.now_us - self.settings.keep_us
             self._answered.drop_while(lambda known: known[2] < over_us)
 
-    def _answer_for_the_departed(self, request: SetR) -> None:
-        """A life that has left gives the answers it gave; to anything new it says that it is gone, and means it."""
-        grace = self.graces.get(request.to)
-        if grace is None:
-            self.say(request.by, Gone(request.by, request.to, request.op))
-        elif not self._says_again(grace.answered, request):
-            gone = SetRNak(request.by, request.to, request.op, GONE, grace.right, None)
-            self._answer(grace.answered, request, gone)
+    def _answer_for_departed(self, request: SetR) -> None:
+        """Repeat a stored answer; refuse a new request as GONE and store the refusal."""
+        departed = self.departed_incarnations.get(request.to)
+        if departed is None:
+            self.send_to(request.by, IncarnationGone(request.by, request.to, request.op))
+        elif not self.repeat_answer(departed.answered, request):
+            gone = SetRNak(request.by, request.to, request.op, GONE, departed.right, None)
+            self._answer(departed.answered, request, gone)
 
-    def _says_again(self, answered: Answered, request: SetR) -> bool:
-        """Whether this, or a later request of the same asker, was answered: the answer to this one is given again."""
+    def repeat_answer(self, answered: AnswerMemory, request: SetR) -> bool:
+        """Send the stored answer again. True: this or a later request was answered before."""
         op, answer, _ = answered.get(request.by, (-1, None, 0))
         if answer is not None and request.op == op:
-            self.say(request.by, answer)
+            self.send_to(request.by, answer)
         return request.op <= op
 
-    def _answer(self, answered: Answered, request: SetR, answer: SetRAck | SetRNak) -> None:
+    def _answer(self, answered: AnswerMemory, request: SetR, answer: SetRAck | SetRNak) -> None:
         answered.put(request.by, (request.op, answer, self.host.now_us))
-        self.say(request.by, answer)
+        self.send_to(request.by, answer)
 
     def _refusal(self, request: SetR) -> SetRNak | None:
         as_believed = self.right == request.cur and self.rnum == request.cur_num
@@ -266,119 +268,129 @@ class Links(Part, parts={"walks": Looks, "seeking": Seeking, "membership": Membe
         reason = BUSY if self.is_busy() else MOVED
         return SetRNak(request.by, self.me, request.op, reason, self.right, self.rnum)
 
-    def _carry_out(self, request: SetR) -> SetRAck:
+    def _apply(self, request: SetR) -> SetRAck:
         old, old_num, new = self.right, self.rnum, request.new
         assert old_num is not None, "a member knows the number of its link"
         num = after(old_num) if request.kind == INSERT else None
-        ack = SetRAck(request.by, self.me, request.op, num, self._list_for(new))
+        ack = SetRAck(request.by, self.me, request.op, num, self._left_list_for(new))
         if request.kind in (INSERT, REPLACE):
-            self.take_right(new, request.new_num, confirmed=True)
+            self.set_right(new, request.new_num, confirmed=True)
             if num is None:
-                self.seeking.part_with(old)
+                self.lookup.notify_replaced(old)
             else:
                 lefts = cut_list([new, self.me, *self.lefts], old, self.settings.lefts)
-                self.say(old, SetL(old, new, num, lefts))
+                self.send_to(old, SetL(old, new, num, lefts))
         elif new == self.me:
             num = max(request.new_num, after(self.lnum))
-            self.take_right(self.me, num, confirmed=True)
-            self.take_left(self.me, num, ())
+            self.set_right(self.me, num, confirmed=True)
+            self.set_left(self.me, num, ())
         else:
-            self.take_right(new, request.new_num, confirmed=False)
-            self.tell_link()
+            self.set_right(new, request.new_num, confirmed=False)
+            self.send_set_l()
             self.host.after(self.settings.rto_us, Confirm(new, request.new_num, 1))
         return ack
 
     # --- the left pointer
 
-    def take_left(self, left: Ref, num: Number, lefts: tuple[Ref, ...]) -> None:
-        self.company.note_met(*reversed(self.lefts), self.left)
+    def set_left(self, left: Ref, num: Number, lefts: tuple[Ref, ...]) -> None:
+        self.liveness.note_former_neighbours(*reversed(self.lefts), self.left)
         former, is_repair = self.left, num[0] != self.lnum[0]
         self.left, self.lnum, self.lefts = left, num, lefts
-        self.above.moved()
-        if (
-            is_repair and self.state != INS
-        ):  # the own place is mended: others are told of it from here on
-            was_overlooked, self.overlooked = self.overlooked, False
-            (self.above.overlooked if was_overlooked else self.above.mended)()
+        self.listener.on_neighbours_changed()
+        if is_repair and self.state != INS:  # the own place is repaired
+            was_bypassed, self.bypassed = self.bypassed, False
+            (self.listener.on_bypassed if was_bypassed else self.listener.on_repaired)()
         if self.detector is not None and self.state == IN:
-            self.seeking.introduce(former, left)
+            self.lookup.introduce_neighbours(former, left)
 
-    def take_lefts(self, lefts: tuple[Ref, ...]) -> None:
-        """The same neighbour, with those to its left as they are now."""
+    def set_lefts(self, lefts: tuple[Ref, ...]) -> None:
+        """The same left neighbour, with a new list of the nodes on its left."""
         if lefts != self.lefts:
             self.lefts = lefts
-            self.above.surrounded()
+            self.listener.on_left_list_changed()
 
-    def next_repair(self, overlooked: bool) -> Number:
-        """A number that beats all before; and whether another stands where this node should: it was passed over."""
-        self.overlooked = self.overlooked or overlooked
-        self.gen = max(self.gen, self.lnum[0]) + 1
-        return self.gen, 0
+    def next_repair_number(self, bypassed: bool) -> Number:
+        """A number that supersedes all earlier ones. `bypassed`: another node took this place."""
+        self.bypassed = self.bypassed or bypassed
+        self.repairs = max(self.repairs, self.lnum[0]) + 1
+        return self.repairs, 0
 
-    def tell_link(self) -> None:
-        """Tell the right neighbour who its left one is; it answers who it thinks it is."""
+    def send_set_l(self) -> None:
+        """Tell the right neighbour that this node is its left one; it answers with SetLAck."""
         assert self.rnum is not None, "only a member owes its right neighbour the news"
-        self.say(self.right, SetL(self.right, self.me, self.rnum, self._list_for(self.right)))
+        self.send_to(
+            self.right, SetL(self.right, self.me, self.rnum, self._left_list_for(self.right))
+        )
 
     @handles(SetL)
     def on_set_l(self, sender: Address, news: SetL) -> None:
-        if self._is_over(news.to):
-            self.say(news.left, Gone(news.left, news.to, 0))
+        if self._is_former(news.to):
+            self.send_to(news.left, IncarnationGone(news.left, news.to, 0))
             return
         if news.num > self.lnum:
-            self.company.heard(
-                news.left
-            )  # the holder has just done what that node asked for: it lives
-            self.take_left(news.left, news.num, news.lefts)
-        self.say(news.left, SetLAck(news.left, self.me, self.left, self.lnum))
+            # The sender carried out a request of `left`, so `left` is alive.
+            self.liveness.on_message_from(news.left)
+            self.set_left(news.left, news.num, news.lefts)
+        self.send_to(news.left, SetLAck(news.left, self.me, self.left, self.lnum))
 
     @handles(SetLAck)
     def on_set_l_ack(self, sender: Address, answer: SetLAck) -> None:
         if answer.to != self.me or answer.by != self.right:
             return
-        self.company.heard(answer.by)
+        self.liveness.on_message_from(answer.by)
         is_about_us = answer.left == self.me
         if self.state == INS and is_about_us:
-            self.membership.proven(answer.num)
+            self.membership.on_insertion_proven(answer.num)
         elif self.rnum is not None and is_about_us and answer.num >= self.rnum:
             self._confirm(answer.num)
         elif self.rnum is not None and not is_about_us and answer.num > self.rnum:
-            self.above.overlooked()
-            self.walks.check()
+            self.listener.on_bypassed()
+            self.stabilisation.check_left()
 
     @handles(Confirm)
     def on_confirm(self, alarm: Confirm) -> None:
         if (
-            not self.conf
+            not self.is_confirmed
             and self.state in (IN, DEL)
             and (self.right, self.rnum) == (alarm.right, alarm.num)
         ):
-            self.tell_link()
-            self.later(
+            self.send_set_l()
+            self.after_jittered(
                 self.settings.backoff_us(alarm.tried),
                 Confirm(alarm.right, alarm.num, alarm.tried + 1),
             )
 
-    @handles(CheckLink)
-    def on_check(self, sender: Address, check: CheckLink) -> None:
-        if self._is_over(check.to):
-            self.say(check.by, Gone(check.by, check.to, 0))
+    @handles(LinkStateRequest)
+    def on_link_state_request(self, sender: Address, request: LinkStateRequest) -> None:
+        if self._is_former(request.to):
+            self.send_to(request.by, IncarnationGone(request.by, request.to, 0))
             return
-        self.company.heard(check.by)
-        is_about_us = check.left == self.me and check.by == self.right
+        self.liveness.on_message_from(request.by)
+        is_about_us = request.left == self.me and request.by == self.right
         if self.state == INS and is_about_us:
-            self.membership.proven(check.num)
-        if is_about_us and check.num == self.rnum:
-            self._confirm(check.num)
-        num, misses = None if self.state == INS else self.rnum, self.company.is_lost(self.right)
-        self.say(
-            check.by,
-            Stat(check.by, self.me, check.token, self.right, num, self._list_for(check.by), misses),
+            self.membership.on_insertion_proven(request.num)
+        if is_about_us and request.num == self.rnum:
+            self._confirm(request.num)
+        num, suspects_right = (
+            None if self.state == INS else self.rnum,
+            self.liveness.is_lost(self.right),
+        )
+        self.send_to(
+            request.by,
+            LinkState(
+                request.by,
+                self.me,
+                request.token,
+                self.right,
+                num,
+                self._left_list_for(request.by),
+                suspects_right,
+            ),
         )
 
     def _confirm(self, num: Number) -> None:
-        """The right neighbour has this very link, under this number."""
-        self.conf = True
+        """The right neighbour holds this link under this number."""
+        self.is_confirmed = True
         if not self.is_busy():
             self.rnum = num
 

@@ -1,4 +1,4 @@
-"""Becoming a member of a linked ring, ceasing to be one, and settling the node's own requests."""
+"""Joining and leaving a linked ring, and the node's own SetR requests."""
 
 from typing import TYPE_CHECKING
 
@@ -8,220 +8,242 @@ from implicast.overlay.links.messages import (
     INSERT,
     MOVED,
     Confirm,
-    Found,
-    Gone,
+    IncarnationGone,
+    PlaceFound,
     SetR,
     SetRAck,
     SetRNak,
 )
 from implicast.overlay.links.refs import Number, Ref, after, lies_between
-from implicast.overlay.links.state import DEL, IN, INS, OUT, Operation
+from implicast.overlay.links.state import DEL, IN, INS, OUT, PendingSetR
 from implicast.peer.contract import Address, Incarnation, Message, Part, handles
 
 if TYPE_CHECKING:
     from implicast.overlay.links.links import Links
 
 INTRODUCERS_MAX = 8
-"""Members through whom a newcomer seeks its place."""
+"""Members through which a joining node looks its place up."""
 ENTRIES_BITS = 16
-"""So often a peer may join and leave within one life, in bits."""
-BURIED_US = 400_000
-"""About how long neighbours take to close the gap that an earlier life has left, once they know."""
+"""Bits for the number of joins within one incarnation of the peer."""
+GAP_CLOSE_US = 400_000
+"""About how long neighbours take to close the gap of an earlier incarnation once they know of it.
+"""
 
 
-class RetrySetR(Message):
-    """Rings when an own operation should have been answered."""
+class SetRTimeout(Message):
+    """Fires when an own SetR should have been answered."""
 
     op: int
 
 
-class SeekAgain(Message):
-    """Rings when a newcomer may have to ask for its place again."""
+class PlaceLookupRetry(Message):
+    """Fires when a joining node should look its place up again."""
 
     incarnation: int
-    turn: int
+    attempts: int
 
 
-class PauseOver(Message):
-    """Rings when a pause after a refusal is over: look left again, or try again to leave."""
+class BackoffOver(Message):
+    """Fires when the pause after a refusal is over: search left again, or try to leave again."""
 
     incarnation: int
     leaving: bool
 
 
 class Membership(Part):
-    """One request at a time is under way."""
+    """Keeps one own request under way at a time."""
 
     __slots__ = (
         "_incarnation",
         "_leave_by_us",
-        "_links",
+        "_leave_wanted",
         "_op",
-        "_wish_to_leave",
         "introducers",
+        "joined_through",
+        "links",
         "neighbours",
-        "pend",
-        "via",
+        "pending",
     )
 
     def __init__(
         self, links: "Links", incarnation: Incarnation | None, neighbours: tuple[Ref, ...]
     ) -> None:
         super().__init__(links.address, links.host)
-        self._links, self._incarnation, self.neighbours = links, incarnation, neighbours
+        self.links, self._incarnation, self.neighbours = links, incarnation, neighbours
         self.introducers: tuple[Address, ...] = ()
-        """Through whom a newcomer seeks its place; none: it does not want to join."""
-        self.via: tuple[Address, ...] = ()  # through whom it came in
+        """Members through which a joining node looks its place up; empty: it is not joining."""
+        self.joined_through: tuple[Address, ...] = ()  # the introducers of the last join
         self._op = self._leave_by_us = 0
 
-    def begin(self) -> None:
-        """A life begins: it has asked for nothing."""
-        self.pend: Operation | None = None
+    def reset(self) -> None:
+        """An incarnation starts: it has no request under way."""
+        self.pending: PendingSetR | None = None
         """The own request that is not settled."""
-        self._wish_to_leave = False
+        self._leave_wanted = False
 
     # --- joining
 
     def join(self, introducers: tuple[Address, ...]) -> None:
-        """Also through those who were neighbours in an earlier life: the introducers may all have gone."""
-        assert self._links.state == OUT, f"{self.address} is {self._links.state} and cannot join"
+        """Join through the introducers and the neighbours of an earlier incarnation, because the
+        introducers may all have left.
+        """
+        assert self.links.state == OUT, f"{self.address} is {self.links.state} and cannot join"
         if not introducers:
-            self._new_incarnation()
-            self._enter()
+            self.start_new_incarnation()
+            self._become_member()
             return
         before = [
             ref.address
             for ref in self.neighbours
             if ref.address not in (self.address, *introducers)
         ]
-        self.seek_through((*introducers, *before))
-        self._new_incarnation()
-        self._links.seeking.restart()
-        self._seek()
+        self.set_introducers((*introducers, *before))
+        self.start_new_incarnation()
+        self.links.lookup.reset_attempts()
+        self.lookup_place()
 
-    def seek_through(self, introducers: tuple[Address, ...]) -> None:
-        """These may know the way."""
+    def set_introducers(self, introducers: tuple[Address, ...]) -> None:
+        """Set the members through which to look the own place up."""
         self.introducers = introducers[:INTRODUCERS_MAX]
 
-    def _new_incarnation(self) -> None:
-        """A life of the peer has room for many on the ring: it may leave and join again, or give up and join anew."""
+    def start_new_incarnation(self) -> None:
+        """Start a new incarnation on the ring. One incarnation of the peer has room for many,
+        because it may leave and rejoin, or give up a join and start another.
+        """
         first = self.host.now_us if self._incarnation is None else self._incarnation << ENTRIES_BITS
-        self._links.begin(max(first, self._links.me.incarnation + 1))
+        self.links.start_incarnation(max(first, self.links.me.incarnation + 1))
 
-    def _seek(self) -> None:
-        """Through the next of them; after an attempt in vain through two at a time: a way may lead over dead nodes."""
-        links = self._links
-        first = links.detector is None or not links.seeking.turn
+    def lookup_place(self) -> None:
+        """Look the place up through the next introducer. After a failed attempt use two at a time,
+        because a path may lead over failed nodes.
+        """
+        links = self.links
+        first = links.detector is None or not links.lookup.attempts
         for _ in range(1 if first else min(2, len(self.introducers))):
-            links.seeking.ask(self.introducers[links.seeking.turn % len(self.introducers)])
-        links.later(links.settings.seek_us, SeekAgain(links.me.incarnation, links.seeking.turn))
+            links.lookup.send_find_place(
+                self.introducers[links.lookup.attempts % len(self.introducers)]
+            )
+        links.after_jittered(
+            links.settings.seek_us, PlaceLookupRetry(links.me.incarnation, links.lookup.attempts)
+        )
 
-    @handles(SeekAgain)
-    def on_seek_again(self, alarm: SeekAgain) -> None:
-        links = self._links
+    @handles(PlaceLookupRetry)
+    def on_place_lookup_retry(self, alarm: PlaceLookupRetry) -> None:
+        links = self.links
         if (
             links.state == OUT
             and self.introducers
-            and (alarm.incarnation, alarm.turn) == (links.me.incarnation, links.seeking.turn)
+            and (alarm.incarnation, alarm.attempts) == (links.me.incarnation, links.lookup.attempts)
         ):
-            self._seek()
+            self.lookup_place()
 
-    @handles(Found)
-    def on_found(self, sender: Address, found: Found) -> None:
-        links = self._links
+    @handles(PlaceFound)
+    def on_place_found(self, sender: Address, found: PlaceFound) -> None:
+        links = self.links
         if found.to != links.me:
             return
-        if links.state == OUT and self.introducers and self.pend is None:
+        if links.state == OUT and self.introducers and self.pending is None:
             if found.right.place == links.me.place:
-                self._bury(found.right)
+                self._report_former_incarnation(found.right)
             else:
                 self.insert(found.left, found.right, found.num)
         elif links.state == IN and found.left != links.me:
             if speaks := sender == found.left.address:
-                links.company.heard(found.left)
+                links.liveness.on_message_from(found.left)
             if found.left != links.left or (links.detector is not None and found.right != links.me):
-                links.walks.look_from(found.left, speaks)
+                links.stabilisation.search_from(found.left, speaks)
 
-    def _bury(self, former: Ref) -> None:
-        """An earlier life of this peer is still linked where it wants to stand. Its right neighbour has to close the
-        gap, and would notice in a while; the peer says so at once to those who were its neighbours then."""
-        links = self._links
+    def _report_former_incarnation(self, former: Ref) -> None:
+        """An earlier incarnation of this peer is still linked at its place. Its right neighbour
+        closes the gap once it notices; the peer reports the earlier incarnation as gone to its
+        former neighbours, so that they notice at once.
+        """
+        links = self.links
         for ref in self.neighbours:
             if ref.address != self.address:
-                self.host.send(ref.address, Gone(ref, former, 0))
-        links.later(BURIED_US, SeekAgain(links.me.incarnation, links.seeking.turn))
+                self.host.send(ref.address, IncarnationGone(ref, former, 0))
+        links.after_jittered(
+            GAP_CLOSE_US, PlaceLookupRetry(links.me.incarnation, links.lookup.attempts)
+        )
 
     def insert(self, left: Ref, right: Ref, num: Number) -> None:
-        """Ask `left` to put this node before `right`."""
-        links = self._links
+        """Ask `left` to insert this node before `right`."""
+        links = self.links
         if not lies_between(left, links.me, right):
-            return  # the ring is being mended there
-        links.expect(left, right)
+            return  # the ring is being repaired there
+        links.begin_insertion(left, right)
         self.request(INSERT, left, links.me, right, num, links.lnum)
 
-    def proven(self, num: Number) -> None:
-        """The Ack was lost or overtaken, the insertion was not: the right neighbour knows of it. Who stands further to
-        the left the Ack would have told; it is asked at once, for the left neighbour may die before the first look."""
-        self.pend = None
-        self._links.take_right(self._links.right, num, confirmed=True)
-        self._enter()
-        self._links.walks.check()
+    def on_insertion_proven(self, num: Number) -> None:
+        """The right neighbour knows of the insertion, so it took place although the Ack was lost or
+        overtaken. The Ack would have carried the left list; the node asks for it at once, because
+        its left neighbour may fail before the next check.
+        """
+        self.pending = None
+        self.links.set_right(self.links.right, num, confirmed=True)
+        self._become_member()
+        self.links.stabilisation.check_left()
 
-    def _enter(self) -> None:
-        self._links.become(IN)
-        self.via, self.introducers = self.introducers, ()
-        self._links.watch()
-        self._links.above.entered()
+    def _become_member(self) -> None:
+        self.links.set_state(IN)
+        self.joined_through, self.introducers = self.introducers, ()
+        self.links.start_rounds()
+        self.links.listener.on_joined()
 
     def _abandon_incarnation(self) -> None:
-        """Nobody can say whether the insertion took place. This life counts as crashed; another one joins, also
-        through the node that was to be its right neighbour, for the introducers may have died too."""
-        links, wish = self._links, self._wish_to_leave
+        """It cannot be known whether the insertion took place. This incarnation counts as crashed
+        and a new one joins, also through the node that was to be the right neighbour, because the
+        introducers may have failed too.
+        """
+        links, wish = self.links, self._leave_wanted
         if links.right.address not in (self.address, *self.introducers):
             self.introducers = (*self.introducers[: INTRODUCERS_MAX - 1], links.right.address)
-        self._new_incarnation()
-        (self._depart if wish else self._seek)()
+        self.start_new_incarnation()
+        (self._depart if wish else self.lookup_place)()
 
     # --- leaving
 
     def leave(self) -> None:
-        self._wish_to_leave = True
-        self._leave_by_us = self.host.now_us + self._links.settings.leave_us
+        self._leave_wanted = True
+        self._leave_by_us = self.host.now_us + self.links.settings.leave_us
         self._try_to_leave()
 
     def _try_to_leave(self) -> None:
-        links = self._links
-        if links.state == DEL or not self._wish_to_leave:
+        links = self.links
+        if links.state == DEL or not self._leave_wanted:
             return
         too_long = links.detector is not None and self.host.now_us > self._leave_by_us
-        is_busy = links.state == INS or self.pend is not None or links.walks.walk is not None
+        is_busy = (
+            links.state == INS or self.pending is not None or links.stabilisation.search is not None
+        )
         if links.state == OUT or links.right == links.me or too_long:
             self._depart()
-        elif is_busy or links.company.is_lost(links.left):  # something else is to be settled first
-            links.walks.check()
-            self.pause(leaving=True)
+        # another operation or a repair comes first
+        elif is_busy or links.liveness.is_lost(links.left):
+            links.stabilisation.check_left()
+            self.schedule_retry(leaving=True)
         else:
-            links.become(DEL)
+            links.set_state(DEL)
             assert links.rnum is not None, "a member knows the number of its link"
             self.request(DELETE, links.left, links.right, links.me, links.lnum, after(links.rnum))
 
-    def pause(self, leaving: bool = False) -> None:
-        """Try again in a while."""
-        self._links.later(
-            self._links.settings.again_us, PauseOver(self._links.me.incarnation, leaving)
+    def schedule_retry(self, leaving: bool = False) -> None:
+        """Try again after `again_us`."""
+        self.links.after_jittered(
+            self.links.settings.again_us, BackoffOver(self.links.me.incarnation, leaving)
         )
 
-    @handles(PauseOver)
-    def on_pause_over(self, alarm: PauseOver) -> None:
-        if alarm.incarnation == self._links.me.incarnation:
-            (self._try_to_leave if alarm.leaving else self._links.walks.check)()
+    @handles(BackoffOver)
+    def on_backoff_over(self, alarm: BackoffOver) -> None:
+        if alarm.incarnation == self.links.me.incarnation:
+            (self._try_to_leave if alarm.leaving else self.links.stabilisation.check_left)()
 
     def _depart(self) -> None:
-        links = self._links
-        links.depart()
-        self.introducers, self.pend, self._wish_to_leave = (), None, False
-        links.walks.stop()
-        links.above.departed()
+        links = self.links
+        links.record_departure()
+        self.introducers, self.pending, self._leave_wanted = (), None, False
+        links.stabilisation.stop()
+        links.listener.on_departed()
 
     # --- own requests
 
@@ -229,67 +251,69 @@ class Membership(Part):
         self, kind: int, target: Ref, new: Ref, cur: Ref, cur_num: Number, new_num: Number
     ) -> None:
         """Ask a holder to change its right pointer."""
-        links = self._links
+        links = self.links
         self._op += 1
         request = SetR(target, links.me, self._op, kind, new, cur, cur_num, new_num)
-        self.pend = Operation(request)
-        self.pend.begin(links, RetrySetR(self._op))
-        links.say(target, request)
+        self.pending = PendingSetR(request)
+        self.pending.start(links, SetRTimeout(self._op))
+        links.send_to(target, request)
 
-    @handles(RetrySetR)
-    def on_retry(self, alarm: RetrySetR) -> None:
-        links, pend = self._links, self.pend
-        if pend is None or alarm.op != pend.request.op:
+    @handles(SetRTimeout)
+    def on_set_r_timeout(self, alarm: SetRTimeout) -> None:
+        links, pending = self.links, self.pending
+        if pending is None or alarm.op != pending.request.op:
             return
-        if pend.goes_on(links, pend.request.to, alarm):
-            links.say(pend.request.to, pend.request)
+        if pending.retry_or_give_up(links, pending.request.to, alarm):
+            links.send_to(pending.request.to, pending.request)
         else:
-            links.company.suspect(pend.request.to)
-            self._target_dead(pend.request.kind)
+            links.liveness.suspect(pending.request.to)
+            self._target_dead(pending.request.kind)
 
-    def _settled_by(self, answer: SetRAck | SetRNak) -> SetR | None:
-        """The own request that this answers, which then is pending no more."""
-        pend = self.pend
-        if pend is None or (answer.to, answer.op, answer.by) != (
-            self._links.me,
-            pend.request.op,
-            pend.request.to,
+    def _match_answer(self, answer: SetRAck | SetRNak) -> SetR | None:
+        """The own request that this answers, which is then no longer pending; None if there is no
+        such request.
+        """
+        pending = self.pending
+        if pending is None or (answer.to, answer.op, answer.by) != (
+            self.links.me,
+            pending.request.op,
+            pending.request.to,
         ):
             return None
-        self._links.company.heard(answer.by)
-        pend.answered(self._links)
-        self.pend = None
-        return pend.request
+        self.links.liveness.on_message_from(answer.by)
+        pending.on_answer(self.links)
+        self.pending = None
+        return pending.request
 
     @handles(SetRAck)
-    def on_ack(self, sender: Address, ack: SetRAck) -> None:
-        links = self._links
-        if ack.num is None and self.pend is not None and self.pend.request.kind == INSERT:
-            return  # no answer to an insert: what it takes over has a number
-        if (request := self._settled_by(ack)) is None:
+    def on_set_r_ack(self, sender: Address, ack: SetRAck) -> None:
+        links = self.links
+        if ack.num is None and self.pending is not None and self.pending.request.kind == INSERT:
+            return  # not an answer to an INSERT: it would carry the number of the link taken over
+        if (request := self._match_answer(ack)) is None:
             return
         if request.kind == DELETE:
             self._depart()
             return
         was_ins = links.state == INS
         if request.new_num > links.lnum or (was_ins and links.lnum == request.new_num):
-            links.take_left(ack.by, request.new_num, ack.lefts)
+            links.set_left(ack.by, request.new_num, ack.lefts)
         if request.kind == INSERT and ack.num is not None:
             self.host.after(links.settings.rto_us, Confirm(request.cur, ack.num, 1))
             former = links.right
-            links.take_right(request.cur, ack.num, confirmed=False)
-            links.seeking.part_with(former)
+            links.set_right(request.cur, ack.num, confirmed=False)
+            links.lookup.notify_replaced(former)
             if was_ins:
-                self._enter()
+                self._become_member()
 
     @handles(SetRNak)
-    def on_nak(self, sender: Address, nak: SetRNak) -> None:
-        links = self._links
-        if (request := self._settled_by(nak)) is None:
+    def on_set_r_nak(self, sender: Address, nak: SetRNak) -> None:
+        links = self.links
+        if (request := self._match_answer(nak)) is None:
             return
         if links.state == INS:
-            links.become(OUT)
-            if self._wish_to_leave:
+            links.set_state(OUT)
+            if self._leave_wanted:
                 self._depart()
             elif (
                 nak.reason == MOVED
@@ -298,35 +322,38 @@ class Membership(Part):
             ):
                 self.insert(nak.by, nak.right, nak.num)
             else:
-                links.later(
-                    links.settings.again_us, SeekAgain(links.me.incarnation, links.seeking.turn)
+                links.after_jittered(
+                    links.settings.again_us,
+                    PlaceLookupRetry(links.me.incarnation, links.lookup.attempts),
                 )
             return
-        links.become(IN)
+        links.set_state(IN)
         if request.kind == DELETE and nak.reason != BUSY:
-            links.walks.check()
-        self.pause(leaving=request.kind == DELETE)
+            links.stabilisation.check_left()
+        self.schedule_retry(leaving=request.kind == DELETE)
 
     def _target_dead(self, kind: int) -> None:
-        links, self.pend = self._links, None
+        links, self.pending = self.links, None
         if links.state == INS:
             self._abandon_incarnation()
             return
-        links.become(IN)
-        links.walks.check()
+        links.set_state(IN)
+        links.stabilisation.check_left()
         if kind == DELETE:
-            self.pause(leaving=True)
+            self.schedule_retry(leaving=True)
 
-    @handles(Gone)
-    def on_gone(self, sender: Address, gone: Gone) -> None:
-        """Only the stored answer settles a SetR. `Gone` does so only if it answers that very one, for then the
-        memory is gone too; a stray `Gone` from a node in grace says nothing about what it had carried out."""
-        links = self._links
+    @handles(IncarnationGone)
+    def on_incarnation_gone(self, sender: Address, gone: IncarnationGone) -> None:
+        """A SetR is settled only by its stored answer. `IncarnationGone` settles it only if it
+        answers that very request, which means that the stored answers have expired. Any other
+        `IncarnationGone` does not show whether the departed node had carried the request out.
+        """
+        links = self.links
         if gone.to != links.me:
             return
-        links.company.note_gone(gone.by)
-        if self.pend is not None and self.pend.request.to == gone.by:
-            if gone.op == self.pend.request.op:
-                self._target_dead(self.pend.request.kind)
-        elif not links.walks.walks_into(gone.by) and gone.by == links.left:
-            links.walks.check()
+        links.liveness.note_departed(gone.by)
+        if self.pending is not None and self.pending.request.to == gone.by:
+            if gone.op == self.pending.request.op:
+                self._target_dead(self.pending.request.kind)
+        elif not links.stabilisation.abort_search_at(gone.by) and gone.by == links.left:
+            links.stabilisation.check_left()

@@ -1,4 +1,4 @@
-"""What the nodes of a linked ring say to each other, and the alarm that two of their parts set."""
+"""Messages between the nodes of a linked ring, and the alarm that two of its parts set."""
 
 from typing import Annotated
 
@@ -9,26 +9,32 @@ from implicast.peer.contract import Message
 from implicast.peer.fields import Flag, Token
 
 Lefts = Annotated[tuple[Ref, ...], Meta(max_length=64)]
-"""A node and those on its left, nearest first."""
+"""A node and the nodes on its left, nearest first."""
 Hops = Annotated[int, Meta(ge=0, le=1 << 16)]
 
 INSERT, DELETE, REPLACE = 0, 1, 2
-"""Kinds of SetR: put myself before `cur` and take its link over; take myself out; become your right in place of
-`cur` without taking its link over."""
+"""Kinds of SetR. INSERT: place the sender before `cur`; the sender takes over the link to `cur`.
+DELETE: take the sender out. REPLACE: make the sender the right neighbour in place of `cur`, without
+taking over the link to `cur`.
+"""
 
 MOVED, BUSY, GONE = 0, 1, 2
-"""Reasons of a refusal."""
+"""Reasons of a refusal: the right pointer differs from what the request expects, the holder's
+pointer is frozen by an operation of its own, or the holder has left.
+"""
 
 
 class Between(Message):
-    """Names the life it is meant for, and the life that speaks."""
+    """Names the incarnation it is meant for (`to`) and the incarnation that sends it (`by`)."""
 
     to: Ref
     by: Ref
 
 
 class SetR(Between):
-    """If your right is `cur` with number `cur_num`, make it `new` with number `new_num`."""
+    """Compare-and-swap of the receiver's right pointer: if it is `cur` with number `cur_num`, set
+    it to `new` with number `new_num`. `op` numbers the sender's requests.
+    """
 
     wire = 0x0401
     op: Token
@@ -40,7 +46,9 @@ class SetR(Between):
 
 
 class SetRAck(Between):
-    """It is done. `num`: for an insert, the number of the link that the asker takes over."""
+    """The request was carried out. `num`: for an INSERT, the number of the link that the sender
+    takes over. `lefts`: the holder and the nodes on its left.
+    """
 
     wire = 0x0402
     op: Token
@@ -49,7 +57,9 @@ class SetRAck(Between):
 
 
 class SetRNak(Between):
-    """It is refused, for good; with what is so instead."""
+    """Negative answer: this request will never be carried out. Carries the current right pointer
+    and its number so that the sender can correct its own view.
+    """
 
     wire = 0x0403
     op: Token
@@ -59,7 +69,9 @@ class SetRNak(Between):
 
 
 class SetL(Message):
-    """Your left is now `left`."""
+    """The receiver's left neighbour is now `left`; `num` is the number of the link. Sent by the
+    node that changed the pointer.
+    """
 
     wire = 0x0404
     to: Ref
@@ -69,15 +81,17 @@ class SetL(Message):
 
 
 class SetLAck(Between):
-    """My left and its number, as they now are."""
+    """The sender's current left neighbour and the number of that link."""
 
     wire = 0x0405
     left: Ref
     num: Number
 
 
-class CheckLink(Between):
-    """Who is on your right? My left is `left` with this number."""
+class LinkStateRequest(Between):
+    """Request for the receiver's right pointer. Carries the sender's left pointer and its number,
+    which also confirms that link.
+    """
 
     wire = 0x0406
     token: Token
@@ -85,34 +99,40 @@ class CheckLink(Between):
     num: Number
 
 
-class Stat(Between):
-    """My right, its number (None while I am being inserted), me with those to my left; whether I miss my right too."""
+class LinkState(Between):
+    """The sender's right pointer and its number (None while the sender is being inserted), the
+    sender with the nodes on its left, and whether the sender itself suspects its right neighbour.
+    """
 
     wire = 0x0407
     token: Token
     right: Ref
     num: Number | None
     lefts: Lefts
-    misses: bool = False
+    suspects_right: bool = False
 
 
-class Gone(Between):
-    """The life `by` is over. `op` only if this answers a SetR of a life whose memory is gone, else 0."""
+class IncarnationGone(Between):
+    """The incarnation `by` is no longer on the ring. `op` is set only if this answers a SetR to an
+    incarnation whose stored answers have expired; otherwise 0.
+    """
 
     wire = 0x0408
     op: Token
 
 
-class Find(Message):
-    """Whose place is this? Routed towards it."""
+class FindPlace(Message):
+    """Lookup of the place of `origin` on the ring, routed towards it."""
 
     wire = 0x0409
-    seeker: Ref
+    origin: Ref
     hops_left: Hops
 
 
-class Found(Message):
-    """Your place is between these two."""
+class PlaceFound(Message):
+    """The place of `to` lies between these two neighbours. Answers FindPlace, and also hints to a
+    member where to look for its left neighbour.
+    """
 
     wire = 0x040A
     to: Ref
@@ -121,15 +141,17 @@ class Found(Message):
     num: Number
 
 
-class Departed(Message):
-    """What you sent me as a shortcut: this life is over, do not use it any more."""
+class StaleRoute(Message):
+    """The incarnation `ref`, to which the receiver forwarded a message, has left: it must not be
+    used as a shortcut.
+    """
 
     wire = 0x040B
     ref: Ref
 
 
 class Confirm(Message):
-    """Rings when the right neighbour should have confirmed this very link."""
+    """Fires when the right neighbour should have confirmed this link."""
 
     right: Ref
     num: Number
@@ -142,10 +164,10 @@ LINK_KINDS: tuple[type, ...] = (
     SetRNak,
     SetL,
     SetLAck,
-    CheckLink,
-    Stat,
-    Gone,
-    Find,
-    Found,
-    Departed,
+    LinkStateRequest,
+    LinkState,
+    IncarnationGone,
+    FindPlace,
+    PlaceFound,
+    StaleRoute,
 )

@@ -1,67 +1,77 @@
-"""The waits and bounds of ring upkeep. In microseconds; every wait but the first is jittered by 0.5 to 1.5."""
+"""Waits and bounds of ring maintenance, in microseconds. Every wait but the first of a request is
+multiplied by a random factor of 0.5 to 1.5.
+"""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """What a ring may choose. `grace_us` and `keep_us` must exceed the sum of all waits of one operation plus the
-    longest life of a message in the network: a leaver's memory is what settles operations under way."""
+    """Settings of a ring. `departed_us` and `keep_us` must exceed the sum of all waits of one
+    operation plus the longest lifetime of a message in the network, because operations under way
+    are settled by the stored answers of a departed node.
+    """
 
     rto_us: int = 250_000
     """The first wait for an answer."""
     rto_cap_us: int = 2_000_000
     """The longest wait; waits double up to it."""
     tries: int = 0
-    """Attempts before the silent one is suspected; 0: nobody ever is (a world without crashes), requests repeat."""
+    """Attempts before a silent node is suspected. 0: no node is ever suspected (a world without
+    crashes) and requests repeat until answered.
+    """
     check_us: int = 0
-    """Period of the look to the left; 0: only when something gives cause."""
+    """Period of stabilisation; 0: only when an event gives cause."""
     seek_us: int = 1_000_000
-    """A newcomer that got no place asks again after this."""
+    """A joining node that has received no place looks it up again after this."""
     again_us: int = 150_000
     """Pause after a refusal."""
-    grace_us: int = 30_000_000
-    """How long a leaver still answers."""
+    departed_us: int = 30_000_000
+    """How long a departed incarnation still answers."""
     keep_us: int = 30_000_000
     """How long answers are remembered."""
     forget_us: int = 20_000_000
     """How long a suspicion lasts without new evidence."""
     fresh_us: int = 4_000_000
-    """A suspicion older than this does not suffice to pass somebody over: it is asked again."""
+    """An older suspicion does not suffice to bypass a node: it is queried again."""
     lefts: int = 4
-    """k_left: nearest nodes on the left that are known."""
+    """k_left: number of nearest nodes on the left that a node knows."""
     find_hops: int = 1024
-    """A look-up for a place is dropped after so many hops; its seeker asks again."""
-    gone_max: int = 64
-    """Departed lives that are remembered."""
+    """A place lookup is dropped after this many hops; its origin retries."""
+    departed_max: int = 64
+    """Departed incarnations that are remembered."""
     merge_us: int = 0
-    """Period of the look from outside, which merges rings that fell apart; 0: never."""
+    """Period of the place lookup that merges separated rings; 0: never."""
     health_max: int = 4
-    """An observer in bad health waits up to 1 + this times as long; 0: its own health does not matter."""
+    """A node in bad health waits up to 1 + this times as long; 0: its own health is ignored."""
     leave_us: int = 30_000_000
-    """Where peers crash, a leaver that could not be let go for so long goes as if it had crashed."""
-    missed_max: int = 64
-    """Nodes that fell silent and are asked again now and then: a partition may have ended."""
+    """Where peers crash, a node whose leaving has not been accepted for this long leaves as if it
+    had crashed.
+    """
+    unreachable_max: int = 64
+    """Suspected nodes that are probed now and then, because a partition may have ended."""
     passed_max: int = 256
-    """Questions of seekers remembered, so that repeats are not passed on."""
+    """Forwarded place lookups that are remembered, so that duplicates are dropped."""
     seen_max: int = 1024
-    """Askers whose last answers are remembered."""
+    """Requesters whose last answers are remembered."""
 
     def backoff_us(self, tried: int) -> int:
-        """How long to wait after so many attempts."""
+        """The wait after this many attempts."""
         return min(self.rto_cap_us, self.rto_us << min(tried, 8))
 
     @classmethod
-    def living(
+    def with_crashes(
         cls,
         check_us: int = 5_000_000,
         tries: int = 7,
         merge_us: int = 15_000_000,
         resting: bool = False,
     ) -> "LinkSettings":
-        """For a world in which peers crash: they are looked at, suspected, and sought again. Waits double up to a
-        second only, or half a period: so seven questions take the 5.75 s that five take with waits of up to two; at 5 %
-        loss all are in vain once in twelve million times, not in a hundred thousand. `resting`: nobody is looked at."""
+        """Settings for a world in which peers crash: periodic stabilisation, suspicion and merging.
+        Waits double up to 1 s or half a period, so seven attempts take 5.75 s, as long as five with
+        waits of up to 2 s. At 5 % loss seven attempts all fail once in twelve million times, five
+        once in a hundred thousand. `resting`: no periodic checks.
+        """
         cap_us = min(1_000_000, max(250_000, check_us // 2))
         check_us, merge_us = (0, 0) if resting else (check_us, merge_us)
         return cls(

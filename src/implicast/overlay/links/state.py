@@ -1,7 +1,9 @@
-"""What state a node of a linked ring is in, what it keeps of things under way, and how patient it is with them.
+"""The states of a node of the linked ring, its operations under way, and their retries.
 
-OUT --join--> INS --Ack or proof--> IN --leave--> DEL --Ack--> OUT, its life in `graces` for a while
-              INS --Nak--> OUT                    DEL --Nak--> IN
+    OUT --join--> INS --Ack or proof--> IN --leave--> DEL --Ack--> OUT
+                  INS --Nak--> OUT                    DEL --Nak--> IN
+
+The incarnation that left is kept in `departed_incarnations` for a while.
 """
 
 from dataclasses import dataclass
@@ -16,35 +18,42 @@ if TYPE_CHECKING:
     from implicast.overlay.links.links import Links
 
 OUT, INS, IN, DEL = "out", "ins", "in", "del"
-"""Not a member; own insertion unsettled; member; own deletion unsettled. In INS and DEL `right` is frozen."""
+"""Not a member; own insertion unsettled; member; own deletion unsettled. In INS and DEL `right` is
+frozen.
+"""
 
-Answered = Recent[Ref, tuple[int, SetRAck | SetRNak, int]]
-"""Per asker: the operation answered last, the answer, and when. An answer is final: given again, never changed."""
+AnswerMemory = Recent[Ref, tuple[int, SetRAck | SetRNak, int]]
+"""For each requester: its last answered operation, the answer, and when it was given. An answer is
+final: it may be sent again but never changes.
+"""
 
 
-class Grace(NamedTuple):
-    """What a life that has left still knows: its answers, and who was next to it."""
+class DepartedIncarnation(NamedTuple):
+    """What a departed incarnation still knows: its answers and its last neighbours."""
 
-    answered: Answered
+    answered: AnswerMemory
     left: Ref
     right: Ref
 
 
 @dataclass(slots=True, kw_only=True)
 class Attempts:
-    """How often something was asked, how many of these do not count, when it should have been answered, how often the
-    alarm itself rang late. Waits are longer each time, and longer still where the node's own health is bad. `health` is
-    the observer's when it began, or better: else a single death would make it slow to find that very death."""
+    """Retry state of one request. `tried`: attempts. `excused`: attempts that do not count towards
+    the limit. `late`: how often the alarm itself fired late. `due_us`: when the answer was due.
+    Waits grow with each attempt, and further with the node's own bad health. `health` is the node's
+    health at the start, or a better one since: otherwise a single dead node would slow down its own
+    detection.
+    """
 
     tried: int = 1
-    granted: int = 0
+    excused: int = 0
     health: int = 0
     late: int = 0
     since_us: int = 0
     due_us: int = 0
 
-    def begin(self, links: "Links", alarm: Message) -> None:
-        """Something has been asked for the first time."""
+    def start(self, links: "Links", alarm: Message) -> None:
+        """The first attempt has been sent."""
         self.health, self.since_us = (
             links.detector.health if links.detector else 0,
             links.host.now_us,
@@ -53,46 +62,54 @@ class Attempts:
         self.due_us = self.since_us + wait_us
         links.host.after(wait_us, alarm)
 
-    def goes_on(self, links: "Links", ref: Ref, alarm: Message) -> bool:
-        """An attempt stayed unanswered: whether this node is asked once more, or patience is over with it. An alarm
-        that rings late says that this node slept, not the other: that attempt does not count. Nor do those before a
-        word of the other, which may be one to somebody else; but patience does not get longer than twice."""
+    def retry_or_give_up(self, links: "Links", ref: Ref, alarm: Message) -> bool:
+        """An attempt stayed unanswered. Returns True if another attempt should be sent, False to
+        give the node up. A late alarm means that this node was suspended, not the other one, so
+        that attempt does not count. Attempts before the last message of the other node, to whatever
+        purpose, do not count either; this at most doubles the limit.
+        """
         detector, now_us, settings = links.detector, links.host.now_us, links.settings
         is_late = detector is not None and now_us - self.due_us > settings.rto_us // 2
         if detector is not None and (self.tried == 1 or is_late):
-            detector.ail()  # silent nodes count, not attempts: else one death would take health away
+            # counts silent nodes, not attempts: one dead node must not spoil the health
+            detector.lower_health()
         if is_late and self.late < settings.tries:
             self.late += 1
         else:
             silent_us = detector.silent_for_us(ref) if detector is not None else None
             if silent_us is not None and now_us - silent_us > self.since_us:
-                self.since_us, self.granted = now_us - silent_us, min(self.tried, settings.tries)
-            if detector is not None and self.tried >= self.granted + settings.tries:
+                self.since_us, self.excused = now_us - silent_us, min(self.tried, settings.tries)
+            if detector is not None and self.tried >= self.excused + settings.tries:
                 return False
             self.tried += 1
         health = min(self.health, detector.health) if detector is not None else 0
-        self.due_us = now_us + links.later(settings.backoff_us(self.tried) * (1 + health), alarm)
+        self.due_us = now_us + links.after_jittered(
+            settings.backoff_us(self.tried) * (1 + health), alarm
+        )
         return True
 
-    def answered(self, links: "Links") -> None:
-        """If the first attempt sufficed the observer is well connected."""
+    def on_answer(self, links: "Links") -> None:
+        """If the first attempt sufficed, the own connection is good."""
         if links.detector is not None and self.tried == 1 and not self.late:
-            links.detector.ease()
+            links.detector.raise_health()
 
 
 @dataclass(slots=True)
-class Operation(Attempts):
+class PendingSetR(Attempts):
     """An own SetR that is not settled."""
 
     request: SetR
 
 
 @dataclass(slots=True)
-class Walk(Attempts):
-    """A look to the left: who is asked, reached from whom with which number, who comes next, who of these lives."""
+class LeftSearch(Attempts):
+    """A search for the left neighbour under way: `at` is the queried node, `reached_from` the node
+    that named it with the number of that link, `candidates` the nodes to query next, `responsive`
+    those of them that have answered.
+    """
 
     token: int
     at: Ref
     reached_from: tuple[Ref, Number] | None
-    rest: list[Ref]
-    living: list[Ref]
+    candidates: list[Ref]
+    responsive: list[Ref]

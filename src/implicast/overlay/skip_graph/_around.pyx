@@ -1,9 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
-"""All others that an owner knows and the lists that follow, compiled: the classes of `table.py` are the law for these.
+"""Compiled form of the skip graph's tables and list functions. The Python ones in `table.py`, `place.py`, `places.py`
+and `agreement.py` define the behaviour; `tests/laws` compares both.
 
-Where peers come and go a fifth of the time went into rings and lists. Whoever comes or goes is put into, or taken out
-of, the rings it belongs to, which are kept in order; only lists are cut again that somebody who came or went belongs to.
-Who shares one digit more is not looked up but met on the ring of the next level, walked beside.
+With peers that join and leave, rings and lists took a fifth of the run time in Python. Here each ring is a sorted list
+of keys. A node that is added or removed is inserted into, or deleted from, the rings it belongs to, and only the lists
+that it belongs to are computed again. Whether a node shares one digit more is not looked up: the walk on a ring runs
+beside one on the ring of the next level.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -14,7 +16,7 @@ from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.string cimport memcmp
 
 cdef enum:
-    MOVED_MAX = 8  # when more have come or gone all lists are cut again: to look whom each concerns would cost as much
+    MOVED_MAX = 8  # with more nodes added or removed, all lists are computed again: to test each would cost as much
     ALPHA_MAX = 16
     MANY = 32
 
@@ -37,7 +39,7 @@ cdef Py_ssize_t _place(list ring, bytes key) noexcept:
 
 
 cdef class Level:
-    """One list: `table.Level` is the law."""
+    """One list, defined by `table.Level`."""
 
     cdef readonly tuple nodes, fresh, keys
     cdef readonly Py_ssize_t own
@@ -73,13 +75,13 @@ cdef Level _made(tuple nodes, Py_ssize_t own, bint full, tuple fresh, tuple keys
 
 
 cdef class LevelTable:
-    """The lists of one node: `table.LevelTable` is the law."""
+    """The lists of one node, defined by `table.LevelTable`."""
 
     cdef readonly object owner
     cdef readonly tuple levels
     cdef readonly Py_ssize_t top
     cdef tuple _borders, _everyone
-    cdef dict _named, _told
+    cdef dict _named, _answers
 
     def listed(self):
         return [level.nodes for level in self.levels]
@@ -127,10 +129,10 @@ cdef class LevelTable:
         return found
 
     cdef tuple _all_of(self, Py_ssize_t last):
-        """All listed below a level: told again and again while a table stays."""
-        found = self._told.get(last)
+        """All nodes listed below a level, cached: the same answer is given many times while a table stays."""
+        found = self._answers.get(last)
         if found is None:
-            found = self._told[last] = tuple(self._of(0, last).values())
+            found = self._answers[last] = tuple(self._of(0, last).values())
         return found
 
     def named(self, Py_ssize_t first, Py_ssize_t last):
@@ -143,12 +145,12 @@ cdef class LevelTable:
 
 cdef LevelTable _table(object owner, list levels):
     cdef LevelTable table = LevelTable.__new__(LevelTable)
-    table.owner, table.levels, table.top, table._named, table._told = owner, tuple(levels), len(levels) - 1, {}, {}
+    table.owner, table.levels, table.top, table._named, table._answers = owner, tuple(levels), len(levels) - 1, {}, {}
     return table
 
 
-cdef class Around:
-    """All others that an owner knows, by key: `table.Around` is the law."""
+cdef class KnownNodes:
+    """The nodes that an owner knows, defined by `table.KnownNodes`."""
 
     cdef readonly dict known
     cdef readonly Py_ssize_t changes
@@ -175,7 +177,7 @@ cdef class Around:
             bits += 1
         return (self._bits - bits) // self._width
 
-    # --- who is known
+    # --- known nodes
 
     def put(self, node):
         self.changes += 1
@@ -245,13 +247,13 @@ cdef class Around:
                 self._unring(key, self._shared[key])
             else:
                 del self._shared[key]
-        if PyList_GET_SIZE(gone) > MANY:  # after a search: all rings at once
+        if PyList_GET_SIZE(gone) > MANY:  # after a search: filter whole rings
             for number in range(PyList_GET_SIZE(self._rings)):
                 ring = <list>self._rings[number]
                 self._rings[number] = [key for key in ring if key in known]
 
     cdef bint _is_listed(self, bytes key, Py_ssize_t shared) except -1:
-        """Whether one that is known is in a wide list: it is, if it is of the ring and within the list's ends."""
+        """Whether a known node is in a wide list: it is, if it is in the ring and between the ends of the list."""
         cdef Py_ssize_t number
         for number in range(min(shared + 1, <Py_ssize_t>len(self._wide.levels))):
             if (<Level>self._wide.levels[number]).spans(key):
@@ -326,7 +328,7 @@ cdef class Around:
         return 0
 
     cdef bint _cut(self, Py_ssize_t number, list narrow, list wide) except -1:
-        """Cut the two lists of one level. Is it the top one?"""
+        """Append the two lists of one level; True for the top level."""
         cdef list ring = <list>self._rings[number] if number < PyList_GET_SIZE(self._rings) else []
         cdef list near = <list>self._rings[number + 1] if number + 1 < PyList_GET_SIZE(self._rings) else []
         cdef Py_ssize_t size = PyList_GET_SIZE(ring), at = _place(ring, self._key), first, last
@@ -375,7 +377,7 @@ cdef class Around:
                 beside = 0
             key = <PyObject *>PyList_GET_ITEM(ring, place)
             every[0] = places
-            if among and <PyObject *>PyList_GET_ITEM(near, beside) == key:  # one object in all rings
+            if among and <PyObject *>PyList_GET_ITEM(near, beside) == key:  # rings share the key objects
                 beside += step
                 met += 1
                 if met == self._wanted:
@@ -398,7 +400,7 @@ cdef class Around:
     cdef Level _level(
         self, list ring, list near, Py_ssize_t at, Py_ssize_t left, Py_ssize_t right, bint full
     ):
-        """The list that reaches so far to the left and to the right."""
+        """The list that reaches this far to the left and to the right."""
         cdef Py_ssize_t size = PyList_GET_SIZE(ring), among = PyList_GET_SIZE(near), place, beside, index
         cdef tuple nodes = PyTuple_New(left + right + 1), fresh = PyTuple_New(left + right + 1)
         cdef tuple keys = PyTuple_New(left + right + 1)
@@ -434,16 +436,16 @@ cdef class Around:
 
 
 cdef inline int _set(tuple where, Py_ssize_t index, value) except -1:
-    """Fill one place of a tuple that nobody has seen yet."""
+    """Set an item of a tuple that is not yet visible to other code."""
     Py_INCREF(value)
     PyTuple_SET_ITEM(where, index, value)
     return 0
 
 
-# --- what is asked of lists
+# --- functions on lists
 
 def nearest(bytes key, nodes, Py_ssize_t count):
-    """`place.nearest`: where there are enough on either side, no more are put in order than are asked for."""
+    """`place.nearest`. If each side has `count` nodes, only these are sorted."""
     cdef list below = [], after = [], beyond = [], ahead = [], ring
     cdef dict by_key
     cdef bytes other
@@ -468,7 +470,7 @@ def nearest(bytes key, nodes, Py_ssize_t count):
 
 
 cdef int _select(list keys, list nodes, bytes key, node, Py_ssize_t count, bint is_most) except -1:
-    """Keep the least, or the greatest, so many in order; of two with one key the later."""
+    """Keep the `count` least or greatest keys sorted; of two nodes with one key the later one."""
     cdef Py_ssize_t size = PyList_GET_SIZE(keys), at
     if size == count and _compare(key, <bytes>PyList_GET_ITEM(keys, 0 if is_most else size - 1)) * (
         -1 if is_most else 1
@@ -485,8 +487,8 @@ cdef int _select(list keys, list nodes, bytes key, node, Py_ssize_t count, bint 
     return 0
 
 
-def strangers(dict known, named):
-    """`absentees.strangers`."""
+def unknown_nodes(dict known, named):
+    """`place.unknown_nodes`."""
     cdef list found = []
     for node in named:
         held = known.get(node.key)
@@ -495,24 +497,24 @@ def strangers(dict known, named):
     return found
 
 
-def take_in(Around around, bytes own, nodes):
-    """`place.take_in`."""
+def add_nodes(KnownNodes known_nodes, bytes own, nodes):
+    """`place.add_nodes`."""
     cdef list found = []
     cdef bytes key
     cdef Py_ssize_t shared
     for node in nodes:
         key = node.key
-        held = around.known.get(key)
+        held = known_nodes.known.get(key)
         if held is node or (held is not None and held.serial >= node.serial) or _compare(key, own) == 0:
             continue
         if held is None:
-            shared = around._common(node)
-            around._ring(key, shared)
-            around.known[key] = node
-            around._move(key, shared)
-            around.changes += 1
+            shared = known_nodes._common(node)
+            known_nodes._ring(key, shared)
+            known_nodes.known[key] = node
+            known_nodes._move(key, shared)
+            known_nodes.changes += 1
         else:
-            around.put(node)
+            known_nodes.put(node)
         found.append(node)
     return found
 
@@ -548,7 +550,7 @@ def answer(table, vectors, Py_ssize_t k, about):
 
 
 cdef Py_ssize_t _rank(tuple nodes, bytes key) except -1:
-    """How many of them, in the order of keys, come before a key."""
+    """Number of nodes, sorted by key, before a key."""
     cdef Py_ssize_t low = 0, high = len(nodes), middle
     while low < high:
         middle = (low + high) >> 1
@@ -559,8 +561,8 @@ cdef Py_ssize_t _rank(tuple nodes, bytes key) except -1:
     return low
 
 
-def having(held, what, value):
-    """`places.having`."""
+def nodes_with(held, what, value):
+    """`places.nodes_with`."""
     cdef dict found = {}
     for place in held:
         for key, node in (<dict>place.known).items():
@@ -569,28 +571,28 @@ def having(held, what, value):
     return found
 
 
-def struck(dict known, revoked, expelled):
-    """`places.struck`."""
+def revoked_keys(dict known, revoked, expelled):
+    """`places.revoked_keys`."""
     return [key for key, node in known.items() if node.serial in revoked or node.name in expelled]
 
 
-def updated(tuple said, dict news, dict known, about, own):
+def updated(tuple listed, dict added, dict known, about, own):
     """`place.updated`."""
     cdef dict named = {}
     cdef bytes key
-    for node in said:
+    for node in listed:
         key = node.key
         if key in known:
             named[key] = node
-    for key, node in news.items():
+    for key, node in added.items():
         if key in known:
             named[key] = node
     named.pop(about.key, None)
     return (own, *named.values())
 
 
-def ours(table, me):
-    """`accord.ours`."""
+def own_neighbours(table, me):
+    """`agreement.own_neighbours`."""
     cdef list found = []
     cdef tuple nodes
     cdef Py_ssize_t number, own, size, at, step
@@ -610,8 +612,8 @@ def ours(table, me):
     return found
 
 
-def agrees(wide, span):
-    """`accord.agrees`."""
+def span_agrees(wide, span):
+    """`agreement.span_agrees`."""
     cdef tuple levels = wide.levels, theirs = span.keys, mine
     cdef Py_ssize_t number = span.level, count = len(theirs), size, first, last, begin, end, at
     if not 0 <= number < len(levels):
@@ -637,7 +639,7 @@ def agrees(wide, span):
     first, last = _index(mine, mine[first]), _index(mine, mine[last])
     begin, end = _index(theirs, theirs[begin]), _index(theirs, theirs[end])
     if (begin and level.spans(theirs[0])) or (theirs[count - 1] != theirs[end] and level.spans(theirs[count - 1])):
-        return False  # they meet at the far side of the ring too
+        return False  # the lists overlap at the far side of the ring too
     if last < first or last - first != end - begin:
         return False
     for at in range(last - first + 1):
@@ -647,7 +649,7 @@ def agrees(wide, span):
 
 
 cdef Py_ssize_t _index(tuple keys, bytes key) except -2:
-    """Where a key is first, or -1."""
+    """First index of a key, or -1."""
     cdef Py_ssize_t at
     for at in range(len(keys)):
         if <PyObject *>keys[at] == <PyObject *>key or _compare(<bytes>keys[at], key) == 0:
@@ -656,7 +658,7 @@ cdef Py_ssize_t _index(tuple keys, bytes key) except -2:
 
 
 def unagreed(tuple levels, before, dict agreed):
-    """`accord.unagreed`."""
+    """`agreement.unagreed`."""
     cdef list found = []
     cdef Py_ssize_t number, old = len(before)
     for number in range(len(levels)):
@@ -672,7 +674,7 @@ def unagreed(tuple levels, before, dict agreed):
 
 
 def neighbour(level, me, bint is_left):
-    """`accord.neighbour`."""
+    """`agreement.neighbour`."""
     cdef tuple nodes = level.nodes
     cdef Py_ssize_t own = level.own, size = len(nodes), at = own, places
     for places in range(size - 1 if level.full else own if is_left else size - own - 1):
@@ -687,8 +689,8 @@ def neighbour(level, me, bint is_left):
     return None
 
 
-def contrast(wide, vectors, span):
-    """`accord.contrast`."""
+def span_differences(wide, vectors, span):
+    """`agreement.span_differences`."""
     cdef tuple keys = span.keys, levels = wide.levels
     cdef unsigned long long limit = vectors.limits[span.level], vector = wide.owner.vector, other
     level = levels[min(<Py_ssize_t>span.level, <Py_ssize_t>len(levels) - 1)]

@@ -1,77 +1,89 @@
-"""A peer's share of the skip graph: its places, composed of the parts that keep them listed where they belong.
+"""The skip graph of one peer: the places it holds, and the parts that keep them in the right lists.
 
-- `places`: what we hold, whom we believe, what we sign.
-- `absentees`: who is there, who was lost until it speaks again, and who is named to others, who look for themselves.
-- `search`: how a newcomer finds all who belong into its lists, and how those are met of whom we hear.
-- `farewells`: what those are told who ask, announce themselves, or greet; and how places are left.
-- `comparison`: neighbours compare lists that changed until they agree.
+A *place* is one node of the graph: a key, a membership vector and a certificate that binds both to
+the peer's address. A peer holds one place for each of its tags and values, and a home place. At
+each level a place keeps two lists: the list of the paper (`table`), and a wider one that is
+symmetric (`wide`).
 
-Every peer watches the nearest few on either side of its home place and asks one entry of one place per turn for its
-lists: what slipped through all else is found. Ring upkeep, parts D and E.
+- `places`: the places held, the certificates accepted, the claims signed.
+- `members`: failure detection; peers present, lost and reported by others.
+- `search`: joining; finding all nodes that belong into the lists of a place.
+- `departures`: answers to requests about own places; leaving.
+- `anti_entropy`: neighbours compare lists that changed until they agree.
+
+Every peer watches the two nearest peers on each side of its home place. It also asks one entry of
+one place for its lists every `turn_us`, as a last resort for what the other rules miss. Follows the
+ring-upkeep specification, parts D and E.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 
-from implicast.overlay.skip_graph.absentees import Absentees, Upkeep
-from implicast.overlay.skip_graph.comparison import Comparison
-from implicast.overlay.skip_graph.farewells import Farewells
-from implicast.overlay.skip_graph.messages import GraphLate, GraphWatch, Turn
+from implicast.overlay.skip_graph.anti_entropy import ListAntiEntropy
+from implicast.overlay.skip_graph.departures import Departures
+from implicast.overlay.skip_graph.members import GraphMembers, GraphSettings
+from implicast.overlay.skip_graph.messages import GraphRequestDue, GraphWatchDue, RefreshEntryDue
 from implicast.overlay.skip_graph.place import ADDRESS
-from implicast.overlay.skip_graph.places import PUBLIC, Places, having, struck
+from implicast.overlay.skip_graph.places import PUBLIC, Places, nodes_with, revoked_keys
 from implicast.overlay.skip_graph.search import Search
-from implicast.peer.asking import Asking
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate, Revocation, Trust
+from implicast.peer.requests import AbstractRequests
 from implicast.peer.signatures import Signer
 from implicast.space.vector import Vectors
 
 WATCHED = 2
-"""Neighbours of the home place that are watched on each side: three must die at once for one to go unnoticed."""
+"""Neighbours of the home place watched on each side. A crash goes unnoticed only if three adjacent
+peers crash together.
+"""
 SLEPT_US = 2_000_000
-"""Who is woken so much too late has slept, and may have missed what was said."""
+"""A peer whose watch alarm fires more than 2 s late was frozen and may have missed messages."""
 CATCH_UP_US = 10_000_000
-"""How often one looks at everything anew at most: others may say for ever that they had lost us."""
+"""Minimum interval between two catch-ups. Without it, peers that keep reporting us as lost would
+cause endless probing.
+"""
 
 
-class GraphAsker(Asking):
-    """The questions of the graph. Upkeep asks too: on the alarm of what a verb asks, a verb's repeats would pass for
-    it."""
+class GraphRequests(AbstractRequests):
+    """Requests of the graph, retried on an alarm of their own: on a shared alarm, retries of
+    maintenance would be accounted to the application's verb, and the other way round.
+    """
 
     __slots__ = ()
-    alarm = GraphLate()
+    alarm = GraphRequestDue()
 
-    @handles(GraphLate)
-    def on_graph_late(self, alarm: GraphLate) -> None:
-        self.ask_again()
+    @handles(GraphRequestDue)
+    def on_graph_request_due(self, alarm: GraphRequestDue) -> None:
+        self.resend_due()
 
 
 class SkipGraph(
     Part,
     parts={
-        "asker": GraphAsker,
-        "absentees": Absentees,
+        "requests": GraphRequests,
+        "members": GraphMembers,
         "search": Search,
-        "farewells": Farewells,
-        "comparison": Comparison,
+        "departures": Departures,
+        "anti_entropy": ListAntiEntropy,
     },
 ):
-    """The places of one peer and all that keeps them listed where they belong.
+    """The places of one peer and the parts that maintain their lists.
 
-    `arrived(key)` is called when all who must know a place that was taken have been told, `lonely()` when a newcomer's
-    introducers were all silent, `gone(address)` when a peer has said farewell.
+    Calls `arrived(key)` when every peer that must list a new place knows it, `isolated()` when no
+    introducer of a new place answered, and `peer_left(address)` when a peer has left with a signed
+    message.
     """
 
     __slots__ = (
         "_caught_up_us",
-        "_gone",
-        "_turn",
-        "_upkeep",
+        "_peer_left",
+        "_refreshes",
+        "_settings",
         "_watch_us",
-        "absentees",
-        "asker",
-        "comparison",
-        "farewells",
+        "anti_entropy",
+        "departures",
+        "members",
         "places",
+        "requests",
         "search",
     )
 
@@ -83,55 +95,61 @@ class SkipGraph(
         vectors: Vectors,
         trust: Trust,
         signer: Signer,
-        upkeep: Upkeep,
+        settings: GraphSettings,
         arrived: Callable[[bytes], None] = lambda key: None,
-        lonely: Callable[[], None] = lambda: None,
-        gone: Callable[[Address], None] = lambda address: None,
+        isolated: Callable[[], None] = lambda: None,
+        peer_left: Callable[[Address], None] = lambda address: None,
     ) -> None:
         super().__init__(address, host)
-        self._upkeep, self._gone = upkeep, gone
-        self.asker, self.places = (
-            GraphAsker(address, host),
+        self._settings, self._peer_left = settings, peer_left
+        self.requests, self.places = (
+            GraphRequests(address, host),
             Places(address, host, k, vectors, trust, signer),
         )
-        self.absentees = Absentees(
-            self.places, upkeep, self._lose, lambda: self.comparison.rouse(), self._catch_up
+        self.members = GraphMembers(
+            self.places,
+            settings,
+            self._lose,
+            lambda: self.anti_entropy.schedule_round(),
+            self._catch_up,
         )
         self.search = Search(
-            self.asker, self.places, self.absentees, upkeep, self._lose, arrived, lonely
+            self.requests, self.places, self.members, settings, self._lose, arrived, isolated
         )
-        self.farewells = Farewells(self.search, upkeep.asks, self._forget)
-        self.comparison = Comparison(self.search, self.farewells, upkeep.look_us)
+        self.departures = Departures(self.search, settings.asks, self._on_peer_left)
+        self.anti_entropy = ListAntiEntropy(self.search, self.departures, settings.look_us)
         self._caught_up_us = self._watch_us = host.now_us
-        self._turn = 0
+        self._refreshes = 0
 
-    # --- for the casting above
+    # --- for the casting layer
 
-    def settled(self) -> list[bytes]:
-        """Places to begin a cast at: one that has just been taken knows nobody yet, and takes itself for all there is.
-        If all have, so be it."""
-        held, taking = self.places.held, self.search.taking
-        return [key for key in held if key not in taking] or list(held)
+    def joined_places(self) -> list[bytes]:
+        """Places from which a cast may start. A place that is still joining has empty lists and
+        takes itself for the whole ring; it is used only if all places are joining.
+        """
+        held, joining = self.places.held, self.search.joining
+        return [key for key in held if key not in joining] or list(held)
 
     def is_agreed(self, key: bytes, number: int) -> bool:
-        """Whether the neighbours of a place have the same list of a level. When somebody has gone a ring may seem to be
-        all there is because few of it are left in sight."""
+        """Whether the neighbours of a place confirmed its list of a level. After a departure a list
+        may look like the whole ring because only few of its nodes are known.
+        """
         place = self.places.held[key]
-        return place.is_at_rest or place.accord.is_agreed(place.wide, number, self.address)
+        return place.is_untouched or place.agreement.is_agreed(place.wide, number, self.address)
 
     def certificates(self) -> list[Certificate]:
-        """Of our places, in the order of keys."""
+        """Certificates of own places in key order."""
         held = self.places.held
         return [held[key].certificate for key in sorted(held)]
 
-    # --- taking, keeping and leaving places
+    # --- joining, renewing and revoking places
 
     def has_arrived(self, key: bytes) -> bool:
-        """Whether a place is ours, and all who must know it have been told."""
-        return key in self.places.held and key not in self.search.taking
+        """Whether this peer holds the place and every peer that must list it knows it."""
+        return key in self.places.held and key not in self.search.joining
 
     def expires_soon(self, key: bytes) -> bool:
-        """Whether less than a third of the certificate's time is left."""
+        """Whether less than a third of the certificate's validity is left."""
         certificate = self.places.held[key].certificate
         return (
             certificate.until_us - self.host.now_us
@@ -139,94 +157,106 @@ class SkipGraph(
         )
 
     def renew(self, certificate: Certificate) -> None:
-        """A place goes on under a newer certificate: all who may list it are told."""
+        """Replace the certificate of a place by a newer one, and announce it to all peers that may
+        list the place.
+        """
         place = self.places.held.get(certificate.key)
         if place is not None and place.certificate.serial < certificate.serial:
             place.renew(certificate)
-            self.places.enter(certificate)
-            self.search.announce(place, place.acquaintances())
+            self.places.insert(certificate)
+            self.search.announce(place, place.addresses_to_notify())
 
-    def ask_strangers(self, strangers: Sequence[Address]) -> None:
-        """Seek the home place through others than its neighbours: rings that fell apart find together by this."""
+    def search_home_via(self, peers: Sequence[Address]) -> None:
+        """Ask peers that are not neighbours about the home place. This merges rings that were
+        partitioned.
+        """
         home = self.places.home
-        for address in strangers:
-            if home is not None and address != self.address and address not in self.absentees.lost:
+        for address in peers:
+            if home is not None and address != self.address and address not in self.members.lost:
                 self.search.ask(home, address)
 
-    def learn(self, revocation: Revocation) -> bool:
-        """Drop entries whose certificates count no more, and mend the lists. False for an old or a forged list."""
-        if not self.places.belief.trust.learn(revocation):
+    def learn_revocation(self, revocation: Revocation) -> bool:
+        """Remove entries whose certificates were revoked. False if the list is not newer than the
+        known one, or is forged.
+        """
+        if not self.places.certificate_store.trust.learn(revocation):
             return False
         revoked, expelled = frozenset(revocation.serials), frozenset(revocation.names)
         for place in list(self.places.held.values()):
-            gone = struck(place.known, revoked, expelled)
-            if gone:  # one in ten
-                self.absentees.drop(place, gone)
+            removed = revoked_keys(place.known, revoked, expelled)
+            if removed:  # true for about one place in ten
+                self.members.drop_entries(place, removed)
         return True
 
-    # --- who speaks, who is silent, who has gone
+    # --- messages received, peers lost, peers left
 
-    def heard(self, sender: Address) -> None:
-        """At every message: the cheapest probe is what comes anyway."""
-        absentees = self.absentees
-        if absentees.accused:
-            absentees.accused.pop(sender, None)  # whoever speaks is accused by nobody any more
-        absentees.detector.heard(sender)
-        if sender in absentees.lost:
-            self.search.meet_again(sender, absentees.take_back(sender))
+    def on_heard_from(self, sender: Address) -> None:
+        """Record a sign of life. Called for every message, which spares most probes."""
+        members = self.members
+        if members.reports:
+            members.reports.pop(sender, None)  # a peer that sends is not suspect
+        members.detector.heard_from(sender)
+        if sender in members.lost:
+            self.search.readmit(sender, members.reinstate(sender))
 
     def _lose(self, address: Address) -> None:
-        """It is silent towards us: out of all lists, and kept aside."""
-        gone = having(self.places.held.values(), ADDRESS, address)
-        self.absentees.put_aside(address, gone)
-        self._take_out(address, gone)
-        if gone:
-            self.absentees.pass_on(address)
+        """Remove a peer that failed its probes from all lists, and store its certificates."""
+        removed = nodes_with(self.places.held.values(), ADDRESS, address)
+        self.members.record_lost(address, removed)
+        self._remove_entries(address, removed)
+        if removed:
+            self.members.report_silent(address)
 
-    def _forget(self, leaver: Certificate) -> None:
-        """It has left with all its places, and said so itself."""
-        self.absentees.detector.say_gone(leaver.address)
-        self.absentees.lost.pop(leaver.address, None)
-        self._take_out(leaver.address, having(self.places.held.values(), PUBLIC, leaver.public))
-        self.absentees.pass_on(leaver.address)
-        self._gone(leaver.address)
+    def _on_peer_left(self, leaver: Certificate) -> None:
+        """Remove a peer whose signed message says that it left with all its places."""
+        self.members.detector.mark_left(leaver.address)
+        self.members.lost.pop(leaver.address, None)
+        self._remove_entries(
+            leaver.address, nodes_with(self.places.held.values(), PUBLIC, leaver.public)
+        )
+        self.members.report_silent(leaver.address)
+        self._peer_left(leaver.address)
 
-    def _take_out(self, address: Address, gone: Mapping[bytes, Certificate]) -> None:
-        """Out of all lists first; only then may places ask each other again."""
+    def _remove_entries(self, address: Address, removed: Mapping[bytes, Certificate]) -> None:
+        """Remove entries from the lists of all places before any search goes on, so that no place
+        learns them from another.
+        """
         for place in self.places.held.values():
-            listed = [key for key in gone if key in place.known]
+            listed = [key for key in removed if key in place.known]
             if listed:
-                self.absentees.drop(place, listed)
+                self.members.drop_entries(place, listed)
         self.search.give_up_on(address)
 
     def _catch_up(self) -> None:
-        """We slept, or were out of reach for somebody: who has gone and who has come meanwhile?"""
+        """Probe all contacts and offer all lists again. Called when this peer was frozen, or
+        unreachable for another.
+        """
         if self.host.now_us - self._caught_up_us < CATCH_UP_US or not self.places.held:
             return
         self._caught_up_us = self.host.now_us
         for address in self.places.contact_addresses():
-            self.absentees.watch(address)
+            self.members.check_alive(address)
         for place in self.places.held.values():
-            place.accord.forget()
+            place.agreement.forget()
 
-    # --- watching and turning
+    # --- periodic maintenance
 
-    def begin(self) -> None:
-        """Keep watch from now on."""
-        self.host.after(int(self._upkeep.watch_us * self.host.rng.random()), GraphWatch())
-        self.host.after(int(self._upkeep.turn_us * self.host.rng.random()), Turn())
-        self.comparison.begin()
+    def start_maintenance(self) -> None:
+        """Start the periodic alarms, each at a random phase."""
+        self.host.after(int(self._settings.watch_us * self.host.rng.random()), GraphWatchDue())
+        self.host.after(int(self._settings.turn_us * self.host.rng.random()), RefreshEntryDue())
+        self.anti_entropy.start_rounds()
 
-    @handles(GraphWatch)
-    def on_watch(self, alarm: GraphWatch) -> None:
-        now_us, watch_us = self.host.now_us, self._upkeep.watch_us
+    @handles(GraphWatchDue)
+    def on_watch_due(self, alarm: GraphWatchDue) -> None:
+        now_us, watch_us = self.host.now_us, self._settings.watch_us
         self.host.after(watch_us, alarm)
         if now_us - self._watch_us > watch_us + SLEPT_US:
             self._catch_up()
         self._watch_us = now_us
         for address in self._watched():
-            self.absentees.detector.check(address, watch_us)
-        self.absentees.call_due()
+            self.members.detector.check(address, watch_us)
+        self.members.probe_lost()
 
     def _watched(self) -> list[Address]:
         home = self.places.home
@@ -242,15 +272,15 @@ class SkipGraph(
             found.update(dict.fromkeys(list(others)[:WATCHED]))
         return list(found)
 
-    @handles(Turn)
-    def on_turn(self, alarm: Turn) -> None:
-        """Ask one entry of one place, both in turn, for its lists."""
-        self.host.after(self._upkeep.turn_us, alarm)
+    @handles(RefreshEntryDue)
+    def on_refresh_entry_due(self, alarm: RefreshEntryDue) -> None:
+        """Ask a random entry of the next place in turn for its lists."""
+        self.host.after(self._settings.turn_us, alarm)
         places = [place for place in self.places.held.values() if not place.is_searching]
         if not places:
             return
-        self._turn += 1
-        place = places[self._turn % len(places)]
+        self._refreshes += 1
+        place = places[self._refreshes % len(places)]
         level = self.host.rng.choice(place.wide.levels)
         node = self.host.rng.choice(level.nodes)
         if node.address != self.address and node.key not in place.waiting:

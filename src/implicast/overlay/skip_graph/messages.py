@@ -1,7 +1,8 @@
-"""What the places of a skip graph say to each other. Every claim about a place carries its certificate.
+"""Messages and alarms of the skip graph. Every claim about a place carries the certificate of the
+place.
 
-`AskNeighbours` and `AnnouncePlace` are signed by the newcomer itself with a time, so nobody can enter a third party
-that is not there, and a recorded claim is worthless soon after. `Farewell` likewise: nobody can say it for another.
+A claim is signed by the claimant with the time and a verb. No peer can announce a place for an
+absent third party, or leave for another; a recorded claim is worthless after 30 s.
 """
 
 from typing import Annotated, ClassVar
@@ -17,25 +18,29 @@ from implicast.peer.signatures import Signer
 _encode = msgspec.msgpack.Encoder().encode
 
 NAMED_MAX = 1_024
-"""Places named in one answer, or in one list; honest ones name 50 to 200. A liar must not keep us checking."""
+"""Places in one answer or list. Honest peers send 50 to 200; the bound limits the verification work
+that a liar can cause.
+"""
 SPANS_MAX = 64
-"""Lists in one comparison; more wait for the next round."""
-GREETED_MAX = 256
-"""Claims, and places asked after, in one greeting."""
-DISOWNED_MAX = 256
-"""Places in one word that they are none of the sender's."""
-ACCUSED_MAX = 256
-"""Addresses in one accusation."""
+"""Lists in one comparison; further ones wait for the next round."""
+PROBED_MAX = 256
+"""Claims, and keys probed, in one probe."""
+DENIED_MAX = 256
+"""Places in one denial."""
+REPORTED_MAX = 256
+"""Addresses in one suspicion report."""
 
 PRESENT, GONE, ALL_GONE = b"present", b"gone", b"all gone"
-"""Verbs of claims."""
+"""Verbs of claims: the place is held; the place is left; all places of the key are left."""
 
 Named = Annotated[tuple[Certificate, ...], Meta(max_length=NAMED_MAX)]
 Keys = Annotated[tuple[Key, ...], Meta(max_length=NAMED_MAX)]
 
 
 class Claim(Message):
-    """A place speaks for itself at a time."""
+    """A statement of a place about itself at a time, signed. The verb is signed but not sent: it
+    follows from the message.
+    """
 
     certificate: Certificate
     sent_us: Micros
@@ -43,7 +48,9 @@ class Claim(Message):
 
 
 class AskNeighbours(Message):
-    """Who is near this claimant, by your lists? `place` is the one asked; empty: any of yours."""
+    """Asks a place for the nodes near the claimant by its lists. An empty `place` asks any place of
+    the receiver.
+    """
 
     wire = 0x0B01
     place: Key
@@ -51,7 +58,9 @@ class AskNeighbours(Message):
 
 
 class Neighbours(Message):
-    """The answer: the asked place's k nearest on each side of the claimant, and its lists of their common levels."""
+    """Answer to `AskNeighbours`: the k nearest nodes on each side of the claimant, and the lists of
+    all levels that the asked place shares with it.
+    """
 
     wire = 0x0B02
     place: Key
@@ -60,69 +69,79 @@ class Neighbours(Message):
 
 
 class AnnouncePlace(Message):
-    """This claimant has taken its place; enter it where it fits."""
+    """Announces a place that was taken or renewed; the receiver inserts it into its lists where it
+    fits.
+    """
 
     wire = 0x0B03
     claim: Claim
 
 
-class NewsHeard(Message):
-    """The announcement, or the farewell, arrived."""
+class ClaimAck(Message):
+    """Acknowledges an announcement or a leave message."""
 
     wire = 0x0B04
     claimant: Key
 
 
-class Farewell(Message):
-    """This claimant leaves its place for good."""
+class LeavePlace(Message):
+    """The claimant leaves this place for good."""
 
     wire = 0x0B05
     verb: ClassVar[bytes] = GONE
     claim: Claim
 
 
-class Leaving(Message):
-    """This claimant leaves with all the places of its key, for good."""
+class LeaveGraph(Message):
+    """The claimant leaves with all places of its public key, for good."""
 
     wire = 0x0B06
     verb: ClassVar[bytes] = ALL_GONE
     claim: Claim
 
 
-class Disown(Message):
-    """These places are none of mine, says who is asked for them, by a claim of its own place at the same address."""
+class DenyPlaces(Message):
+    """The sender does not hold these places. The claim is for a place that it does hold, or last
+    held, at the same address.
+    """
 
     wire = 0x0B07
-    places: Annotated[tuple[Key, ...], Meta(max_length=DISOWNED_MAX)]
+    places: Annotated[tuple[Key, ...], Meta(max_length=DENIED_MAX)]
     claim: Claim
 
 
-class Accuse(Message):
-    """These are silent towards me. Look for yourself."""
+class SuspicionReport(Message):
+    """The sender lost these addresses; the receiver probes them itself. An address of the receiver
+    says that the sender had lost it.
+    """
 
     wire = 0x0B08
-    addresses: Annotated[tuple[Address, ...], Meta(max_length=ACCUSED_MAX)]
+    addresses: Annotated[tuple[Address, ...], Meta(max_length=REPORTED_MAX)]
 
 
-class Greet(Message):
-    """These claimants are here; enter them where they fit among those of your places that are asked after."""
+class ProbePlaces(Message):
+    """Asks for a sign of life and for leave messages of the `asked` places. The receiver inserts
+    the claimants into the lists of these places where they fit.
+    """
 
     wire = 0x0B09
-    claims: Annotated[tuple[Claim, ...], Meta(max_length=GREETED_MAX)]
-    asked: Annotated[tuple[Key, ...], Meta(max_length=GREETED_MAX)]
+    claims: Annotated[tuple[Claim, ...], Meta(max_length=PROBED_MAX)]
+    asked: Annotated[tuple[Key, ...], Meta(max_length=PROBED_MAX)]
 
 
-class Greeted(Message):
-    """We are here too. Of places that were left their farewells come apart."""
+class ProbeAck(Message):
+    """Answer to `ProbePlaces`: the sender is alive. Leave messages of places it has left are sent
+    apart.
+    """
 
     wire = 0x0B0A
 
 
 class ListSpan(Message):
-    """A list of one place, as keys clockwise, shown to another place of the same ring."""
+    """A list of one place, as keys clockwise, sent to another place of the same ring."""
 
     place: Key
-    """To whom it is shown."""
+    """The key of the place that the list is sent to."""
     owner: Certificate
     level: Flag
     keys: Keys
@@ -130,14 +149,16 @@ class ListSpan(Message):
 
 
 class CompareLists(Message):
-    """What of these is different with you?"""
+    """Asks neighbours to compare these lists with theirs."""
 
     wire = 0x0B0B
     spans: Annotated[tuple[ListSpan, ...], Meta(max_length=SPANS_MAX)]
 
 
-class Difference(Message):
-    """Whom a list that was shown lacks, and whom else it names, by the list of `place`. Nothing: they agree."""
+class ListDifference(Message):
+    """How a list sent by `owner` differs from that of `place`: nodes that it lacks, and keys that
+    are unknown to `place`. Both empty: the lists agree.
+    """
 
     owner: Key
     place: Key
@@ -146,56 +167,56 @@ class Difference(Message):
     unknown: Keys = ()
 
 
-class Compared(Message):
-    """One answer for each list that was shown."""
+class ListDifferences(Message):
+    """Answer to `CompareLists`, one entry for each list compared."""
 
     wire = 0x0B0C
-    differences: Annotated[tuple[Difference, ...], Meta(max_length=SPANS_MAX)]
+    differences: Annotated[tuple[ListDifference, ...], Meta(max_length=SPANS_MAX)]
 
 
 GRAPH_KINDS: tuple[type[Message], ...] = (
     AskNeighbours,
     Neighbours,
     AnnouncePlace,
-    NewsHeard,
-    Farewell,
-    Leaving,
-    Disown,
-    Accuse,
-    Greet,
-    Greeted,
+    ClaimAck,
+    LeavePlace,
+    LeaveGraph,
+    DenyPlaces,
+    SuspicionReport,
+    ProbePlaces,
+    ProbeAck,
     CompareLists,
-    Compared,
+    ListDifferences,
 )
-"""What travels, for the codec of a design."""
+"""Message kinds of the graph, for the codec of a design."""
 
 
-class GraphLate(Message):
-    """Rings when some question of the graph may have waited long enough."""
+class GraphRequestDue(Message):
+    """Fires when a request of the graph may be due for a retry."""
 
 
-class Greeting(StandingAlarm):
-    """Rings when those met lately are to be greeted."""
+class PlacesProbeDue(StandingAlarm):
+    """Fires when the planned probes of places are to be sent."""
 
 
-class Agree(StandingAlarm):
-    """Rings when lists that changed are to be compared with those of the neighbours."""
+class CompareDue(StandingAlarm):
+    """Fires when an anti-entropy round is due."""
 
 
-class GraphWatch(StandingAlarm):
-    """Rings when the nearest are to be looked for if they were silent, and the lost are to be called."""
+class GraphWatchDue(StandingAlarm):
+    """Fires when neighbours of the home place are to be checked and lost peers probed."""
 
 
-class Turn(StandingAlarm):
-    """Rings when it is the turn of one more entry to be asked for its lists."""
+class RefreshEntryDue(StandingAlarm):
+    """Fires when one more entry is to be asked for its lists."""
 
 
-class Accusing(StandingAlarm):
-    """Rings when those found silent are to be named to others."""
+class SuspicionReportDue(StandingAlarm):
+    """Fires when newly lost peers are to be reported to the contacts."""
 
 
-def disowning(places: tuple[bytes, ...]) -> bytes:
-    """The verb of whoever disowns these places."""
+def denial_verb(places: tuple[bytes, ...]) -> bytes:
+    """The verb of a claim that denies these places."""
     return b"disown" + _encode(places)
 
 
@@ -204,5 +225,7 @@ def claim_body(verb: bytes, certificate: Certificate, sent_us: int) -> bytes:
 
 
 def claim(signer: Signer, verb: bytes, certificate: Certificate, now_us: int) -> Claim:
-    """A signed claim. The verb is part of what is signed: a question cannot be turned into a farewell."""
+    """A signed claim. The signature covers the verb, so that a request cannot be turned into a
+    leave message.
+    """
     return Claim(certificate, now_us, signer.sign(claim_body(verb, certificate, now_us)))

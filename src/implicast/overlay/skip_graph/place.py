@@ -1,10 +1,12 @@
-"""One place of a peer: its certificate, those known around it and the lists cut from them, and its search for others.
+"""One place of a peer: its certificate, the nodes it knows, the lists computed from them, and its
+search for more.
 
-A place of an assembled world is at rest until it is touched: its table is cut from the standing graph, and it keeps
-nothing of its own. A search follows ring upkeep D.1: ask all of the provisional table, the k nearest known on each
-side, and the 2 nearest on each side of every single answer, until nobody is left to ask. The union of all answers is
-believed: a liar can only name certified nodes, so every further honest witness only adds truth; and following each
-answer to its own end keeps colluders nearby from crowding out the witnesses that an honest introducer named.
+A place of an assembled world holds no state until it changes: its lists are read from the whole
+graph. A search follows the ring-upkeep specification, D.1. It asks every node of the provisional
+table, the k nearest known nodes on each side, and of every single answer the 2 nearest on each
+side, until none is left. It takes the union of all answers: a liar can name only certified nodes,
+so each further honest answer only adds true entries. Following every answer to its end keeps
+colluders nearby from crowding out the nodes that an honest introducer named.
 """
 
 from bisect import bisect_left
@@ -12,65 +14,65 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import attrgetter
 from typing import Protocol
 
-from implicast.overlay.skip_graph.accord import Accord, Nodes
-from implicast.overlay.skip_graph.table import Around, Both, LevelTable, twin
+from implicast.overlay.skip_graph.agreement import ListAgreement, Nodes
+from implicast.overlay.skip_graph.table import Both, KnownNodes, LevelTable, twin
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
 from implicast.peer.memory import Recent
 from implicast.space.vector import Vectors
 
 ASKERS_MAX = 128
-"""The last to ask, told too when the place is left: they may list it though it does not list them."""
-PASSERS_MAX = 32
-"""The last to ask who are in no list, at hand for when somebody has gone."""
-NEWS_MAX = 16
-"""Others that a place names beside its lists before it cuts them again."""
+"""Latest peers that asked, notified of a leave: they may list the place without being listed."""
+CANDIDATES_MAX = 32
+"""Latest nodes that asked and are in no list, used to fill a gap."""
+ADDED_MAX = 16
+"""Nodes added beside the lists before an answer makes the place compute them again."""
 KNOWN_MAX = 512
-"""Others that a place takes in before it cuts its lists again; a table has 50."""
+"""Nodes known before an insertion computes the lists again; a table has about 50."""
 PURSUED = 2
-"""How many on each side of the newcomer are asked of every single answer."""
+"""Nodes of each answer that are asked, on each side of the newcomer."""
 ASKED_MAX = 2_048
-"""An end to searching, whatever others answer: many times the 100 that a join needs."""
+"""Bound of nodes asked in one search, against endless answers; a join asks about 100."""
 
 ADDRESS = attrgetter("address")
 ByKey = Mapping[bytes, Certificate]
 _by_key = attrgetter("key")
-_around = twin(Around[Certificate])
+_known_nodes = twin(KnownNodes[Certificate])
 
 
-class StandingGraph(Protocol):
-    """The whole graph of an assembled world, from which a place at rest reads its lists."""
+class WholeGraph(Protocol):
+    """The graph of an assembled world, from which an unchanged place reads its lists."""
 
     def table(self, key: bytes) -> LevelTable[Certificate]:
         """The lists of a place."""
 
     def named(self, key: bytes, wide: bool) -> dict[bytes, Certificate]:
-        """A place and all in its lists, or in the every-class ones, by key."""
+        """A place and all nodes in its lists (`wide`: its every-class lists), by key."""
 
     def stored_bytes(self, keys: Iterable[bytes], wide: bool) -> int:
-        """Bytes of all in the lists of some places but these, as they would be encoded."""
+        """Encoded size of all nodes in the lists of these places, without the places."""
 
 
 class Place:
-    """A node of the graph that is ours."""
+    """A node of the graph that this peer holds."""
 
     __slots__ = (
-        "_around",
+        "_added",
+        "_address_cache",
         "_askers",
-        "_at",
-        "_news",
+        "_known_nodes",
         "_table",
         "_wide",
-        "accord",
+        "agreement",
         "asked",
+        "assembled",
+        "candidates",
         "certificate",
-        "hearsay",
         "is_searching",
         "k",
         "key",
-        "passers",
         "queue",
-        "standing",
+        "unconfirmed",
         "vectors",
         "waiting",
     )
@@ -80,65 +82,60 @@ class Place:
         certificate: Certificate,
         k: int,
         vectors: Vectors,
-        standing: StandingGraph | None = None,
+        assembled: WholeGraph | None = None,
     ) -> None:
-        self.certificate, self.k, self.vectors, self.standing = certificate, k, vectors, standing
-        self.key = certificate.key  # that of a newer certificate of the place too
-        self.is_searching = False  # then everybody is kept, whether listed or not
-        self.waiting: dict[bytes, None] = {}  # whose answers it awaits
-        self._around: Around[Certificate] | None = None
-        self._table: LevelTable[Certificate] | None = (
-            None  # None: to be cut; at rest that of the standing graph
-        )
-        self._wide: LevelTable[Certificate] | None = (
-            None  # as cut last; None: that means nothing any more
-        )
-        if standing is None:
-            self._wake()
+        self.certificate, self.k, self.vectors, self.assembled = certificate, k, vectors, assembled
+        self.key = certificate.key  # the same under a renewed certificate
+        self.is_searching = False  # while True all nodes learned are kept, listed or not
+        self.waiting: dict[bytes, None] = {}  # keys or addresses asked and not answered
+        self._known_nodes: KnownNodes[Certificate] | None = None
+        # None: to be computed, or read from the whole graph
+        self._table: LevelTable[Certificate] | None = None
+        # None: not valid; else as last computed
+        self._wide: LevelTable[Certificate] | None = None
+        if assembled is None:
+            self._materialise()
 
     @property
-    def is_at_rest(self) -> bool:
-        """Whether it has not been touched since it was assembled."""
-        return self.standing is not None
+    def is_untouched(self) -> bool:
+        """Whether the place has not changed since the world was assembled."""
+        return self.assembled is not None
 
-    def _wake(self) -> Around[Certificate]:
-        """From now on it keeps its own lists."""
-        around = self._around = _around(self.certificate, self.k, self.vectors)
-        self._table, self._wide = around.tables()
-        self._news: dict[bytes, Certificate] = {}  # who was let in since the lists were cut
-        self.hearsay: dict[
-            bytes, int
-        ] = {}  # whom others named and who was not heard then, and when that was
-        self._at: tuple[int, dict[Address, None]] = (
-            0,
-            {},
-        )  # where those known are, after so many changes of them
-        self.passers: Recent[bytes, Certificate] = Recent(
-            PASSERS_MAX
-        )  # the latest to ask who are in no list
+    def _materialise(self) -> KnownNodes[Certificate]:
+        """Give the place its own lists, copied from the whole graph if it has one."""
+        known_nodes = self._known_nodes = _known_nodes(self.certificate, self.k, self.vectors)
+        self._table, self._wide = known_nodes.tables()
+        self._added: dict[bytes, Certificate] = {}  # nodes added since the lists were computed
+        # nodes named by others and not heard since, with the time
+        self.unconfirmed: dict[bytes, int] = {}
+        # addresses of known nodes, and the change count they are valid for
+        self._address_cache: tuple[int, dict[Address, None]] = (0, {})
+        self.candidates: Recent[bytes, Certificate] = Recent(CANDIDATES_MAX)
         self._askers: Recent[Address, None] = Recent(ASKERS_MAX)
-        self.queue: dict[bytes, Certificate] = {}  # whom it is going to ask
-        self.asked: dict[bytes, Certificate] = {}  # whom it has asked in its last search
-        self.accord = Accord()
-        if self.standing is not None:
-            named = self.standing.named(self.key, wide=True)
-            self.surround([named[key] for key in sorted(named) if key != self.key])
-            self.standing = None
-            self.accord.agree_with_all(self.wide)
-        return around
+        self.queue: dict[bytes, Certificate] = {}  # nodes still to be asked
+        self.asked: dict[bytes, Certificate] = {}  # nodes asked in the latest search
+        self.agreement = ListAgreement()
+        if self.assembled is not None:
+            named = self.assembled.named(self.key, wide=True)
+            self.replace_known([named[key] for key in sorted(named) if key != self.key])
+            self.assembled = None
+            self.agreement.mark_all_agreed(self.wide)
+        return known_nodes
 
     @property
-    def around(self) -> Around[Certificate]:
-        """All others that it knows. Who asks for them wakes a place at rest."""
-        return self._around or self._wake()
+    def known_nodes(self) -> KnownNodes[Certificate]:
+        """The nodes known, other than the place itself. Materialises an unchanged place."""
+        return self._known_nodes or self._materialise()
 
-    # --- whom it lists
+    # --- lists
 
     @property
     def table(self) -> LevelTable[Certificate]:
-        """The lists by the rule over all that is known, also in the middle of a search: others may ask any time."""
+        """The lists of the paper over all known nodes; valid also during a search."""
         if self._table is None:
-            self._table = self._cut()[0] if self.standing is None else self.standing.table(self.key)
+            self._table = (
+                self._cut()[0] if self.assembled is None else self.assembled.table(self.key)
+            )
         return self._table
 
     @property
@@ -148,120 +145,127 @@ class Place:
 
     @property
     def known(self) -> dict[bytes, Certificate]:
-        """Everybody it knows, by key."""
-        return (self._around or self._wake()).known
+        return (self._known_nodes or self._materialise()).known
 
     @property
     def addresses(self) -> dict[Address, None]:
-        """Where those are whom it knows, worked out once while they stay (saves a twentieth under change)."""
-        around = self.around
-        if self._at[0] != around.changes:
-            self._at = around.changes, dict.fromkeys(map(ADDRESS, around.known.values()))
-        return self._at[1]
+        """Addresses of the known nodes, cached until these change."""
+        known_nodes = self.known_nodes
+        if self._address_cache[0] != known_nodes.changes:
+            self._address_cache = (
+                known_nodes.changes,
+                dict.fromkeys(map(ADDRESS, known_nodes.known.values())),
+            )
+        return self._address_cache[1]
 
     def named(self, wide: bool) -> dict[bytes, Certificate]:
-        """Itself and everyone in its lists, or in the wider ones, by key."""
-        if self.standing is not None:
-            return self.standing.named(self.key, wide)
+        """The place and all nodes in its lists (`wide`: its every-class lists), by key."""
+        if self.assembled is not None:
+            return self.assembled.named(self.key, wide)
         table = self.wide if wide else self.table
         return table.named(0, len(table.levels))
 
     def listed(self, key: bytes) -> Certificate | None:
-        """Another, if it is in one of the wider lists, or may be while the place searches."""
+        """A known node once the lists are up to date (or found by a search), else None."""
         if self._table is None:
             self._cut()
         return self.known.get(key)
 
-    def enter(self, other: Certificate) -> bool:
-        """Take another in where it fits; True if anything changed. A newer certificate replaces an older one."""
+    def insert(self, other: Certificate) -> bool:
+        """Add a node that fits into a list, or a newer certificate. True if anything changed."""
         key, known = other.key, self.known
         held = known.get(key)
         if key == self.key or (held is not None and held.serial >= other.serial):
             return False
-        # Who was let in since the lists were cut may have shortened them: then it is for the next cut to decide.
+        # Nodes added since the last computation may have shortened the lists: then the next
+        # computation decides whether the node fits.
         if (
             not self.is_searching
             and not (self._table is None and len(known) < KNOWN_MAX)
             and not self._fits(other)
         ):
             return False
-        self.around.put(other)
-        self._news[key] = other
+        self.known_nodes.put(other)
+        self._added[key] = other
         self._table = None
         return True
 
     def _fits(self, other: Certificate) -> bool:
-        """Whether another belongs into one of the wider lists."""
+        """Whether a node belongs into one of the every-class lists."""
         shared, key = self.vectors.common(self.certificate.vector, other.vector), other.key
         return True in [level.spans(key) for level in self.wide.levels[: shared + 1]]
 
     def drop(self, gone: Collection[bytes]) -> None:
-        """Entries are no more."""
         for key in gone:
-            if self.around.remove(key):
-                self.hearsay.pop(key, None)
+            if self.known_nodes.remove(key):
+                self.unconfirmed.pop(key, None)
         self._table = None
-        self.unask(gone)
+        self.forget_asked(gone)
 
-    def surround(self, others: Iterable[Certificate]) -> None:
-        """Know these and nobody else; the lists are cut when they are next asked for."""
-        self.around.replace(others)
+    def replace_known(self, others: Iterable[Certificate]) -> None:
+        """Replace all known nodes; the lists are computed when next read."""
+        self.known_nodes.replace(others)
         self._table = self._wide = None
 
     def renew(self, certificate: Certificate) -> None:
-        """The place has a newer certificate."""
-        self.around.renew(certificate)
+        """Replace the certificate of the place by a newer one."""
+        self.known_nodes.renew(certificate)
         self.certificate = certificate
         self._table = self._wide = None
 
     def _cut(self) -> Both[Certificate]:
-        """Cut the lists by the rule, and forget who is in none."""
-        tables = self._table, self._wide = self.around.tables()
-        self._news.clear()
+        """Compute the lists, and forget nodes in none of them unless a search is under way."""
+        tables = self._table, self._wide = self.known_nodes.tables()
+        self._added.clear()
         if not self.is_searching:
-            self.around.keep_listed()
-            if self.hearsay:
-                self.hearsay = {
-                    key: named_us for key, named_us in self.hearsay.items() if key in self.known
+            self.known_nodes.keep_listed()
+            if self.unconfirmed:
+                self.unconfirmed = {
+                    key: named_us for key, named_us in self.unconfirmed.items() if key in self.known
                 }
         return tables
 
     # --- searching
 
     def search(self, first: Iterable[Certificate]) -> None:
-        """Begin to search for everyone, or widen a search under way."""
+        """Start a search from these nodes, or add them to one under way."""
         if not self.is_searching:
             self.is_searching = True
             self.asked.clear()
-        self._want(first)
+        self._enqueue(first)
 
-    def learn(self, named: Collection[Certificate]) -> list[Certificate]:
-        """Take one witness's answer in, and follow its trail to its own end while searching. Who is new?"""
+    def learn_nodes(self, named: Collection[Certificate]) -> list[Certificate]:
+        """Add the nodes of one answer; returns the new ones. A search also queues the nodes of the
+        answer nearest to this place.
+        """
         if self.is_searching:
-            self._want(nearest(self.key, named, PURSUED))
-            news = take_in(self.around, self.key, named)  # as `enter` would, all at once
-            self._news.update(zip(map(_by_key, news), news, strict=True))
-            self._table = None if news else self._table
-            return news
-        return [node for node in strangers(self.known, named) if self.enter(node)]  # one in ten
+            self._enqueue(nearest(self.key, named, PURSUED))
+            added = add_nodes(self.known_nodes, self.key, named)  # like `insert`, in one call
+            self._added.update(zip(map(_by_key, added), added, strict=True))
+            self._table = None if added else self._table
+            return added
+        # about one in ten
+        return [node for node in unknown_nodes(self.known, named) if self.insert(node)]
 
-    def _want(self, nodes: Iterable[Certificate]) -> None:
-        """These are to be asked, unless they were."""
+    def _enqueue(self, nodes: Iterable[Certificate]) -> None:
+        """Queue nodes that were not asked yet."""
         for node in nodes:
             if node.key not in self.asked and node.key != self.key:
                 self.queue[node.key] = node
 
-    def unask(self, whom: Iterable[bytes]) -> None:
-        """What they may have been asked counts no more: should they come back, they are to be asked anew."""
+    def forget_asked(self, whom: Iterable[bytes]) -> None:
+        """Forget that nodes were asked: if they return they are asked again."""
         for key in whom:
             self.queue.pop(key, None)
             self.asked.pop(key, None)
 
     def next_to_ask(self) -> Certificate | None:
-        """None when there is nobody. When the queue runs dry the provisional table is looked at."""
+        """The next node to ask, or None. When queue and answers are exhausted, the provisional
+        table is queued.
+        """
         if not self.queue and not self.waiting and len(self.asked) < ASKED_MAX:
-            self._want(self.wide.contacts())
-            self._want(nearest(self.key, self.known.values(), self.k))
+            self._enqueue(self.wide.contacts())
+            self._enqueue(nearest(self.key, self.known.values(), self.k))
         if not self.queue:
             return None
         node = self.queue.pop(next(iter(self.queue)))
@@ -269,86 +273,97 @@ class Place:
         return node
 
     def end_search(self) -> None:
-        """What was found is the table."""
+        """Finish the search: the lists are computed from all nodes found."""
         self.is_searching = False
-        self._cut()  # if they were cut when nobody was left to ask, they stay; the others are forgotten
+        self._cut()  # forgets the nodes in no list
 
-    # --- who asks, and what others are told
+    # --- requests by other peers
 
-    def asked_by(self, other: Certificate) -> bool:
-        """Somebody asked: it is taken in where it fits, and may list this place. True if anything changed."""
-        is_news = self.enter(other)
+    def record_asker(self, other: Certificate) -> bool:
+        """Insert a node that asked, where it fits; it may list this place. True if anything
+        changed.
+        """
+        is_news = self.insert(other)
         self._askers[other.address] = None
         return is_news
 
-    def pass_by(self, other: Certificate) -> None:
-        """Somebody asked who is in no list: it may have heard sooner than we that another has gone."""
+    def note_candidate(self, other: Certificate) -> None:
+        """Remember a node that asked and is in no list: it may know of a departure missed here."""
         if other.key not in self.known and other.key != self.key:
-            self.passers.put(other.key, other)
+            self.candidates.put(other.key, other)
 
-    def acquaintances(self) -> list[Address]:
-        """Who may list this place: its own wide lists, whoever asked it lately, and whoever it asked."""
+    def addresses_to_notify(self) -> list[Address]:
+        """Addresses that may list this place: its every-class lists, nodes it asked, peers that
+        asked.
+        """
         listed = [node.address for node in (*self.wide.contacts(), *self.asked.values())]
         return list(dict.fromkeys([*listed, *self._askers]))
 
-    def vouched(
+    def confirmed_nodes(
         self, named: Collection[Certificate], was_heard_since: Callable[[Address, int], bool]
     ) -> Nodes:
-        """Of those known, whom the place names to others: not who was only named to it and has not been heard since.
+        """Of these nodes, the ones that the place names to others: all but those that it knows only
+        from others and has not heard since.
 
-        So hearsay goes one step, and the dead are forgotten for good when those have lost them who ever heard them.
-        Else newcomers that come one after another would pass them on to each other for ever.
+        Second-hand knowledge thus travels one step. Otherwise successive newcomers would pass a
+        crashed node on to each other for ever.
         """
-        hearsay = self.hearsay
-        if not hearsay:
+        unconfirmed = self.unconfirmed
+        if not unconfirmed:
             return tuple(named)
         for node in named:
-            if node.key in hearsay and was_heard_since(node.address, hearsay[node.key]):
-                del hearsay[node.key]
-        return tuple([node for node in named if node.key not in hearsay])
+            if node.key in unconfirmed and was_heard_since(node.address, unconfirmed[node.key]):
+                del unconfirmed[node.key]
+        return tuple([node for node in named if node.key not in unconfirmed])
 
-    def witness(self, about: Certificate) -> Nodes:
-        """Who is near another: the lists, and whoever came since they were cut (saves half of all cuts)."""
+    def neighbours_of(self, about: Certificate) -> Nodes:
+        """The answer to a request about a node: the lists, and nodes added since they were
+        computed. Answering from slightly old lists saves half of the computations.
+        """
         wide = self._wide
-        if wide is None or len(self._news) > NEWS_MAX:
+        if wide is None or len(self._added) > ADDED_MAX:
             wide = self._cut()[1]
-        said = answer(wide, self.vectors, self.k, about)
+        listed = answer(wide, self.vectors, self.k, about)
         if self._table is not None:
-            return said
-        return updated(said, self._news, self.known, about, self.certificate)
+            return listed
+        return updated(listed, self._added, self.known, about, self.certificate)
 
 
 @twin
-def strangers(known: ByKey, named: Iterable[Certificate]) -> list[Certificate]:
-    """Of those named, who is not known, or not by this very certificate."""
+def unknown_nodes(known: ByKey, named: Iterable[Certificate]) -> list[Certificate]:
+    """The nodes that are not known, or known by another certificate."""
     return [node for node in named if (held := known.get(node.key)) is not node and held != node]
 
 
 @twin
-def take_in(
-    around: Around[Certificate], own: bytes, nodes: Iterable[Certificate]
+def add_nodes(
+    known_nodes: KnownNodes[Certificate], own: bytes, nodes: Iterable[Certificate]
 ) -> list[Certificate]:
-    """Let all be known but the own place who are not, or only by an older certificate. Who are they?"""
-    news = list[Certificate]()
+    """Add the nodes that are unknown or have a newer certificate, but not `own`; returns them."""
+    added = list[Certificate]()
     for node in nodes:
-        held = around.known.get(node.key)
+        held = known_nodes.known.get(node.key)
         if node.key != own and (held is None or held.serial < node.serial):
-            around.put(node)
-            news.append(node)
-    return news
+            known_nodes.put(node)
+            added.append(node)
+    return added
 
 
 @twin
-def updated(said: Nodes, news: ByKey, known: ByKey, about: Certificate, own: Certificate) -> Nodes:
-    """What lists of a while ago say: the own place, and who is still known of them or came since, but the claimant."""
-    named = {node.key: node for node in (*said, *news.values()) if node.key in known}
+def updated(
+    listed: Nodes, added: ByKey, known: ByKey, about: Certificate, own: Certificate
+) -> Nodes:
+    """An answer from old lists brought up to date: the own place, then nodes still known or added
+    since, without the claimant.
+    """
+    named = {node.key: node for node in (*listed, *added.values()) if node.key in known}
     named.pop(about.key, None)
     return (own, *named.values())
 
 
 @twin
 def nearest(key: bytes, nodes: Iterable[Certificate], count: int) -> list[Certificate]:
-    """The `count` of them nearest to a key on each side, clockwise; not the one that has it."""
+    """The `count` nodes nearest to a key on each side, clockwise, without the node at the key."""
     by_key = {node.key: node for node in nodes}
     by_key.pop(key, None)
     ring = sorted(by_key)
@@ -360,11 +375,13 @@ def nearest(key: bytes, nodes: Iterable[Certificate], count: int) -> list[Certif
 
 @twin
 def answer(table: LevelTable[Certificate], vectors: Vectors, k: int, about: Certificate) -> Nodes:
-    """What an honest witness says: its lists of the levels they have in common, its k nearest to the claimant."""
+    """The answer of an honest place: its lists of all levels shared with the claimant, and its k
+    nearest known nodes on each side of the claimant.
+    """
     levels = min(vectors.common(table.owner.vector, about.vector) + 1, len(table.levels))
     listed = table.named(0, levels)
     lowest = table.levels[0]
-    # Where the k nearest on each side are in the lowest list nobody known stands between those.
+    # If the lowest list shows k nodes on each side, they are the k nearest known ones.
     if levels < len(table.levels) and not (
         lowest.full or k <= lowest.position(about.key) < len(lowest) - k
     ):

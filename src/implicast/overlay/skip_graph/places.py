@@ -1,15 +1,16 @@
-"""The places of one peer, whom it believes, and what it signs for its places.
+"""The places of one peer, the certificates it accepts, and the claims it signs.
 
-A word of another can only add, and only what bears a sound certificate. What takes away is the authority's revocation,
-the holder's own farewell, or its silence towards this peer (`absentees.py`).
+Another peer's message can add an entry only with a valid certificate. An entry is removed only by a
+revocation of the authority, by a leave message or denial that is signed, or when its holder fails
+this peer's own probes (`members.py`).
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from operator import attrgetter
 
-from implicast.overlay.skip_graph.messages import PRESENT, Claim, Disown, claim, claim_body
-from implicast.overlay.skip_graph.place import ByKey, Place, StandingGraph
+from implicast.overlay.skip_graph.messages import PRESENT, Claim, DenyPlaces, claim, claim_body
+from implicast.overlay.skip_graph.place import ByKey, Place, WholeGraph
 from implicast.overlay.skip_graph.table import twin
 from implicast.peer.contract import Address, Host, Name
 from implicast.peer.identity import Certificate, Trust
@@ -19,34 +20,37 @@ from implicast.space.vector import Vectors
 
 PUBLIC = attrgetter("public")
 CLAIM_US = 1_000_000
-"""How long one signature serves; claims count for half a minute."""
+"""A signed claim is reused for 1 s; receivers accept it for 30 s."""
 CLAIMS_MAX = 256
-"""Claims of our places that are kept; the first are forgotten first."""
+"""Signed claims of own places kept for reuse; the oldest is evicted first."""
 CLAIM_WINDOW_US = 30_000_000
-"""A claim older than this proves nothing about the present."""
+"""Receivers reject claims that are further than 30 s from their clock."""
 GONE_MAX = 1_024
-"""Farewells remembered, so that a recorded claim cannot bring the departed back within the window."""
+"""Leave messages remembered. While one is, a recorded claim cannot bring the place back."""
 
 
-class Belief:
-    """What one peer holds for true about the certificates it meets. `refusals` counts what it did not, by name."""
+class CertificateStore:
+    """Decides which certificates and claims one peer accepts. `refusals` counts the rejected ones
+    by reason.
+    """
 
     __slots__ = ("_host", "gone", "gone_holders", "refusals", "trust")
 
     def __init__(self, host: Host, trust: Trust) -> None:
         self._host, self.trust = host, trust
-        self.gone: Recent[int, int] = Recent(
-            GONE_MAX
-        )  # serial of a certificate -> when its holder said farewell
+        # serial of a certificate -> time of the leave message
+        self.gone: Recent[int, int] = Recent(GONE_MAX)
         self.gone_holders: Recent[bytes, int] = Recent(GONE_MAX)
-        """Public key of who left with all places, also those that we have yet to hear of -> when it said so."""
+        """Public key -> time at which its holder left with all places, including places not yet
+        known here.
+        """
         self.refusals: Counter[str] = Counter()
 
-    def sound(self, certificate: Certificate) -> bool:
-        """Whether a certificate may be listed."""
+    def is_valid(self, certificate: Certificate) -> bool:
+        """Whether a certificate may be listed: valid now, and its holder has not left."""
         now_us, serial = self._host.now_us, certificate.serial
         suspect = serial in self.gone or certificate.public in self.gone_holders
-        if not suspect and self.trust.is_known(certificate, now_us):  # most were met before
+        if not suspect and self.trust.is_known(certificate, now_us):  # most were verified before
             return True
         flaw = self.trust.flaw(certificate, now_us)
         if flaw is None and suspect and self.has_left(certificate):
@@ -58,8 +62,10 @@ class Belief:
             self.refusals[flaw] += 1
         return flaw is None
 
-    def doubtful(self, certificates: Collection[Certificate]) -> list[Certificate]:
-        """Those that have to be looked at one by one; the others were found sound before, and still are."""
+    def unverified(self, certificates: Collection[Certificate]) -> list[Certificate]:
+        """The certificates that need a check by `is_valid`; all others were verified before and are
+        still valid.
+        """
         gone, holders = self.gone, self.gone_holders
         found = self.trust.unknown(certificates, self._host.now_us)
         if gone or holders:
@@ -68,45 +74,62 @@ class Belief:
             ]
         return found
 
-    def credible(self, verb: bytes, said: Claim) -> bool:
-        """Whether the holder of a sound certificate said this itself, just now."""
-        return self.sound(said.certificate) and self._passes(self._claim_flaw(verb, said))
+    def verifies(self, verb: bytes, signed: Claim) -> bool:
+        """Whether the holder of a valid certificate signed a claim within the time window."""
+        return self.is_valid(signed.certificate) and self._passes(self._claim_flaw(verb, signed))
 
-    def credible_from_the_departed(self, verb: bytes, said: Claim) -> bool:
-        """The same of one who may have left that place before: who leaves with all of them still has to be heard."""
+    def verifies_departed(self, verb: bytes, signed: Claim) -> bool:
+        """Like `verifies`, but accepts a place that was left: its certificate must still be able to
+        sign the leave of all places.
+        """
         return self._passes(
-            self.trust.flaw(said.certificate, self._host.now_us) or self._claim_flaw(verb, said)
+            self.trust.flaw(signed.certificate, self._host.now_us) or self._claim_flaw(verb, signed)
         )
 
     def has_left(self, certificate: Certificate) -> bool:
-        """Whether its holder said farewell."""
+        """Whether the holder of a certificate left this place or all places."""
         return certificate.serial in self.gone or self.has_left_with_all(certificate)
 
     def has_left_with_all(self, certificate: Certificate) -> bool:
-        """Whether its holder said farewell for all its places, not only for this one."""
+        """Whether the holder left with all its places after this certificate was issued."""
         return self.gone_holders.get(certificate.public, -1) >= certificate.since_us
 
-    def disowns(self, certificate: Certificate, said: Disown) -> bool:
-        """Whether whoever is at the address of a certificate has said, just now, that the place is none of its.
+    def denies(self, certificate: Certificate, signed: DenyPlaces) -> bool:
+        """Whether a denial removes a place: it is later than the place's certificate and comes from
+        the present holder of the address.
 
-        It says so by a certificate of its own for that address: the same key, or one that was admitted there later.
+        The denial is signed with a certificate for the same address: of the same public key, or
+        issued later.
         """
-        other = said.claim.certificate
-        if other.address != certificate.address or certificate.since_us > said.claim.sent_us:
+        other = signed.claim.certificate
+        if other.address != certificate.address or certificate.since_us > signed.claim.sent_us:
             return False
         return other.public == certificate.public or other.serial > certificate.serial
 
-    def _claim_flaw(self, verb: bytes, said: Claim) -> str | None:
-        if abs(self._host.now_us - said.sent_us) > CLAIM_WINDOW_US:
+    def _claim_flaw(self, verb: bytes, signed: Claim) -> str | None:
+        if abs(self._host.now_us - signed.sent_us) > CLAIM_WINDOW_US:
             return "stale_claim"
-        body = claim_body(verb, said.certificate, said.sent_us)
-        return None if self.trust.signed(said.certificate, body, said.signature) else "forged_claim"
+        body = claim_body(verb, signed.certificate, signed.sent_us)
+        return (
+            None
+            if self.trust.signed(signed.certificate, body, signed.signature)
+            else "forged_claim"
+        )
 
 
 class Places:
-    """Our places by key; the first is our home."""
+    """Places held by this peer, by key. The first is the home place."""
 
-    __slots__ = ("_claims", "_signer", "address", "belief", "held", "host", "k", "vectors")
+    __slots__ = (
+        "_claims",
+        "_signer",
+        "address",
+        "certificate_store",
+        "held",
+        "host",
+        "k",
+        "vectors",
+    )
 
     def __init__(
         self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer
@@ -118,25 +141,29 @@ class Places:
             vectors,
             signer,
         )
-        self.belief = Belief(host, trust)
+        self.certificate_store = CertificateStore(host, trust)
         self.held: dict[bytes, Place] = {}
         self._claims: Recent[bytes, Claim] = Recent(CLAIMS_MAX)
 
-    def add(self, certificate: Certificate, standing: StandingGraph | None = None) -> Place:
-        """Hold a place; in an assembled world it stands among the others already."""
-        place = self.held[certificate.key] = Place(certificate, self.k, self.vectors, standing)
+    def add(self, certificate: Certificate, assembled: WholeGraph | None = None) -> Place:
+        """Hold a place. In an assembled world it reads its lists from the whole graph until it
+        changes.
+        """
+        place = self.held[certificate.key] = Place(certificate, self.k, self.vectors, assembled)
         return place
 
     def stored_bytes(self, wide: bool) -> int | None:
-        """Bytes of all whom our places list but these, as they would be encoded; None if one is not at rest."""
-        standing = self.home.standing if self.home is not None and self.are_at_rest else None
-        return standing.stored_bytes(self.held, wide) if standing is not None else None
+        """Encoded size of all listed nodes except own places; None if a place has changed since the
+        world was assembled.
+        """
+        assembled = self.home.assembled if self.home is not None and self.are_untouched else None
+        return assembled.stored_bytes(self.held, wide) if assembled is not None else None
 
     @property
-    def are_at_rest(self) -> bool:
-        """Whether none has been touched since the world was assembled."""
+    def are_untouched(self) -> bool:
+        """Whether no place has changed since the world was assembled."""
         for place in self.held.values():  # noqa: SIM110 - no generator at each cast
-            if place.standing is None:
+            if place.assembled is None:
                 return False
         return True
 
@@ -144,13 +171,13 @@ class Places:
     def home(self) -> Place | None:
         return next(iter(self.held.values()), None)
 
-    def enter(self, certificate: Certificate) -> None:
-        """Into the lists of all our places where it fits."""
+    def insert(self, certificate: Certificate) -> None:
+        """Insert a node into the lists of all own places where it fits."""
         for place in self.held.values():
-            place.enter(certificate)
+            place.insert(certificate)
 
     def near(self) -> list[Certificate]:
-        """Our places, and all whom they know."""
+        """Own places and all nodes they know."""
         nodes = (
             node
             for place in self.held.values()
@@ -159,17 +186,17 @@ class Places:
         return list({node.key: node for node in nodes}.values())
 
     def contact_addresses(self) -> dict[Address, None]:
-        """Where those are whom our places know."""
+        """Addresses of all nodes that own places know, without this peer's."""
         found = dict[Address, None]()
         for place in self.held.values():
             found |= place.addresses
         found.pop(self.address, None)
         return found
 
-    # --- what is signed
+    # --- signing
 
     def claim(self, place: Place) -> Claim:
-        """That a place of ours is there. Signed once a second at most: it says so to whomever it is said."""
+        """A signed claim that a place is held; the same one for all receivers within `CLAIM_US`."""
         held, now_us = self._claims.get(place.key), self.host.now_us
         if (
             held is None
@@ -180,19 +207,19 @@ class Places:
         return held
 
     def sign(self, verb: bytes, certificate: Certificate) -> Claim:
-        """Anew each time it is said: an old one proves nothing."""
+        """Sign a claim with the present time."""
         return claim(self._signer, verb, certificate, self.host.now_us)
 
 
 @twin
-def having(
+def nodes_with(
     held: Iterable[Place], what: Callable[[Certificate], object], value: object
 ) -> dict[bytes, Certificate]:
-    """Of all that places know, those of whom this is so, by key."""
+    """All known nodes of these places whose attribute has this value, by key."""
     return {key: node for place in held for key, node in place.known.items() if what(node) == value}
 
 
 @twin
-def struck(known: ByKey, revoked: Collection[int], expelled: Collection[Name]) -> list[bytes]:
-    """Of those known, whose certificates count no more."""
+def revoked_keys(known: ByKey, revoked: Collection[int], expelled: Collection[Name]) -> list[bytes]:
+    """Keys of known nodes whose certificate is revoked or whose name is expelled."""
     return [key for key, node in known.items() if node.serial in revoked or node.name in expelled]

@@ -1,13 +1,16 @@
-"""Routing tables with k-redundant lists: the rule, what can be asked of a list, and how lists are cut from those known
-around a place. Pure.
+"""Routing tables with k-redundant lists: their definition, queries on a list, and their computation
+from known nodes. No messages, no time.
 
-Paper, section 2.2: the level-i list of v reaches, along v's ring of level i, as far to each side as k-1 members that
-share i+1 digits with v; when the two walks would meet, it is the whole ring ("full"), and i is v's top level.
-Whatever has a key and a vector can be listed: certificates in the network, bare spots in trials.
+Paper, section 2.2: the level-i list of v reaches along v's level-i ring as far to each side as
+needed to contain k-1 nodes that share i+1 digits with v. When the two walks would meet, the list is
+the whole ring ("full"), and i is v's top level. Any object with a key and a vector can be listed:
+certificates in a network, bare nodes in trials.
 
-Those in the every-class lists are whom a newcomer must tell: lists are not symmetric, how far v's reaches depends on
-v's digits, not on the newcomer's (ring upkeep, D.1). Every-class lists are: there are fewer than k-1 of some class
-between me and you, or there are not. So who keeps its own knows whom to tell when it leaves.
+These lists are not symmetric: how far v's list reaches depends on v's digits, not on those of a
+newcomer. The *every-class* list reaches until every digit class, not only v's, has k-1 nodes. It is
+symmetric: whether fewer than k-1 nodes of some class lie between two nodes does not depend on the
+side. A newcomer must therefore notify the nodes of its every-class lists (ring-upkeep
+specification, D.1), and a place that keeps them knows which nodes to notify when it leaves.
 """
 
 from bisect import bisect_left
@@ -19,7 +22,7 @@ from implicast.space.vector import Vectors
 
 
 class Placed(Protocol):
-    """Whoever has a place in the graph."""
+    """A node that can be listed."""
 
     @property
     def key(self) -> bytes: ...
@@ -29,16 +32,22 @@ class Placed(Protocol):
 
 
 Node = TypeVar("Node", bound=Placed)
-Law = TypeVar("Law", bound=Callable[..., Any])
+Definition = TypeVar("Definition", bound=Callable[..., Any])
 
 
-def twin(law: Law) -> Law:
-    """The compiled form of a class or function of the graph where it was built, else the readable one."""
-    return cast(Law, getattr(built("overlay.skip_graph._around"), law.__name__, law))
+def twin(definition: Definition) -> Definition:
+    """The compiled form of a class or function from `_around.pyx` if it was built, else the Python
+    one, which defines its behaviour.
+    """
+    return cast(
+        Definition, getattr(built("overlay.skip_graph._around"), definition.__name__, definition)
+    )
 
 
 class Level(Generic[Node]):
-    """One list: `nodes` clockwise, the owner at index `own`. `fresh[i]`: node i shares exactly this level's digits."""
+    """One list: `nodes` clockwise, with the owner at index `own`. `fresh[i]`: node i shares exactly
+    as many digits with the owner as the number of this level. `full`: the list is the whole ring.
+    """
 
     __slots__ = ("_shift", "_sorted", "fresh", "full", "keys", "nodes", "own")
 
@@ -52,14 +61,17 @@ class Level(Generic[Node]):
     ) -> None:
         self.nodes, self.own, self.full, self.fresh = tuple(nodes), own, full, tuple(fresh)
         self.keys = tuple([node.key for node in self.nodes]) if keys is None else keys
-        self._sorted: list[bytes] | None = None  # many a list is cut and never asked for a position
+        # sorted on first use: most lists are never asked for a position
+        self._sorted: list[bytes] | None = None
         self._shift = 0
 
     def __len__(self) -> int:
         return len(self.nodes)
 
     def position(self, key: bytes) -> int:
-        """How many listed nodes one meets clockwise from the first before `key`; all of them if it is not inside."""
+        """Number of listed nodes clockwise from the first one up to, and without, `key`; all of
+        them if the key is beyond the list.
+        """
         keys = self._sorted
         if keys is None:
             keys = self._sorted = sorted(self.keys)
@@ -68,14 +80,16 @@ class Level(Generic[Node]):
         return found if found or key == self.nodes[0].key else len(keys)
 
     def spans(self, key: bytes) -> bool:
-        """Whether a node with this key, if there were one in the ring, would have to be listed."""
+        """Whether a node of the ring with this key must be in the list."""
         if self.full:
             return True
         return is_between(self.nodes[0].key, key, self.nodes[-1].key)
 
 
 class LevelTable(Generic[Node]):
-    """The lists of one node, from level 0 to its top level; `levels` may make each when it is first asked for."""
+    """The lists of one node from level 0 to its top level. `levels` may build each list on first
+    access.
+    """
 
     __slots__ = ("_borders", "_everyone", "_named", "levels", "owner", "top")
 
@@ -86,35 +100,42 @@ class LevelTable(Generic[Node]):
         self._named: dict[tuple[int, int], dict[bytes, Node]] = {}
 
     def listed(self) -> list[tuple[Node, ...]]:
-        """Who is listed at each level."""
+        """The listed nodes of each level."""
         return [level.nodes for level in self.levels]
 
     def borders(self, sides: tuple[int, int]) -> list[tuple[bytes, bytes]]:
-        """By level, the keys so many places to the left and to the right of the owner; where the ring is not larger
-        than that, the owner's own. Asked of every place about every cast: worked out once."""
+        """For each level the keys that many nodes to the left and to the right of the owner, or the
+        owner's key where the ring is not larger. Cached: every place is asked for every cast.
+        """
         if self._borders is None or self._borders[0] is not sides:
-            self._borders = sides, [_either_side(*where, sides) for where in self._standings()]
+            self._borders = sides, [_either_side(*where, sides) for where in self._own_positions()]
         return self._borders[1]
 
     def ends(self, number: int) -> tuple[Sequence[bytes], int, int]:
-        """From where to where a list goes in a circle of keys; the second beyond its end if it goes round."""
+        """A circle of keys, the index at which a list begins in it, and the index after its end,
+        which is beyond the circle's if the list wraps.
+        """
         keys = self.levels[number].keys
         return keys, 0, len(keys)
 
-    def _standings(self) -> Iterable[tuple[Sequence[bytes], int]]:
-        """The keys of each list, or of its whole ring, and where among them the owner stands."""
+    def _own_positions(self) -> Iterable[tuple[Sequence[bytes], int]]:
+        """For each level the keys of the list, or of its whole ring, and the owner's index among
+        them.
+        """
         return [(level.keys, level.own) for level in self.levels]
 
     @property
     def everyone(self) -> tuple[Node, ...]:
-        """The owner and all its contacts, in the order of keys."""
+        """The owner and all its contacts in key order."""
         if self._everyone is None:
             found = self.named(0, len(self.levels))
             self._everyone = tuple([found[key] for key in sorted(found)])
         return self._everyone
 
     def named(self, first: int, last: int) -> dict[bytes, Node]:
-        """The owner and all listed at some levels, by key; the same to all who ask: not to be changed."""
+        """The owner and all nodes listed at these levels, by key. Shared by all callers: do not
+        modify.
+        """
         found = self._named.get((first, last))
         if found is None:
             found = {self.owner.key: self.owner}
@@ -124,12 +145,12 @@ class LevelTable(Generic[Node]):
         return found
 
     def contacts(self) -> list[Node]:
-        """Everyone listed at any level, once, the owner left out, in the order of keys."""
+        """All listed nodes in key order, each once, without the owner."""
         return [node for node in self.everyone if node.key != self.owner.key]
 
 
 def is_between(first: bytes, key: bytes, last: bytes) -> bool:
-    """Whether one meets a key on the way clockwise from the first to the last."""
+    """Whether a key lies on the way clockwise from the first to the last key."""
     return first <= key <= last if first <= last else key >= first or key <= last
 
 
@@ -144,28 +165,29 @@ Both = tuple[LevelTable[Node], LevelTable[Node]]
 """The table of a place, and its every-class table."""
 
 
-class Around(Generic[Node]):
-    """All others that an owner knows, by key, and the lists that follow if they were all there are.
+class KnownNodes(Generic[Node]):
+    """The other nodes that an owner knows, by key, and the lists computed as if these were all
+    nodes.
 
-    One walk to each side finds how far the list and the wider every-class list of a level reach (until every digit
-    class, not only the own one, has k-1), and the one is sliced out of the other. The compiled twin keeps rings in
-    order, and cuts only lists again that somebody who came or went belongs to. (`tests/laws` holds both to the
-    definitions.)
+    One walk to each side finds how far the list and the every-class list of a level reach; the
+    first is a slice of the second. The compiled form keeps rings sorted and computes again only the
+    lists that an added or removed node belongs to. `tests/laws` checks both against the
+    definitions.
     """
 
     __slots__ = ("_k", "_owner", "_shared", "_tables", "_vectors", "changes", "known")
 
     def __init__(self, owner: Node, k: int, vectors: Vectors) -> None:
         self._owner, self._k, self._vectors = owner, k, vectors
-        self.changes = 0  # how often those known have
+        self.changes = 0  # counts changes of the known nodes
         self.known: dict[bytes, Node] = {}
-        self._shared: dict[bytes, int] = {}  # how many digits each has in common with the owner
+        self._shared: dict[bytes, int] = {}  # number of leading digits shared with the owner
         self._tables: Both[Node] | None = None
 
-    # --- who is known
+    # --- known nodes
 
     def put(self, node: Node) -> None:
-        """Know somebody, or know it by a newer certificate."""
+        """Add a node, or replace its certificate."""
         self.known[node.key], self._shared[node.key] = (
             node,
             self._vectors.common(self._owner.vector, node.vector),
@@ -173,26 +195,26 @@ class Around(Generic[Node]):
         self.changes, self._tables = self.changes + 1, None
 
     def remove(self, key: bytes) -> bool:
-        """Know somebody no more. False if it was not known."""
+        """Remove a node. False if it was not known."""
         if self.known.pop(key, None) is None:
             return False
         self.changes, self._tables = self.changes + 1, None
         return True
 
     def replace(self, nodes: Iterable[Node]) -> None:
-        """Know these and nobody else."""
+        """Replace all known nodes."""
         self.known.clear()
         self.changes, self._tables = self.changes + 1, None
         for node in nodes:
             self.put(node)
 
     def renew(self, owner: Node) -> None:
-        """The owner has a newer certificate: all lists are to be cut again."""
+        """Replace the owner by its renewed certificate; all lists are computed again."""
         assert owner.vector == self._owner.vector, "a place keeps its vector"
         self._owner, self._tables = owner, None
 
     def keep_listed(self) -> None:
-        """Forget whoever is in none of the lists cut last."""
+        """Forget the nodes that are in none of the present lists."""
         wide = self.tables()[1]
         listed = wide.named(0, len(wide.levels))
         for key in [key for key in self.known if key not in listed]:
@@ -213,7 +235,7 @@ class Around(Generic[Node]):
         return self._tables
 
     def _cut(self, number: int) -> tuple[tuple[Level[Node], Level[Node]], bool]:
-        """The two lists of one level, and whether it is the top one."""
+        """The two lists of one level, and whether it is the top level."""
         keys = sorted([key for key in self.known if self._shared[key] >= number])
         at = bisect_left(keys, self._owner.key)
         ring = keys[at:] + keys[:at]
@@ -231,14 +253,15 @@ class Around(Generic[Node]):
             )
             return (Level(*mine), wide), False
         wide = self._level(ring, number, (at, len(ring) - at), full=True)
-        if sum(self._shared[key] > number for key in ring) < 2 * (
-            self._k - 1
-        ):  # the walks always meet at the top
+        # at the top level the walks always meet
+        if sum(self._shared[key] > number for key in ring) < 2 * (self._k - 1):
             return (wide, wide), True
         return (self._level(ring, number, (mine_left, mine_right)), wide), False
 
     def _reaches(self, ring: Iterable[bytes], number: int) -> tuple[int, int]:
-        """How far along a walk until enough of the own class were met, and until enough of every class were."""
+        """Length of a walk until k-1 nodes of the owner's class are met, and until k-1 of every
+        class are.
+        """
         shared, wanted, alpha = self._shared, self._k - 1, self._vectors.alpha
         mine = found_mine = places = 0
         others, missing = [0] * alpha, alpha - 1
@@ -262,7 +285,7 @@ class Around(Generic[Node]):
     def _level(
         self, ring: list[bytes], number: int, reach: tuple[int, int], full: bool = False
     ) -> Level[Node]:
-        """The list that reaches so far to the left and to the right."""
+        """The list that reaches this far to the left and to the right."""
         left, right = reach
         known, shared = self.known, self._shared
         before, after = ring[len(ring) - left :], ring[:right]

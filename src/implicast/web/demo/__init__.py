@@ -1,4 +1,5 @@
-"""A demonstration that needs no reading: twenty invented researchers, their tags, a few conversations under way.
+"""A demonstration that needs no reading: twenty invented researchers, their tags, a few
+conversations under way.
 
 python -m implicast.web.demo [--dir DIR] [--port PORT] [--no-browser]
 """
@@ -8,7 +9,7 @@ import tomllib
 from importlib.resources import files
 from typing import Any
 
-from implicast.net.local import Someone
+from implicast.net.local import MemberSpec
 from implicast.web.reading import proposal
 
 TAGS = 6
@@ -20,7 +21,7 @@ def shipped(name: str) -> str:
     return (files("implicast.web.demo") / name).read_text("utf-8")
 
 
-def shelves() -> dict[str, str]:
+def bibliographies() -> dict[str, str]:
     """By researcher, the bibliography of what it reads."""
     found: dict[str, list[str]] = {}
     for entry in shipped("researchers.bib").split("\n@")[1:]:
@@ -30,14 +31,14 @@ def shelves() -> dict[str, str]:
     return {reader: "\n".join(entries) for reader, entries in found.items()}
 
 
-def researchers() -> list[Someone]:
+def researchers() -> list[MemberSpec]:
     """Each with the tags that its reading gives, as the page would."""
     return [
-        Someone(
+        MemberSpec(
             folder_of(reader),
             ", ".join(tag for tag, _ in proposal(text.encode(), most_tags=TAGS).tags),
         )
-        for reader, text in shelves().items()
+        for reader, text in bibliographies().items()
     ]
 
 

@@ -13,8 +13,8 @@ import click
 
 from implicast.language.rules import Rule
 from implicast.language.tags import written
-from implicast.net.local import Local, Tasks, is_running
-from implicast.web.demo import conversations, folder_of, researchers, shelves
+from implicast.net.local import InProcessNodes, LocalNetwork, is_running
+from implicast.web.demo import bibliographies, conversations, folder_of, researchers
 from implicast.web.desk import Desk
 from implicast.web.drafts import Words
 from implicast.web.letter import named
@@ -50,14 +50,14 @@ def main(directory: Path | None, design: str, port: int, plain: bool, browser: b
 
 async def _run(where: Path, design: str, port: int, plain: bool, browser: bool) -> None:
     people = researchers()
-    pages = Pages(people, port, {folder_of(reader): reader for reader in shelves()})
-    local = Local(where, design, people, plain=plain, page=pages)
-    local.lay_out()
+    pages = Pages(people, port, {folder_of(reader): reader for reader in bibliographies()})
+    local = LocalNetwork(where, design, people, plain=plain, page=pages)
+    local.create_folders()
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    tasks = Tasks(local)
+    tasks = InProcessNodes(local)
     try:
         click.echo(f"{len(people)} researchers are meeting ...")
         await tasks.start_all()
@@ -71,7 +71,7 @@ async def _run(where: Path, design: str, port: int, plain: bool, browser: bool) 
 
 
 def _welcome(pages: Pages, browser: bool) -> None:
-    first = folder_of(next(iter(shelves())))
+    first = folder_of(next(iter(bibliographies())))
     address = pages.address(first)
     click.echo(
         f"\n{pages.welcome()}\n\nThe first page is Ana Duarte's. Write to `overlay & privacy`, or read what has "
@@ -82,7 +82,7 @@ def _welcome(pages: Pages, browser: bool) -> None:
 
 
 def _has_own_tag(desk: Desk) -> bool:
-    return named(desk.name) in (desk.node.said.tags if desk.node.said else ())
+    return named(desk.name) in (desk.node.description.tags if desk.node.description else ())
 
 
 async def converse(desks: dict[str, Desk]) -> None:

@@ -1,1 +1,3 @@
-"""Members that lie, as part of a scenario: who they are, what they do, and what the honest get in spite of them."""
+"""Byzantine members ("liars") as part of a scenario: their number, their strategies, and delivery
+among honest members.
+"""

@@ -1,9 +1,9 @@
-"""How many members lie, and how: a value, part of a scenario.
+"""Number and strategies of liars: a value, part of a scenario.
 
     Liars.parse("share=0.2,strategy=silent")
     Liars.parse("share=0.1,strategy=aimed+delaying,victim=17,delay_s=1.5")
 
-Several strategies joined by `+` are all followed, one after the other: what the first lets pass the next may change.
+Strategies joined by `+` apply one after the other: each changes what the one before lets pass.
 """
 
 from collections.abc import Callable
@@ -15,42 +15,44 @@ from implicast.peer.errors import ParameterError
 
 STRATEGIES = {
     "silent": "answers probes and sends nothing for any cast",
-    "dropping": "confirms what it gets and hands nothing on",
-    "delaying": "hands everything on as late as nobody complains",
-    "selective": "hands on, but not to the victim; without one, not to half of all",
-    "aimed": "describes itself as the victim does, to stand beside it, and hands nothing on",
-    "hoarding": "takes and gives up places over and over, speaks with its old certificates, and hands nothing on",
+    "dropping": "acknowledges what it gets and forwards nothing",
+    "delaying": "forwards everything as late as senders tolerate",
+    "selective": "forwards to all but the victim; without one, to half of all",
+    "aimed": "registers the victim's description to get places beside it, and forwards nothing",
+    "hoarding": "takes and gives up places repeatedly, uses old certificates, and forwards nothing",
     "replaying": "sends everything again, later, and to others too",
     "forging": "changes the payload of whatever carries one",
     "flooding": "sends everything to many, and casts of its own, dated ahead, to the victim",
-    "preempting": "hands genuine casts on early and at too low a level, else nothing",
-    "sybil": "claims to be everything that casts ask for, and hands nothing on",
-    "misrouting": "sends everything to somebody else",
-    "eclipsing": "names only fellow liars to whoever asks for neighbours, and hands nothing on",
+    "preempting": "forwards genuine casts early and at too low a level, else nothing",
+    "sybil": "claims every tag that casts ask for, and forwards nothing",
+    "misrouting": "sends everything to a random member",
+    "eclipsing": "names only fellow liars as neighbours, and forwards nothing",
 }
-"""By name what a liar of this strategy does; `strategies.py` has a class for each."""
+"""By strategy, what its liars do; `strategies.py` has a class for each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Liars:
-    """Who lies, and what liars may spend."""
+    """Which members lie, and how much they can send."""
 
     share: float = 0.0
-    """Of all members, newcomers too."""
+    """Share of all members, newcomers included."""
     strategy: str = "silent"
-    """Of `STRATEGIES`; several joined by `+`."""
+    """One of `STRATEGIES`, or several joined by `+`."""
     victim: int | None = None
-    """The address that is aimed at; else one is drawn among the honest."""
+    """Address of the victim; by default drawn from the honest members."""
     delay_s: float = 1.9
-    """How late a delaying liar hands on: a little less than senders wait before they repeat."""
+    """Delay of a delaying liar: a little less than senders wait before they retransmit."""
     drop: float = 1.0
-    """Share of casts that liars keep back, for strategies that keep any back."""
+    """Share of messages withheld, for strategies that withhold any."""
     extras: int = 200
-    """Superfluous messages that each liar can afford in all: liars that answer liars would multiply without end."""
+    """Superfluous messages that each liar can send in all. Without a bound, liars that answer liars
+    would multiply messages without end.
+    """
     places: int = 60
-    """Tags that a liar claims which claims what it is not."""
+    """Tags claimed by a liar that claims tags it does not have."""
     fixtures: bool = False
-    """The infrastructure (a server, brokers, the authority) lies too."""
+    """Infrastructure (server, brokers, authority) lies too."""
 
     def __post_init__(self) -> None:
         _between("share", self.share, 0, 1)
@@ -70,7 +72,7 @@ class Liars:
 
     @classmethod
     def parse(cls, text: str) -> "Liars | None":
-        """Read `name=value,name=value`. Empty: nobody lies."""
+        """Read `name=value,name=value`. Empty: None, no member lies."""
         values: dict[str, Any] = {}
         for part in filter(None, (part.strip() for part in text.split(","))):
             name, equals, value = part.partition("=")
@@ -82,15 +84,15 @@ class Liars:
         return cls(**values) if values else None
 
     def text(self) -> str:
-        """What `parse` reads."""
+        """The text that `parse` reads."""
         usual = Liars()
-        said = [
+        changed = [
             each.name
             for each in fields(self)
             if getattr(self, each.name) != getattr(usual, each.name)
         ]
-        words = dict.fromkeys(("share", "strategy", *said))
-        return ",".join(f"{name}={_written(getattr(self, name))}" for name in words)
+        names = dict.fromkeys(("share", "strategy", *changed))
+        return ",".join(f"{name}={_written(getattr(self, name))}" for name in names)
 
 
 _READ: dict[str, Callable[[str], Any]] = {
@@ -109,7 +111,8 @@ def _read(name: str, value: str) -> Any:
     try:
         return _READ[name](value)
     except (ValueError, KeyError):
-        wanted = {float: "a number", int: "a whole number"}.get(_READ[name], "true or false")  # type: ignore[call-overload]
+        kinds: dict[object, str] = {float: "a number", int: "a whole number"}
+        wanted = kinds.get(_READ[name], "true or false")
         raise ParameterError(f"liars: {name}={value}; it takes {wanted}") from None
 
 

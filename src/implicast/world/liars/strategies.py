@@ -1,10 +1,12 @@
-"""What liars do: one small class for each strategy. Those that need to know a design are in `bft_lies.py`.
+"""The strategies of liars, one class each. Those that depend on a design use `bft_lies.py`.
 
-Whatever is sent for a cast is *carried* if it bears a payload; the rest of it confirms, asks and answers.
+A message of a cast that has a payload carries the cast; its other messages acknowledge, ask and
+answer.
 """
 
 from collections import Counter, deque
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 
@@ -12,21 +14,22 @@ from implicast.language.target import Description
 from implicast.peer.contract import Address, Message
 from implicast.space.digest import digest_bits
 from implicast.world.liars import bft_lies
-from implicast.world.liars.gang import Gang, Letter, LyingHost, Strategy, carries
+from implicast.world.liars.coalition import Coalition, Delivery, LyingHost, Strategy, carries
 
 FLOOD = 16
 """Extra receivers of each message of a flooding liar."""
 REPLAYS = 3
 REPLAY_MEMORY = 1_000
 REPLAYED_US = (0, 100_000, 20_000_000, 70_000_000)
-"""How much later something is said again: at once, in flight, within the memory of the honest, and after it."""
+"""Delays of a replay: none, during the flight, within the memory of honest members, and after it.
+"""
 FORGED = b"forged"
 ROUNDS = 6
-"""How often a hoarding liar changes what it claims while casts go on."""
+"""Changes of description of a hoarding liar during the casts."""
 
 
 def forged(message: Message) -> Message:
-    """The same message with every payload in it replaced, however deep."""
+    """The same message with every payload in it replaced, nested ones included."""
     changes: dict[str, object] = {}
     for name in message.__struct_fields__:
         value = getattr(message, name)
@@ -40,202 +43,214 @@ def forged(message: Message) -> Message:
 
 
 class Silent(Strategy):
-    """Answers probes, keeps its places up, and sends nothing for any cast."""
+    """Answers probes, maintains its places, and sends nothing for any cast."""
 
     __slots__ = ()
 
-    def lie(
+    def replace_message(
         self, liar: LyingHost, to: Address, message: Message, delay_us: int
-    ) -> Iterator[Letter]:
-        if not (self.gang.for_a_cast(message) and self.gang.keeps_back()):
+    ) -> Iterator[Delivery]:
+        if not (self.coalition.for_a_cast(message) and self.coalition.withholds()):
             yield to, message, delay_us
 
 
 class Dropping(Strategy):
-    """Confirms what it gets, as if it had handed it on."""
+    """Acknowledges what it receives and forwards nothing."""
 
     __slots__ = ()
 
-    def lie(
+    def replace_message(
         self, liar: LyingHost, to: Address, message: Message, delay_us: int
-    ) -> Iterator[Letter]:
-        if carries(message) and self.gang.keeps_back():
-            bft_lies.confirm_to_itself(self.gang, liar, to, message)
+    ) -> Iterator[Delivery]:
+        if carries(message) and self.coalition.withholds():
+            bft_lies.confirm_to_itself(self.coalition, liar, to, message)
         else:
             yield to, message, delay_us
 
 
 class Delaying(Strategy):
-    """Hands everything on that is for a cast, as late as nobody complains."""
+    """Forwards messages of casts as late as senders tolerate."""
 
     __slots__ = ()
 
-    def lie(
+    def replace_message(
         self, liar: LyingHost, to: Address, message: Message, delay_us: int
-    ) -> Iterator[Letter]:
-        late_us = int(self.gang.settings.delay_s * 1e6) if self.gang.for_a_cast(message) else 0
+    ) -> Iterator[Delivery]:
+        late_us = (
+            int(self.coalition.settings.delay_s * 1e6) if self.coalition.for_a_cast(message) else 0
+        )
         yield to, message, delay_us + late_us
 
 
 class Selective(Strategy):
-    """Hands on, but not to the victim; where no victim was named, not to half of all."""
+    """Forwards to all but the victim; without a named victim, to half of the members."""
 
     __slots__ = ()
 
-    def lie(
+    def replace_message(
         self, liar: LyingHost, to: Address, message: Message, delay_us: int
-    ) -> Iterator[Letter]:
-        if self._unlucky(to) and carries(message) and self.gang.keeps_back():
-            bft_lies.confirm_to_itself(self.gang, liar, to, message)
+    ) -> Iterator[Delivery]:
+        if self._unlucky(to) and carries(message) and self.coalition.withholds():
+            bft_lies.confirm_to_itself(self.coalition, liar, to, message)
         else:
             yield to, message, delay_us
 
     def _unlucky(self, to: Address) -> bool:
-        if self.gang.settings.victim is not None:
-            return to == self.gang.victim
-        return bool(digest_bits(1, self.gang.stage.seed, "unlucky", to))
+        if self.coalition.settings.victim is not None:
+            return to == self.coalition.victim
+        return bool(digest_bits(1, self.coalition.context.seed, "unlucky", to))
 
 
 class Aimed(Dropping):
-    """Describes itself as its victim does: if places can be had beside it, this is how."""
+    """Registers the victim's description, to get places beside it where the design allows that."""
 
     __slots__ = ()
 
-    def begin(self) -> None:
-        said = self.gang.stage.descriptions[self.gang.victim]
-        self.gang.describe_all(lambda address: said)
+    def on_act(self) -> None:
+        description = self.coalition.context.descriptions[self.coalition.victim]
+        self.coalition.describe_all(lambda address: description)
 
 
 class Sybil(Dropping):
-    """Claims all that casts ask for most."""
+    """Claims the tags that casts ask for most."""
 
     __slots__ = ()
 
-    def begin(self) -> None:
-        claimed = Description(tuple(sorted(asked(self.gang)[: self.gang.settings.places])))
-        self.gang.describe_all(lambda address: claimed)
+    def on_act(self) -> None:
+        claimed = Description(
+            tuple(sorted(asked(self.coalition)[: self.coalition.settings.places]))
+        )
+        self.coalition.describe_all(lambda address: claimed)
 
 
 class Hoarding(Dropping):
-    """Claims these tags now and others then, never says farewell, and goes on speaking for what it gave up."""
+    """Claims changing tags, never announces that it gives up a place, and keeps using old
+    certificates.
+    """
 
     __slots__ = ("_hoard",)
 
-    def __init__(self, gang: Gang) -> None:
-        super().__init__(gang)
-        self._hoard = bft_lies.Hoard(gang)
+    def __init__(self, coalition: Coalition) -> None:
+        super().__init__(coalition)
+        self._hoard = bft_lies.CertificateHoard(coalition)
 
-    def begin(self) -> None:
-        wanted, most = asked(self.gang), self.gang.settings.places
+    def on_act(self) -> None:
+        wanted, most = asked(self.coalition), self.coalition.settings.places
         for number in range(ROUNDS):
             turned = wanted[number % max(1, len(wanted)) :] + wanted[: number % max(1, len(wanted))]
             claimed = Description(tuple(sorted(turned[: max(1, min(most, len(turned) // 2))])))
-            delay_us = self.gang.stage.over_us * number // ROUNDS
-            self.gang.describe_all(lambda address, claimed=claimed: claimed, delay_us)  # type: ignore[misc]
-            self.gang.at(delay_us, self._hoard.speak)
+            delay_us = self.coalition.context.over_us * number // ROUNDS
+            self.coalition.describe_all(partial(_always, claimed), delay_us)
+            self.coalition.at(delay_us, self._hoard.announce_old)
 
-    def lie(
+    def replace_message(
         self, liar: LyingHost, to: Address, message: Message, delay_us: int
-    ) -> Iterator[Letter]:
-        if not bft_lies.gives_up(message):
-            yield from super().lie(liar, to, message, delay_us)
+    ) -> Iterator[Delivery]:
+        if not bft_lies.is_departure(message):
+            yield from super().replace_message(liar, to, message, delay_us)
 
 
 class Replaying(Strategy):
-    """Says everything again, to the same and to others, up to longer than it is remembered."""
+    """Replays messages to the same and other receivers, some after they were forgotten."""
 
     __slots__ = ("_recorded",)
 
-    def __init__(self, gang: Gang) -> None:
-        super().__init__(gang)
+    def __init__(self, coalition: Coalition) -> None:
+        super().__init__(coalition)
         self._recorded: deque[tuple[Address, Message]] = deque(maxlen=REPLAY_MEMORY)
 
-    def lie(
+    def replace_message(
         self, liar: LyingHost, to: Address, message: Message, delay_us: int
-    ) -> Iterator[Letter]:
+    ) -> Iterator[Delivery]:
         yield to, message, delay_us
         self._recorded.append((to, message))
-        rng = self.gang.rng
+        rng = self.coalition.rng
         for _ in range(REPLAYS):
             receiver, old = self._recorded[rng.randrange(len(self._recorded))]
-            for other in (receiver, self.gang.somebody(liar.address)):
-                if other != liar.address and self.gang.afford():
+            for other in (receiver, self.coalition.random_member(liar.address)):
+                if other != liar.address and self.coalition.afford():
                     yield other, old, REPLAYED_US[rng.randrange(len(REPLAYED_US))]
 
 
 class Forging(Strategy):
-    """Says that something else was cast."""
+    """Changes the payload of casts."""
 
     __slots__ = ()
 
-    def lie(
+    def replace_message(
         self, liar: LyingHost, to: Address, message: Message, delay_us: int
-    ) -> Iterator[Letter]:
+    ) -> Iterator[Delivery]:
         yield to, forged(message), delay_us
 
 
 class Flooding(Strategy):
-    """Bothers many with what does not concern them, and fills the victim's memory."""
+    """Sends messages to many peers that they do not concern, and fills the victim's memory."""
 
     __slots__ = ()
 
-    def begin(self) -> None:
-        bft_lies.flood_ahead(self.gang)
+    def on_act(self) -> None:
+        bft_lies.flood_ahead(self.coalition)
 
-    def lie(
+    def replace_message(
         self, liar: LyingHost, to: Address, message: Message, delay_us: int
-    ) -> Iterator[Letter]:
+    ) -> Iterator[Delivery]:
         yield to, message, delay_us
         for _ in range(FLOOD):
-            if self.gang.afford():
-                yield self.gang.somebody(liar.address), message, delay_us
+            if self.coalition.afford():
+                yield self.coalition.random_member(liar.address), message, delay_us
 
 
 class Preempting(Silent):
-    """Hands genuine casts of the careful design on early and at too low a level; else silent."""
+    """Forwards genuine casts of `bft` early and at too low a level; otherwise silent."""
 
-    __slots__ = ("_told",)
+    __slots__ = ("_seen",)
 
-    def __init__(self, gang: Gang) -> None:
-        super().__init__(gang)
-        self._told: set[tuple[int, bytes]] = set()
+    def __init__(self, coalition: Coalition) -> None:
+        super().__init__(coalition)
+        self._seen: set[tuple[int, bytes]] = set()
 
-    def lie(
+    def replace_message(
         self, liar: LyingHost, to: Address, message: Message, delay_us: int
-    ) -> Iterator[Letter]:
-        bft_lies.preempt(self.gang, message, self._told)
-        yield from super().lie(liar, to, message, delay_us)
+    ) -> Iterator[Delivery]:
+        bft_lies.preempt(self.coalition, message, self._seen)
+        yield from super().replace_message(liar, to, message, delay_us)
 
 
 class Misrouting(Strategy):
-    """Sends what is for a cast to somebody else, as long as it can afford that; then nothing."""
+    """Sends messages of casts to a random member until its budget is spent; then drops them."""
 
     __slots__ = ()
 
-    def lie(
+    def replace_message(
         self, liar: LyingHost, to: Address, message: Message, delay_us: int
-    ) -> Iterator[Letter]:
-        if not (self.gang.for_a_cast(message) and self.gang.keeps_back()):
+    ) -> Iterator[Delivery]:
+        if not (self.coalition.for_a_cast(message) and self.coalition.withholds()):
             yield to, message, delay_us
-        elif self.gang.afford():
-            yield self.gang.somebody(liar.address), message, delay_us
+        elif self.coalition.afford():
+            yield self.coalition.random_member(liar.address), message, delay_us
 
 
 class Eclipsing(Dropping):
-    """Names only fellow liars to whoever asks it for neighbours."""
+    """Answers requests for neighbours with fellow liars only."""
 
     __slots__ = ()
 
-    def lie(
+    def replace_message(
         self, liar: LyingHost, to: Address, message: Message, delay_us: int
-    ) -> Iterator[Letter]:
-        yield from super().lie(liar, to, bft_lies.only_accomplices(self.gang, message), delay_us)
+    ) -> Iterator[Delivery]:
+        yield from super().replace_message(
+            liar, to, bft_lies.only_accomplices(self.coalition, message), delay_us
+        )
 
 
-def asked(gang: Gang) -> list[str]:
-    """The tags that casts ask for, most wanted first."""
+def _always(description: Description, address: int) -> Description:
+    return description
+
+
+def asked(coalition: Coalition) -> list[str]:
+    """The tags that casts ask for, most frequent first."""
     counted = Counter(
-        tag for target in gang.stage.targets for term in target.terms for tag in term.has
+        tag for target in coalition.context.targets for term in target.terms for tag in term.has
     )
     return [tag for tag, _ in counted.most_common()]
 
@@ -257,6 +272,6 @@ _CLASSES: dict[str, type[Strategy]] = {
 }
 
 
-def strategy(gang: Gang, name: str) -> Strategy:
-    """The strategy of this name, for a gang."""
-    return _CLASSES[name](gang)
+def strategy(coalition: Coalition, name: str) -> Strategy:
+    """The strategy of this name."""
+    return _CLASSES[name](coalition)

@@ -1,7 +1,7 @@
-"""What the honest got in spite of liars: counted at honest members, of casts by honest publishers.
+"""Delivery in spite of liars: counted at honest members, for casts of honest publishers.
 
-It is the judge of every run (`world/invariants.py`) that counts, with the liars taken out of what it is shown. Receipts
-are not weighed: a liar that confirms what it kept back makes an honest publisher believe it.
+The contract checker of every run (`world/invariants.py`) counts, on a trace without the liars.
+Receipts are not checked: a liar that acknowledges what it withheld deceives an honest publisher.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,20 +13,20 @@ import numpy.typing as npt
 
 from implicast.language.target import Target
 from implicast.world.application import Cast, Registration
-from implicast.world.invariants import Judge, Notices
-from implicast.world.liars.gang import Gang
-from implicast.world.liars.sight import Sight
+from implicast.world.invariants import ContractChecker, Notices
+from implicast.world.liars.coalition import Coalition
+from implicast.world.liars.detection import LieDetection
 
 Lies = Callable[[int], bool]
 """Whether the member of a number is a liar."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
-    """How honest members fared among liars."""
+class TrustResult:
+    """Delivery and harm among honest members."""
 
     liars: int
-    """How many there were, newcomers left out."""
+    """Number of liars without newcomers."""
     victim: int
     expected: int
     arrived: int
@@ -34,21 +34,21 @@ class Trust:
     victim_expected: int
     victim_arrived: int
     forged: int
-    """Notices of something else than was cast, or of what nobody cast."""
+    """Notices with an altered payload, or of casts that were never made."""
     repeated: int
     uninvited: int
     breakdowns: int
-    """Handlers of honest peers that broke down on what they were sent; the message is dropped, as on a network."""
+    """Exceptions in handlers of honest peers. The message is dropped, as on a network."""
     noticed: int = 0
-    """Liars that some honest member holds something against."""
+    """Liars reported by an honest member."""
     noticed_s: float = 0.0
-    """How long that took after they began to act, in the mean."""
+    """Mean time until then after they began to act."""
     accused: int = 0
-    """Honest members that some honest member holds something against."""
+    """Honest members reported by an honest member."""
 
     @property
     def harmless(self) -> bool:
-        """Nobody honest was told what it should not have been."""
+        """Whether no honest member got a false notice."""
         return not (self.forged or self.repeated or self.uninvited)
 
     def described(self) -> dict[str, Any]:
@@ -56,25 +56,25 @@ class Trust:
 
 
 def trust(
-    judge: Judge,
+    judge: ContractChecker,
     registrations: Sequence[Registration],
-    gang: Gang,
+    coalition: Coalition,
     lies: Lies,
     breakdowns: int,
-    sight: Sight,
-) -> Trust:
-    """The honest part of a run, and the victim's part of that."""
-    whole = _seen_by(judge, registrations, lies, lambda number: not lies(number)).verdict()
+    lie_detection: LieDetection,
+) -> TrustResult:
+    """Check the honest part of a run, and the victim's part of that."""
+    whole = _seen_by(judge, registrations, lies, lambda number: not lies(number)).report()
     forged = int(
         np.count_nonzero(
             _heard(judge, lies, lambda number: not lies(number)) & judge.notices.altered
         )
     )
-    of_victim = _seen_by(judge, registrations, lies, gang.victim.__eq__).verdict()
+    of_victim = _seen_by(judge, registrations, lies, coalition.victim.__eq__).report()
     arrived = whole.expected - whole.missing
-    return Trust(
-        len(gang.liars),
-        gang.victim,
+    return TrustResult(
+        len(coalition.liars),
+        coalition.victim,
         whole.expected,
         arrived,
         arrived / whole.expected if whole.expected else 1.0,
@@ -84,38 +84,48 @@ def trust(
         whole.repeated,
         whole.uninvited,
         breakdowns,
-        sight.noticed,
-        sight.noticed_s,
-        sight.accused,
+        lie_detection.noticed,
+        lie_detection.noticed_s,
+        lie_detection.accused,
     )
 
 
 def _seen_by(
-    judge: Judge, registrations: Sequence[Registration], lies: Lies, hears: Callable[[int], bool]
-) -> Judge:
-    """The same judge, shown honest publishers and some members alone, and of what they were told what was cast."""
+    judge: ContractChecker,
+    registrations: Sequence[Registration],
+    lies: Lies,
+    hears: Callable[[int], bool],
+) -> ContractChecker:
+    """The checker restricted to honest publishers, to some receivers, and to unaltered notices."""
     casts = [_for_nobody(cast) if lies(cast.publisher) else cast for cast in judge.casts]
-    told, chosen = judge.notices, _heard(judge, lies, hears) & ~judge.notices.altered
-    seen = Notices(told.cast[chosen], told.peer[chosen], told.time_us[chosen], told.altered[chosen])
-    return Judge(
+    notices, chosen = judge.notices, _heard(judge, lies, hears) & ~judge.notices.altered
+    notices = Notices(
+        notices.cast[chosen],
+        notices.peer[chosen],
+        notices.time_us[chosen],
+        notices.altered[chosen],
+    )
+    return ContractChecker(
         casts,
         [each for each in registrations if hears(each.peer)],
-        seen,
+        notices,
         judge.away,
         False,
         judge.forgotten,
     )
 
 
-def _heard(judge: Judge, lies: Lies, hears: Callable[[int], bool]) -> npt.NDArray[np.bool_]:
-    """Which notices are theirs, and not of casts of liars."""
+def _heard(
+    judge: ContractChecker, lies: Lies, hears: Callable[[int], bool]
+) -> npt.NDArray[np.bool_]:
+    """Which notices reached these receivers and are not of liars' casts."""
     theirs = np.asarray([cast.number for cast in judge.casts if lies(cast.publisher)], np.int64)
-    told = judge.notices
-    return np.asarray([hears(each) for each in told.peer.tolist()], bool) & ~np.isin(
-        told.cast, theirs
+    notices = judge.notices
+    return np.asarray([hears(each) for each in notices.peer.tolist()], bool) & ~np.isin(
+        notices.cast, theirs
     )
 
 
 def _for_nobody(cast: Cast) -> Cast:
-    """A liar's cast keeps its number and is owed to nobody."""
+    """A liar's cast with its number and an empty target, so that it owes no notice."""
     return Cast(cast.number, cast.publisher, cast.time_us, Target(()), warm_up=cast.warm_up)

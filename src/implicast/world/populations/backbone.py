@@ -1,4 +1,6 @@
-"""The backbone seen from outside, at rest: is it a tree, and do the filters cover what lies beyond each link?"""
+"""Invariants of the brokers' backbone at rest: it is a tree, and filters cover the tags beyond each
+link.
+"""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -7,22 +9,23 @@ import numpy as np
 
 from implicast.language.bloom import Bloom
 from implicast.overlay.backbone.backbone import Backbone
-from implicast.overlay.backbone.table import FilterTable, places
+from implicast.overlay.backbone.table import FilterTable, set_bits
 from implicast.peer.contract import Address
 
-LOOKED_AT_MAX = 256
-"""Filters that are remembered from look to look; the one not looked at for longest goes first."""
+CACHED_FILTERS = 256
+"""Filters cached between checks; the least recently used is dropped first."""
 
 
 def objections(
     brokers: Mapping[Address, Backbone], tags: Mapping[Address, Iterable[str]]
 ) -> list[str]:
-    """What is wrong, in sentences; `tags` are those that each broker's own clients hold."""
+    """Violations; `tags` are those of each broker's own clients."""
     order = breadth_first(brokers)
     links = sum(len(broker.neighbours) for broker in brokers.values())
     if len(order) != len(brokers) or links != 2 * (len(brokers) - 1):
         return [
-            f"the backbone is no tree: {len(order)} of {len(brokers)} brokers reached, {links} ends of links"
+            f"the backbone is no tree: {len(order)} of {len(brokers)} brokers reached, "
+            f"{links} ends of links"
         ]
     generations = sorted({broker.table.generation for broker in brokers.values()})
     under_way = [address for address, broker in brokers.items() if broker.next is not None]
@@ -39,7 +42,7 @@ def objections(
 
 
 def breadth_first(brokers: Mapping[Address, Backbone]) -> dict[Address, Address | None]:
-    """All brokers that can be reached from the first, each after its parent."""
+    """All brokers reachable from the first, each after its parent."""
     first = next(iter(brokers))
     order: dict[Address, Address | None] = {first: None}
     found = [first]
@@ -55,10 +58,11 @@ def breadth_first(brokers: Mapping[Address, Backbone]) -> dict[Address, Address 
     return order
 
 
-@lru_cache(maxsize=LOOKED_AT_MAX)
+@lru_cache(maxsize=CACHED_FILTERS)
 def _bits(bits: int, hashes: int, tags: tuple[str, ...]) -> int:
-    """What a filter of these tags looks like. From one look to the next most brokers hold the same tags: without memory
-    the looks took half of a run in which things change."""
+    """The filter of these tags. Most brokers have the same tags at the next check; without the
+    cache, checks took half of a run with churn.
+    """
     fresh = Bloom(bits, hashes)
     fresh.update(tags)
     return int.from_bytes(fresh.to_bytes(), "little")
@@ -69,10 +73,10 @@ def _uncovered(
     own: Mapping[Address, int],
     order: Mapping[Address, Address | None],
 ) -> list[str]:
-    """Links whose filter lacks a bit of what lies beyond."""
+    """Links whose filter lacks a bit of a tag beyond."""
     beyond = beyond_links(brokers, own, order)
     return [
-        f"broker {at} would not send to {neighbour} what somebody beyond it registered for"
+        f"broker {at} would not send to {neighbour} a tag registered beyond it"
         for (at, neighbour), bits in beyond.items()
         if _lacks(
             brokers[at].table, neighbour, bits.to_bytes((brokers[at].table.bits + 7) // 8, "little")
@@ -81,9 +85,9 @@ def _uncovered(
 
 
 def _lacks(table: FilterTable, neighbour: Address, beyond: bytes) -> bool:
-    """Is there a bit of this filter, of the common size, that the neighbour's filter does not have?"""
+    """Whether the neighbour's filter lacks a bit of this filter, which has the common size."""
     mine = table.filters[neighbour]
-    wanted = places(beyond, mine.whole) * mine.bits // mine.whole
+    wanted = set_bits(beyond, mine.whole) * mine.bits // mine.whole
     has = np.unpackbits(
         np.frombuffer(mine.to_bytes(), np.uint8), count=mine.bits, bitorder="little"
     )
@@ -95,8 +99,9 @@ def beyond_links(
     own: Mapping[Address, int],
     order: Mapping[Address, Address | None],
 ) -> dict[tuple[Address, Address], int]:
-    """By broker and neighbour, the filter of what lies beyond: once from the leaves inwards, once from the root
-    outwards."""
+    """By broker and neighbour, the filter of the tags beyond that link: one pass from the leaves
+    inwards, one from the root outwards.
+    """
     beyond: dict[tuple[Address, Address], int] = {}
     inwards = [
         (child, parent) for child, parent in reversed(list(order.items())) if parent is not None

@@ -1,4 +1,4 @@
-"""Chord's converged state at once, and its checks from outside."""
+"""Chord's converged state, and its invariants."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from implicast.world.populations.links import assemble_ring, members, opening, p
 
 
 def assemble_chord(nodes: Sequence[Chord]) -> None:
-    """Ring and fingers as they are when nothing has changed for long."""
+    """Set ring and fingers to their converged state."""
     assemble_ring([node.ring for node in nodes])
     ordered = sorted(nodes, key=lambda node: node.ring.me.place)
     keys = [node.table.own for node in ordered]
@@ -33,16 +33,18 @@ def true_fingers(node: Chord, keys: Sequence[int], refs: Sequence[Ref]) -> dict[
 
 
 Sound = dict[FingerTable, list[int]]
-"""Tables without a finger before its start, with their distances at that time: another list when fingers change."""
+"""Tables found without a finger before its start, with their list of distances, which is replaced
+when fingers change.
+"""
 
 
 def chord_objections(
     nodes: Sequence[Chord], exact: bool = True, sound: Sound | None = None
 ) -> list[str]:
-    """What is wrong with a Chord at rest: the ring, or the fingers.
+    """Violations of a Chord ring at rest: the ring, then the fingers.
 
-    Exact fingers are the successors of their starts. After changes at one moment they need not be (until refreshed),
-    but none may lie before its start. Whoever looks again and again remembers what is `sound`.
+    Exact fingers are the successors of their starts. After simultaneous changes they may differ
+    until refreshed, but none may lie before its start. `sound` caches results for repeated checks.
     """
     sound = {} if sound is None else sound
     rings = [node.ring for node in nodes]
@@ -69,6 +71,8 @@ def chord_objections(
 
 
 def _is_early(table: FingerTable) -> bool:
-    """Whether some finger lies before its start. Asked of every finger at every look: without a call for each."""
+    """Whether a finger lies before its start. Called for every table at every check, so it avoids a
+    call for each finger.
+    """
     own, mask = table.own, table.mask
     return True in [(ref.key - own) & mask < 1 << level for level, ref in table.levels.items()]

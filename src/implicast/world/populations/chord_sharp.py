@@ -1,29 +1,31 @@
-"""A standing Chord# ring at once, and what can be wrong with one, seen from outside."""
+"""The converged Chord# ring, and its invariants."""
 
 from collections.abc import Iterable, Sequence
 
 from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
-from implicast.overlay.chord_sharp.messages import Freight
+from implicast.overlay.chord_sharp.messages import FingerValue
 from implicast.overlay.chord_sharp.table import Table, combine
 from implicast.overlay.links.refs import Ref
 from implicast.world.populations.links import assemble_ring, members, ring_objections
 
 
 def assemble(nodes: Iterable[ChordSharp]) -> list[ChordSharp]:
-    """Link all nodes and give them the tables of a settled ring, with the values their passengers have now."""
+    """Link all nodes and set the converged tables with the present values of their listeners."""
     by_place = {node.links.me: node for node in nodes}
     assert len({ref.key for ref in by_place}) == len(by_place), "keys on a Chord# ring are distinct"
     ring = [by_place[links.me] for links in assemble_ring(node.links for node in by_place.values())]
     if ring:
-        refs, values = [node.links.me for node in ring], [node.passenger.value() for node in ring]
+        refs, values = [node.links.me for node in ring], [node.listener.value() for node in ring]
         tables = settled_tables(refs, values, ring[0].settings.age_us, ring[0].host.now_us)
         for node, table in zip(ring, tables, strict=True):
-            node.settle(table)
+            node.restore(table)
     return ring
 
 
 def objections(nodes: Sequence[ChordSharp]) -> list[str]:
-    """What is wrong with a ring at rest: the ring itself, then every finger that is not 2^level places ahead."""
+    """Violations of a ring at rest: the ring itself, then fingers that are not 2^level places
+    ahead.
+    """
     wrong = ring_objections([node.links for node in nodes])
     if wrong:
         return wrong
@@ -35,19 +37,18 @@ def objections(nodes: Sequence[ChordSharp]) -> list[str]:
     for node in nodes:
         if due.get(node.links.me, (*node.table.nodes,)) != (*node.table.nodes,):
             wrong.append(
-                f"{node.address} has {len(node.table)} fingers that are not those 1, 2, 4, ... places ahead"
+                f"{node.address} has {len(node.table)} fingers "
+                "that are not those 1, 2, 4, ... places ahead"
             )
     return wrong
 
 
 def stale(nodes: Sequence[ChordSharp]) -> int:
-    """How many entries of all tables do not hold what the nodes in their range hold now."""
+    """Number of table entries that differ from the present values of the nodes in their range."""
     ring = sorted(
         (node for node in nodes if node.links.state == "in"), key=lambda node: node.links.me.place
     )
-    due = settled_tables(
-        [node.links.me for node in ring], [node.passenger.value() for node in ring]
-    )
+    due = settled_tables([node.links.me for node in ring], [node.listener.value() for node in ring])
     pairs = ((node.table, table) for node, table in zip(ring, due, strict=True))
     return sum(
         mine != right
@@ -61,11 +62,11 @@ def stale(nodes: Sequence[ChordSharp]) -> int:
 
 
 def settled_tables(
-    refs: Sequence[Ref], values: Sequence[Freight | None], stale_us: int = 0, now_us: int = 0
+    refs: Sequence[Ref], values: Sequence[FingerValue | None], stale_us: int = 0, now_us: int = 0
 ) -> list[Table]:
-    """The tables of nodes in ring order when all has settled: formulas (5) to (7), by doubling."""
+    """The converged tables of nodes in ring order: formulas (5) to (7), by doubling."""
     count, step, sums = len(refs), 1, list(values)
-    levels: list[tuple[int, list[Freight | None]]] = []
+    levels: list[tuple[int, list[FingerValue | None]]] = []
     while step < count:
         levels.append((step, sums))
         sums = [combine(sums[index], sums[(index + step) % count]) for index in range(count)]
@@ -75,7 +76,7 @@ def settled_tables(
         ahead = [
             ((index + step) % count, (index + 2 * step) % count, held) for step, held in levels
         ]
-        table.settle(
+        table.restore(
             [refs[at] for at, _, _ in ahead],
             [None if held[at] is None else refs[end].key for at, end, held in ahead],
             [held[at] for at, _, held in ahead],

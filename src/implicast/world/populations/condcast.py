@@ -1,4 +1,4 @@
-"""condcast: its ring at once, and what can be wrong with it and with its aggregates."""
+"""condcast: assembles its ring, and checks the ring and its aggregates."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,37 +10,41 @@ from typing import Any
 from implicast.casting.condcast.condcast import Condcast
 from implicast.casting.condcast.place import KEY_BITS, LANDMARKS, key_of
 from implicast.casting.designs import Design
-from implicast.language.portrait import portrait
+from implicast.language.aggregate import aggregate_of
 from implicast.language.target import Description
 from implicast.overlay.chord_sharp import ChordSharp
 from implicast.peer.contract import Name, Peer
-from implicast.peer.policy import FREE, policy_of
+from implicast.peer.policy import UNLIMITED, policy_of
 from implicast.space.built import built
 from implicast.world.plan import Plan
 from implicast.world.populations.aggregates import sound_objections
 from implicast.world.populations.chord_sharp import assemble as assemble_sharp
 from implicast.world.populations.chord_sharp import objections as ring_objections
-from implicast.world.populations.population import Population, Sleepers, enrol_by_verb
+from implicast.world.populations.population import LazyPeers, Population, preload_by_verb
 
-ASLEEP_FROM = 4_000
-"""Peers from which on they sleep: half of the time of all that are made at once, and at 65,536 peers a quarter."""
+LAZY_FROM = 4_000
+"""Number of peers from which on lazy peers are used: half of the time of making all peers, at
+65,536 peers a quarter.
+"""
 SAMPLE = 1024
-"""So many descriptions tell which tags are common."""
+"""Descriptions from which the common tags are determined."""
 
 
 def landmarks(descriptions: Sequence[Description]) -> tuple[str, ...]:
-    """The commonest tags of the first descriptions; equally common ones in alphabetical order."""
+    """The most frequent tags of the first descriptions; equally frequent ones in alphabetical
+    order.
+    """
     counts = Counter(chain.from_iterable(each.tags for each in descriptions[:SAMPLE]))
     return tuple(sorted(counts, key=lambda tag: (-counts[tag], tag))[:LANDMARKS])
 
 
 def common_tags(plan: Plan, name: Name, role: str) -> tuple[str, ...]:
-    """What a network agrees on that lets peers stand by their tags."""
+    """The landmark tags that all peers know, if keys depend on tags."""
     return landmarks(plan.descriptions) if plan.parameters["place"] == "tags" else ()
 
 
 def distinct(keys: Sequence[int]) -> list[int]:
-    """The same keys; where two peers chose one, the later steps aside."""
+    """The same keys, made distinct: of two equal keys the later one is increased."""
     taken: dict[int, None] = {}
     for key in keys:
         while key in taken:
@@ -50,7 +54,9 @@ def distinct(keys: Sequence[int]) -> list[int]:
 
 
 def assemble(plan: Plan) -> list[Peer]:
-    """The ring at once. Settled: tables hold what members will say of themselves. Else unknown, with F_min flows."""
+    """Assemble the ring. With `settle=assembled` the tables hold the descriptions that members will
+    register; otherwise they are empty, and F_min flows circulate.
+    """
     common, plan = common_tags(plan, b"", "member"), replace(plan, credentials=None)
     sites = [replace(plan.site(address), credentials=common) for address in range(plan.peers)]
     described = [*plan.descriptions[: plan.peers], *[None] * (plan.peers - len(plan.descriptions))]
@@ -63,28 +69,32 @@ def assemble(plan: Plan) -> list[Peer]:
     if settled:
         for peer, each in zip(peers, described, strict=True):
             if each is not None:
-                peer.stand(portrait(each, peer.settings.bits, peer.settings.hashes))
+                peer.restore_value(aggregate_of(each, peer.settings.bits, peer.settings.hashes))
     ring = assemble_sharp([peer.ring for peer in peers])
     if not settled:
         _start_flows(ring, {peer.ring: peer for peer in peers})
     return list(peers)
 
 
-def sleepers(plan: Plan) -> Sleepers | None:
-    """The same network, asleep; None where aggregates are unknown, or of more than tags, or nothing was compiled."""
+def lazy_peers(plan: Plan) -> LazyPeers | None:
+    """The same network with lazy peers. None if aggregates are unknown, descriptions have values,
+    a policy limits the casts of others, or the compiled code is missing.
+    """
     if plan.parameters["settle"] != "assembled" or built("world._lanes") is None:
         return None
-    if policy_of(plan.parameters) is not FREE or any(each.values for each in plan.descriptions):
+    if policy_of(plan.parameters) is not UNLIMITED or any(
+        each.values for each in plan.descriptions
+    ):
         return None
-    from implicast.world.populations.sharp_sleepers import (
-        SharpSleepers,
-    )  # only where the package was compiled
+    from implicast.world.populations.lazy_sharp import (
+        LazySharpPeers,
+    )  # needs the compiled package
 
-    return SharpSleepers(plan, common_tags(plan, b"", "member"), distinct)
+    return LazySharpPeers(plan, common_tags(plan, b"", "member"), distinct)
 
 
 def flows_needed(nodes: int, period: float, hold: float) -> int:
-    """F_min (9): a flow takes at least n M to go round, and each node is to be reached every P."""
+    """F_min (9): one round of a flow takes at least n M; each node is to be reached every P."""
     return max(1, ceil(hold * nodes / period))
 
 
@@ -98,16 +108,18 @@ def _start_flows(ring: list[ChordSharp], peers: dict[ChordSharp, Condcast]) -> N
 
 
 def objections(population: Sequence[Peer]) -> list[str]:
-    """The ring, the fingers; and, where they grow old, aggregates that lack somebody."""
+    """Violations of the ring and the fingers; and, if aggregates expire, aggregates that lack a
+    value.
+    """
     rings: dict[Any, Condcast] = {
         peer.ring: peer for peer in population if isinstance(peer, Condcast)
     }
     if any(ring.settings.rounds for ring in rings):
-        return sound_objections(list(rings), lambda ring: rings[ring].promises.is_due)
+        return sound_objections(list(rings), lambda ring: rings[ring].visibility.is_due)
     return ring_objections(list(rings))
 
 
 def population(design: Design) -> Population:
     return Population(
-        assemble, objections, enrol_by_verb, sleepers, ASLEEP_FROM, credentials=common_tags
+        assemble, objections, preload_by_verb, lazy_peers, LAZY_FROM, credentials=common_tags
     )

@@ -1,4 +1,4 @@
-"""The filters of a whole backbone at once, as they are when all that was said has been heard everywhere."""
+"""The filters of a whole backbone, as they are when all updates have been propagated."""
 
 from collections.abc import Mapping
 from math import ceil
@@ -12,8 +12,9 @@ from implicast.world.populations.backbone import beyond_links, breadth_first
 
 
 def assemble_filters(brokers: Mapping[Address, Backbone]) -> None:
-    """Every filter holds exactly the tags beyond it, and is as large as if a generation had begun when all were there;
-    where none is outgrown, as large as filters are at first."""
+    """Set every filter to exactly the tags beyond its link. Its size is that of a generation begun
+    with all tags; if the initial size suffices, that.
+    """
     tags = {address: tuple(broker.tags()) for address, broker in brokers.items()}
     distinct = len({tag for each in tags.values() for tag in each})
     some = next(iter(brokers.values()))
@@ -27,11 +28,11 @@ def assemble_filters(brokers: Mapping[Address, Backbone]) -> None:
             other: beyond[address, other].to_bytes(length, "little") for other in broker.neighbours
         }
         fields[address] = own[address].to_bytes(length, "little")
-        broker.stand_filled(growths, capacity, fields)
+        broker.restore_filters(growths, capacity, fields)
 
 
 def room_for(distinct: int, capacity: int) -> tuple[int, int]:
-    """For how many tags filters under construction have room at last, and whether the first ones were outgrown."""
+    """(capacity of the filters in tags, number of generations after the first)."""
     if distinct <= capacity * ROOM:
         return capacity, 0
     return min(CAPACITY_MAX, ceil(distinct * GROWTH)), 1

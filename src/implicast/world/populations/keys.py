@@ -1,4 +1,4 @@
-"""The keys of a simulated network: derived from its seed, as enrolment would have given them out."""
+"""Keys of a simulated bft network, derived from its seed in place of enrolment at the authority."""
 
 from functools import lru_cache
 
@@ -13,24 +13,25 @@ from implicast.space.vector import Vectors
 from implicast.world.plan import Plan
 
 SHARED_MAX = 65_536
-"""Certificates that peers simulated together remember in common to have checked."""
+"""Checked certificates that all simulated peers share."""
 
 
 class Laboratory:
-    """Stands for enrolment in one simulated network."""
+    """Enrolment in one simulated network."""
 
     def __init__(self, seed: int, signatures: str) -> None:
         self._seed = seed
         self.scheme = scheme(signatures, digest("notary", seed))
         self._secret = digest("authority", seed)
         self._authority = Authority(self.scheme, self._secret, Vectors(2))
-        # Who signs in earnest checks in earnest; where signatures are stood in for, so is checking the same again.
+        # With real signatures every peer checks every certificate itself. With stand-in signatures
+        # peers share the results.
         self._checked = (
             Recent[bytes, Certificate](SHARED_MAX) if self.scheme.name == "stand-in" else None
         )
 
     def member(self, name: Name) -> MemberKeys:
-        """The keys of a member that was enrolled under its name."""
+        """The keys of a member enrolled under its name."""
         seed = digest("peer", self._seed, name) + digest("key", self._seed, name)
         signer = self.scheme.signer(seed[:32])
         enrolment = self._authority.enrol(name, signer.public)
@@ -44,6 +45,6 @@ _laboratory = lru_cache(maxsize=2)(Laboratory)
 
 
 def credentials(plan: Plan, name: Name, role: str) -> MemberKeys | AuthorityKeys:
-    """What a simulated node is given when it begins."""
+    """The credentials of a simulated node."""
     laboratory = _laboratory(plan.seed, str(plan.parameters["signatures"]))
     return laboratory.authority() if role == "authority" else laboratory.member(name)

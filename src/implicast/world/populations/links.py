@@ -1,4 +1,4 @@
-"""A standing ring at once, and the checks that hold for assembled and grown rings alike, made from outside."""
+"""The converged ring of links, and the invariants of assembled and grown rings."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -17,12 +17,12 @@ def assemble_ring(nodes: Iterable[Links]) -> list[Links]:
     for index, node in enumerate(ordered):
         known = min(node.settings.lefts, count - 1)
         lefts = tuple(ordered[index - step].me for step in range(1, known + 1))
-        node.stand(ordered[index - 1].me, ordered[(index + 1) % count].me, lefts)
+        node.restore(ordered[index - 1].me, ordered[(index + 1) % count].me, lefts)
     return ordered
 
 
 class Linked(Protocol):
-    """What the look from outside needs of a node, however its ring is kept."""
+    """What the checks need of a node."""
 
     state: str
     me: Ref
@@ -36,22 +36,23 @@ _KEY = attrgetter("me.key")
 
 
 def members(nodes: Iterable[Node]) -> list[Node]:
-    """Those on the ring, in its order."""
+    """The nodes on the ring, in its order."""
     inside = sorted([node for node in nodes if node.state == IN], key=_KEY)
     keys = list(map(_KEY, inside))
-    if len(set(keys)) < len(keys):  # only then names matter: half the price
+    if len(set(keys)) < len(keys):  # ties are broken by name only if there are any: half the cost
         inside.sort(key=lambda node: node.me.place)
     return inside
 
 
 def opening(nodes: Sequence[Linked], inside: Sequence[Linked] | None = None) -> str | None:
-    """The first place where the right pointers of the members fail to be one cycle in key order; None if closed. The
-    members, where they are known already, are `inside`."""
+    """The first place where the right pointers of the members do not form one cycle in key order;
+    None if the ring is closed. `inside`: the members, if they are known already.
+    """
     inside = members(nodes) if inside is None else list(inside)
     if all(
         node.right == after.me for node, after in zip(inside, inside[1:] + inside[:1], strict=True)
     ):
-        return None  # nearly always: a fifth of the price of finding out where
+        return None  # the usual case: a fifth of the cost of finding the place
     here = {node.me: node for node in nodes if node.state != OUT}
     cycle = [inside[0].me]
     while (step := here[cycle[-1]].right) != cycle[0]:
@@ -68,7 +69,7 @@ def opening(nodes: Sequence[Linked], inside: Sequence[Linked] | None = None) -> 
 
 
 def ring_objections(nodes: Sequence[Links]) -> list[str]:
-    """What is wrong with a ring at rest: not closed, not paired, lists not exact, operations unsettled."""
+    """Violations of a ring at rest: not closed, neighbours that disagree, pending operations."""
     inside = members(nodes)
     open_at = opening(nodes, inside)
     if open_at is not None:
@@ -77,22 +78,23 @@ def ring_objections(nodes: Sequence[Links]) -> list[str]:
 
 
 def pair_objections(nodes: Sequence[Links], inside: Sequence[Links]) -> list[str]:
-    """What is wrong with a closed ring of these members at rest: neighbours that do not know each other, operations
-    unsettled."""
+    """Violations of a closed ring at rest: neighbours that disagree, pending operations."""
     wrong = [
         f"{_name(node.me)} is still {node.state}" for node in nodes if node.state not in (IN, OUT)
     ]
     for index, node in enumerate(inside):
         right = inside[(index + 1) % len(inside)]
-        if (right.left, right.lnum) != (node.me, node.rnum) or not node.conf:
+        if (right.left, right.lnum) != (node.me, node.rnum) or not node.is_confirmed:
             wrong.append(f"{_name(right.me)} does not know {_name(node.me)} as its left neighbour")
-        if node.membership.pend is not None:
+        if node.membership.pending is not None:
             wrong.append(f"{_name(node.me)} has an operation pending")
     return wrong
 
 
 def list_objections(nodes: Sequence[Links]) -> list[str]:
-    """Lists of nearest left nodes that are not exact. They become so after `lefts` rounds of checking."""
+    """Lists of left nodes that are not exact. They become exact after `lefts` rounds of
+    stabilisation.
+    """
     inside = members(nodes)
     wrong = []
     for index, node in enumerate(inside):
@@ -103,4 +105,4 @@ def list_objections(nodes: Sequence[Links]) -> list[str]:
 
 
 def _name(ref: Ref) -> str:
-    return f"{ref.address} (key {ref.key}, life {ref.incarnation})"
+    return f"{ref.address} (key {ref.key}, incarnation {ref.incarnation})"

@@ -1,8 +1,9 @@
-"""Where registrations come to lie: what all of them leave behind on an assembled surface, computed at once.
+"""Placement of records on an assembled surface: the state that all registrations leave behind.
 
-A record lies at its home at the lowest notch that is open there, and a registry is closed at a peer as soon as more
-records than the limit would lie in it. Neither depends on the order in which registrations come: more of them can only
-close more. So the state in which registering by messages ends is found notch by notch, from the tag's own address up.
+A record is stored at its home at the lowest notch that is open there. A registry closes at a peer
+as soon as it would hold more records than the limit. Neither depends on the order of registrations,
+because more records can only close more registries. So the final state is computed notch by notch,
+from the tag's address up.
 """
 
 from bisect import bisect_right
@@ -11,17 +12,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from implicast.casting.spice.homes import turn_of
+from implicast.casting.spice.homes import rotation_of
 from implicast.casting.spice.items import Key
-from implicast.casting.spice.settings import Settings
+from implicast.casting.spice.settings import SpiceSettings
 from implicast.space.morton import BITS, Codes
 
 Chosen = Codes
-"""Numbers of records of one tag."""
+"""Indices of records of one tag."""
 
 
 class Lot(NamedTuple):
-    """What one peer has of one registry at one notch: records that it keeps, or a closed part."""
+    """One peer's part of one registry at one notch: its records, or a closed part."""
 
     peer: int
     key: Key
@@ -29,13 +30,13 @@ class Lot(NamedTuple):
     closed: bool
 
 
-class Owners:
-    """Who owns a code on an assembled surface: arrays along the curve."""
+class TileOwners:
+    """Owners of codes on an assembled surface, as arrays along the curve."""
 
     __slots__ = ("_lows", "_peers", "lows", "peers")
 
     def __init__(self, lows: Codes) -> None:
-        """By peer, the first code of its tile."""
+        """`lows`: by peer, the first code of its tile."""
         self.peers = np.argsort(lows)
         self.lows = lows[self.peers]
         self._lows, self._peers = self.lows.tolist(), self.peers.tolist()
@@ -45,7 +46,7 @@ class Owners:
         return found
 
     def places_of(self, codes: Codes) -> Codes:
-        """The owners' places along the curve: of codes in order these rise."""
+        """Positions of the owners along the curve; ascending for ascending codes."""
         return np.searchsorted(self.lows, codes, side="right") - 1
 
     def of_one(self, code: int) -> int:
@@ -53,13 +54,15 @@ class Owners:
         return found
 
 
-def lots(settings: Settings, owners: Owners, tag: str, root: int, spots: Codes) -> Iterator[Lot]:
-    """How the records of a tag with these spots lie around one of its roots."""
+def lots(
+    settings: SpiceSettings, owners: TileOwners, tag: str, root: int, spots: Codes
+) -> Iterator[Lot]:
+    """Placement of the records of a tag with these spots around one of its roots."""
     rising = np.arange(len(spots))
     full = len(spots) > settings.storage_limit
     yield Lot(
         owners.of_one(root), (tag, root, 0), rising, full
-    )  # at notch 0 the root itself is everybody's home
+    )  # at notch 0 the root is the home of every record
     if not full:
         return
     for notch in settings.notches()[1:]:
@@ -82,7 +85,7 @@ def homes_of(root: int, notch: int, spots: Codes, dimensions: int) -> Codes:
     shift = notch * dimensions
     if not shift:
         return np.full(len(spots), root, np.int64)
-    return (root >> shift << shift) | (spots ^ turn_of(root)) >> (BITS - shift)
+    return (root >> shift << shift) | (spots ^ rotation_of(root)) >> (BITS - shift)
 
 
 def _by_owner(peers: Codes, records: Chosen) -> list[tuple[int, Chosen]]:

@@ -1,6 +1,7 @@
-"""The levels seen from outside: every list must be what the rule gives over all who are there.
+"""Invariants of the skip graph: every list equals the definition over all present nodes.
 
-By the assembled graph over those who are there; that it is what the definition gives is a law of the tests.
+The lists are compared with the assembled graph over these nodes. A law in the tests shows that this
+equals the definition.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,18 +11,20 @@ from typing import Any, Generic
 
 from implicast.overlay.skip_graph.table import LevelTable, Node
 from implicast.space.vector import Vectors
-from implicast.world.populations.standing import Standing
+from implicast.world.populations.assembled_graph import AssembledGraph
 
 OBJECTIONS_MAX = 20
-"""Enough to see what is wrong."""
+"""Largest number of violations reported."""
 SAMPLE = 100
-"""Places looked at first, evenly drawn."""
+"""Places checked first, evenly spaced."""
 
 
 def _differing(
     should: Sequence[tuple[Node, ...]], does: Sequence[tuple[Node, ...]]
 ) -> tuple[list[list[bytes]], list[list[bytes]]]:
-    """The keys of both, nothing where the lists of a level are plainly the same: most are, and need no sorting."""
+    """The keys of both, empty for levels whose lists are equal as they are: most are, and need no
+    sorting.
+    """
     same = [one == other for one, other in zip(should, does, strict=False)]
     same += [True] * abs(len(should) - len(does))
     wanted, held = (
@@ -35,7 +38,7 @@ def _differing(
 
 
 def compare(wanted: list[list[bytes]], held: list[list[bytes]]) -> list[str]:
-    """Sentences about lists, given as keys, that are not what they should be."""
+    """Sentences about lists, given as keys, that differ."""
     flaws: list[str] = []
     if len(wanted) != len(held):
         flaws.append(f"has {len(held)} levels instead of {len(wanted)}")
@@ -54,25 +57,27 @@ def objections(
     vectors: Vectors,
     name: Callable[[int], str],
 ) -> list[str]:
-    """Sentences about lists that differ from the rule over all owners; `table(index)` is asked for where one looks.
+    """Violations: lists that differ from the definition over all owners. `table(index)` is called
+    for checked places only.
 
-    An even sample first: where something is wrong, that shows it; only where nothing is, all are looked at.
+    A sample of places is checked first, which suffices if much is wrong; all places are checked if
+    it is clean.
     """
     assembled = _ASSEMBLED.over(owners, k, vectors)
     step = max(1, len(owners) // SAMPLE)
-    some, everyone = range(0, len(owners), step), range(len(owners))
-    for indices, lists_of in ((some, assembled.lists), (everyone, assembled.all_lists)):
+    some, all_indices = range(0, len(owners), step), range(len(owners))
+    for indices, lists_of in ((some, assembled.lists), (all_indices, assembled.all_lists)):
         found: list[str] = []
         for index in indices:
             key, held = owners[index].key, table(index)
-            if assembled.right.get(key) is held:  # it was looked at before
+            if assembled.right.get(key) is held:  # checked before
                 continue
             if (
                 len(found) >= OBJECTIONS_MAX
-            ):  # no more are told; but looking on must not depend on what was found
+            ):  # not reported; but the caching of further tables must not depend on what was found
                 continue
             should, does = lists_of(key), held.listed()
-            if should == does:  # as a rule they are the very same objects
+            if should == does:  # usually the very same objects
                 assembled.right[key] = held
             else:
                 found += [f"{name(index)}: {flaw}" for flaw in compare(*_differing(should, does))]
@@ -82,17 +87,17 @@ def objections(
 
 
 class _Assembled(Generic[Node]):
-    """The assembled graph over some nodes, and which tables were found to be what it says."""
+    """The assembled graph over some nodes, and the tables found equal to it."""
 
     def __init__(self, owners: tuple[Node, ...], k: int, vectors: Vectors) -> None:
         self._owners, self._k, self._vectors = owners, k, vectors
-        self.lists = cache(Standing(k, vectors, owners).lists)
-        """The lists of one, by its key; worked out when first asked for."""
+        self.lists = cache(AssembledGraph(k, vectors, owners).lists)
+        """The lists of a node by its key, computed on first use."""
         self.right: dict[bytes, LevelTable[Node]] = {}
         self._all: dict[bytes, list[tuple[Node, ...]]] = {}
 
     def all_lists(self, key: bytes) -> list[tuple[Node, ...]]:
-        """The same, where all will be asked for."""
+        """The same, for use when all lists are needed."""
         if not self._all:
             self._all = every_list(self._owners, self._k, self._vectors)
         return self._all[key]
@@ -101,7 +106,7 @@ class _Assembled(Generic[Node]):
 def every_list(
     nodes: Sequence[Node], k: int, vectors: Vectors
 ) -> dict[bytes, list[tuple[Node, ...]]]:
-    """Everyone's lists, level by level, by key: ring by ring, without a search for each."""
+    """By key, the lists of all nodes, ring by ring, without a search for each node."""
     lists: dict[bytes, list[tuple[Node, ...]]] = {node.key: [] for node in nodes}
     rings, number = [sorted(nodes, key=attrgetter("key"))], 0
     while rings:
@@ -117,7 +122,7 @@ def _listed_in(
     vectors: Vectors,
     lists: dict[bytes, list[tuple[Node, ...]]],
 ) -> list[list[Node]]:
-    """Note the lists that all of a ring have of it; the rings of the next level that have lists too."""
+    """Add the lists of all nodes of a ring; returns the rings of the next level that have lists."""
     parts: dict[int, list[int]] = {}
     for index, node in enumerate(ring):
         parts.setdefault(
@@ -140,7 +145,9 @@ def _listed_in(
 
 
 class _Last:
-    """The assembled graph over those seen last: most looks find the same as the one before (compared, not hashed)."""
+    """The assembled graph over the nodes of the last check, which mostly are the same (compared,
+    not hashed).
+    """
 
     def __init__(self) -> None:
         self._seen: object = None

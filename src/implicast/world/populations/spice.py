@@ -1,4 +1,6 @@
-"""SPICE, basic and unloaded: all peers on a converged surface at once; what experiments know beforehand."""
+"""SPICE, basic and unloaded: assembles all peers on a converged surface, and computes what
+experiments know in advance.
+"""
 
 from collections.abc import Mapping, Sequence
 from math import ceil, log
@@ -9,7 +11,7 @@ from implicast.casting.designs import Design
 from implicast.casting.spice.design import settings_of
 from implicast.casting.spice.homes import address_of, home
 from implicast.casting.spice.messages import Entry
-from implicast.casting.spice.settings import Settings
+from implicast.casting.spice.settings import SpiceSettings
 from implicast.casting.spice.spice import Spice
 from implicast.language.target import Target
 from implicast.peer.contract import Name, Peer
@@ -17,15 +19,21 @@ from implicast.space.built import built
 from implicast.space.digest import stream
 from implicast.world.plan import Plan
 from implicast.world.populations.landmarks import landmark_points
-from implicast.world.populations.placement import Owners, lots
-from implicast.world.populations.population import Population, Sleepers
+from implicast.world.populations.placement import TileOwners, lots
+from implicast.world.populations.population import LazyPeers, Population
 from implicast.world.populations.registries import objections
-from implicast.world.populations.surface import Tiling, bequeath, settle, tiling, uniform_points
-from implicast.world.populations.watch import Watch
+from implicast.world.populations.registry_watch import RegistryWatch
+from implicast.world.populations.surface import (
+    Tiling,
+    copy_to_backups,
+    settle,
+    tiling,
+    uniform_points,
+)
 
 
 def level_for(frequency: float, limit: float, dimensions: int) -> int:
-    """The least level that brings a tag's frequency to the limit (thesis, equation 8.2)."""
+    """The lowest level that brings a tag's frequency to the limit (thesis, equation 8.2)."""
     if limit <= 0 or frequency <= limit:
         return 0
     return ceil(log(frequency / limit) / log(1 << dimensions) - 1e-9)
@@ -34,10 +42,10 @@ def level_for(frequency: float, limit: float, dimensions: int) -> int:
 def levels_for(
     targets: Sequence[Target], interval_us: int, limit: float, dimensions: int, window_us: int = 0
 ) -> dict[str, int]:
-    """Replication levels from the casts to come, as in the thesis's experiments (section 8.4).
+    """Replication levels from the casts of the run, as in the thesis's experiments (section 8.4).
 
-    `window_us`: over so long at least rates are reckoned, as where they are measured: two casts in a short run are no
-    busy time.
+    `window_us`: shortest time over which rates are computed, as where they are measured. Two casts
+    in a short run are not a high rate.
     """
     counts: dict[str, int] = {}
     for target in targets:
@@ -51,15 +59,19 @@ def levels_for(
     return {tag: level for tag, level in levels.items() if level}
 
 
-ASLEEP_FROM = 4_000
-"""Peers from which on they sleep: a third of the time and half of the memory of all that are made at once."""
+LAZY_FROM = 4_000
+"""Number of peers from which on lazy peers are used: a third of the time and half of the memory of
+making all peers.
+"""
 _Levels = Mapping[str, int]
 _computed: list[tuple[Sequence[Target], _Levels]] = []
-"""The levels computed last, and from which casts: every peer of a simulated population is told the same."""
+"""The levels computed last, and the casts they follow from: the same for every peer of a
+population.
+"""
 
 
-def told_beforehand(plan: Plan, name: Name, role: str) -> _Levels | None:
-    """The levels of replication that follow from the casts to come, where the parameters ask for it."""
+def known_in_advance(plan: Plan, name: Name, role: str) -> _Levels | None:
+    """Replication levels from the casts of the run, if the parameters ask for it."""
     given = plan.parameters
     if given.get("replication") != "beforehand":
         return None
@@ -80,11 +92,11 @@ def assemble(plan: Plan) -> list[Peer]:
     return list(peers)
 
 
-def _settings(plan: Plan) -> Settings:
-    return settings_of(plan.parameters, told_beforehand(plan, b"", "member"), plan.resting)
+def _settings(plan: Plan) -> SpiceSettings:
+    return settings_of(plan.parameters, known_in_advance(plan, b"", "member"), plan.resting)
 
 
-def _tiles(plan: Plan, settings: Settings) -> Tiling:
+def _tiles(plan: Plan, settings: SpiceSettings) -> Tiling:
     rng = stream(plan.seed, "surface")
     landmarks, dimensions = int(plan.parameters["landmarks"]), settings.dimensions
     if landmarks:
@@ -96,8 +108,10 @@ def _tiles(plan: Plan, settings: Settings) -> Tiling:
     return tiling(points, dimensions)
 
 
-def sleepers(plan: Plan) -> Sleepers | None:
-    """The same network, asleep; None where levels are measured, or records cannot be looked through in columns."""
+def lazy_peers(plan: Plan) -> LazyPeers | None:
+    """The same network with lazy peers. None if levels are measured during the run, descriptions
+    have values, or the compiled records are missing.
+    """
     settings = _settings(plan)
     if (
         settings.live
@@ -105,57 +119,63 @@ def sleepers(plan: Plan) -> Sleepers | None:
         or any(each.values for each in plan.descriptions)
     ):
         return None
-    from implicast.world.populations.surface_sleepers import (
-        SurfaceSleepers,
-    )  # only where the package was compiled
+    from implicast.world.populations.lazy_surface import (
+        LazySurfacePeers,
+    )  # needs the compiled package
 
-    return SurfaceSleepers(plan, settings, _tiles(plan, settings))
+    return LazySurfacePeers(plan, settings, _tiles(plan, settings))
 
 
-def enrol(plan: Plan, population: Sequence[Peer]) -> None:
-    """Every record where it would come to lie (`placement.py`), closed parts closed, heirs with copies of it all."""
+def preload(plan: Plan, population: Sequence[Peer]) -> None:
+    """Put every record where registering would put it (`placement.py`), close full registries, and
+    copy all to backups.
+    """
     peers = [peer for peer in population if isinstance(peer, Spice)]
     settings, levels = peers[0].settings, peers[0].levels
-    owners = Owners(np.array([peer.surface.ground[0] for peer in peers], np.int64))
+    owners = TileOwners(np.array([peer.surface.committed[0] for peer in peers], np.int64))
     by_tag: dict[str, list[Entry]] = {}
 
     def door(tag: str) -> int:
         return owners.of_one(address_of(tag))
 
     for peer, description in zip(peers, plan.descriptions, strict=False):
-        for tag, entry in peer.registrations.stand(description, door).items():
+        for tag, entry in peer.registrations.restore(description, door).items():
             by_tag.setdefault(tag, []).append(entry)
     for tag, entries in by_tag.items():
         goal, spots = levels.goal(tag), np.array([each.spot for each in entries], np.int64)
-        peers[door(tag)].copies.stand(tag, entries, goal)
+        peers[door(tag)].pushes.restore(tag, entries, goal)
         for root in levels.roots_at(tag, goal):
             for lot in lots(settings, owners, tag, root, spots):
-                peers[lot.peer].containers.stand(
+                peers[lot.peer].containers.restore(
                     lot.key, [entries[each] for each in lot.chosen.tolist()], lot.closed
                 )
             first = (
-                peers[owners.of_one(root)].shelf.registries.get((tag, root, 0))
+                peers[owners.of_one(root)].registries.by_key.get((tag, root, 0))
                 if settings.assured
                 else None
             )
             for entry in entries if first is not None and first.closed else ():
                 _lead_up(peers, owners, tag, root, entry)
     if settings.assured:
-        bequeath([peer.surface for peer in peers])
+        copy_to_backups([peer.surface for peer in peers])
 
 
-def _lead_up(peers: Sequence[Spice], owners: Owners, tag: str, root: int, entry: Entry) -> None:
-    """On its way up through closed registries: each peer knows who confirmed the record, as after a registration by
-    messages. Without it the first renewals looked for their ways hop by hop: half as many messages again."""
+def _lead_up(peers: Sequence[Spice], owners: TileOwners, tag: str, root: int, entry: Entry) -> None:
+    """Record, at each peer on the way up through closed registries, the holder above that confirmed
+    the record, as a registration by messages does. Without it the first renewals search their way
+    hop by hop, which takes half as many messages again.
+    """
     at, notch, name = owners.of_one(root), 0, entry.member.name
     while True:
-        notch, stays = peers[at].stores.climb(tag, root, notch, entry.spot)
+        notch, stays = peers[at].stores.find_notch(tag, root, notch, entry.spot)
         if stays:
             return
         above = owners.of_one(home(root, notch, entry.spot, peers[at].settings.dimensions))
-        peers[at].stores.above.put(((tag, root, notch), name), above)
+        peers[at].stores.holders_above.put(((tag, root, notch), name), above)
         at = above
 
 
 def population(design: Design) -> Population:
-    return Population(assemble, objections, enrol, sleepers, ASLEEP_FROM, Watch, told_beforehand)
+    return Population(
+        assemble, objections, preload, lazy_peers, LAZY_FROM, RegistryWatch, known_in_advance
+    )

@@ -1,8 +1,10 @@
-"""A converged surface at once, for large experiments: what peers joining one after the other would arrive at.
+"""A converged ICE surface for large experiments: the state that peers reach by joining one after
+the other.
 
-Newcomers draw a place and halve the region they find there, exactly as `entry.py` and `gives.py` do by messages.
-Neighbour tables are found for all peers together: the neighbour across a face that is at least as large as we are owns
-the box beside ours, which is one search; the smaller ones are the same pairs seen from the other side.
+Newcomers draw a point and halve the region they find there, as `joining.py` and `handoff.py` do by
+messages. Neighbour tables are computed for all peers together: the neighbour across a face that is
+at least as large as a tile owns the box beside it, which is one search; the smaller neighbours are
+the same pairs seen from the other side.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,8 +14,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from implicast.overlay.ice.messages import Title
-from implicast.overlay.ice.surface import Surface
+from implicast.overlay.ice.messages import OwnershipClaim
+from implicast.overlay.ice.surface import IceSurface
 from implicast.overlay.ice.table import Rows, SurfaceTable
 from implicast.peer.contract import Address
 from implicast.space.digest import digest_bits
@@ -25,13 +27,13 @@ LatencyUs = Callable[[int, int], int]
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Who owns which aligned interval: arrays by peer, plus the order along the curve."""
+    """The owner of each aligned interval: arrays by peer, and the order along the curve."""
 
     dimensions: int
     low: Codes
     bits: Codes
     order: Codes
-    """Peers by the first code they own."""
+    """Peers in the order of the first code they own."""
     boxes: Rows
 
     @property
@@ -47,7 +49,7 @@ class Tiling:
 
 
 def tiling(points: Sequence[int], dimensions: int) -> Tiling:
-    """The surface after peers have joined at these points, in order; the first point does not matter."""
+    """The surface after peers joined at these points, in order. The first point has no effect."""
     owner_at, bits_at = {0: 0}, {0: 0}
     for newcomer, point in enumerate(points[1:], start=1):
         low = _region_at(point, bits_at)
@@ -63,8 +65,8 @@ def tiling(points: Sequence[int], dimensions: int) -> Tiling:
 
 
 def _region_at(point: int, bits_at: dict[int, int]) -> int:
-    """The first code of the region that has a point. How many bits it has is searched for by halves: to keep a list of
-    a million codes in order takes minutes, this three seconds.
+    """The first code of the region that contains a point. The number of its bits is found by binary
+    search: three seconds for a million peers, where a sorted list of codes takes minutes.
 
     Every prefix of the point that is no longer than its region's begins where some region begins.
     """
@@ -105,7 +107,9 @@ def tiles_of(low: Codes, bits: Codes, dimensions: int) -> Tiling:
 
 
 def adjacency(tiles: Tiling) -> tuple[Codes, Codes]:
-    """All pairs of neighbours, both ways round, sorted by the first and then by the second's place on the curve."""
+    """All pairs of neighbours, in both orders, sorted by the first and then by the second's
+    position on the curve.
+    """
     dimensions, count = tiles.dimensions, tiles.peers
     corner, edges = (
         tiles.boxes[:, :dimensions],
@@ -129,19 +133,19 @@ def adjacency(tiles: Tiling) -> tuple[Codes, Codes]:
     return one[along], other[along]
 
 
-def settle(tiles: Tiling, surfaces: Sequence[Surface], latency_us: LatencyUs) -> None:
-    """Place surface i on tile i; everybody knows its neighbours."""
+def settle(tiles: Tiling, surfaces: Sequence[IceSurface], latency_us: LatencyUs) -> None:
+    """Place surface i on tile i with the claims of its neighbours."""
     one, other = adjacency(tiles)
-    titles = [
-        Title(low, bits, 0, surface.address)
+    claims = [
+        OwnershipClaim(low, bits, 0, surface.address)
         for surface, low, bits in zip(
             surfaces, tiles.low.tolist(), tiles.bits.tolist(), strict=True
         )
     ]
     ends = np.searchsorted(one, np.arange(tiles.peers + 1)).tolist()
     around = [other[start:stop].tolist() for start, stop in pairwise(ends)]
-    if not surfaces or surfaces[0].terms.assured:
-        _settle_alive(titles, around, surfaces, latency_us)
+    if not surfaces or surfaces[0].settings.assured:
+        _settle_alive(claims, around, surfaces, latency_us)
         return
     latencies = [
         max(1.0, float(latency_us(a, b))) for a, b in zip(one.tolist(), other.tolist(), strict=True)
@@ -154,55 +158,70 @@ def settle(tiles: Tiling, surfaces: Sequence[Surface], latency_us: LatencyUs) ->
             tiles.boxes[peer : peer + 1],
         )
         table = SurfaceTable(tiles.dimensions, owners, (own, rows[start:stop], paces[start:stop]))
-        others = [titles[each] for each in around[peer]]
-        surface.rest_on(titles[peer], partial(list, others), table)
+        others = [claims[each] for each in around[peer]]
+        surface.restore_static(claims[peer], partial(list, others), table)
 
 
 def _settle_alive(
-    titles: list[Title], around: list[list[int]], surfaces: Sequence[Surface], latency_us: LatencyUs
+    claims: list[OwnershipClaim],
+    around: list[list[int]],
+    surfaces: Sequence[IceSurface],
+    latency_us: LatencyUs,
 ) -> None:
-    """Everybody knows its neighbours' heirs too, and these have copies; greetings are spread over a period."""
+    """The same with assurance: peers also know their neighbours' backups, which hold copies. First
+    heartbeats are spread over a period.
+    """
     for peer, surface in enumerate(surfaces):
-        others = [titles[each] for each in around[peer]]
-        surface.settle_into(
-            titles[peer], others, first_heirs(titles[peer], others, surface.terms.timers.heirs)
+        others = [claims[each] for each in around[peer]]
+        surface.restore(
+            claims[peer],
+            others,
+            first_backups(claims[peer], others, surface.settings.timers.backups),
         )
     for peer, surface in enumerate(surfaces):
         for each in around[peer]:
-            _acquaint(surface, surfaces[each], max(1, 2 * int(latency_us(peer, each))))
-    bequeath(surfaces)
+            _introduce(surface, surfaces[each], max(1, 2 * int(latency_us(peer, each))))
+    copy_to_backups(surfaces)
 
 
-def bequeath(surfaces: Sequence[Surface]) -> None:
-    """All heirs have complete copies of what they may inherit."""
+def copy_to_backups(surfaces: Sequence[IceSurface]) -> None:
+    """Give all backups complete copies."""
     by_address = {surface.address: surface for surface in surfaces}
     for surface in surfaces:
-        for heir in surface.heirs:
-            by_address[heir].estates.inherit_from(surface)
+        for backup in surface.backups:
+            by_address[backup].backup_copies.restore_copy_of(surface)
 
 
-def first_heirs(title: Title, others: list[Title], count: int) -> tuple[Address, ...]:
-    """The owner of the sibling, then the smallest tracts, then the smallest ids: as living peers choose."""
+def first_backups(
+    claim: OwnershipClaim, others: list[OwnershipClaim], count: int
+) -> tuple[Address, ...]:
+    """The owner of the sibling, then the smallest tracts, then the smallest ids, as running peers
+    choose.
+    """
 
-    def preference(each: Title) -> tuple[bool, int, Address]:
+    def preference(each: OwnershipClaim) -> tuple[bool, int, Address]:
         is_sibling = (
-            each.bits == title.bits
-            and title.bits > 0
-            and each.low == sibling(title.low, title.bits)
+            each.bits == claim.bits
+            and claim.bits > 0
+            and each.low == sibling(claim.low, claim.bits)
         )
         return not is_sibling, -each.bits, each.owner
 
     return tuple(each.owner for each in sorted(others, key=preference)[:count])
 
 
-def _acquaint(surface: Surface, other: Surface, trip_us: int) -> None:
+def _introduce(surface: IceSurface, other: IceSurface, round_trip_us: int) -> None:
     pair = sorted((repr(surface.address), repr(other.address)))
     phase = digest_bits(16, "greeting", *pair) / 2**16
-    later = 0.1 * (pair[0] != repr(surface.address))
-    greet_us = surface.host.now_us + int((phase + later) * surface.terms.timers.hello_us)
-    surface.circle.acquaint(other.address, other.greetings.mark, other.heirs, trip_us, greet_us)
+    offset = 0.1 * (pair[0] != repr(surface.address))
+    heartbeat_us = surface.host.now_us + int(
+        (phase + offset) * surface.settings.timers.heartbeat_us
+    )
+    surface.members.restore_member(
+        other.address, other.heartbeats.version, other.backups, round_trip_us, heartbeat_us
+    )
 
 
 def uniform_points(peers: int, draw: Callable[[int], int]) -> list[int]:
-    """Places drawn anywhere on the surface; `draw` gives so many random bits."""
+    """Random points on the surface; `draw(n)` gives n random bits."""
     return [draw(BITS) for _ in range(peers)]

@@ -1,8 +1,9 @@
-"""What must hold of a surface, whole from outside: always, and when all is quiet (thesis section 7.2.4).
+"""Invariants of an ICE surface, at any time and at rest (thesis, section 7.2.4).
 
-Always: no code has two peers that answer for it, firm and without doubt. When quiet: the surface is covered, pieces are
-disjoint and firm, every peer has exactly one, tables name exactly the owners of all that is adjacent with their epochs,
-and every owner's heirs hold all it keeps (if anything is assured).
+At any time: no code has two committed owners in contact with their backups. At rest: the surface is
+covered, extents are disjoint and committed, every peer has exactly one, tables contain exactly the
+claims of all adjacent owners with their epochs and, with assurance, the backups of every owner hold
+all its records.
 """
 
 from bisect import bisect_right
@@ -11,33 +12,36 @@ from functools import lru_cache
 from itertools import compress
 from operator import attrgetter, not_
 
-from implicast.overlay.ice.estate import Item
-from implicast.overlay.ice.estates import Legacy
-from implicast.overlay.ice.messages import Title
-from implicast.overlay.ice.surface import Surface
+from implicast.overlay.ice.backup_copies import BackupCopy
+from implicast.overlay.ice.item_store import Item
+from implicast.overlay.ice.messages import OwnershipClaim
+from implicast.overlay.ice.surface import IceSurface
 from implicast.peer.contract import Address
 from implicast.space.morton import CODES
 from implicast.space.prefix import sides
 from implicast.space.tract import intervals
 
 OBJECTIONS_MAX = 20
-"""More than enough to see what is wrong."""
+"""Largest number of violations reported."""
 TILINGS_REMEMBERED = 4
-"""A surface is looked at again and again while nobody's ground changes: what follows from titles alone is kept."""
-Tables = Mapping[Address, Mapping[int, Title]]
-"""By owner: its own titles and those next to them, by their first codes."""
+"""Tilings whose derived tables are cached: a surface is checked repeatedly while no extent changes.
+"""
+Tables = Mapping[Address, Mapping[int, OwnershipClaim]]
+"""By owner: its own and the adjacent claims, by first code."""
 Whole = dict[tuple[Address, Address], tuple[Mapping[bytes, object], int, tuple[Item, ...]]]
-"""By heir and owner: a copy that was found to be whole, its size then, and of what. For those who look often."""
+"""By backup and owner: a copy found complete, its size then, and the items it was compared with.
+Used by repeated checks.
+"""
 _key, _low = attrgetter("key"), attrgetter("low")
 
 
-def doubles(surfaces: Sequence[Surface]) -> list[str]:
-    """At any time: codes that two peers answer for."""
+def doubles(surfaces: Sequence[IceSurface]) -> list[str]:
+    """Codes with two owners, at any time."""
     spans = sorted(
         (low, high, index)
         for index, each in enumerate(surfaces)
-        if each.ground and not each.is_doubtful
-        for low, high in intervals(each.ground)
+        if each.committed and not each.is_unconfirmed
+        for low, high in intervals(each.committed)
     )
     found, reached, last = [], 0, -1
     for low, high, index in spans:
@@ -50,130 +54,138 @@ def doubles(surfaces: Sequence[Surface]) -> list[str]:
     return found[:OBJECTIONS_MAX]
 
 
-def surface_objections(surfaces: Sequence[Surface], whole: Whole | None = None) -> list[str]:
-    """Sentences about what is wrong with a quiet surface; none when all is well."""
-    titles = tuple(sorted((title for each in surfaces for title in each.pieces), key=_low))
-    # The usual case has nothing that could be objected to: a third of the cost of finding out what it is.
+def surface_objections(surfaces: Sequence[IceSurface], whole: Whole | None = None) -> list[str]:
+    """Violations of a surface at rest."""
+    claims = tuple(sorted((claim for each in surfaces for claim in each.extents), key=_low))
+    # Usually a surface has nothing to report; this test costs a third of composing the report.
     found = [
         each
         for surface in compress(surfaces, map(not_, map(_is_plain, surfaces)))
         for each in _own(surface)
     ]
-    found += tiling_objections(titles)
-    if not found and titles:
-        found += _table_objections(surfaces, titles)
-        found += _heir_objections([each for each in surfaces if each.terms.assured], whole)
+    found += tiling_objections(claims)
+    if not found and claims:
+        found += _table_objections(surfaces, claims)
+        found += _backup_objections([each for each in surfaces if each.settings.assured], whole)
     return found[:OBJECTIONS_MAX]
 
 
-def _is_plain(surface: Surface) -> bool:
-    plot = surface.plot
-    plain = len(plot.pieces) == 1 and not plot.status
+def _is_plain(surface: IceSurface) -> bool:
+    ownership = surface.ownership
+    plain = len(ownership.extents) == 1 and not ownership.status
     return plain and not (
-        surface.terms.assured and (surface.parting.leaving or surface.succession.is_doubtful)
+        surface.settings.assured
+        and (surface.relocation.leaving or surface.backup_set.is_unconfirmed)
     )
 
 
-def _own(surface: Surface) -> list[str]:
+def _own(surface: IceSurface) -> list[str]:
     found = []
-    if surface.plot.status:
-        kinds = ", ".join(sorted({status.kind for status in surface.plot.status.values()}))
-        found.append(f"{surface.address} has a piece that is not firm: {kinds}")
-    if len(surface.pieces) != (0 if surface.leaving else 1):
-        found.append(f"{surface.address} has {len(surface.pieces)} pieces")
-    if surface.pieces and surface.is_doubtful:
-        found.append(f"{surface.address} doubts itself")
+    if surface.ownership.status:
+        kinds = ", ".join(sorted({status.kind for status in surface.ownership.status.values()}))
+        found.append(f"{surface.address} has an extent that is not committed: {kinds}")
+    if len(surface.extents) != (0 if surface.leaving else 1):
+        found.append(f"{surface.address} has {len(surface.extents)} extents")
+    if surface.extents and surface.is_unconfirmed:
+        found.append(f"{surface.address} has no recent acknowledgement from a backup")
     return found
 
 
-def _heir_objections(surfaces: Sequence[Surface], whole: Whole | None) -> list[str]:
-    estates = {each.address: each.estates.held for each in surfaces}
+def _backup_objections(surfaces: Sequence[IceSurface], whole: Whole | None) -> list[str]:
+    backup_copies = {each.address: each.backup_copies.held for each in surfaces}
     found = []
     for each in surfaces:
-        heirs, address, most = each.heirs, each.address, each.terms.timers.heirs
+        backups, address, most = each.backups, each.address, each.settings.timers.backups
         if (
-            len(heirs) < most
-            and each.pieces
-            and len(heirs) < (wanted := min(most, len(each.plot.neighbours())))
+            len(backups) < most
+            and each.extents
+            and len(backups) < (wanted := min(most, len(each.ownership.neighbours())))
         ):
-            found.append(f"{address} has {len(heirs)} heirs of {wanted}")
-        kept = each.tenant.pack(each.tract) if heirs else ()
-        for heir in heirs:
-            estate = estates[heir].get(address) if heir in estates else None
-            if estate is None or estate.awaited:
-                found.append(f"{heir} has no copy of what {address} keeps")
-            elif not _has_all((heir, address), estate, kept, whole):
-                found.append(f"{heir} lacks some of what {address} keeps")
+            found.append(f"{address} has {len(backups)} backups of {wanted}")
+        items = each.store.pack(each.tract) if backups else ()
+        for backup in backups:
+            copy = backup_copies[backup].get(address) if backup in backup_copies else None
+            if copy is None or copy.awaited:
+                found.append(f"{backup} has no backup copy of {address}")
+            elif not _has_all((backup, address), copy, items, whole):
+                found.append(f"{backup} lacks items of {address}")
     return found
 
 
 def _has_all(
-    who: tuple[Address, Address], estate: Legacy, kept: tuple[Item, ...], whole: Whole | None
+    who: tuple[Address, Address], copy: BackupCopy, items: tuple[Item, ...], whole: Whole | None
 ) -> bool:
-    """Does a copy have all that is kept? Not looked at again while neither changes: a third of the cost."""
+    """Whether a copy has all items. Skipped while neither has changed: a third of the cost."""
     before = whole.get(who) if whole is not None else None
     if (
         before is not None
-        and before[0] is estate.items
-        and before[1] == len(estate.items)
-        and before[2] is kept
+        and before[0] is copy.items
+        and before[1] == len(copy.items)
+        and before[2] is items
     ):
         return True
-    if not estate.items.keys() >= set(map(_key, kept)):
+    if not copy.items.keys() >= set(map(_key, items)):
         return False
     if whole is not None:
-        whole[who] = (estate.items, len(estate.items), kept)
+        whole[who] = (copy.items, len(copy.items), items)
     return True
 
 
 @lru_cache(TILINGS_REMEMBERED)
-def tiling_objections(titles: tuple[Title, ...]) -> tuple[str, ...]:
-    """Of all titles in order: codes that nobody owns, and codes that two own."""
+def tiling_objections(claims: tuple[OwnershipClaim, ...]) -> tuple[str, ...]:
+    """Codes without an owner, and codes with two, from all claims in order."""
     found = []
     reached, last = 0, None
-    for title in titles:
-        high = title.high
-        if title.low > reached:
-            found.append(f"nobody owns the codes from {reached:#x} to {title.low:#x}")
-        if title.low < reached:
-            found.append(f"{last} and {title.owner} both own codes from {title.low:#x}")
+    for claim in claims:
+        high = claim.high
+        if claim.low > reached:
+            found.append(f"no peer owns the codes from {reached:#x} to {claim.low:#x}")
+        if claim.low < reached:
+            found.append(f"{last} and {claim.owner} both own codes from {claim.low:#x}")
         if high > reached:
-            reached, last = high, title.owner
-    if titles and reached < CODES:
-        found.append(f"nobody owns the codes from {reached:#x} on")
+            reached, last = high, claim.owner
+    if claims and reached < CODES:
+        found.append(f"no peer owns the codes from {reached:#x} on")
     return tuple(found)
 
 
-def _table_objections(surfaces: Sequence[Surface], titles: tuple[Title, ...]) -> list[str]:
-    """Tables that do not name exactly the owners of all that is adjacent."""
-    tables = tables_of(titles, surfaces[0].terms.dimensions)
+def _table_objections(
+    surfaces: Sequence[IceSurface], claims: tuple[OwnershipClaim, ...]
+) -> list[str]:
+    """Tables that do not contain exactly the adjacent claims."""
+    tables = tables_of(claims, surfaces[0].settings.dimensions)
     found = []
     for each in surfaces:
-        if not each.pieces or each.plot.atlas.titles == tables[each.address]:
-            continue  # one comparison of dictionaries: a tenth of making and comparing sets
-        known = {title for title in each.plot.atlas.titles.values() if title.owner != each.address}
-        expected = {title for title in tables[each.address].values() if title.owner != each.address}
+        if not each.extents or each.ownership.claim_map.claims == tables[each.address]:
+            continue  # comparing dictionaries costs a tenth of building and comparing sets
+        known = {
+            claim
+            for claim in each.ownership.claim_map.claims.values()
+            if claim.owner != each.address
+        }
+        expected = {claim for claim in tables[each.address].values() if claim.owner != each.address}
         if known != expected:
-            wrong = sorted(str(title.owner) for title in known ^ expected)
+            wrong = sorted(str(claim.owner) for claim in known ^ expected)
             found.append(f"{each.address} has a table that is wrong about {', '.join(wrong[:4])}")
     return found
 
 
 @lru_cache(TILINGS_REMEMBERED)
-def tables_of(titles: tuple[Title, ...], dimensions: int) -> Tables:
-    """What everybody should know on a surface that these titles, in order, cover exactly.
+def tables_of(claims: tuple[OwnershipClaim, ...], dimensions: int) -> Tables:
+    """The table of each owner on a surface that these claims, in order, cover exactly.
 
-    The neighbour across a face that is at least as large as a piece owns the box beside it: one search. The smaller
-    ones are the same pairs whole from the other side. A quarter of the cost of finding all boxes anew (`assemble.py`).
+    The neighbour across a face that is at least as large as an extent owns the box beside it, which
+    is one search. The smaller neighbours are the same pairs seen from the other side. This costs a
+    quarter of computing all boxes (`surface.py`).
     """
-    tables: dict[Address, dict[int, Title]] = {each.owner: {} for each in titles}
-    lows = [each.low for each in titles]
-    for title in titles:
-        table = tables[title.owner]
-        table[title.low] = title
-        for beside in sides(title.low, title.bits, dimensions):
-            other = titles[bisect_right(lows, beside) - 1]
-            if other.bits <= title.bits:
+    tables: dict[Address, dict[int, OwnershipClaim]] = {each.owner: {} for each in claims}
+    lows = [each.low for each in claims]
+    for claim in claims:
+        table = tables[claim.owner]
+        table[claim.low] = claim
+        for beside in sides(claim.low, claim.bits, dimensions):
+            other = claims[bisect_right(lows, beside) - 1]
+            if other.bits <= claim.bits:
                 table[other.low] = other
-                tables[other.owner][title.low] = title
+                tables[other.owner][claim.low] = claim
     return tables

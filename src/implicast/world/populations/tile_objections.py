@@ -1,7 +1,8 @@
-"""What must hold of a surface whose peers are asleep, judged by its columns: the same promises as of one that is awake.
+"""Invariants of a surface with lazy peers, checked by its columns.
 
-The surface is covered and nobody owns what another owns; around every tile the faces that it shares with those in its
-table make up its whole skin; every record is with the owner of its home, around every root as many as were registered.
+The surface is covered and no code has two owners. The faces that a tile shares with the tiles in
+its table make up its whole boundary. Every record is stored with the owner of its home, and around
+every root there are as many as were registered.
 """
 
 from collections.abc import Iterator
@@ -9,15 +10,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from implicast.space.morton import BITS, CODES, Codes, side
-from implicast.world.populations.shelves import Numbers, Shelves
+from implicast.world.populations.registry_columns import Numbers, RegistryColumns
 from implicast.world.populations.surface import Tiling
 
 AT_ONCE = 1 << 22
-"""Rows that are looked at together: it bounds memory."""
+"""Rows checked at once, to bound memory."""
 
 
 def cover_objections(tiles: Tiling) -> Iterator[str]:
-    """Codes that nobody owns, or two."""
+    """Codes without an owner, or with two."""
     lows = tiles.low[tiles.order]
     ends = lows + (np.int64(1) << (BITS - tiles.bits[tiles.order]))
     wrong = np.flatnonzero(np.append(lows, CODES) != np.insert(ends, 0, 0))
@@ -28,13 +29,15 @@ def cover_objections(tiles: Tiling) -> Iterator[str]:
 
 
 def table_objections(tiles: Tiling, one: Numbers, other: Numbers) -> Iterator[str]:
-    """Tables that do not name exactly those beside their owners; a pair for each neighbour in a table."""
+    """Tables that do not name exactly the adjacent tiles. `one`, `other`: a pair for each table
+    entry.
+    """
     shared = np.zeros(tiles.peers, np.int64)
     for first in range(0, len(one), AT_ONCE):
         some = slice(first, first + AT_ONCE)
         faces = _faces(tiles, one[some], other[some])
         yield from (
-            f"{each} is in a table and beside nobody there"
+            f"{each} is in the table of a tile that it does not touch"
             for each in other[some][faces == 0].tolist()
         )
         shared += np.bincount(one[some], faces, tiles.peers).astype(np.int64)
@@ -45,7 +48,7 @@ def table_objections(tiles: Tiling, one: Numbers, other: Numbers) -> Iterator[st
 
 
 def _faces(tiles: Tiling, one: Numbers, other: Numbers) -> Codes:
-    """By pair, how much of their faces two tiles share; a tile may meet another on both sides, round the torus."""
+    """By pair, the area of the shared faces. Two tiles may meet on both sides round the torus."""
     dimensions, mask = tiles.dimensions, side(tiles.dimensions) - 1
     ours, theirs = tiles.boxes[one], tiles.boxes[other]
     common = np.minimum(ours[:, dimensions:], theirs[:, dimensions:]) - np.maximum(
@@ -63,7 +66,7 @@ def _faces(tiles: Tiling, one: Numbers, other: Numbers) -> Codes:
 
 
 def _skin(tiles: Tiling) -> Codes:
-    """By tile, all its faces but those with which it meets itself round the torus."""
+    """By tile, the area of its boundary, without faces where it meets itself round the torus."""
     edges = tiles.boxes[:, tiles.dimensions :] - tiles.boxes[:, : tiles.dimensions]
     found = np.zeros(tiles.peers, np.int64)
     for across in range(tiles.dimensions):
@@ -72,20 +75,26 @@ def _skin(tiles: Tiling) -> Codes:
     return found
 
 
-def shelf_objections(tiles: Tiling, shelves: Shelves, wanted: Codes) -> Iterator[str]:
-    """Records that are not at home, and tags with too few of them; `wanted`: by tag, how many there are to be."""
-    kept = shelves.lots[~shelves.lots["closed"]]
-    there = np.bincount(kept["tag"], kept["count"], len(wanted)).astype(np.int64)
+def registry_objections(
+    tiles: Tiling, registry_columns: RegistryColumns, wanted: Codes
+) -> Iterator[str]:
+    """Records that are not stored at home, and tags with a wrong number of records; `wanted`: that
+    number by tag.
+    """
+    open_lots = registry_columns.lots[~registry_columns.lots["closed"]]
+    there = np.bincount(open_lots["tag"], open_lots["count"], len(wanted)).astype(np.int64)
     yield from (
         f"of tag number {each} records are missing"
         for each in np.flatnonzero(there != wanted).tolist()
     )
-    kept = kept[np.argsort(kept["first"], kind="stable")]
+    open_lots = open_lots[np.argsort(open_lots["first"], kind="stable")]
     highs = tiles.low + (np.int64(1) << (BITS - tiles.bits))
-    for start in range(0, len(kept), AT_ONCE >> 3):
-        lots = kept[start : start + (AT_ONCE >> 3)]
+    for start in range(0, len(open_lots), AT_ONCE >> 3):
+        lots = open_lots[start : start + (AT_ONCE >> 3)]
         owner = np.repeat(lots["peer"], lots["count"])
         first = int(lots["first"][0])
-        homes = shelves.homes[first : first + len(owner)]
-        astray = owner[(homes < tiles.low[owner]) | (homes >= highs[owner])]
-        yield from (f"{each} keeps a record that is not at home there" for each in astray.tolist())
+        homes = registry_columns.homes[first : first + len(owner)]
+        misplaced = owner[(homes < tiles.low[owner]) | (homes >= highs[owner])]
+        yield from (
+            f"{each} stores a record that is not at home there" for each in misplaced.tolist()
+        )

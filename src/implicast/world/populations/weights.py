@@ -1,7 +1,7 @@
-"""How many bytes values take when they are encoded (MessagePack), for whole columns at once.
+"""Encoded sizes (MessagePack) of whole columns of values.
 
-What a million peers store is reckoned from the columns that say what they know, where making each peer to weigh it
-would take longer than the run. `tests/world/test_sleepers.py` holds the sums to what peers that are made do store.
+The storage of a million peers is computed from columns, because making each peer would take longer
+than the run. `tests/world/test_lazy_peers.py` compares the sums with those of materialised peers.
 """
 
 import numpy as np
@@ -10,17 +10,19 @@ from implicast.peer.contract import NAME_BYTES
 from implicast.space.morton import Codes
 
 SHORT_LIST, LONG_LIST = 1 << 4, 1 << 16
-"""Below the one a list's head takes one byte, below the other three, beyond it five."""
+"""The head of a list takes one byte below the first length, three below the second, and five
+beyond.
+"""
 
 
 def of_numbers(values: Codes) -> Codes:
-    """Whole numbers from 0 on."""
+    """Non-negative integers."""
     bounds = np.array([1 << 7, 1 << 8, 1 << 16, 1 << 32], np.int64)
     return np.array([1, 2, 3, 5, 9], np.int64)[np.searchsorted(bounds, values, side="right")]
 
 
 def of_heads(counts: Codes) -> Codes:
-    """The heads of lists of so many things."""
+    """Heads of lists of these lengths."""
     return np.array([1, 3, 5], np.int64)[
         np.searchsorted([SHORT_LIST, LONG_LIST], counts, side="right")
     ]
@@ -33,5 +35,5 @@ def of_bytes(lengths: Codes) -> Codes:
 
 
 def of_contacts(addresses: Codes) -> Codes:
-    """Members' names and addresses."""
+    """Contacts: names and addresses."""
     return 1 + 2 + NAME_BYTES + of_numbers(addresses)

@@ -1,0 +1,194 @@
+"""Digest exchange between neighbours: a cast that all k senders of a place withheld is fetched from
+a neighbour.
+
+A place in range that received a cast sends its digest to the three nearest members in range on each
+side, about 3 s later; casts of that time share a message. A receiver that lacks a cast requests it
+and gets the part that the publisher signed. The signature makes it valid whichever peer sends it.
+Such a cast is delivered but not forwarded: the place forwards when a proper step arrives, so an
+early digest cannot pre-empt its role. A place misses a cast only if its k senders and its three
+neighbours on each side lie or missed it too.
+
+Not used in worlds without faults, where every step is acknowledged at once.
+"""
+
+from collections.abc import Callable
+
+from implicast.casting.bft.messages import (
+    CastDigest,
+    CastDigests,
+    DigestDue,
+    RequestCast,
+    RequestedCast,
+    Source,
+)
+from implicast.casting.bft.multicast import KeyRange
+from implicast.casting.bft.validator import HopValidator
+from implicast.casting.inbox import Outcome
+from implicast.overlay.skip_graph.graph import SkipGraph
+from implicast.peer.contract import Address, CastId, Part, handles
+from implicast.peer.memory import Recent
+
+DIGEST_US = 3_000_000
+"""Delay of digests, varied by a quarter. By then almost every step has arrived."""
+NEIGHBOURS = 3
+"""Members on each side."""
+WIDE_SAMPLE = 16
+"""Further members in range that get the digest of an own cast, or of one received only by this
+exchange.
+"""
+DIGESTS_MAX = 256
+"""Digests in one message; the bound in `messages.py` is the same."""
+REMEMBERED_MAX = 1_024
+"""Casts stored for requests, requested, served, or received this way; the oldest is evicted first.
+"""
+
+Query = tuple[int, bytes]
+
+
+class DigestExchange(Part):
+    """Casts that the places of one member received lately.
+
+    Calls `deliver(source, key_range)` for a cast received by exchange, and `flaw(source)` to
+    validate it. `lacks(cast)` tells whether a cast is wanted; without it there is no exchange.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_deliver",
+        "_flaw",
+        "_fresh",
+        "_graph",
+        "_holders_of",
+        "_lacks",
+        "_served",
+        "_stored",
+        "_validator",
+        "_wide",
+        "delivered",
+    )
+
+    def __init__(
+        self,
+        graph: SkipGraph,
+        validator: HopValidator,
+        flaw: Callable[[Source], str | None],
+        deliver: Callable[[Source, KeyRange], Outcome | None],
+        lacks: Callable[[CastId], bool] | None,
+    ) -> None:
+        super().__init__(graph.address, graph.host)
+        self._graph, self._validator, self._flaw, self._deliver, self._lacks = (
+            graph,
+            validator,
+            flaw,
+            deliver,
+            lacks,
+        )
+        self._fresh: dict[tuple[Query, bytes], Source] = {}  # by multicast and own place
+        self._wide: dict[Query, Source] = {}  # casts whose digest goes to many members in range
+        self._stored: Recent[Query, Source] = Recent(REMEMBERED_MAX)
+        self._asked: Recent[tuple[Address, Query], None] = Recent(REMEMBERED_MAX)
+        self._served: Recent[tuple[Address, Query], None] = Recent(REMEMBERED_MAX)
+        # members that sent the digest of a cast
+        self._holders_of: Recent[tuple[Address, Query], None] = Recent(REMEMBERED_MAX)
+        # casts received first by exchange
+        self.delivered: Recent[CastId, None] = Recent(REMEMBERED_MAX)
+
+    def note_cast(self, source: Source, place: bytes | None = None) -> None:
+        """Plan the digest of a cast that an own place in range received.
+
+        Without a place, the cast is an own one or was withheld from this member. If the first
+        senders lie, whole parts of a range miss a cast; its digest then goes to up to `WIDE_SAMPLE`
+        members in range.
+        """
+        if self._lacks is None or len(self._fresh) + len(self._wide) >= REMEMBERED_MAX:
+            return
+        if not self._fresh and not self._wide:
+            self.host.after(int(DIGEST_US * (0.75 + self.host.rng.random() / 2)), DigestDue())
+        self._stored[source.name] = source
+        if place is None:
+            self._wide[source.name] = source
+        else:
+            self._fresh[source.name, place] = source
+
+    @handles(DigestDue)
+    def on_digest_due(self, alarm: DigestDue) -> None:
+        found = [
+            (source, self._beside(place, source.key_range))
+            for (_, place), source in self._fresh.items()
+        ]
+        found += [(source, self._known(source.key_range)) for source in self._wide.values()]
+        self._fresh, self._wide = {}, {}
+        outgoing: dict[Address, dict[Query, Source]] = {}
+        for source, addresses in found:
+            for address in addresses:
+                if (
+                    address,
+                    source.name,
+                ) not in self._holders_of:  # half of all digests: the member has the cast
+                    outgoing.setdefault(address, {})[source.name] = source
+        for to, sources in outgoing.items():
+            casts = [
+                CastDigest(each.cast, *each.name, each.low, each.high) for each in sources.values()
+            ]
+            self.host.send(to, CastDigests(tuple(casts[:DIGESTS_MAX])))
+
+    def _beside(self, place: bytes, key_range: KeyRange) -> list[Address]:
+        """The nearest other members in range on each side of a place."""
+        if place not in self._graph.places.held:
+            return []
+        level, found = self._graph.places.held[place].table.levels[0], dict[Address, None]()
+        right, left = level.nodes[level.own + 1 :], level.nodes[: level.own][::-1]
+        for side in (right, left):
+            near = dict.fromkeys(
+                node.address
+                for node in side
+                if key_range.holds(node.key) and node.address != self.address
+            )
+            found.update(dict.fromkeys(list(near)[:NEIGHBOURS]))
+        return list(found)
+
+    def _known(self, key_range: KeyRange) -> list[Address]:
+        """A random sample of the listed members in range."""
+        held = self._graph.places.held.values()
+        listed = (node for place in held for level in place.table.levels for node in level.nodes)
+        found = list(dict.fromkeys(node.address for node in listed if key_range.holds(node.key)))
+        others = [address for address in found if address != self.address]
+        return self.host.rng.sample(others, min(WIDE_SAMPLE, len(others)))
+
+    @handles(CastDigests)
+    def on_cast_digests(self, sender: Address, digests: CastDigests) -> None:
+        """Request the casts that are lacking and for an own place."""
+        for each in digests.casts:
+            query, key_range = (each.query, each.place), KeyRange(each.low, each.high)
+            self._holders_of[sender, query] = None
+            if query in self._stored or self._lacks is None or not self._lacks(each.cast):
+                continue
+            if any(map(key_range.holds, self._graph.places.held)) and self._asked.once(
+                (sender, query), None
+            ):
+                self.host.send(sender, RequestCast(each.query, each.place))
+
+    @handles(RequestCast)
+    def on_request_cast(self, sender: Address, asked: RequestCast) -> None:
+        """Send a stored cast, once to each member."""
+        query = (asked.query, asked.place)
+        source = self._stored.get(query)
+        if source is not None and self._served.once((sender, query), None):
+            self.host.send(sender, RequestedCast(source))
+
+    @handles(RequestedCast)
+    def on_requested_cast(self, sender: Address, requested: RequestedCast) -> None:
+        source = requested.source
+        if self._asked.pop((sender, source.name), self) is self:
+            self._validator.refuse("unasked_echo")
+            return
+        flaw = self._flaw(source)
+        if flaw is not None:
+            self._validator.refuse(flaw)
+            return
+        if source.name not in self._stored and any(
+            map(source.key_range.holds, self._graph.places.held)
+        ):
+            if self._deliver(source, source.key_range) is Outcome.TAKEN:
+                self.delivered[source.cast] = None
+            self.note_cast(source)

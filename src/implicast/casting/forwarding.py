@@ -1,0 +1,366 @@
+"""Forwarding of casts by front ends (servers and brokers): what is open of each cast, and the
+answers to those that asked.
+
+A front end that is asked to forward a cast notifies its own clients (`notifier.py`) and forwards
+the cast to the neighbours on a path to other selected members. With receipts it answers with the
+counts of its own clients and of all beyond, when all are known. After 1 s it answers with what is
+known by then, and again at the end. A cast without losses thus takes one answer per hop. A
+neighbour that asks already counts the members on its own side of the link, so its answer needs the
+counts of all other neighbours only. A cast may enter at two brokers (a client's broker died and the
+client asked another); then both wait for the rest of the tree, never for each other.
+
+A new view restarts everything except the notification of own clients: entries are dropped, and
+publishers ask again, as they do until nothing is open. A broker with an older view gets no answer,
+because its other neighbours may count the same members; it waits for the new view. Therefore a
+broker that dies while it forwards a cast does not cut off a part of the tree. A server is a front
+end without neighbours.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from implicast.casting.central_subscriptions import EventNotify, PublishEvent
+from implicast.casting.client_registry import ClientRegistry
+from implicast.casting.complaints import Complain, ComplaintLog, Slowing
+from implicast.casting.front_end_messages import DRY, SILENT_MAX, CastProgress, Publish
+from implicast.casting.notifier import Notification, Notifier, Notify, NotifyTally
+from implicast.language.target import Description, Target
+from implicast.overlay.backbone.backbone import Backbone
+from implicast.peer.changes import ChangedKeys
+from implicast.peer.contract import Address, CastId, Contact, Message, Name, Part, handles
+from implicast.peer.fields import Payload, Token
+from implicast.peer.memory import Recent, Seen, Shares
+from implicast.peer.policy import policy_of
+from implicast.peer.requests import PendingRequest, Requests, RetryPolicy
+from implicast.peer.site import Site
+
+FORWARD = "forward"
+RETRY = RetryPolicy(2_000_000, times=21, factor=1.05)
+"""Attempts for a neighbour that has not finished a cast. Then the cast is left to the next view."""
+ANSWER_US = 1_000_000
+"""How long a front end waits for complete counts before it answers with partial ones."""
+FORWARDING_MAX = 8_192
+"""Casts that a front end forwards at a time. Publishers with the most casts are refused first; they
+ask again.
+"""
+ENDED_MAX = 16_384
+"""Finished casts whose counts are remembered, in case the answer to the publisher was lost."""
+
+
+class ForwardToBroker(Message):
+    """A broker forwards a cast to a neighbour in this view. `dry`: only count the members it would
+    reach.
+    """
+
+    wire = 0x0311
+    cast: CastId
+    epoch: Token
+    target: Target
+    payload: Payload
+    dry: bool = False
+
+
+class ProgressAnswerDue(Message):
+    """Fires when the requesters of a cast should get a partial answer."""
+
+    cast: CastId
+    epoch: Token
+
+
+class NoBackbone:
+    """Stands for the backbone at a front end that is the only one."""
+
+    epoch = 0
+    neighbours: tuple[Address, ...] = ()
+
+
+@dataclass(slots=True)
+class ForwardingEntry:
+    """A cast in the present view: which peers asked, to which neighbours it was forwarded, and
+    their answers.
+    """
+
+    requesters: dict[Address, bool] = field(default_factory=dict)
+    """Peers that asked and have no final answer; True for a client, False for a neighbour, which
+    counts the members on its own side.
+    """
+    answers: dict[Address, CastProgress | None] = field(default_factory=dict)
+    """By neighbour to which the cast was forwarded, the newest answer; None until there is one."""
+    held: bool = True
+    """True while it is too early for partial answers."""
+    informed: set[Address] = field(default_factory=set)
+    """Requesters that got a partial answer."""
+
+    def release(self) -> None:
+        """Allow partial answers."""
+        self.held = False
+
+
+Hop = Publish | ForwardToBroker | PublishEvent
+Selection = tuple[Notification, Sequence[Contact]]
+"""The notification of a cast, and the own clients that it goes to."""
+
+
+class ForwardingTable(Part, parts={"notifier": Notifier}):
+    """The casts that one front end forwards in its present view. `matching` gives the subscribers
+    of a described event.
+    """
+
+    __slots__ = (
+        "_assured",
+        "_backbone",
+        "_clients",
+        "_matching",
+        "_policy",
+        "_requests",
+        "_seen",
+        "_shares",
+        "_signing",
+        "changed",
+        "complaint_log",
+        "ended",
+        "entries",
+        "notifier",
+        "notifying",
+    )
+
+    def __init__(
+        self,
+        site: Site,
+        requests: Requests,
+        clients: ClientRegistry,
+        backbone: Backbone | NoBackbone,
+        matching: Callable[[Description], Sequence[Contact]] = lambda description: (),
+    ) -> None:
+        super().__init__(site.address, site.host)
+        self._assured, self._signing, self._policy = (
+            site.assured,
+            site.signing,
+            policy_of(site.parameters),
+        )
+        self._requests, self._clients, self._backbone, self._matching = (
+            requests,
+            clients,
+            backbone,
+            matching,
+        )
+        self.complaint_log = ComplaintLog(
+            lambda: site.host.now_us, site.durable_state.complaint_log if site.durable_state else ()
+        )
+        """Complaints of own clients."""
+        self.notifier = Notifier(
+            site.address, site.host, requests, site.assured, self._on_own_finished, site.signing
+        )
+        self._seen = Seen()
+        self.entries: dict[CastId, ForwardingEntry] = {}
+        self._shares: Shares[Name] = Shares(FORWARDING_MAX)
+        self.ended: Recent[CastId, NotifyTally] = Recent(ENDED_MAX)
+        """Counts of own clients for finished casts. Kept when the view changes."""
+        self.notifying: dict[CastId, Selection] = {}
+        """Casts of which own clients are being notified."""
+        self.changed: ChangedKeys[CastId] = ChangedKeys()
+        """Changes of `notifying`."""
+        requests.topic(FORWARD, RETRY, self._on_request_lost)
+
+    def restart(self) -> None:
+        """The view has changed: drop all entries."""
+        for key in self._requests.pending_keys(FORWARD):
+            self._requests.drop(FORWARD, key)
+        self.entries.clear()
+        self._shares = Shares(FORWARDING_MAX)
+
+    # --- requests
+
+    def forward_cast(self, requester: Address, client: bool, hop: Hop) -> None:
+        """Forward a cast for a client, or for a broker of the present view. Ignored if the payload
+        is not signed by the publisher or the publisher exceeds its rate.
+        """
+        about = (
+            hop.description
+            if isinstance(hop, PublishEvent)
+            else (DRY, hop.target)
+            if hop.dry
+            else hop.target
+        )
+        if self._signing.verified_payload(hop.cast, about, hop.payload) is None or (
+            client and self._exceeds_rate(hop)
+        ):
+            return
+        if not (self._assured or hop.dry):
+            self._forward_once(requester, hop)
+            return
+        entry = self.entries.get(hop.cast)
+        if entry is None:
+            if not self._shares.allows(hop.cast.publisher) or not self._notify_own(hop):
+                return
+            entry = self.entries[hop.cast] = ForwardingEntry()
+            self._shares.add(hop.cast.publisher)
+            self.host.after(ANSWER_US, ProgressAnswerDue(hop.cast, self._backbone.epoch))
+        entry.requesters[requester] = client
+        entry.informed.discard(requester)
+        if (slowing := self.complaint_log.slowing(hop.cast)) is not None:
+            self.host.send(requester, slowing)
+        self._pass_on(requester, client, hop, entry)
+        self.answer_requesters(hop.cast, entry)
+
+    def _exceeds_rate(self, hop: Hop) -> bool:
+        """Whether a new cast of a client exceeds its publisher's rate. The client asks again."""
+        is_known = hop.cast in self.entries or hop.cast in self.ended or self._seen.met(hop.cast)
+        return not is_known and not self._policy.admits(hop.cast, self.host.now_us)
+
+    def _forward_once(self, requester: Address, hop: Hop) -> None:
+        """Without receipts, Listing 2 of the thesis (`handle_cast`): own selected clients, and all
+        matching neighbours except the one it came from.
+        """
+        if self._seen.met(hop.cast) or not self._notify_own(hop):
+            return
+        for neighbour, onward in self._onward(hop).items():
+            if neighbour != requester:
+                self.host.send(neighbour, onward)
+
+    def _onward(self, hop: Hop) -> dict[Address, ForwardToBroker]:
+        """By neighbour on a path to selected members, the message to forward. Events are never
+        forwarded: they go through one server.
+        """
+        backbone = self._backbone
+        if isinstance(backbone, NoBackbone) or isinstance(hop, PublishEvent):
+            return {}
+        onward = ForwardToBroker(hop.cast, backbone.epoch, hop.target, hop.payload, hop.dry)
+        return {each: onward for each in backbone.neighbours if backbone.leads(each, hop.target)}
+
+    def _notify_own(self, hop: Hop) -> bool:
+        """Notify own clients, once per cast. False if there is no room to remember the cast."""
+        cast = hop.cast
+        if cast in self.notifier.casts or cast in self.ended:
+            return True
+        if hop.dry:
+            self.ended[cast] = NotifyTally(0, notified=len(self._select(hop)[1]))
+            return True
+        if not self._seen.first(cast, self.host.now_us):
+            return self._seen.met(cast)
+        self.notify_own(*self._select(hop))
+        return True
+
+    def _select(self, hop: Hop) -> Selection:
+        if isinstance(hop, PublishEvent):
+            return EventNotify(hop.cast, hop.description, hop.payload), self._matching(
+                hop.description
+            )
+        return Notify(hop.cast, hop.target, hop.payload), self._clients.select(hop.target)
+
+    def notify_own(self, notification: Notification, members: Sequence[Contact]) -> None:
+        """Notify own clients, at first or after a restart. If the audience is too large or the
+        publisher is throttled, all count as declined.
+        """
+        self._seen.first(notification.cast, self.host.now_us)
+        if not self._policy.allows_audience(len(members)) or not self.complaint_log.admits(
+            notification.cast, members
+        ):
+            self._on_own_finished(notification.cast, NotifyTally(0, declined=len(members)))
+            return
+        if self._assured:
+            self.notifying[notification.cast] = notification, members
+            self.changed.note(notification.cast)
+        self.notifier.notify_members(notification, members)
+
+    def _pass_on(self, requester: Address, client: bool, hop: Hop, entry: ForwardingEntry) -> None:
+        """Forward to every matching neighbour, except a broker that asked."""
+        for neighbour, onward in self._onward(hop).items():
+            covered = neighbour == requester and not client
+            key = (neighbour, hop.cast)
+            if (
+                not covered
+                and entry.answers.setdefault(neighbour) is None
+                and self._requests.open(FORWARD, key) is None
+            ):
+                self._requests.ask(FORWARD, key, neighbour, onward)
+
+    # --- answers
+
+    def answer_requesters(self, cast: CastId, entry: ForwardingEntry) -> None:
+        """Send the final counts to every requester for which they are complete. When a second has
+        passed, send partial counts to those that have none.
+        """
+        for requester, client in list(entry.requesters.items()):
+            progress = self._progress(cast, entry, requester, client)
+            if progress is None or (progress.open and (entry.held or requester in entry.informed)):
+                continue
+            self.host.send(requester, progress)
+            entry.informed.add(requester)
+            if not progress.open:
+                del entry.requesters[requester]
+        if not entry.requesters:
+            self._forget(cast)
+
+    def _forget(self, cast: CastId) -> None:
+        if self.entries.pop(cast, None) is not None:
+            self._shares.drop(cast.publisher)
+
+    def _progress(
+        self, cast: CastId, entry: ForwardingEntry, requester: Address, client: bool
+    ) -> CastProgress | None:
+        """Counts of a cast without the side of the requester; None while a neighbour has not
+        answered.
+        """
+        counts: list[NotifyTally | CastProgress] = [
+            self.notifier.casts.get(cast) or self.ended.get(cast) or NotifyTally(0)
+        ]
+        for neighbour, each in entry.answers.items():
+            if neighbour != requester or client:
+                if each is None:
+                    return None
+                counts.append(each)
+        return CastProgress(
+            cast,
+            0 if client else self._backbone.epoch,
+            sum(each.notified for each in counts),
+            sum(each.unreachable for each in counts),
+            sum(each.declined for each in counts),
+            sum(each.open for each in counts),
+            tuple(name for each in counts for name in each.silent)[:SILENT_MAX],
+        )
+
+    # --- complaints
+
+    @handles(Complain)
+    def on_complain(self, sender: Address, complaint: Complain) -> None:
+        if self._signing.verifies(complaint):
+            self.complaint_log.complain(complaint, sender)
+
+    @handles(Slowing)
+    def on_slowing(self, sender: Address, slowing: Slowing) -> None:
+        """A neighbour declines a cast: pass its reason to the requesters."""
+        entry = self.entries.get(slowing.cast)
+        for requester in entry.requesters if entry is not None and sender in entry.answers else ():
+            self.host.send(requester, slowing)
+
+    @handles(ProgressAnswerDue)
+    def on_progress_answer_due(self, alarm: ProgressAnswerDue) -> None:
+        entry = self.entries.get(alarm.cast)
+        if entry is not None and alarm.epoch == self._backbone.epoch:
+            entry.release()
+            self.answer_requesters(alarm.cast, entry)
+
+    def _on_own_finished(self, cast: CastId, tally: NotifyTally) -> None:
+        self.ended[cast] = tally
+        self.notifying.pop(cast, None)
+        self.changed.note(cast)
+        entry = self.entries.get(cast)
+        if entry is not None:
+            self.answer_requesters(cast, entry)
+
+    @handles(CastProgress)
+    def on_cast_progress(self, sender: Address, progress: CastProgress) -> None:
+        entry = self.entries.get(progress.cast)
+        if entry is None or progress.epoch != self._backbone.epoch or sender not in entry.answers:
+            return
+        if not progress.open:
+            self._requests.answered(FORWARD, (sender, progress.cast))
+        entry.answers[sender] = progress
+        self.answer_requesters(progress.cast, entry)
+
+    def _on_request_lost(self, key: tuple[Address, CastId], request: PendingRequest) -> None:
+        """A neighbour does not finish: drop the entry. The requesters will ask again, perhaps in
+        another view.
+        """
+        self._forget(key[1])

@@ -1,0 +1,254 @@
+"""The entries that one node stores, as holder or as copy. Does no I/O; the caller passes the time.
+
+Of two versions of an entry the larger stamp is newer; only the owner issues stamps. Of equal stamps
+a removal wins. So copies converge in whatever order and however often they are merged. A removal is
+retained as a tombstone for longer than freezes and partitions last, so that an old copy does not
+revive the entry.
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from implicast.casting.replicated_lists.messages import ListEntry, Slot
+from implicast.peer.contract import Address, Contact, Name
+from implicast.peer.memory import Recent, Shares
+from implicast.space.digest import digest_bits
+
+ENTRIES_MAX = 1_000_000
+"""Entries that one node stores. Near the limit the owners with the most entries are refused first;
+a refused owner retries.
+"""
+NO_ROOM = -1
+SUM_MASK = (1 << 63) - 1
+SUMMARIES_MAX = 12
+"""Key ranges whose digest sums are cached."""
+DIGESTS_MAX = 65_536
+"""Entry digests that are cached: an entry has the same digest at its owner, its holder and all
+copies.
+"""
+PAST_MAX = 64
+"""Slack for addresses that no stored entry has: the set is rebuilt when it exceeds twice the live
+addresses plus this.
+"""
+TOMBSTONE_US = 25_000_000
+"""How long a tombstone is retained after the last message about it: longer than the freezes and
+partitions after which an old copy may return. A copy that returns later causes notifications in
+vain until its lease expires.
+"""
+
+
+@dataclass(slots=True)
+class HeldEntry:
+    """A stored entry, the time of its last renewal, its digest, and whether it is in force
+    (computed once).
+    """
+
+    entry: ListEntry
+    renewed_us: int
+    digest: int
+    in_force: bool
+
+    def renew(self, now_us: int) -> None:
+        """Extend the lease: the owner, or the holder of which this is a copy, has confirmed the
+        entry.
+        """
+        self.renewed_us = now_us
+
+
+Ident = Name | int
+"""Key of an entry within its list: its number, or the owner's name where the number is 0."""
+
+
+@lru_cache(DIGESTS_MAX)
+def digest_of(slot: Slot, ident: Ident, stamp: int, in_force: bool) -> int:
+    """Digest of one version of an entry."""
+    return digest_bits(63, *slot, ident, stamp, in_force)
+
+
+class EntryTable:
+    """Lists of entries by slot, indexed by ring key."""
+
+    __slots__ = (
+        "_compared",
+        "_due_us",
+        "_keys",
+        "_places",
+        "_shares",
+        "_slots",
+        "_summaries",
+        "addresses",
+        "changes",
+        "digests",
+        "losses",
+        "owned",
+    )
+
+    def __init__(self, compared: bool = True) -> None:
+        """`compared`: whether copies are compared, which needs digests and sums."""
+        self._compared = compared
+        self._slots: dict[Slot, dict[Ident, HeldEntry]] = {}
+        self._shares: Shares[Name] = Shares(ENTRIES_MAX)
+        # Sorted keys, so that a range query costs only the entries in it; scanning all of them took
+        # a fifth of a run with churn.
+        self._keys: list[int] = []
+        self._places: dict[int, dict[Slot, dict[Ident, HeldEntry]]] = {}
+        self._summaries: Recent[tuple[int, int], list[int]] = Recent(SUMMARIES_MAX)
+        # Without churn the same few ranges are summed repeatedly; the cache halves the time of such
+        # a run.
+        self.digests: set[int] = set()
+        """Digests of all entries in force, for membership tests. Never iterated, so that order
+        cannot matter.
+        """
+        self.owned: dict[Contact, int] = {}
+        """Owners that have entries in force here, and how many."""
+        self.addresses: set[Address] = set()
+        """Addresses of these owners, and some former ones. Never iterated."""
+        self.changes = self.losses = 0
+        self._due_us = 0
+        """No entry and no tombstone expires before this time."""
+
+    def store(self, entry: ListEntry, now_us: int) -> int:
+        """Store an entry unless a newer version is known. Return 0 if it is stored (or known
+        already), the known stamp if that is newer, `NO_ROOM` if the table is full.
+        """
+        slot, ident, in_force = entry.slot, entry.ident, entry.in_force
+        by_ident = self._slots.get(slot)
+        known = by_ident.get(ident) if by_ident is not None else None
+        if known is not None and known.entry.stamp >= entry.stamp:
+            if known.entry.stamp == entry.stamp and known.in_force == in_force:
+                known.renew(now_us)
+                return 0
+            if known.entry.stamp > entry.stamp or in_force:
+                return known.entry.stamp
+        if known is None and not self._shares.allows(entry.owner.name):
+            return NO_ROOM
+        if by_ident is None:
+            by_ident = self._open(entry)
+        if known is not None:
+            self._count(known, -1)
+        digest = digest_of(slot, ident, entry.stamp, in_force) if self._compared else 0
+        by_ident[ident] = held = HeldEntry(entry, now_us, digest, in_force)
+        self._count(held, 1)
+        if not in_force:
+            self._due_us = min(self._due_us, now_us + TOMBSTONE_US)
+        return 0
+
+    def _open(self, entry: ListEntry) -> dict[Ident, HeldEntry]:
+        """Create the list of a slot. All entries of a slot have the same key."""
+        if entry.key not in self._places:
+            insort(self._keys, entry.key)
+        by_ident = self._slots[entry.slot] = self._places.setdefault(entry.key, {})[entry.slot] = {}
+        return by_ident
+
+    def _close(self, entry: ListEntry) -> None:
+        del self._slots[entry.slot], self._places[entry.key][entry.slot]
+        if not self._places[entry.key]:
+            del self._places[entry.key], self._keys[bisect_right(self._keys, entry.key) - 1]
+
+    def _count(self, held: HeldEntry, change: int) -> None:
+        """Update counts, digests, owners and cached sums: entry added (+1) or removed (-1)."""
+        owner, key, is_more = held.entry.owner, held.entry.key, change > 0
+        self.changes += 1
+        (self._shares.add if is_more else self._shares.drop)(owner.name)
+        if not self._compared or not held.in_force:
+            return
+        self.owned[owner] = owned = self.owned.get(owner, 0) + change
+        if not owned:
+            del self.owned[owner]
+            if len(self.addresses) > 2 * len(self.owned) + PAST_MAX:
+                self.addresses = {each.address for each in self.owned}
+        elif owned == change:
+            self.addresses.add(owner.address)
+        (self.digests.add if is_more else self.digests.discard)(held.digest)
+        self.losses += not is_more
+        for (low, high), summed in self._summaries.items():
+            if low < key <= high if low < high else low < key or key <= high:
+                summed[:] = summed[0] + change, (summed[1] + change * held.digest) & SUM_MASK
+
+    def get(self, slot: Slot, ident: Ident) -> HeldEntry | None:
+        return self._slots.get(slot, {}).get(ident)
+
+    def listed(self, slot: Slot) -> list[ListEntry]:
+        """Return the entries of a list that are in force."""
+        return [held.entry for held in self._slots.get(slot, {}).values() if held.in_force]
+
+    def of_owner(self, owner: Contact) -> list[ListEntry]:
+        """Return all entries of an owner that are in force. Fast path: entries with number 0 are
+        found by the owner's name in each list; a full scan follows only if the owner has others.
+        """
+        named = (by_ident.get(owner.name) for by_ident in self._slots.values())
+        theirs = [
+            held
+            for held in named
+            if held is not None and held.in_force and held.entry.owner == owner
+        ]
+        some = theirs if len(theirs) == self.owned.get(owner) else self.all_held()
+        return [held.entry for held in some if held.in_force and held.entry.owner == owner]
+
+    def is_relevant(self, entry: ListEntry) -> bool:
+        """Whether an entry from another copy changes anything: the removal of an unknown entry does
+        not.
+        """
+        return entry.in_force or self.get(entry.slot, entry.ident) is not None
+
+    def all_held(self) -> Iterator[HeldEntry]:
+        for by_ident in self._slots.values():
+            yield from by_ident.values()
+
+    def within(self, low: int, high: int) -> list[HeldEntry]:
+        """Return the entries of the keys (low, high] in ring order; (a, a] is the whole ring."""
+        keys = self._keys
+        first, last = bisect_right(keys, low), bisect_right(keys, high)
+        chosen = keys[first:last] if low < high else keys[first:] + keys[:last]
+        places = self._places
+        return [
+            held
+            for key in chosen
+            for by_ident in places[key].values()
+            for held in by_ident.values()
+        ]
+
+    def summary(self, low: int, high: int) -> tuple[int, int]:
+        """Return the number of entries in force and the sum of their digests; equal sums mean equal
+        entries. Tombstones do not count: nodes drop them at different times, and would exchange
+        them forever.
+        """
+        known = self._summaries.get((low, high))
+        if known is None:
+            digests = [held.digest for held in self.within(low, high) if held.in_force]
+            known = self._summaries[low, high] = [len(digests), sum(digests) & SUM_MASK]
+        return known[0], known[1]
+
+    def drop(self, entries: Iterable[ListEntry]) -> None:
+        for entry in entries:
+            by_ident = self._slots[entry.slot]
+            self._count(by_ident.pop(entry.ident), -1)
+            if not by_ident:
+                self._close(entry)
+
+    def expire(self, now_us: int, lease_us: int) -> None:
+        """Turn entries whose lease has expired into removals, and drop old tombstones."""
+        if now_us < self._due_us:
+            return
+        self._due_us = (
+            now_us + lease_us
+        )  # later entries expire later; `store` lowers it for tombstones
+        for held in [held for by_ident in self._slots.values() for held in by_ident.values()]:
+            entry, over_us = (
+                held.entry,
+                held.renewed_us + (lease_us if held.in_force else TOMBSTONE_US),
+            )
+            if over_us >= now_us:
+                self._due_us = min(self._due_us, over_us)
+            elif held.in_force:
+                self.store(
+                    ListEntry(entry.key, entry.slot, entry.owner, entry.number, entry.stamp, b""),
+                    now_us,
+                )
+            else:
+                self.drop([entry])
+
+    def clear(self) -> None:
+        self.drop([held.entry for held in self.all_held()])

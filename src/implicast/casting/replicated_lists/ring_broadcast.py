@@ -1,0 +1,188 @@
+"""Reliable broadcast to all nodes of the ring, along fingers, for what only one node can detect.
+
+Each node forwards a report to its fingers, each of which covers the arc up to the next finger: n
+messages, each acknowledged and retried. A finger that does not acknowledge may have crashed, with
+its arc behind it: retries are routed to its *key*, so the node that owns the key now covers the
+arc. A node that receives a report twice forwards it only as far as the second one reaches further.
+
+- `RangeLost`: a node takes over keys of which it has no copies. Owners of entries there put them
+  again. Sent three times, since a node that crashes while forwarding takes its arc with it.
+- `SuspectReport`: a node has repaired the ring over a silent predecessor. It may be wrong, so
+  receivers do not rely on it: those that hold entries of the suspect probe it (`owner_probes.py`),
+  and those that have it as a finger check it. Owners of entries that the suspect holds put them
+  again, in case its copies are lost too.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from implicast.casting.replicated_lists.holder_state import HolderPart, HolderState
+from implicast.casting.replicated_lists.messages import BroadcastAck, RangeLost, SuspectReport
+from implicast.overlay.links.state import IN
+from implicast.peer.contract import Address, StandingAlarm, handles
+from implicast.peer.memory import Recent
+from implicast.space.digest import digest_bits
+from implicast.space.ring import from_on
+
+REPEAT_US = 2_000_000
+REPEATS_MAX = 14
+"""Attempts to reach one arc, over 28 s: an arc behind a crashed node is reachable once the ring is
+repaired.
+"""
+ROUNDS = 3
+"""How often `RangeLost` is sent."""
+ROUND_US = 6_000_000
+KNOWN_MAX = 1024
+"""Reports remembered for duplicate detection."""
+KNOWN_US = 180_000_000
+"""How long they are remembered: a report passes at most six hops, each delayed by up to 30 s of
+retries.
+"""
+ROUNDS_MAX = 64
+"""Repetitions of `RangeLost` under way; beyond that a report is sent once."""
+UNACKED_MAX = 1024
+"""Messages awaiting acknowledgement; beyond that they are sent once."""
+
+
+class BroadcastRetry(StandingAlarm):
+    """Fires while messages are unacknowledged or repetitions are due."""
+
+
+class RingBroadcast(HolderPart):
+    """One node's part in all broadcasts."""
+
+    __slots__ = (
+        "_armed",
+        "_known",
+        "_on_suspect",
+        "_rounds",
+        "_serial",
+        "_unacked",
+        "on_range_lost",
+    )
+
+    def __init__(
+        self,
+        state: HolderState,
+        on_range_lost: Callable[[int, int], None],
+        on_suspect: Callable[[Address], None],
+    ) -> None:
+        """`on_range_lost(low, high)`: put own entries of that range again. `on_suspect(address)`:
+        the peer there may have crashed.
+        """
+        super().__init__(state)
+        self.on_range_lost, self._on_suspect = on_range_lost, on_suspect
+        self._known: Recent[tuple[int, object, int], tuple[int, int]] = Recent(KNOWN_MAX)
+        """Reports received: how far clockwise they were forwarded, and when they were last
+        received.
+        """
+        self._unacked: dict[tuple[int, int, int], tuple[RangeLost | SuspectReport, int]] = {}
+        self._rounds: list[tuple[int, int, int, int]] = []
+        self._serial = 0
+        self._armed = False
+
+    def announce_range_lost(self, low: int, high: int) -> None:
+        self.announce(RangeLost, low, high)
+        if len(self._rounds) < ROUNDS_MAX:
+            self._rounds.append((self.host.now_us + ROUND_US, low, high, ROUNDS - 1))
+        self._arm()
+
+    def announce(
+        self, kind: Callable[..., RangeLost | SuspectReport], *subject: int | Address
+    ) -> None:
+        """Start one broadcast under a new serial, which tells acknowledgements of simultaneous
+        reports apart.
+        """
+        own, self._serial = self._chord.table.own, self._serial + 1
+        self._accept(
+            kind(
+                digest_bits(62, own, self.host.now_us, self._serial),
+                *subject,
+                own,
+                own,
+                self.address,
+            )
+        )
+
+    def _accept(self, report: RangeLost | SuspectReport) -> None:
+        subject = (
+            (report.serial, report.low, report.high)
+            if isinstance(report, RangeLost)
+            else (report.serial, report.who, 0)
+        )
+        known, table = self._known.pop(subject, (None, 0))[0], self._chord.table
+        is_within = from_on(
+            report.key, table.own, report.limit
+        )  # otherwise the arc ends before this node
+        reach = (report.limit - table.own - 1) & table.mask if is_within else 0
+        over_us = self.host.now_us - KNOWN_US
+        self._known.drop_while(lambda reached: reached[1] <= over_us)
+        self._known[subject] = max(reach, known or 0), self.host.now_us
+        if known is None and isinstance(report, RangeLost):
+            self.on_range_lost(report.low, report.high)
+        elif known is None and isinstance(report, SuspectReport):
+            self._chord.check_finger(report.who)
+            self._on_suspect(report.who)
+        if known is None or reach > known:
+            self._forward(report, reach, known or 0)
+
+    def _forward(self, report: RangeLost | SuspectReport, reach: int, known: int) -> None:
+        """Send the report to each finger within reach; each covers the arc up to the next, as far
+        as it is not covered yet.
+        """
+        table = self._chord.table
+        own, mask, within = (
+            table.own,
+            table.mask,
+            table.distances[: bisect_right(table.distances, reach)],
+        )
+        keys = [(own + far) & mask for far in within]
+        for address, key, limit in zip(
+            table.addresses, keys, [*keys[1:], report.limit], strict=False
+        ):
+            if (limit - own - 1) & mask > known:
+                report = replace(report, key=key, limit=limit, by=self.address)
+                if len(self._unacked) < UNACKED_MAX:
+                    self._unacked[report.serial, key, limit] = (report, REPEATS_MAX)
+                self.host.send(address, report)
+        self._arm()
+
+    @handles(RangeLost, SuspectReport)
+    def on_report(self, sender: Address, report: RangeLost | SuspectReport) -> None:
+        if self._ring.state == IN and not self._chord.forward(report.key, report, sender):
+            ack = BroadcastAck(report.serial, report.key, report.limit)
+            if report.by == self.address:  # the addressee has left, and this node owns its key now
+                self.on_broadcast_ack(sender, ack)
+            else:
+                self.host.send(report.by, ack)
+            self._accept(report)
+
+    @handles(BroadcastAck)
+    def on_broadcast_ack(self, sender: Address, ack: BroadcastAck) -> None:
+        self._unacked.pop((ack.serial, ack.key, ack.limit), None)
+
+    def _arm(self) -> None:
+        if not self._armed and (self._unacked or self._rounds):
+            self._armed = True
+            self.host.after(REPEAT_US, BroadcastRetry())
+
+    @handles(BroadcastRetry)
+    def on_broadcast_retry(self, alarm: BroadcastRetry) -> None:
+        self._armed = False
+        for name, (report, left) in list(self._unacked.items()):
+            if left and self._chord.forward(report.key, report):
+                self._unacked[name] = (report, left - 1)
+            else:  # the limit is reached, or this node owns the key itself
+                del self._unacked[name]
+        rounds, self._rounds, now_us = self._rounds, [], self.host.now_us
+        for due_us, low, high, left in rounds:
+            if due_us > now_us:
+                self._rounds.append((due_us, low, high, left))
+                continue
+            if self._ring.state == IN:
+                self.announce(RangeLost, low, high)
+            if left > 1:
+                self._rounds.append((now_us + 2 * ROUND_US, low, high, left - 1))
+        self._arm()

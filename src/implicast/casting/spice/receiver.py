@@ -1,0 +1,93 @@
+"""The member's side of a cast: receives notifications and acknowledges them."""
+
+from implicast.casting.inbox import Outcome
+from implicast.casting.notifier import Notify, NotifyAck, NotifyAgain, NotifyAgainAck, Receiver
+from implicast.peer.contract import Address, CastId, Incarnation, handles
+from implicast.peer.member import Member
+from implicast.peer.memory import HORIZON_US, Recent, SeenBlock, place_of
+from implicast.peer.policy import UNLIMITED
+from implicast.space.built import built
+
+_BUILT = built("casting.spice._records")
+NOTIFIERS_MAX = 256
+"""Maximum number of casts whose notifier is remembered. A repeat of an older cast is counted for no
+peer.
+"""
+
+
+class SpiceReceiver(Receiver):
+    """Delivers each matching cast once and remembers which peer notified it first.
+
+    While a record moves between two holders, a cast may meet it at both, and both notify the
+    consumer. Only the first notifier counts the member, however often it repeats; the second one
+    receives `Outcome.REPEAT`.
+    """
+
+    __slots__ = ("_is_plain", "_notifiers")
+
+    def __init__(self, member: Member, heard: tuple[SeenBlock, ...] = ()) -> None:
+        super().__init__(member, heard)
+        self._notifiers: Recent[tuple[CastId, Incarnation | None], Address] | None = None
+        """First notifier by cast and, for repeated casts, by the number of the repetition."""
+        self._is_plain = (
+            _BUILT is not None
+            and not (member.assured or member.signing.signed)
+            and member.policy is UNLIMITED
+        )
+        """Whether nothing is acknowledged, signed or limited. Then the compiled `take` handles most
+        notifications.
+        """
+
+    @handles(Notify, NotifyAgain)
+    def on_notify(self, sender: Address, notification: Notify | NotifyAgain) -> None:
+        if (
+            self._is_plain
+            and type(notification) is Notify
+            and _BUILT.take(
+                self.inbox,
+                self.member,
+                notification.cast,
+                notification.target,
+                notification.payload,
+                place_of,
+                HORIZON_US,
+            )
+        ):
+            return
+        cast, again, by = notification.cast, getattr(notification, "again", None), self.member.name
+        outcome = self.inbox.take(cast, notification.target, notification.payload)
+        if again is None and not self.member.assured:
+            return
+        if outcome == Outcome.TAKEN:
+            self._notifier_log()[cast, None] = sender
+        if outcome != Outcome.TAKEN or again is not None:
+            outcome = self.outcome_for(sender, cast, again, outcome)
+        ack = (
+            NotifyAck(cast, by, outcome)
+            if again is None
+            else NotifyAgainAck(cast, by, outcome, again)
+        )
+        self.host.send(sender, self.member.signing.sign_message(ack))
+
+    def outcome_for(
+        self, sender: Address, cast: CastId, again: Incarnation | None, outcome: Outcome
+    ) -> Outcome:
+        """The outcome to report to this notifier. A member counts once in each repetition of a
+        cast.
+        """
+        if outcome not in (Outcome.TAKEN, Outcome.REPEAT):
+            return outcome
+        if again is not None:
+            self._notifier_log().once((cast, again), sender)
+        return (
+            Outcome.TAKEN if self._notifier_log().get((cast, again)) == sender else Outcome.REPEAT
+        )
+
+    def notifier_of(self, cast: CastId) -> Address | None:
+        """The peer that notified this cast; None if it is not remembered."""
+        return None if self._notifiers is None else self._notifiers.get((cast, None))
+
+    def _notifier_log(self) -> Recent[tuple[CastId, Incarnation | None], Address]:
+        if self._notifiers is None:
+            self._notifiers = Recent(NOTIFIERS_MAX)
+        return self._notifiers

@@ -1,0 +1,350 @@
+"""Pushing records to the replica roots of a tag.
+
+Thesis section 8.1.2 and Listing 9. Every registration enters at the original root, notch 0. Its
+owner stores it or passes it up, pushes it to the other roots of the current and of the target
+level, and acknowledges it when all roots have it. A ready root therefore has every acknowledged
+registration. If the target level rises meanwhile, the new roots are waited for too.
+
+Registrations that arrive close together share a push. Renewals of records that all roots have are
+collected for a sixth of a lease, since single renewals would dominate the upkeep of tags with many
+copies. A copy traversal (`replicas.py`) pushes the records of each holder to the roots of a new
+level in the same way.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import or_
+
+from implicast.casting.spice.ascent import Answer
+from implicast.casting.spice.homes import address_of
+from implicast.casting.spice.items import all_proved
+from implicast.casting.spice.messages import (
+    TOGETHER_MAX,
+    CopyRequest,
+    Entry,
+    ReplicateRequest,
+    StoreAck,
+    StoredEntry,
+    StoreRequest,
+)
+from implicast.casting.spice.part import Spice, SpicePart, StoreBackoff
+from implicast.casting.spice.settings import CAST_US, SpiceSettings
+from implicast.casting.spice.stores import LAST_HOLDERS_MAX, OWN
+from implicast.casting.spice.traversal_state import TraversalTask
+from implicast.overlay.ice.item_store import Way
+from implicast.peer.contract import Address, Message, Name, handles
+from implicast.peer.memory import Recent
+from implicast.space.tract import Tract, intervals, union
+
+REFRESHES = 6
+"""Renewals for replicas are collected for 1/6 of a lease. With the renewal interval of 1/3 that is
+half a lease.
+"""
+COLLECTS = 2
+"""Registrations for replicas are collected this many times longer than others, because each batch
+goes to many roots.
+"""
+COPIED_MAX = 8_192
+"""Maximum number of registrations known to be at all roots. The oldest is forgotten, and pushed
+again when renewed.
+"""
+PUSHES_MAX = 4_096
+"""Maximum number of open pushes. The oldest is dropped; the requesters repeat."""
+
+
+class PushCollected(Message):
+    """Fires when the collected registrations are to be pushed."""
+
+
+class RetryPush(Message):
+    """Fires when the roots should have acknowledged a push."""
+
+    token: int
+
+
+class RefreshReplicas(Message):
+    """Fires when the collected renewals of a tag are to be pushed."""
+
+    tag: str
+
+
+class ReplicaPush(StoreBackoff):
+    """A batch of entries on its way to several roots, with the requesters to acknowledge to."""
+
+    __slots__ = ("answers", "bits", "entries", "goal", "left", "tag", "task", "until_us")
+
+    def __init__(
+        self,
+        tag: str,
+        goal: int,
+        roots: Iterable[int],
+        until_us: int,
+        entries: Iterable[Entry] = (),
+        task: TraversalTask | None = None,
+    ) -> None:
+        super().__init__()
+        self.tag, self.goal, self.until_us, self.task = tag, goal, until_us, task
+        self.bits = {root: 1 << bit for bit, root in enumerate(roots)}
+        self.entries: dict[Name, Entry] = {}
+        self.left: dict[Name, int] = {}
+        """By consumer: a bit for each root that has not acknowledged."""
+        self.answers: dict[Name, tuple[Answer, ...]] = {}
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: Entry, answer: Answer | None = None) -> None:
+        name = entry.member.name
+        if name not in self.entries or self.entries[name].version <= entry.version:
+            self.entries[name] = entry
+            self.left[name] = (1 << len(self.bits)) - 1
+        if answer is not None and answer not in self.answers.get(name, ()):
+            self.answers[name] = (*self.answers.get(name, ()), answer)
+
+    def confirm(self, root: int, stored_entry: StoredEntry) -> bool:
+        """A root has stored the entry. Returns whether all roots have it now."""
+        name, version, _ = stored_entry
+        if name not in self.entries or version < self.entries[name].version:
+            return False
+        self.left[name] &= ~self.bits.get(root, 0)
+        return not self.left[name]
+
+    def remove(self, name: Name) -> tuple[Entry, tuple[Answer, ...]]:
+        """Remove a finished entry. Returns it with its requesters."""
+        del self.left[name]
+        return self.entries.pop(name), self.answers.pop(name, ())
+
+    def missing(self) -> list[int]:
+        """Roots that have not acknowledged some entry."""
+        bits = reduce(or_, self.left.values(), 0)
+        return [root for root, bit in self.bits.items() if bits & bit]
+
+
+class ReplicaPushes(SpicePart):
+    """Pushes registrations (at the original root) and copies of records (at every holder) to
+    replica roots.
+    """
+
+    __slots__ = ("_collecting", "_last_holders", "_renewed", "active", "copied")
+
+    def __init__(self, spice: Spice) -> None:
+        super().__init__(spice)
+        self.active: Recent[int, ReplicaPush] = Recent(PUSHES_MAX)
+        self._collecting: dict[str, int] = {}
+        """By tag: token of the push that still collects registrations."""
+        self.copied: Recent[tuple[str, Name], tuple[int, int]] = Recent(COPIED_MAX)
+        """By tag and consumer: the version that all roots of a level have, and that level."""
+        self._renewed: dict[str, dict[Name, Entry]] = {}
+        """By tag: entries to renew at the other roots."""
+        self._last_holders: Recent[int, Address] = Recent(LAST_HOLDERS_MAX)
+        """By root: the owner that acknowledged a push last."""
+
+    # --- registrations
+
+    def push_if_replicated(self, store: StoreRequest, entries: Sequence[Entry]) -> bool:
+        """Push registrations that arrive at the original root of a replicated tag. Returns False if
+        they only have to be stored here.
+        """
+        tag = store.tag
+        if not (
+            store.first
+            and store.notch == 0
+            and self.settings.deepest
+            and store.root == address_of(tag)
+        ):
+            return False
+        goal, registry = (
+            self.spice.levels.goal(tag),
+            self.spice.registries.by_key.get((tag, store.root, 0)),
+        )
+        are_stored = all(registry is not None and registry.is_stored(each) for each in entries)
+        if not goal and (are_stored or not self.settings.live):
+            return False
+        if goal and all(
+            self.copied.get((tag, each.member.name)) == (each.version, goal) for each in entries
+        ):
+            self._schedule_refresh(tag, entries)
+            return False
+        self._push(store, entries, goal)
+        return True
+
+    def _push(self, store: StoreRequest, entries: Sequence[Entry], goal: int) -> None:
+        """Store registrations here and at every other root, and acknowledge when all have them."""
+        token = self._collecting.get(store.tag, OWN)
+        push = self.active.get(token)
+        if push is None or push.goal != goal or len(push.entries) + len(entries) > TOGETHER_MAX:
+            push = ReplicaPush(
+                store.tag,
+                goal,
+                self.spice.levels.roots_at(store.tag, goal),
+                self.host.now_us + CAST_US,
+            )
+            if not self._collecting:
+                self.host.after(self.settings.collect_us * COLLECTS, PushCollected())
+            elif store.tag in self._collecting:
+                self.on_retry_push(RetryPush(self._collecting[store.tag]))
+            token = self._collecting[store.tag] = self.begin_push(push)
+        for entry in entries:
+            push.add(entry, (store.reply, store.token, store.notch))
+        self.spice.stores.store_entries(store.tag, store.root, 0, entries, (self.address, token, 0))
+
+    @handles(PushCollected)
+    def on_push_collected(self, alarm: PushCollected) -> None:
+        collecting, self._collecting = self._collecting, {}
+        for token in collecting.values():
+            self.on_retry_push(RetryPush(token))
+
+    def _schedule_refresh(self, tag: str, entries: Sequence[Entry]) -> None:
+        if tag not in self._renewed:
+            self._renewed[tag] = {}
+            self.spice.timer_wheel.schedule(
+                self.settings.lease_us // REFRESHES, RefreshReplicas(tag)
+            )
+        renewed = self._renewed[tag]
+        renewed.update({each.member.name: each for each in entries})
+        if len(renewed) >= TOGETHER_MAX:
+            self.on_refresh_replicas(RefreshReplicas(tag))
+
+    @handles(RefreshReplicas)
+    def on_refresh_replicas(self, alarm: RefreshReplicas) -> None:
+        """Renew the collected registrations at the other roots."""
+        tag = alarm.tag
+        renewed, address, goal = (
+            self._renewed.pop(tag, {}),
+            address_of(tag),
+            self.spice.levels.goal(tag),
+        )
+        if not renewed or not goal or not self.surface.answers(address):
+            return
+        for consumer in renewed:
+            self.copied.pop((tag, consumer), None)  # until all roots have acknowledged
+        others = [each for each in self.spice.levels.roots_at(tag, goal) if each != address]
+        self._send_push(
+            ReplicaPush(tag, goal, others, self.host.now_us + CAST_US, renewed.values())
+        )
+
+    # --- pushes
+
+    def begin_push(self, push: ReplicaPush) -> int:
+        token = self.spice.stores.next_token()
+        self.active[token] = push
+        return token
+
+    def _send_push(self, push: ReplicaPush) -> None:
+        self.on_retry_push(RetryPush(self.begin_push(push)))
+
+    @handles(RetryPush)
+    def on_retry_push(self, alarm: RetryPush) -> None:
+        push, token = self.active.get(alarm.token), alarm.token
+        if push is None or self.host.now_us > push.until_us:
+            self.active.pop(token, None)
+            return
+        if self.settings.assured or self.settings.live:
+            self.spice.timer_wheel.schedule(push.next_wait_us(), alarm)
+        what, missing = (
+            (push.tag, tuple(push.entries.values()), self.address, token),
+            set(push.missing()),
+        )
+        for root in sorted(
+            missing & self._last_holders.keys()
+        ):  # removed until it acknowledges again, as in `Stores`
+            self.host.send(
+                self._last_holders.pop(root), ReplicateRequest(Way((root, root + 1)), *what)
+            )
+            missing.discard(root)
+        if others := union((each, each + 1) for each in missing if each != address_of(push.tag)):
+            self.surface.send(ReplicateRequest(Way(others), *what))
+
+    def on_arrival(self, part: Tract, copy: ReplicateRequest) -> None:
+        entries = all_proved(self.spice.signing, copy.tag, copy.entries)
+        for root in roots_in(self.settings, copy.tag, part):
+            self.spice.stores.store_entries(copy.tag, root, 0, entries, (copy.reply, copy.token, 0))
+
+    def on_stored(self, sender: Address, stored: StoreAck) -> bool:
+        """Process the acknowledgement of a push. Returns False if the token is not of a push."""
+        if (push := self.active.get(stored.token)) is None:
+            return False
+        if sender != self.address and self.settings.assured and stored.root in push.bits:
+            self._last_holders.put(stored.root, sender)
+        for stored_entry in stored.entries:
+            if push.confirm(stored.root, stored_entry):
+                self._on_all_stored(push, stored_entry)
+        if (
+            not push.left
+            and stored.token not in self._collecting.values()
+            and stored.token in self.active
+        ):
+            del self.active[stored.token]
+            if push.task is not None:
+                self.spice.traversals.finish_one(push.task)
+        return True
+
+    def _on_all_stored(self, push: ReplicaPush, stored_entry: StoredEntry) -> None:
+        """All roots of the push have the entry. If the target level has risen meanwhile, push it to
+        the new roots before acknowledging.
+        """
+        tag, address = push.tag, address_of(push.tag)
+        entry, answers = push.remove(stored_entry[0])
+        goal = self.spice.levels.goal(tag) if answers else push.goal
+        if goal > push.goal:
+            more = ReplicaPush(
+                tag, goal, self.spice.levels.new_roots(tag, goal, push.goal), push.until_us
+            )
+            for answer in answers:
+                more.add(entry, answer)
+            self._send_push(more)
+            return
+        if not self.surface.answers(address):
+            return
+        if entry.description is None:
+            self.copied.pop((tag, stored_entry[0]), None)
+        elif self.settings.assured and (
+            push.task is None or push.goal == 1
+        ):  # at level 1 the original root is the only other root
+            self.copied.put((tag, stored_entry[0]), (entry.version, push.goal))
+        for answer in answers:
+            self.spice.stores.confirm(answer, (tag, address, 0), [stored_entry])
+
+    def restore(self, tag: str, entries: Iterable[Entry], goal: int) -> None:
+        """Record that all roots of a level have these entries. Level 0 is recorded only if levels
+        can rise.
+        """
+        for entry in entries if self.settings.assured and (goal or self.settings.live) else ():
+            self.copied.put((tag, entry.member.name), (entry.version, goal))
+
+    def on_level_raised(self, tag: str, level: int) -> None:
+        """A copy traversal is complete: entries at all roots of the level below are also at all
+        roots of this level.
+        """
+        for key, (version, known) in list(self.copied.items()):
+            if key[0] == tag and known == level - 1:
+                self.copied[key] = (version, level)
+
+    # --- copying
+
+    def push_records(
+        self, task: TraversalTask, traversal: CopyRequest, entries: Sequence[Entry]
+    ) -> None:
+        """Push entries stored here to the roots that a level adds, as part of a copy traversal."""
+        roots, until_us = (
+            self.spice.levels.new_roots(traversal.tag, traversal.level, traversal.level - 1),
+            self.host.now_us + CAST_US,
+        )
+        for start in range(0, len(entries), TOGETHER_MAX):
+            task.add_pending()
+            self._send_push(
+                ReplicaPush(
+                    traversal.tag,
+                    traversal.level,
+                    roots,
+                    until_us,
+                    entries[start : start + TOGETHER_MAX],
+                    task,
+                )
+            )
+
+
+def roots_in(settings: SpiceSettings, tag: str, part: Tract) -> list[int]:
+    """The roots of a tag in a tract. Only intervals of a single code count: wider ones would take
+    long to search.
+    """
+    return [low for low, high in intervals(part) if high == low + 1 and settings.is_root(tag, low)]

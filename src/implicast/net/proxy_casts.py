@@ -1,0 +1,168 @@
+"""Casts that a proxy makes for its light clients, in the name of their stand-ins.
+
+A client numbers its requests. It stores each request and the proxy it goes to before it sends the
+request, and repeats it to the same proxy until it receives a result. The stand-in stores the number
+in the same commit as the cast. So a request becomes exactly one cast, however often it is repeated
+and whichever side crashes in between. The proxy fetches a large payload from the client before it
+casts.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from implicast.net.blobs import Reference, unwrapped
+from implicast.net.frames import Hello
+from implicast.net.receipt import Receipt
+from implicast.peer.contract import CastId, Message, Name
+from implicast.peer.errors import ImplicastError, RemoteError
+from implicast.peer.fields import Count, Payload, Text, Token
+from implicast.peer.memory import Recent
+
+if TYPE_CHECKING:
+    from implicast.net.node import Node
+
+log = logging.getLogger("implicast")
+
+FETCH_S = 120.0
+"""Seconds that a proxy tries to fetch a large payload from its client before it fails the request.
+"""
+RUNNING_MAX = 64
+"""Requests of all clients in progress at once. The proxy does not answer further ones; clients
+repeat them.
+"""
+PROXY_CASTS_MAX = 1_000
+"""Requests of one client that the stand-in remembers. Older ones have been answered."""
+CASTS_KEY = "errands made"
+WAIT_S = 5.0
+"""Seconds that a proxy waits for a complete receipt before it answers."""
+
+
+class ProxyCastRequest(Message):
+    """A client asks its proxy to make a cast, or for the result if the cast was made already."""
+
+    wire = 0x0E24
+    number: Token
+    target: Text
+    carried: Payload
+
+
+class ProxyCastResult(Message):
+    """Result of a request: the cast's receipt so far, or the reason why the proxy did not cast."""
+
+    wire = 0x0E25
+    number: Token
+    refused: Text
+    cast: CastId | None = None
+    expected: Count = 0
+    notified: Count = 0
+    declined: Count = 0
+    unreachable: Count = 0
+    open: Count = 0
+    known: bool = False
+
+    @classmethod
+    def of(cls, number: int, receipt: Receipt) -> "ProxyCastResult":
+        return cls(
+            number,
+            "",
+            receipt.cast,
+            receipt.expected,
+            receipt.notified,
+            receipt.declined,
+            receipt.unreachable,
+            receipt.open,
+            receipt.known,
+        )
+
+    def receipt(self) -> Receipt:
+        assert self.cast is not None, "a refused request has no receipt"
+        return Receipt(
+            self.cast,
+            self.expected,
+            self.notified,
+            self.declined,
+            self.unreachable,
+            self.open,
+            (),
+            self.known,
+        )
+
+
+class ProxyCasts:
+    """The casts that one proxy makes for its clients."""
+
+    def __init__(self, proxy: "Node") -> None:
+        self._proxy = proxy
+        self._running: set[tuple[bytes, int]] = set()
+        self._made: dict[Name, Recent[int, CastId]] = {}
+        """By stand-in and request number: the cast that the request became. Committed together with
+        the cast.
+        """
+
+    def start_cast(self, hello: Hello, request: ProxyCastRequest, stand_in: "Node") -> None:
+        key = (hello.name, request.number)
+        if len(self._running) >= RUNNING_MAX:
+            raise RemoteError("too many casts in progress")
+        if key not in self._running:
+            self._running.add(key)
+            self._proxy.background(self._run(hello, request, stand_in))
+
+    async def _run(self, hello: Hello, request: ProxyCastRequest, stand_in: "Node") -> None:
+        try:
+            answer = ProxyCastResult.of(request.number, await self._receipt(request, stand_in))
+        except (ImplicastError, TimeoutError) as error:
+            answer = ProxyCastResult(
+                request.number, str(error) or "the payload could not be fetched from the client"
+            )
+        finally:
+            self._running.discard((hello.name, request.number))
+        self._proxy.services.send(hello.address, answer)
+
+    async def _receipt(self, request: ProxyCastRequest, stand_in: "Node") -> Receipt:
+        """The receipt of the request's cast. Makes the cast unless an earlier copy of the request
+        has made it.
+        """
+        made = self._casts_of(stand_in)
+        if request.number in made:
+            return stand_in.receipt(made[request.number])
+        payload, name = await self._payload(request)
+        made[request.number] = stand_in.upcoming_cast()
+        _write(stand_in, made)
+        # `cast` runs without a pause up to its commit, so the number and the cast are in the same
+        # commit.
+        try:
+            return await stand_in.cast(request.target, payload, WAIT_S, name)
+        except ImplicastError:
+            made.pop(request.number, None)
+            _write(stand_in, made)
+            await stand_in.store.committed()
+            raise
+
+    def _casts_of(self, stand_in: "Node") -> Recent[int, CastId]:
+        if stand_in.name not in self._made:
+            written = stand_in.store.get(CASTS_KEY)
+            found = self._made[stand_in.name] = Recent(PROXY_CASTS_MAX)
+            for number, cast in (
+                msgspec.msgpack.decode(written, type=list[tuple[int, CastId]]) if written else ()
+            ):
+                found[number] = cast
+        return self._made[stand_in.name]
+
+    async def _payload(self, request: ProxyCastRequest) -> tuple[bytes, str]:
+        """The payload to be cast, and the name of its file."""
+        reference = unwrapped(request.carried)
+        if not isinstance(reference, Reference):
+            return reference, ""
+        payloads = self._proxy.payloads
+        payloads.transfers.fetch(reference, self._proxy.config.payload_max)
+        async with asyncio.timeout(FETCH_S):
+            while not payloads.blobs.whole(reference.root):
+                await asyncio.sleep(0.05)
+        return payloads.blobs.read(reference.root), reference.name
+
+
+def _write(stand_in: "Node", made: Recent[int, CastId]) -> None:
+    stand_in.store.put(CASTS_KEY, msgspec.msgpack.encode(list(made.items())))

@@ -1,0 +1,79 @@
+"""State of a death poll: the request, the votes so far, and which peers vote.
+
+Pure data; `takeover.py` sends the messages and acts on the result.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from implicast.overlay.ice.backup_copies import BackupCopy
+from implicast.overlay.ice.messages import ConfirmDeath, DeathVote, OwnershipClaim
+from implicast.overlay.ice.surface_part import IceSurface
+from implicast.peer.contract import Address
+from implicast.space.tract import Tract
+
+VOTERS_MAX = 64
+"""Peers asked about one suspect."""
+
+
+class DeadOwner(NamedTuple):
+    """A peer that is certainly dead, because a later incarnation runs at its address."""
+
+    copy: BackupCopy
+    rank: int
+    due_us: int
+    """When this peer may take over."""
+
+
+@dataclass(slots=True)
+class DeathPoll:
+    """One poll about a suspect."""
+
+    takes_over: bool
+    """False: the poll only decides whether a handoff sender is dead."""
+    awaited: dict[Address, None]
+    message: ConfirmDeath
+    copy: BackupCopy | None = None
+    """This peer's copy of the suspect's items."""
+    round: int = 0
+    votes: list[DeathVote] = field(default_factory=list)
+
+    @property
+    def claims(self) -> list[OwnershipClaim]:
+        """Claims, known to the voters, that beat the suspect's."""
+        return [claim for each in self.votes for claim in each.claims]
+
+
+@dataclass(slots=True)
+class PendingTakeover:
+    """Extents that are taken over and not yet committed."""
+
+    tract: Tract
+    lacking: Tract
+    """Where this peer had no copy: the dead owner may have received extents after its last message
+    to its backups.
+    """
+    awaits: int = 2
+    """Steps until the commit: replication of the items, and the time for rivals."""
+
+    def step(self) -> bool:
+        """One of the two steps is done; true if it was the last."""
+        self.awaits -= 1
+        return not self.awaits
+
+
+def voters(surface: IceSurface, suspect: Address, copy: BackupCopy | None) -> list[Address]:
+    """Peers to ask about a suspect: its backups and neighbours, this peer's neighbours, and the
+    backups of those among them that are suspect.
+    """
+    members = surface.members
+    found = dict.fromkeys(members.backups_of(suspect))
+    near = [(peer, members.backups_of(peer)) for peer in surface.ownership.neighbours()]
+    if copy is not None:
+        found.update(dict.fromkeys(copy.backups))
+        near = [*((claim.owner, backups) for claim, backups in copy.around), *near]
+    for peer, backups in near:
+        found.update(dict.fromkeys((peer, *backups) if members.is_suspect(peer) else (peer,)))
+    found.pop(surface.address, None)
+    found.pop(suspect, None)
+    return list(found)[:VOTERS_MAX]

@@ -1,0 +1,274 @@
+"""Joining: a peer asks for a place until it owns an extent, and owners hand off what they can.
+
+An owner with several extents hands off its smallest one; any other owner halves the extent that
+contains the requested code. Busy owners do not answer, and the joining peer draws another code. A
+peer that lost all its extents to better claims joins again in the same way.
+
+Choice of the place: the thesis (section 7.2.3) has a directory of landmarks, each with an extent,
+that places newcomers. Here latency probes replace the directory. A joining peer probes the owner of
+one code in each of the 2^d sub-extents, measures the round trips, and goes on inside the sub-extent
+of the nearest owner, one digit at a time: 64 landmarks in three dimensions are two rounds of eight
+probes. An owner counts only if its extent is not smaller than the median. If no owner answers in
+time, the peer asks for any code inside the extent found so far.
+"""
+
+from dataclasses import dataclass, field
+from statistics import median_low
+from typing import NamedTuple
+
+from implicast.overlay.ice.item_store import Way
+from implicast.overlay.ice.messages import (
+    JoinRequest,
+    JoinRetry,
+    LatencyProbe,
+    LatencyReply,
+    OwnershipClaim,
+    ProbeRoundDue,
+)
+from implicast.overlay.ice.surface_part import IceSurface, SurfacePart
+from implicast.peer.contract import Address, handles
+from implicast.peer.events import Joined
+from implicast.peer.memory import Recent
+from implicast.space.morton import BITS
+
+INTRODUCERS_MAX = 64
+"""Introducers that a joining peer uses."""
+UNVERIFIED_MAX = 64
+"""Peers of an alleged new incarnation that are asked to confirm it; the oldest is evicted, and asks
+again.
+"""
+NEARBY_MAX = 3
+"""Attempts inside the nearby extent; after them, a joining peer asks for any code."""
+
+
+class Extent(NamedTuple):
+    """All codes with this prefix."""
+
+    low: int = 0
+    bits: int = 0
+
+    def part(self, digit: int, dimensions: int) -> "Extent":
+        bits = self.bits + dimensions
+        return Extent(self.low | digit << (BITS - bits), bits)
+
+
+@dataclass(slots=True)
+class ProbeRound:
+    """One round of probes of the sub-extents of an extent, by digit."""
+
+    extent: Extent
+    number: int
+    probed_us: dict[int, int] = field(default_factory=dict)
+    """When the direct probe of the owner was sent."""
+    heard: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Round trip in microseconds, and prefix length of the owner's extent: longer is smaller."""
+
+    def nearest(self) -> int | None:
+        """Digit of the nearest owner among those whose extent is not smaller than the median; None
+        if no owner answered.
+        """
+        if not self.heard:
+            return None
+        usual = median_low(bits for _, bits in self.heard.values())
+        return min(
+            (round_trip_us, digit)
+            for digit, (round_trip_us, bits) in self.heard.items()
+            if bits <= usual
+        )[1]
+
+
+class Joining(SurfacePart):
+    """Joins the surface, and lets other peers join."""
+
+    __slots__ = (
+        "_attempt",
+        "_introducers",
+        "_round",
+        "_unverified",
+        "_without_extent_since_us",
+        "joined",
+    )
+
+    def __init__(self, surface: IceSurface) -> None:
+        super().__init__(surface)
+        self._attempt = 0
+        self._introducers: tuple[Address, ...] = ()
+        self._without_extent_since_us = -1
+        """Since when this peer has had no extent after it had some; -1: it has one."""
+        self._unverified: Recent[Address, tuple[JoinRequest, int]] = Recent(UNVERIFIED_MAX)
+        """Join requests of known peers in an alleged new incarnation. A forged request could have a
+        neighbour's extents taken over, so only the peer's own heartbeat counts.
+        """
+        self.joined = False
+        self._round: ProbeRound | None = None
+        """The current round of probes; None: no probes have been sent."""
+
+    def join(self, introducers: tuple[Address, ...], known: tuple[Address, ...] = ()) -> None:
+        """Ask for a place by way of introducers. Without any, this peer owns the whole surface."""
+        self.surface.start()
+        self.surface.heartbeats.send_to(
+            known
+        )  # these learn that the previous incarnation is dead, so that its backups take over
+        others = list(
+            dict.fromkeys(each for each in (*introducers, *known) if each != self.address)
+        )
+        self._introducers = tuple(self.host.rng.sample(others, min(len(others), INTRODUCERS_MAX)))
+        if self._introducers and self.surface.settings.probe_digits:
+            self._probe(Extent())
+        elif self._introducers:
+            self._ask_for_place()
+        else:
+            self.surface.ownership.claim_map.put([OwnershipClaim(0, 0, 0, self.address)])
+            self.surface.announce()
+            self.on_committed()
+
+    def _ask_for_place(self) -> None:
+        """Ask for a random code; the first few times inside the extent that the probes found.
+        Introducers take turns, since some may be gone.
+        """
+        self._attempt += 1
+        extent = (
+            self._round.extent
+            if self._round is not None and self._attempt <= NEARBY_MAX
+            else Extent()
+        )
+        code = extent.low | self.host.rng.getrandbits(BITS - extent.bits)
+        request = JoinRequest(
+            Way((code, code + 1), self.surface.next_number()), self.address, self.surface.born_us
+        )
+        self.host.send(self._introducers[self._attempt % len(self._introducers)], request)
+        self.host.after(self.timers.join_retry_us, JoinRetry(self._attempt))
+
+    @handles(JoinRetry)
+    def on_join_retry(self, alarm: JoinRetry) -> None:
+        if alarm.attempt != self._attempt or self.surface.extents or self.surface.leaving:
+            return
+        if self._all_without_extents():
+            self.surface.takeover.claim_all()
+            self.surface.heartbeats.send_to(self._introducers)
+        elif self.surface.handoff_receiver.handoff is None:
+            self._ask_for_place()
+            return
+        self.host.after(self.timers.join_retry_us, JoinRetry(self._attempt))
+
+    def _all_without_extents(self) -> bool:
+        """True if this peer and all peers it hears have been without extents for long. Then claims
+        that their owners deny, or whose owners never existed, took every extent.
+        """
+        now_us, timers, members = self.host.now_us, self.timers, self.surface.members
+        if not self.joined or now_us - self._without_extent_since_us <= timers.gap_us:
+            return False
+        if any(
+            members.silence_us(each) <= timers.dead_after_us
+            for each in self.surface.ownership.neighbours()
+        ):
+            return False
+        return any(
+            now_us - state.confirmed_us <= timers.suspect_after_us
+            for state in members.states.values()
+        )
+
+    def rejoin(self, known: list[Address]) -> None:
+        """Every extent was lost: join again by way of these peers or the earlier introducers."""
+        self._without_extent_since_us = self.host.now_us
+        known = [each for each in (*known, *self._introducers) if each != self.address]
+        self._introducers = tuple(dict.fromkeys(known))[:INTRODUCERS_MAX]
+        if self._introducers and not self.surface.leaving:
+            self._attempt += 1
+            self.host.after(
+                int(self.timers.rto_us * (1 + self.host.rng.random())), JoinRetry(self._attempt)
+            )
+
+    def on_join_request(self, request: JoinRequest, code: int) -> None:
+        """A joining peer asks for a code that this peer owns."""
+        surface, ownership, newcomer = self.surface, self.surface.ownership, request.newcomer
+        if surface.members.is_new_incarnation(newcomer, request.born_us):
+            self._unverified.put(newcomer, (request, code))
+            surface.heartbeats.request_full_state(newcomer)
+            return
+        busy = surface.handoff_sender.handoff is not None or surface.leaving
+        if (
+            busy
+            or newcomer == self.address
+            or newcomer in ownership.neighbours()
+            or surface.handoff_sender.has_declined(newcomer)
+        ):
+            return
+        extents = sorted(ownership.committed_extents(), key=lambda claim: (-claim.bits, claim.low))
+        if extents and len(ownership.extents) > 1:
+            surface.handoff_sender.hand_off(extents[0], newcomer)
+        elif extents and extents[0].bits < BITS:
+            surface.handoff_sender.hand_off(ownership.split(extents[0], code), newcomer)
+
+    def on_new_incarnation(self, newcomer: Address) -> None:
+        """The peer has confirmed its new incarnation by a heartbeat: serve its pending join
+        request.
+        """
+        asked = self._unverified.pop(newcomer, None)
+        if asked is not None:
+            self.on_join_request(*asked)
+
+    def restore(self) -> None:
+        """This peer has a place from the beginning (assembled surface)."""
+        self.joined = True
+
+    def on_committed(self) -> None:
+        """Report the join once an extent is committed."""
+        if not self.joined and self.surface.ownership.committed:
+            self.joined = True
+            self.host.deliver(Joined())
+
+    # --- latency probes
+
+    def _probe(self, extent: Extent) -> None:
+        """Find the nearest sub-extent, then ask for a code there."""
+        settings, rng = self.surface.settings, self.host.rng
+        number = 0 if self._round is None else self._round.number + 1
+        self._round = ProbeRound(extent, number)
+        if extent.bits >= settings.probe_digits * settings.dimensions:
+            self._ask_for_place()
+            return
+        for digit in range(1 << settings.dimensions):
+            part = extent.part(digit, settings.dimensions)
+            code = part.low | rng.getrandbits(BITS - part.bits)
+            self._send_probe(rng.choice(self._introducers), code, number, digit, False)
+        self.host.after(self.timers.answers_us, ProbeRoundDue(number))
+
+    def _send_probe(self, to: Address, code: int, number: int, digit: int, direct: bool) -> None:
+        way = Way((code, code + 1), self.surface.next_number())
+        self.host.send(to, LatencyProbe(way, self.address, number, digit, direct))
+
+    @handles(LatencyReply)
+    def on_latency_reply(self, sender: Address, reply: LatencyReply) -> None:
+        """The owner of a probed code has answered, by way of the route or directly."""
+        now, digit = self._round, reply.digit
+        if now is None or reply.round != now.number or digit in now.heard:
+            return
+        if reply.direct and digit in now.probed_us:
+            now.heard[digit] = (self.host.now_us - now.probed_us[digit], reply.bits)
+            if len(now.heard) == 1 << self.surface.settings.dimensions:
+                self.on_probe_round_due(ProbeRoundDue(now.number))
+        elif not reply.direct and digit not in now.probed_us:
+            now.probed_us[digit] = self.host.now_us
+            self._send_probe(sender, reply.low, now.number, digit, True)
+
+    @handles(ProbeRoundDue)
+    def on_probe_round_due(self, alarm: ProbeRoundDue) -> None:
+        """All owners have answered, or the time is over: go on to the next digit."""
+        now = self._round
+        if now is None or now.number != alarm.round or self.surface.extents or self.surface.leaving:
+            return
+        digit = now.nearest()
+        if digit is None:
+            self._ask_for_place()
+        else:
+            self._probe(now.extent.part(digit, self.surface.settings.dimensions))
+
+    def on_latency_probe(self, probe: LatencyProbe, code: int) -> None:
+        """This peer owns the probed code: answer with the size of its extent."""
+        extent = next((each for each in self.surface.extents if each.low <= code < each.high), None)
+        if extent is not None and probe.newcomer != self.address:
+            self.host.send(
+                probe.newcomer,
+                LatencyReply(probe.round, probe.digit, probe.direct, code, extent.bits),
+            )

@@ -1,0 +1,236 @@
+"""Ownership: a peer's extents with their status, and the ownership map of its neighbourhood.
+
+An extent is *committed* unless its status says otherwise, and a peer answers only for committed
+extents. Claims of other peers enter through `learn` alone. Two kinds are never learnt: claims that
+name this peer, which arise from its own actions and can only be out of date elsewhere; and the
+claim of a peer that is receiving an extent from this one, because only `HandoffPrepared` ends a
+handoff.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from implicast.overlay.ice.messages import OwnershipClaim
+from implicast.overlay.ice.ownership_map import OwnershipMap, gap_beside, overlap, touches, tract_of
+from implicast.overlay.ice.surface_part import IceSurface, SurfacePart
+from implicast.peer.contract import Address, in_order
+from implicast.space.morton import BITS
+from implicast.space.prefix import sibling
+from implicast.space.tract import EMPTY, Tract, subtract, volume
+
+HANDING_OFF, PROVISIONAL, TAKEN_OVER = "handing off", "provisional", "taken over"
+
+
+class ExtentStatus(NamedTuple):
+    """Why an extent is not committed: the other peer involved, and the number of the handoff or
+    takeover.
+    """
+
+    kind: str
+    peer: Address
+    number: int
+
+
+class Ownership(SurfacePart):
+    """Extents and ownership map. Other parts change them, and end each change with `refresh`."""
+
+    __slots__ = (
+        "_near",
+        "_others",
+        "claim_map",
+        "committed",
+        "extents",
+        "gap",
+        "map_version",
+        "status",
+        "tract",
+        "unsettled",
+    )
+
+    def __init__(self, surface: IceSurface) -> None:
+        super().__init__(surface)
+        self.claim_map = OwnershipMap()
+        self.extents: list[OwnershipClaim] = []
+        self.status: dict[int, ExtentStatus] = {}
+        """By the first code of an extent; committed extents have no entry."""
+        self.tract: Tract = EMPTY
+        """All extents."""
+        self.committed: Tract = EMPTY
+        """All committed extents."""
+        self.unsettled: Tract = EMPTY
+        self.map_version = 0
+        """Increases whenever the ownership map changes."""
+        self.gap: tuple[int, int] | None = None
+        """A prefix beside this peer's extents that no known claim covers."""
+        self._others: list[OwnershipClaim] | None = None
+        """Claims of other peers in the order of their codes. In an assembled network this and the
+        next field are computed at their first use.
+        """
+        self._near: list[Address] = []
+
+    @property
+    def others(self) -> list[OwnershipClaim]:
+        """Claims of other peers in the order of their codes."""
+        return self._find_neighbours() if self._others is None else self._others
+
+    def neighbours(self) -> list[Address]:
+        """Owners of adjacent extents, in order."""
+        if self._others is None:
+            self._find_neighbours()
+        return self._near
+
+    def committed_extents(self) -> list[OwnershipClaim]:
+        return [each for each in self.extents if each.low not in self.status]
+
+    def of_status(self, kind: str, peer: Address | None = None) -> list[OwnershipClaim]:
+        """Extents with this status; with `peer`, only those that go to it or come from it."""
+        held = ((each, self.status[each.low]) for each in self.extents if each.low in self.status)
+        return [
+            each for each, status in held if status.kind == kind and peer in (None, status.peer)
+        ]
+
+    def lone_sibling(self, extent: OwnershipClaim) -> OwnershipClaim | None:
+        """The claim to the sibling of an extent, if the sibling is one extent of another peer."""
+        other = self.claim_map.claims.get(sibling(extent.low, extent.bits))
+        return (
+            other
+            if other is not None and other.bits == extent.bits and other.owner != self.address
+            else None
+        )
+
+    def preference(self, extent: OwnershipClaim, peer: Address) -> tuple[bool, int, Address]:
+        """Sort key of candidates: the owner of the extent's sibling first, then the smallest tract,
+        then the smallest address.
+        """
+        other = self.lone_sibling(extent)
+        return other is None or other.owner != peer, volume(tract_of(self.claim_map.of(peer))), peer
+
+    def learn(self, claims: Iterable[OwnershipClaim]) -> list[OwnershipClaim]:
+        """Learn claims of other peers; returns those that changed the map."""
+        learnt = [each for each in claims if self.is_news(each) and self.claim_map.learn(each)]
+        if learnt:
+            self.refresh()
+        return learnt
+
+    def is_news(self, claim: OwnershipClaim) -> bool:
+        """True if the claim can matter to this peer: it touches or overlaps one of its extents, and
+        is not excluded (see the module).
+        """
+        if self.claim_map.claims.get(claim.low) == claim or claim.owner == self.address:
+            return False
+        if any(overlap(extent, claim) for extent in self.of_status(HANDING_OFF, claim.owner)):
+            return False
+        dimensions = self.surface.settings.dimensions
+        near = any(
+            touches(claim, extent, dimensions) or overlap(claim, extent) for extent in self.extents
+        )
+        return near or not self.extents
+
+    def restore(self, claim_map: OwnershipMap) -> None:
+        """Begin with this map, in which this peer has one committed extent."""
+        self.claim_map, self.extents = claim_map, claim_map.of(self.address)
+        self.tract = self.committed = tract_of(self.extents)
+
+    def restore_lazily(
+        self, claim: OwnershipClaim, claims: Callable[[], list[OwnershipClaim]]
+    ) -> None:
+        """The same with one extent; the neighbours' claims are computed at their first use."""
+        self.claim_map.load_lazily(claims)
+        self.extents, self.tract = [claim], (claim.low, claim.high)
+        self.committed = self.tract
+
+    def commit(self, kind: str, number: int) -> bool:
+        """Commit the extents held under this status and number, and merge siblings. False if there
+        are none.
+        """
+        released = [
+            low
+            for low, status in self.status.items()
+            if (status.kind, status.number) == (kind, number)
+        ]
+        for low in released:
+            del self.status[low]
+        if released:
+            self._merge_extents()
+        return bool(released)
+
+    def refresh(self) -> None:
+        """Update everything that follows from the map: drop claims that touch none of this peer's
+        extents, and compute the committed tract, the neighbours and the gap.
+        """
+        before, dimensions = self.extents, self.surface.settings.dimensions
+        self.map_version += 1
+        extents = self.extents = sorted(
+            self.claim_map.of(self.address), key=lambda claim: claim.low
+        )
+        if extents:
+            others = [each for each in self.claim_map.claims.values() if each.owner != self.address]
+            self.claim_map.drop(
+                [
+                    each
+                    for each in others
+                    if not any(touches(each, one, dimensions) for one in extents)
+                ]
+            )
+        self._inherit_status(before)
+        self.unsettled = tract_of(each for each in self.extents if each.low in self.status)
+        self.tract = tract_of(self.extents)
+        self.committed = subtract(self.tract, self.unsettled)
+        self._find_neighbours()
+        self.gap = gap_beside(extents, self.claim_map.claims.values(), dimensions)
+        self.surface.routing.set_table()
+
+    def _find_neighbours(self) -> list[OwnershipClaim]:
+        address, claims = self.address, self.claim_map.claims.values()
+        self._others = sorted(
+            (each for each in claims if each.owner != address), key=lambda claim: claim.low
+        )
+        self._near = sorted({each.owner for each in self._others}, key=in_order)
+        return self._others
+
+    def _inherit_status(self, before: list[OwnershipClaim]) -> None:
+        """What is left of an extent after a part was lost keeps the status of the whole."""
+        if not self.status:
+            return
+        held, statuses = (
+            [each for each in before if each.low in self.status],
+            dict[int, ExtentStatus](),
+        )
+        for extent in self.extents:
+            whole = (
+                extent
+                if extent.low in self.status
+                else next((each for each in held if overlap(each, extent)), None)
+            )
+            if whole is not None:
+                statuses[extent.low] = self.status[whole.low]
+        self.status = statuses
+
+    def _merge_extents(self) -> None:
+        """Merge committed siblings into their parent; its epoch is the larger one plus 1."""
+        extents = {
+            each.low: each
+            for each in self.claim_map.of(self.address)
+            if each.low not in self.status
+        }
+        for each in sorted(extents.values(), key=lambda claim: (-claim.bits, claim.low)):
+            other = extents.get(sibling(each.low, each.bits))
+            if other is not None and other.bits == each.bits:
+                self.claim_map.drop([each, other])
+                low, epoch = min(each.low, other.low), max(each.epoch, other.epoch) + 1
+                self.claim_map.put([OwnershipClaim(low, each.bits - 1, epoch, self.address)])
+                return self._merge_extents()
+        return None
+
+    def split(self, extent: OwnershipClaim, code: int) -> OwnershipClaim:
+        """Halve an extent; returns the half that contains the code."""
+        bits = extent.bits + 1
+        half = 1 << (BITS - bits)
+        halves = [
+            OwnershipClaim(low, bits, extent.epoch + 1, self.address)
+            for low in (extent.low, extent.low + half)
+        ]
+        self.claim_map.drop([extent])
+        self.claim_map.put(halves)
+        self.refresh()
+        return halves[code >= halves[1].low]

@@ -1,0 +1,221 @@
+"""Relocation of surplus extents, and the leaving of a peer.
+
+A peer with several extents comes back to one as in CAN, by two ordinary handoffs. A surplus extent
+goes to the owner of its sibling if the sibling is one extent. Otherwise it goes to a peer deeper
+inside the sibling's area whose own extent has such a sibling, and which then hands its own extent
+to that sibling's owner.
+
+A leaving peer hands each extent to the owner of its sibling, else to a backup, else to any
+neighbour. It stays while it holds the backup copy of a silent peer, because that copy may be the
+last one.
+"""
+
+from implicast.overlay.ice.messages import DepartureDue, RelocationOffer, RelocationQuery
+from implicast.overlay.ice.surface_part import IceSurface, SurfacePart
+from implicast.peer.contract import Address, handles, in_order
+from implicast.peer.events import Left
+from implicast.space.morton import BITS
+from implicast.space.prefix import sibling
+
+
+class Relocation(SurfacePart):
+    """Hands off surplus extents, and all extents when the peer leaves."""
+
+    __slots__ = ("_departing", "_relocate_us", "leaving", "left")
+
+    def __init__(self, surface: IceSurface) -> None:
+        super().__init__(surface)
+        self.leaving = self.left = self._departing = False
+        self._relocate_us = 0
+        """When the next surplus extent may be relocated."""
+
+    def can_receive(self, peer: Address) -> bool:
+        """True if the peer can be offered an extent and is not leaving."""
+        return self._can_be_offered(peer) and not self.surface.members.states[peer].leaving
+
+    def _can_be_offered(self, peer: Address) -> bool:
+        state = self.surface.members.states.get(peer)
+        return (
+            state is not None
+            and state.suspect_since_us < 0
+            and not self.surface.handoff_sender.has_declined(peer)
+        )
+
+    # --- surplus extents
+
+    def relocate_surplus(self) -> None:
+        """At each tick of a peer with several extents: one step towards a single extent, if one is
+        due.
+        """
+        surface, ownership = self.surface, self.surface.ownership
+        if not self._relocate_us:
+            self._schedule_relocation()
+        if (
+            self.host.now_us < self._relocate_us
+            or surface.handoff_sender.handoff is not None
+            or surface.is_unconfirmed
+        ):
+            return
+        self._schedule_relocation()
+        extents = sorted(ownership.committed_extents(), key=lambda claim: (-claim.bits, claim.low))
+        for extent in extents:
+            other = ownership.lone_sibling(extent)
+            if other is not None and self.can_receive(other.owner):
+                surface.handoff_sender.hand_off(extent, other.owner)
+                return
+        if extents:
+            # The choice is random, so that an extent which no peer can take does not block the
+            # others.
+            extent = self.host.rng.choice(extents)
+            self._search_inside(
+                RelocationQuery(
+                    extent, sibling(extent.low, extent.bits), extent.bits, self.address, 0
+                )
+            )
+
+    def _schedule_relocation(self) -> None:
+        """The more surplus extents, the shorter the pause: after a partition one peer may own half
+        the surface.
+        """
+        pause_us = self.timers.relocate_us * (0.5 + self.host.rng.random())
+        self._relocate_us = self.host.now_us + int(pause_us / max(1, len(self.surface.extents) - 1))
+
+    def _search_inside(self, query: RelocationQuery) -> None:
+        """Forward the query to the owner of the smallest known extent inside the area."""
+        high = query.low + (1 << (BITS - query.bits))
+        inside = [
+            each
+            for each in self.surface.ownership.others
+            if query.low <= each.low and each.high <= high
+        ]
+        inside = [
+            each
+            for each in inside
+            if each.owner != query.requester and self.can_receive(each.owner)
+        ]
+        if inside and query.depth < BITS:
+            smallest = min(inside, key=lambda claim: (-claim.bits, claim.low))
+            self.host.send(
+                smallest.owner,
+                RelocationQuery(
+                    query.surplus, query.low, query.bits, query.requester, query.depth + 1
+                ),
+            )
+
+    @handles(RelocationQuery)
+    def on_relocation_query(self, sender: Address, query: RelocationQuery) -> None:
+        ownership = self.surface.ownership
+        self.surface.members.heard_from(sender)
+        if (
+            self.leaving
+            or len(ownership.extents) != 1
+            or not ownership.committed
+            or query.requester == self.address
+        ):
+            return
+        extent = ownership.extents[0]
+        other = ownership.lone_sibling(extent)
+        if other is not None:
+            if other.owner != query.requester and self.can_receive(other.owner):
+                self.host.send(query.requester, RelocationOffer(query.surplus))
+        elif extent.bits > query.bits:
+            self._search_inside(
+                RelocationQuery(
+                    query.surplus,
+                    sibling(extent.low, extent.bits),
+                    extent.bits,
+                    query.requester,
+                    query.depth,
+                )
+            )
+
+    @handles(RelocationOffer)
+    def on_relocation_offer(self, sender: Address, offer: RelocationOffer) -> None:
+        surface, ownership = self.surface, self.surface.ownership
+        surface.members.heard_from(sender)
+        busy = (
+            surface.handoff_sender.handoff is not None
+            or self.leaving
+            or surface.is_unconfirmed
+            or len(ownership.extents) < 2
+        )
+        if offer.surplus in ownership.committed_extents() and not busy and sender != self.address:
+            surface.handoff_sender.hand_off(offer.surplus, sender)
+
+    # --- leaving
+
+    def leave(self) -> None:
+        """Hand off every extent, stay reachable for late messages for a while, then leave."""
+        if not self.leaving:
+            self.leaving = True
+            self.surface.announce()
+            self.leave_step()
+
+    def leave_step(self) -> None:
+        """The next step of leaving; called at each tick and after each handoff."""
+        surface, ownership = self.surface, self.surface.ownership
+        if (
+            not self.leaving
+            or surface.handoff_sender.handoff is not None
+            or surface.handoff_receiver.handoff is not None
+        ):
+            return
+        if not (ownership.extents and ownership.others):
+            self._depart()
+        elif not self._holds_copy_of_silent() and not surface.is_unconfirmed:
+            self._hand_off_next()
+
+    def _holds_copy_of_silent(self) -> bool:
+        """True if this peer holds a backup copy of a peer that may be dead."""
+        silence_us, suspect_after_us = self.surface.members.silence_us, self.timers.suspect_after_us
+        return any(
+            silence_us(owner) > suspect_after_us for owner in self.surface.backup_copies.held
+        )
+
+    def _hand_off_next(self) -> None:
+        """If all peers leave at once, each hands off to those with smaller addresses; the last one
+        has no receiver.
+        """
+        ownership, near = self.surface.ownership, self.surface.ownership.neighbours()
+        extents = ownership.committed_extents()
+        before_us = (each for each in near if in_order(each) < in_order(self.address))
+        receivers = list(filter(self.can_receive, near)) or list(
+            filter(self._can_be_offered, before_us)
+        )
+        if extents and receivers:
+            extent = min(extents, key=lambda claim: (claim.bits, claim.low))
+            best = min(receivers, key=lambda each: ownership.preference(extent, each))
+            backups = [
+                each
+                for each in self.surface.backups
+                if each in receivers and ownership.preference(extent, best)[0]
+            ]
+            self.surface.handoff_sender.hand_off(extent, backups[0] if backups else best)
+
+    def _depart(self) -> None:
+        surface = self.surface
+        if not self._departing and not self._holds_copy_of_silent():
+            self._departing = True
+            affected = {
+                *surface.backups,
+                *surface.backup_copies.held,
+                *surface.ownership.neighbours(),
+            }
+            surface.backup_set.set_backups((), 0)  # nothing is left to be replicated
+            surface.announce(affected)
+            self.host.after(self.timers.departure_us, DepartureDue())
+
+    @handles(DepartureDue)
+    def on_departure_due(self, alarm: DepartureDue) -> None:
+        ownership = self.surface.ownership
+        if (
+            self._holds_copy_of_silent()
+            or self.surface.handoff_receiver.handoff is not None
+            or (ownership.extents and ownership.others)
+        ):
+            self._departing = (
+                False  # extents of a dead peer were taken over meanwhile: hand these off too
+            )
+        elif not self.left:
+            self.left = True
+            self.host.deliver(Left())

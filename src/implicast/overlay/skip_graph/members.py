@@ -1,0 +1,358 @@
+"""Membership of the skip graph as one peer sees it: present, lost, left, and reported by others.
+Follows the ring-upkeep specification, parts D.2 and E.
+
+A peer that answers no probe is *lost*. Its entries leave all lists, its certificates are stored,
+and it is probed at growing intervals; its first message brings it back. Only a peer's own probes
+make another peer lost, never the report of a third. All places of an address are lost and
+reinstated together, because they run in one process.
+
+A peer that loses another reports it to its contacts, and each contact probes for itself. A peer
+reports only what its own probes found, and stops when three others have reported the same address.
+A false report therefore costs each receiver one probe. A lost peer that sends a message again is
+told that it was lost: it may have been frozen, and checks its contacts and lists.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from implicast.overlay.skip_graph.messages import SuspicionReport, SuspicionReportDue
+from implicast.overlay.skip_graph.place import Place, unknown_nodes
+from implicast.overlay.skip_graph.places import Places
+from implicast.peer.contract import Address, Message, Part, handles
+from implicast.peer.detector import Detector, DetectorSettings, Ping
+from implicast.peer.identity import Certificate
+from implicast.peer.memory import Recent
+
+QUIET_US = 2_000_000
+"""A peer heard within the last 2 s is not probed on suspicion."""
+PROBE_US = 5_000_000
+PROBE_CAP_US = 20_000_000
+"""A lost peer is probed first after `PROBE_US` (or after `watch_us`, if shorter), then at intervals
+that double up to `PROBE_CAP_US`. It is also probed early, at most once in `PROBE_US`, when another
+peer names it or another lost peer returns: a probe or its answer may have been dropped.
+"""
+PROBE_GROWTH = 4
+"""After `LOST_US` the interval is the time since the loss divided by this."""
+LOST_US = 180_000_000
+"""For 3 min a lost peer is probed at the short intervals, and its first message restores all its
+places.
+"""
+REMEMBERED_US = 3_600_000_000
+"""For 1 h a lost peer is not listed when a third peer names it: peers that still hold it for alive
+may name it for long. It is probed all this time, so that one message reconnects the two sides of a
+long partition.
+"""
+PRESENT_WITHIN_US = 60_000_000
+"""A candidate heard within 60 s counts as present until a probe fails."""
+HEARD_WITHIN_US = 15_000_000
+"""A peer heard within 15 s needs no probe before it is listed."""
+LOST_MAX = 1_024
+"""Lost addresses stored; the one lost first is evicted first."""
+LOST_PLACES_MAX = 256
+"""Places stored for one lost address."""
+REPORT_US = 500_000
+"""Reports of 0.5 s to 1 s share one message."""
+REPORTERS_ENOUGH = 3
+"""An address that three peers have reported is not reported again."""
+REPORTED_MAX = 1_024
+"""Addresses whose reporters are counted; the one reported first is evicted first."""
+REPORTED_US = 30_000_000
+"""A reporter counts for 30 s. Without a limit, three early false reports would suppress all later
+true ones.
+"""
+REFOUND_US = 30_000_000
+"""A report that the sender had lost us is ignored within 30 s after we reinstated the sender: the
+loss was mutual, and our own message ended it.
+"""
+FOUND_MAX = 1_024
+"""Reinstated addresses remembered; the oldest is evicted first."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSettings:
+    """Intervals and retry limits of list maintenance. Short intervals repair sooner and send more.
+
+    `watch_us` is the interval at which neighbours of the home place are checked, `turn_us` the one
+    at which one entry is asked for its lists.
+    """
+
+    watch_us: int = 7_000_000
+    turn_us: int = 12_000_000
+    look_us: int = 5_000_000
+    """Interval of anti-entropy rounds. At 5 s most neighbours have detected a crash by themselves.
+    """
+    asks: int = 6
+    """Attempts of a request or of a signed leave, 1 s apart, before its receiver is lost."""
+    detector: DetectorSettings = field(default_factory=DetectorSettings)
+
+
+@dataclass(slots=True)
+class LostPeer:
+    """A lost peer: time of the loss, time and interval of the next probe, time of the last,
+    certificates.
+    """
+
+    since_us: int
+    probe_at_us: int
+    wait_us: int
+    probed_us: int = 0
+    nodes: dict[bytes, Certificate] = field(default_factory=dict)
+
+    def schedule_probe(self, now_us: int, wait_us: int) -> None:
+        """Record a probe sent now, and plan the next one."""
+        self.probed_us, self.wait_us, self.probe_at_us = now_us, wait_us, now_us + wait_us
+
+
+class GraphMembers(Part, parts={"detector": Detector}):
+    """Lost peers and suspicion reports of one peer, with its failure detector.
+
+    Calls `lose(address)` when a peer fails its probes, `lists_changed()` when entries leave a list,
+    and `catch_up()` when another peer reports that it had lost this one.
+    """
+
+    __slots__ = (
+        "_catch_up",
+        "_places",
+        "_reinstated_us",
+        "_settings",
+        "_unreported",
+        "detector",
+        "lists_changed",
+        "lost",
+        "reports",
+    )
+
+    def __init__(
+        self,
+        places: Places,
+        settings: GraphSettings,
+        lose: Callable[[Address], None],
+        lists_changed: Callable[[], None],
+        catch_up: Callable[[], None],
+    ) -> None:
+        super().__init__(places.address, places.host)
+        self._places, self._settings, self.lists_changed, self._catch_up = (
+            places,
+            settings,
+            lists_changed,
+            catch_up,
+        )
+        self.detector: Detector[Address] = Detector(
+            places.address, places.host, settings.detector, lose
+        )
+        self.lost: Recent[Address, LostPeer] = Recent(LOST_MAX)
+        # time of the first report, reporters
+        self.reports: Recent[Address, tuple[int, tuple[Address, ...]]] = Recent(REPORTED_MAX)
+        self._unreported: list[Address] = []
+        # time at which a lost peer sent a message again
+        self._reinstated_us: Recent[Address, int] = Recent(FOUND_MAX)
+
+    # --- presence
+
+    def check_alive(self, address: Address) -> None:
+        """Probe a peer that left a message unanswered, unless it is lost or was heard within
+        `QUIET_US`.
+        """
+        if address not in self.lost:
+            self.detector.check(address, QUIET_US)
+
+    def probe_with(self, address: Address, message: Message) -> None:
+        """Repeat an unanswered message as a probe. If a probe is under way the message is sent once
+        more.
+        """
+        if self.detector.is_probing(address):
+            self.host.send(address, message)
+        elif address not in self.lost:
+            self.detector.probe(address, message)
+
+    def was_heard_within(self, address: Address, within_us: int) -> bool:
+        """Whether a peer is not lost and sent a message within this time."""
+        silent_us = self.detector.silent_for_us(address)
+        return address not in self.lost and silent_us is not None and silent_us < within_us
+
+    def is_present(self, node: Certificate) -> bool:
+        """Whether the holder of a place counts as present: not left, heard lately, certificate
+        valid.
+        """
+        address = node.address
+        is_heard = address not in self.detector.left and self.was_heard_within(
+            address, PRESENT_WITHIN_US
+        )
+        return is_heard and self._places.certificate_store.is_valid(node)
+
+    def was_heard_since(self, address: Address, time_us: int) -> bool:
+        """Whether a peer has sent a message at or after this time."""
+        silent_us = self.detector.silent_for_us(address)
+        return silent_us is not None and silent_us <= self.host.now_us - time_us
+
+    # --- nodes named by other peers
+
+    def may_list(self, node: Certificate) -> bool:
+        """Whether a node named by another peer may be listed: its certificate is valid and it is
+        not lost.
+
+        A valid place of a lost peer is stored, and the peer is probed early.
+        """
+        lost, certificate_store = self.lost.get(node.address), self._places.certificate_store
+        if lost is None:
+            return certificate_store.is_valid(node)
+        if len(lost.nodes) < LOST_PLACES_MAX and certificate_store.is_valid(node):
+            lost.nodes[node.key] = node  # restored when the peer returns
+            self._probe_early(node.address, lost)
+        return False
+
+    def listable(self, place: Place, named: Sequence[Certificate]) -> Sequence[Certificate]:
+        """The nodes of an answer that may be listed.
+
+        Only certificates not verified before, and places of lost peers, are checked one by one. A
+        searching place gets known nodes too, since it follows every answer.
+        """
+        known, lost = place.known, self.lost
+        fresh = unknown_nodes(known, named)
+        unverified = self._places.certificate_store.unverified(fresh)
+        if lost:
+            unverified += [node for node in fresh if node.address in lost]
+        refused = {node.key for node in unverified if not self.may_list(node)}
+        chosen = named if place.is_searching else fresh
+        return [node for node in chosen if node.key not in refused] if refused else chosen
+
+    # --- lost peers
+
+    def record_lost(self, address: Address, places: Mapping[bytes, Certificate]) -> None:
+        """Store a peer that failed its probes, with the certificates of its places."""
+        now_us = self.host.now_us
+        wait_us = min(PROBE_US, self._settings.watch_us)
+        lost = self.lost.get(address) or LostPeer(now_us, now_us + wait_us, wait_us)
+        self.lost[address] = lost
+        lost.nodes.update(places)
+
+    def reinstate(self, address: Address) -> LostPeer:
+        """Take a peer off the lost ones after it sent a message, and tell it that it was lost.
+
+        Probes all other lost peers early: they may be on the same side of a partition that has
+        ended.
+        """
+        self._reinstated_us.put(address, self.host.now_us)
+        self.host.send(address, SuspicionReport((address,)))
+        found = self.lost.pop(address)
+        for other, lost in list(self.lost.items()):
+            self._probe_early(other, lost)
+        return found
+
+    def drop_entries(self, place: Place, gone: Collection[bytes]) -> None:
+        """Remove entries from the lists of a place, and fill the gap from its candidates.
+
+        A candidate asked this place lately though it was in none of its lists. It may belong there
+        now: it learned of the departure sooner, and will not ask again.
+        """
+        place.drop(gone)
+        self.lists_changed()
+        for node in list(place.candidates.values()):
+            if node.key not in gone and self.is_present(node) and place.insert(node):
+                place.unconfirmed[node.key] = self.host.now_us  # until it sends a message
+                self.check_alive(node.address)
+
+    def probe_lost(self) -> None:
+        """Probe the lost peers that are due; forget those lost for over `REMEMBERED_US`."""
+        now_us = self.host.now_us
+        for address, lost in list(self.lost.items()):
+            if lost.since_us + REMEMBERED_US < now_us:
+                del self.lost[address]
+            elif lost.probe_at_us <= now_us:
+                if not self.may_return(lost):
+                    lost.nodes.clear()
+                self._probe(address, lost)
+
+    def lost_within(self, within_us: int) -> list[Certificate]:
+        """Places of peers lost within this time, which may still be alive: only messages between
+        them and this peer may have been dropped.
+        """
+        since_us = self.host.now_us - within_us
+        return [
+            node
+            for lost in self.lost.values()
+            if lost.since_us >= since_us
+            for node in lost.nodes.values()
+        ]
+
+    def _probe_early(self, address: Address, lost: LostPeer) -> None:
+        if lost.probed_us + PROBE_US <= self.host.now_us:
+            self._probe(address, lost)
+
+    def _probe(self, address: Address, lost: LostPeer) -> None:
+        now_us = self.host.now_us
+        often = self.may_return(lost)
+        lost.schedule_probe(
+            now_us,
+            min(2 * lost.wait_us, PROBE_CAP_US)
+            if often
+            else (now_us - lost.since_us) // PROBE_GROWTH,
+        )
+        self.host.send(address, Ping(0))
+
+    def may_return(self, lost: LostPeer) -> bool:
+        """Whether a lost peer is still restored to all its places by its first message."""
+        return lost.since_us + LOST_US >= self.host.now_us
+
+    # --- suspicion reports
+
+    def report_silent(self, address: Address) -> None:
+        """Report an address that left our lists to all contacts, unless three peers have reported
+        it.
+        """
+        if not self.is_widely_reported(address):
+            if not self._unreported:
+                self.host.after(int(REPORT_US * (1 + self.host.rng.random())), SuspicionReportDue())
+            self._unreported.append(address)
+
+    @handles(SuspicionReportDue)
+    def on_suspicion_report_due(self, alarm: SuspicionReportDue) -> None:
+        lost, gone = self.lost, self.detector.left
+        reported = tuple(
+            [
+                each
+                for each in self._unreported
+                if not self.is_widely_reported(each) and (each in lost or each in gone)
+            ]
+        )
+        self._unreported = []
+        if reported:
+            for address in self._places.contact_addresses():
+                if address not in lost and address not in reported:
+                    self.host.send(address, SuspicionReport(reported))
+
+    @handles(SuspicionReport)
+    def on_suspicion_report(self, sender: Address, report: SuspicionReport) -> None:
+        """Probe the reported addresses that are in our lists. The report itself removes nothing.
+
+        A report that names this peer means that the sender had lost it: this peer catches up.
+        """
+        now_us = self.host.now_us
+        if (
+            self.address in report.addresses
+            and self._reinstated_us.get(sender, -REFOUND_US) < now_us - REFOUND_US
+        ):
+            self._catch_up()
+        for address in report.addresses:
+            if address == self.address:
+                continue
+            # true for most reports
+            is_sought = address in self._unreported or self.detector.is_probing(address)
+            if is_sought or self._lists(address):
+                since_us, reporters = self.reports.pop(address, (now_us, ()))
+                if since_us + REPORTED_US < now_us:
+                    since_us, reporters = now_us, ()
+                if sender not in reporters and len(reporters) < REPORTERS_ENOUGH:
+                    reporters = (*reporters, sender)
+                self.reports[address] = (since_us, reporters)
+                self.check_alive(address)
+
+    def is_widely_reported(self, address: Address) -> bool:
+        """Whether three peers reported this address within `REPORTED_US`."""
+        since_us, reporters = self.reports.get(address, (0, ()))
+        return len(reporters) >= REPORTERS_ENOUGH and since_us + REPORTED_US >= self.host.now_us
+
+    def _lists(self, address: Address) -> bool:
+        if address in self.lost or address in self.detector.left:
+            return False
+        return any(address in place.addresses for place in self._places.held.values())

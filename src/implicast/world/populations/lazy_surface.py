@@ -1,0 +1,243 @@
+"""Lazy peers of an ICE surface with SPICE, for networks of a million peers.
+
+A peer is the same engine as any other. While it only receives notices it has no extent and no
+registries. When a traversal reaches it, it gets its claim, neighbours and table from the columns of
+the tiling, and its registries from the columns of records. Records are matched in the columns and
+made as objects only when they are read one by one.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from itertools import chain, islice
+from random import Random
+
+import numpy as np
+
+from implicast.casting.spice._records import (  # type: ignore[import-not-found, unused-ignore]
+    RecordColumn,
+    RecordSlice,
+    marks_of,
+)
+from implicast.casting.spice.homes import spot_of
+from implicast.casting.spice.messages import Entry
+from implicast.casting.spice.registries import Registries
+from implicast.casting.spice.settings import SpiceSettings
+from implicast.casting.spice.spice import Spice
+from implicast.overlay.ice.messages import OwnershipClaim
+from implicast.overlay.ice.surface import IceSurface
+from implicast.overlay.ice.table import SurfaceTable, TableBoxes
+from implicast.peer.contract import Address, Contact, Peer
+from implicast.peer.name import name_of, next_incarnation, version_of
+from implicast.peer.site import Site
+from implicast.peer.wire import size
+from implicast.space.digest import digest_bits
+from implicast.space.kernels import sheet_of_row
+from implicast.space.morton import BITS, Codes
+from implicast.space.tract import container, intersect
+from implicast.world.plan import Plan
+from implicast.world.populations import weights
+from implicast.world.populations.lazy_ring import TagHolders
+from implicast.world.populations.placement import TileOwners
+from implicast.world.populations.population import LazyPeers
+from implicast.world.populations.registry_columns import (
+    RegistryColumns,
+    RegistryPlacement,
+    entry_bytes,
+)
+from implicast.world.populations.surface import Tiling, adjacency
+from implicast.world.populations.surface_objections import OBJECTIONS_MAX
+from implicast.world.populations.tile_objections import (
+    cover_objections,
+    registry_objections,
+    table_objections,
+)
+
+
+class LazySurfacePeers(LazyPeers):
+    """The lazy peers of a surface."""
+
+    def __init__(self, plan: Plan, settings: SpiceSettings, tiles: Tiling) -> None:
+        self._plan, self._settings, self._tiles = plan, settings, tiles
+        names = [name_of(plan.network, address, 0) for address in range(plan.peers)]
+        self._contacts = [Contact(name, address) for address, name in enumerate(names)]
+        lows, bits = tiles.low.tolist(), tiles.bits.tolist()
+        self._claims = [
+            OwnershipClaim(low, each, 0, owner)
+            for owner, (low, each) in enumerate(zip(lows, bits, strict=True))
+        ]
+        one, other = adjacency(tiles)
+        self._around = other.astype(np.int32)
+        self._ends: list[int] = np.searchsorted(one, np.arange(tiles.peers + 1)).tolist()
+        holders = TagHolders(plan.descriptions)
+        spread = RegistryPlacement(
+            settings, TileOwners(tiles.low), names, entry_bytes(plan.descriptions)
+        )
+        self._tags, self._holders = holders.tags, holders.counts()
+        self._registry_columns = spread.all(holders)
+        self._column = self._record_column(self._registry_columns)
+        self._entry_makers = [partial(self._entries, tag) for tag in self._tags]
+        self._stored: list[int] | None = None
+        self._network, self._chance = plan.network, Random()
+
+    def _record_column(self, registry_columns: RegistryColumns) -> RecordColumn:
+        marks = np.frombuffer(marks_of(self._plan.descriptions), np.int64)
+        rows = np.stack([registry_columns.homes, marks[registry_columns.members]], axis=1)
+        return RecordColumn(
+            rows, registry_columns.members, list(self._plan.descriptions), self._contacts
+        )
+
+    def make(self, address: int) -> Peer:
+        member = Spice(self._site(address), self._settings)
+        member.surface.restore_lazily(self._rest)
+        member.registries.fill_on_demand(partial(self._fill, address))
+        member.registrations.restore_lazily(self._plan.descriptions[address])
+        return member
+
+    def _site(self, address: int) -> Site:
+        """`Plan.site` of a member, with the common parts computed once."""
+        plan, name = self._plan, self._contacts[address].name
+        return Site(
+            name,
+            self._incarnation(address),
+            address,
+            plan.host(address),
+            plan.parameters,
+            self._network,
+            plan.roles,
+            self._settings.levels,
+            None,
+            plan.resting,
+        )
+
+    def _incarnation(self, address: int) -> int:
+        """The incarnation of `Plan.site`. The random generator is reused, because making one takes
+        as long as seeding it.
+        """
+        self._chance.seed(digest_bits(64, self._plan.seed, "life", address, 0, 0, 0))
+        return next_incarnation(0, self._chance)
+
+    # --- parts made on demand
+
+    def _rest(self, surface: IceSurface) -> None:
+        """Set the extent and table as `settle` does."""
+        address, tiles = surface.address, self._tiles
+        assert isinstance(address, int), "addresses of the world are numbers"
+        around = self._around[self._ends[address] : self._ends[address + 1]]
+        others: list[Address] = around.tolist()
+        latency_us = self._plan.latency_us
+        paces = [max(1.0, float(latency_us(address, each))) for each in around.tolist()]
+        sheet = sheet_of_row(tiles.boxes, address, around, paces)
+        table = SurfaceTable(
+            tiles.dimensions, others, None, sheet, partial(self._boxes_of, address)
+        )
+        surface.restore_static(self._claims[address], partial(self._claims_around, address), table)
+
+    def _boxes_of(self, address: int) -> TableBoxes:
+        around = self._around[self._ends[address] : self._ends[address + 1]]
+        paces = [max(1.0, float(self._plan.latency_us(address, each))) for each in around.tolist()]
+        return (
+            self._tiles.boxes[address : address + 1],
+            self._tiles.boxes[around],
+            np.array(paces, np.float64),
+        )
+
+    def _claims_around(self, address: int) -> list[OwnershipClaim]:
+        return [
+            self._claims[each]
+            for each in self._around[self._ends[address] : self._ends[address + 1]].tolist()
+        ]
+
+    def _fill(self, address: int, registries: Registries) -> None:
+        """Set the registries as `preload` does."""
+        dimensions, tags, column, entries = (
+            self._settings.dimensions,
+            self._tags,
+            self._column,
+            self._entry_makers,
+        )
+        claim = self._claims[address]
+        for _, number, root, notch, closed, count, _, first in self._registry_columns.of(address):
+            key = (tags[number], root, notch)
+            if not closed:
+                registries.registry(key).use_slice(
+                    RecordSlice(column, first, first + count, entries[number])
+                )
+                continue
+            registries.close(
+                key, intersect(container(root, notch, dimensions), (claim.low, claim.high))
+            )
+            if self._settings.rarest and not notch:
+                registries.registry(key).add_passed_up(count)
+
+    def _entries(self, tag: str, lot: RecordSlice) -> list[Entry]:
+        """The records of a lot as entries."""
+        plan, found = self._plan, []
+        for address in self._registry_columns.members[lot.first : lot.past].tolist():
+            member, description = self._contacts[address], plan.descriptions[address]
+            found.append(
+                Entry(
+                    member,
+                    version_of(self._incarnation(address), 1),
+                    spot_of(member.name, tag),
+                    description,
+                )
+            )
+        return found
+
+    # --- checks
+
+    def objections(self, awake: Mapping[int, Peer]) -> list[str]:
+        """Check the columns; and that no materialised peer has changed its extent."""
+        tiles, levels, settings = self._tiles, self._settings.levels or {}, self._settings
+        one = np.repeat(np.arange(tiles.peers, dtype=np.int32), np.diff(self._ends))
+        roots = [
+            1 << min(levels.get(tag, 0), settings.deepest) * settings.dimensions
+            for tag in self._tags
+        ]
+        found = chain(
+            cover_objections(tiles),
+            table_objections(tiles, one, self._around),
+            registry_objections(
+                tiles, self._registry_columns, self._holders * np.array(roots, np.int64)
+            ),
+            (
+                f"{address} has changed its ground"
+                for address, peer in awake.items()
+                if isinstance(peer, Spice) and not peer.surface.is_unchanged
+            ),
+        )
+        return list(islice(found, OBJECTIONS_MAX))
+
+    # --- storage
+
+    def stored_bytes(self, address: int) -> int:
+        if self._stored is None:
+            self._stored = (2 + self._weigh_claims() + self._weigh_registries() + 2).tolist()
+        return self._stored[address]
+
+    def _weigh_claims(self) -> Codes:
+        """By peer, bytes of the neighbours' claims."""
+        ends = np.array(self._ends, np.int64)
+        claims = (
+            3
+            + weights.of_numbers(self._tiles.low)
+            + weights.of_numbers(np.arange(self._tiles.peers))
+        )
+        sums = np.concatenate([[0], np.cumsum(claims[self._around])])
+        return weights.of_heads(np.diff(ends)) + np.diff(sums[ends])
+
+    def _weigh_registries(self) -> Codes:
+        """By peer, bytes of its registries."""
+        lots, dimensions = self._registry_columns.lots, self._settings.dimensions
+        tags = np.array([size(tag) for tag in self._tags], np.int64)
+        low, bits = self._tiles.low[lots["peer"]], self._tiles.bits[lots["peer"]]
+        shift = lots["notch"].astype(np.int64) * dimensions
+        start = np.maximum(low, lots["root"] >> shift << shift)
+        stop = start + (np.int64(1) << np.minimum(shift, BITS - bits))
+        closed = np.where(lots["closed"], weights.of_numbers(start) + weights.of_numbers(stop), 0)
+        records = weights.of_heads(np.where(lots["closed"], 0, lots["count"])) + lots["bytes"]
+        each = 1 + tags[lots["tag"]] + weights.of_numbers(lots["root"]) + 1 + 1 + closed + records
+        count = np.bincount(lots["peer"], minlength=self._tiles.peers)
+        return weights.of_heads(count) + np.bincount(lots["peer"], each, self._tiles.peers).astype(
+            np.int64
+        )
