@@ -50,4 +50,4 @@ install-service: setup ## the systemd unit of nodes: for the machine as root, el
 	@sh tools/install-service.sh $(BIN)
 
 clean: ## remove the environment and everything made
-	rm -rf $(VENV) out build src/implicast/world/_core.c src/implicast/world/_arenas.c src/implicast/world/_lanes.c src/implicast/space/_kernels.c src/implicast/casting/spice/_records.c src/implicast/overlay/skip_graph/_around.c src/implicast/peer/_requests.c src/implicast/*/_*.so src/implicast/casting/spice/_*.so src/implicast/overlay/skip_graph/_*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info spark-warehouse
+	rm -rf $(VENV) out build src/implicast/*/_*.c src/implicast/*/*/_*.c src/implicast/*/_*.so src/implicast/*/*/_*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info spark-warehouse

@@ -29,7 +29,13 @@ from pathlib import Path
 
 from implicast.casting.designs import DESIGN_MODULES
 from implicast.net.connection_pool import ConnectionPool
-from implicast.net.local import LocalNetwork, MemberSpec, InProcessNodes, sample_members, freeze_heap
+from implicast.net.local import (
+    InProcessNodes,
+    LocalNetwork,
+    MemberSpec,
+    freeze_heap,
+    sample_members,
+)
 from implicast.net.store import Store
 
 NODES = 50

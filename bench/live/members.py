@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from task import PAYLOAD, PlannedCast, MemberSpec, selects, tags, topics
+from task import PAYLOAD, MemberSpec, PlannedCast, selects, tags, topics
 
 Publish = Callable[[str, bytes], Awaitable[None]]
 Take = Callable[[bytes], None]

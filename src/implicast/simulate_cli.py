@@ -110,13 +110,14 @@ def designs_command(name: str | None, as_json: bool) -> None:
     "--faults",
     default="",
     metavar="TEXT",
-    help="Hardship, such as loss=0.01,duplicate=0.01,reorder=0.1.",
+    help="Message faults, such as loss=0.01,duplicate=0.01,reorder=0.1.",
 )
 @click.option(
     "--churn",
     default="",
     metavar="TEXT",
-    help="Change, such as joins=64,leaves=32,crashes=32,over_s=600; @FILE reads a script.",
+    help="Churn, such as joins=64,leaves=32,crashes=32,over_s=600, or event=5:crash:7; "
+    "@FILE reads a script.",
 )
 @click.option(
     "--liars",

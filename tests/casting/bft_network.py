@@ -146,7 +146,7 @@ class Network:
     # --- forgers' tools: a liar has its own keys, and only these
 
     def signer(self, address: int) -> Signer:
-        return self.members[address]._keys.signer
+        return self.members[address].keys.signer
 
     def resigned(self, address: int, source: Source) -> Source:
         """The source part, signed by this member whoever it claims to be from."""

@@ -39,7 +39,7 @@ def run(**options: object) -> SimulationOutcome:
 def publish_revoked(office: AuthorityPeer, *certificates: Certificate) -> None:
     """Tell every peer present which certificates count no more."""
     office.authority.revoke(office.host.now_us, *certificates)
-    office._publish(office._holders)
+    office.publish(office.holders)
 
 
 @pytest.mark.parametrize("k", [2, 3, 6])
@@ -297,7 +297,7 @@ def signed(
     stamp: int = 1 << 59,
 ) -> Apply:
     """An application of a member, as if it were at some address."""
-    keys = network.members[address]._keys
+    keys = network.members[address].keys
     bare = Apply(5, stamp, keys.enrolment, wanted, given_up, None, 0, b"")
     return msgspec.structs.replace(bare, signature=keys.signer.sign(bare.body(at)))
 
@@ -334,7 +334,7 @@ def test_the_office_declines_beyond_the_limit_and_a_place_given_up_makes_room() 
 def test_nobody_applies_in_anothers_name_or_from_anothers_address() -> None:
     network = Network(20)
     wanted = (tag_realm("samba"),)
-    eve, ann = network.members[2]._keys, network.members[1]._keys
+    eve, ann = network.members[2].keys, network.members[1].keys
     stolen = Apply(5, 1, ann.enrolment, wanted, (), None, 0, b"")
     own = Enrolment(ann.enrolment.name, eve.signer.public, eve.signer.sign(b"enrolment"))
     forged = Apply(5, 1, own, wanted, (), None, 0, b"")
@@ -410,7 +410,7 @@ def test_who_comes_to_the_address_of_another_voids_what_that_one_held_there() ->
 def test_a_strangers_certificate_is_not_accepted() -> None:
     """Whoever builds an authority of its own from anything that members know has another key."""
     network = Network(20)
-    keys = network.members[3]._keys
+    keys = network.members[3].keys
     validator = network.members[0].multicasts.validator
     own = Authority(keys.scheme, keys.authority, validator.vectors)
     certificate = own.issue(
@@ -420,7 +420,7 @@ def test_a_strangers_certificate_is_not_accepted() -> None:
     assert validator.trust.flaw(certificate, NOW_US) == "forged_certificate"
     secret = network.office.authority._secret
     for member in network.members:
-        assert secret not in [getattr(member._keys, each) for each in member._keys.__slots__]
+        assert secret not in [getattr(member.keys, each) for each in member.keys.__slots__]
 
 
 def test_a_newcomer_is_told_what_was_revoked_before_its_time() -> None:

@@ -27,14 +27,14 @@ def a_network(**parameters: object) -> Network:
 
 
 def rights(network: Network, member: int, said: Description) -> tuple[Right, ...]:
-    return network.members[member].placement._signing.rights_to(said)
+    return network.members[member].placement.signing.rights_to(said)
 
 
 def applied(
     network: Network, member: int, wanted: tuple[bytes, ...], shown: tuple[Right, ...]
 ) -> object:
     """What the office answers to an application of a member that shows these rights."""
-    keys = network.members[member]._keys
+    keys = network.members[member].keys
     bare = Apply(5, 1 << 59, keys.enrolment, wanted, (), None, 0, b"", shown)
     signature = keys.signer.sign(bare.body(member))
     network.office.receive(member, msgspec.structs.replace(bare, signature=signature))
@@ -110,7 +110,7 @@ def test_a_place_whose_right_has_ended_is_not_renewed_and_the_others_are() -> No
     """Denied as a whole, the member would lose its home when its certificates expire."""
     network = a_network(validity_s=60.0)
     ann = network.members[ANN]
-    signing = ann.placement._signing
+    signing = ann.placement.signing
     assert set(realms(DOCTOR)) == {each.realm for each in ann.graph.certificates()}
 
     signing.entitle(signing._trust_policy, signing._member, ())

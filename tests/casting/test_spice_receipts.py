@@ -36,7 +36,7 @@ from implicast.casting.spice.stores import ASCENDING, Stores
 from implicast.casting.spice.traversal_state import TraversalTask
 from implicast.language.parse import parse
 from implicast.language.target import Description
-from implicast.overlay.ice.item_store import Item, Way
+from implicast.overlay.ice.item_store import Item, RouteHeader
 from implicast.overlay.ice.messages import BackupDelta
 from implicast.overlay.ice.settings import SurfaceSettings
 from implicast.peer.contract import CastId
@@ -80,7 +80,7 @@ class Town:
         self.world.run(self.world.now_us + int(seconds * _S))
 
     def register(self, address, *tags):
-        self.application._register(address, Description(tuple(sorted(tags))))
+        self.application.register_now(address, Description(tuple(sorted(tags))))
 
     def complete(self, address):
         mine = [each for each in self.application.registrations if each.peer == address]
@@ -147,11 +147,11 @@ def test_a_withdrawn_record_does_not_come_back_with_an_older_one():
     town.register(4, "jazz")
     town.run(2)
     old = town.peers[4].registrations.announced["jazz"]
-    town.application._withdraw(4)
+    town.application.withdraw_now(4)
     town.run(2)
     owner, address = town.owner(address_of("jazz")), address_of("jazz")
     town.peers[7].surface.send(
-        StoreRequest(Way((address, address + 1)), "jazz", address, 0, (old,), 7, 99)
+        StoreRequest(RouteHeader((address, address + 1)), "jazz", address, 0, (old,), 7, 99)
     )
     town.run(2)
 
@@ -288,7 +288,7 @@ def test_a_member_with_a_forgotten_incarnation_takes_a_later_one():
     store = entry_of(member, "jazz", timer_wheel)
     address = address_of("jazz")
     town.peers[7].surface.send(
-        StoreRequest(Way((address, address + 1)), "jazz", address, 0, (store,), 7, 99)
+        StoreRequest(RouteHeader((address, address + 1)), "jazz", address, 0, (store,), 7, 99)
     )
     town.run(2)
     town.register(4, "jazz", "chess")
@@ -338,7 +338,7 @@ def test_what_is_remembered_of_a_stock_is_what_it_holds_whatever_happened_to_it(
         if step % 6 == 0:
             town.register(step % 12, "jazz", f"tag {step}")
         if step % 6 == 3:
-            town.application._withdraw(step // 3)
+            town.application.withdraw_now(step // 3)
         town.run(1)
         for peer in town.peers:
             tract = peer.surface.tract
@@ -351,7 +351,7 @@ def test_a_shrunken_registry_is_drawn_together_by_the_next_cast():
     town = Town(storage_limit=3, frequency_limit=0.0)
     root = spread(town)
     for address in range(7):
-        town.application._withdraw(address)
+        town.application.withdraw_now(address)
     town.run(10)
     town.cast(9, "jazz")
     town.run(5)
@@ -421,7 +421,7 @@ def test_what_comes_down_is_shown_to_traversals_above():
     consumer, publisher = far_consumer(town, root, "jazz"), town.peers[7]
     cast = publisher.upcoming_cast()
     traversal = CastRequest(
-        Way((address, address + 1), 5), cast, parse("jazz"), 0, "jazz", 0, address, 0, b""
+        RouteHeader((address, address + 1), 5), cast, parse("jazz"), 0, "jazz", 0, address, 0, b""
     )
     root.receive(publisher.address, traversal)
     root.containers.gather(("jazz", address, 0))
@@ -549,10 +549,10 @@ def test_a_root_in_use_objects_to_a_lower_level(monkeypatch):
     owner.replicas.loads["jazz", root].per_s = 0.2
     answers = []
     monkeypatch.setitem(Spice._messages, CallAck, lambda self, sender, taken: answers.append(taken))
-    owner.arrived(
+    owner.on_arrival(
         owner.address,
         (root, root + 1),
-        VetoRequest(Way((root, root + 1)), "jazz", leader.address, 3),
+        VetoRequest(RouteHeader((root, root + 1)), "jazz", leader.address, 3),
     )
     town.run(1)
 
@@ -572,7 +572,7 @@ def a_replicated_tag():
 def hint(town, leader, root):
     """Anybody says that this root of jazz is busy or idle, or knows later news than the original root."""
     address = address_of("jazz")
-    leader.on_routed(0, LoadHint(Way((address, address + 1), 7), "jazz", root))
+    leader.on_routed(0, LoadHint(RouteHeader((address, address + 1), 7), "jazz", root))
     town.run(1)
 
 
@@ -669,8 +669,8 @@ def test_after_a_partition_the_replicas_of_one_side_get_the_records_of_the_other
         leader.levels.set_header("jazz", ReplicationHeader(5, 1, 1, True))
         item = record_item(("jazz", address, 0), entry_of(town.peers[0], "jazz"), address)
     other = next(each for each in town.peers if each is not leader).address
-    leader.arrived(
-        other, (address, address + 1), ItemOffer(Way((address, address + 1)), (item,), other, 1)
+    leader.on_arrival(
+        other, (address, address + 1), ItemOffer(RouteHeader((address, address + 1)), (item,), other, 1)
     )
     town.run(6)
 
@@ -696,7 +696,7 @@ def test_after_a_partition_a_part_of_a_registry_that_comes_to_another_peer_gets_
     assert list(record_objections(town.peers))
 
     item, part = record_item(key, lies.entry, lies.home), (lies.home, lies.home + 1)
-    keeper.arrived(leader.address, part, ItemOffer(Way(part), (item,), leader.address, 1))
+    keeper.on_arrival(leader.address, part, ItemOffer(RouteHeader(part), (item,), leader.address, 1))
     town.run(6)
 
     assert leader.levels.header("jazz")[1:] == (1, 1, True)
@@ -739,8 +739,8 @@ def test_after_a_partition_the_replicas_of_the_older_header_are_copied_to_as_wel
         next(each for each in town.peers if each is not leader).address,
         header_item("jazz", theirs),
     )
-    leader.arrived(
-        other, (address, address + 1), ItemOffer(Way((address, address + 1)), (item,), other, 1)
+    leader.on_arrival(
+        other, (address, address + 1), ItemOffer(RouteHeader((address, address + 1)), (item,), other, 1)
     )
     town.run(8)
 
@@ -760,10 +760,10 @@ def test_a_takeover_of_an_original_root_copies_what_replicas_may_lack(goes):
         header_item("jazz", ReplicationHeader(5, 1, 1, True)),
         leader.surface.ownership.neighbours(),
     )
-    leader.arrived(
+    leader.on_arrival(
         others[0],
         (address, address + 1),
-        ItemOffer(Way((address, address + 1)), (item,), others[0], 1),
+        ItemOffer(RouteHeader((address, address + 1)), (item,), others[0], 1),
     )
     town.run(0.2)
     if goes == "gives":
@@ -819,7 +819,7 @@ def test_what_ran_out_of_hops_and_waited_goes_on():
     peer = next(
         each for each in town.peers if not each.surface.answers(address) and each.address != 3
     )
-    worn = Way((address, address + 1), 7, hops=peer.surface.settings.timers.hops_max + 1)
+    worn = RouteHeader((address, address + 1), 7, hops=peer.surface.settings.timers.hops_max + 1)
     cast, target = CastId(peer.name, 1, 1), parse("jazz")
     payload = peer.signing.sign_payload(cast, target, b"")
     peer.traversals.on_cast(3, CastRequest(worn, cast, target, 0, "jazz", 0, address, 0, payload))
@@ -836,7 +836,7 @@ def test_replicas_that_answer_are_mended_before_a_level_is_raised():
     leader, address = town.owner(address_of("jazz")), address_of("jazz")
     ready_on_the_other_side(town, "jazz")
     leader.levels.set_header("jazz", ReplicationHeader(5, 1, 2, False))
-    endless = CopyRequest(Way((address, address + 1)), "jazz", address, 0, 2, leader.address, 1)
+    endless = CopyRequest(RouteHeader((address, address + 1)), "jazz", address, 0, 2, leader.address, 1)
     leader.replicas.raising["jazz"] = TraversalTask(leader.host.now_us, endless)
     leader.register_again(())
     town.run(8)
@@ -857,7 +857,7 @@ def test_registrations_repeated_after_a_partition_are_repeated_until_acknowledge
     member.registrations.last_holders["jazz"] = gone
     town.world.crash(gone)
     town.run(40)
-    member.reunited()
+    member.on_partition_healed()
     town.run(10)
 
     assert held(town.owner(address_of("jazz")), "jazz", member)
@@ -894,7 +894,7 @@ def test_a_leaver_withdraws_and_hands_over_what_it_kept():
         town.register(address, "jazz")
     town.run(4)
     leaver = town.owner(address_of("jazz"))
-    town.application._leave(leaver.address)
+    town.application.leave_now(leaver.address)
     town.run(40)
 
     assert leaver.address in town.application.left
@@ -923,7 +923,7 @@ def test_a_call_to_more_than_roots_is_not_gone_through():
     town = Town(frequency_limit=0.5, deepest_level=1)
     peer = town.peers[0]
     low, high = peer.surface.committed[:2]
-    peer.arrived(1, (low, high), ReplicaActivation(Way((low, high)), "jazz", 1, 1, True, 1, 1))
+    peer.on_arrival(1, (low, high), ReplicaActivation(RouteHeader((low, high)), "jazz", 1, 1, True, 1, 1))
 
     assert not peer.levels.roots
 
@@ -933,7 +933,7 @@ def test_a_store_at_a_notch_that_no_surface_has_is_not_heard():
     peer, other = town.peers[0], town.peers[1]
     low, high = peer.surface.committed[:2]
     peer.receive(
-        1, StoreRequest(Way((low, high), 1), "jazz", low, BITS, (entry_of(other, "jazz"),), 1, 7)
+        1, StoreRequest(RouteHeader((low, high), 1), "jazz", low, BITS, (entry_of(other, "jazz"),), 1, 7)
     )
 
     assert not held(peer, "jazz", other)

@@ -21,7 +21,7 @@ def test_through_change_it_says_what_a_fresh_look_says(name, number, monkeypatch
 
     def sample(injector):
         here = injector.present()
-        remembered, fresh = injector._objections(here), population(injector.design).objections(here)
+        remembered, fresh = injector.overlay_check(here), population(injector.design).objections(here)
         assert remembered == fresh
         looks.append(fresh)
         injector.samples.append((injector.world.now_us, fresh))
@@ -46,14 +46,14 @@ def test_a_record_that_goes_is_missed_at_the_next_look_and_found_again(name, mon
             held = next(iter(registry.records.values()))
             registry.remove(held)
             fresh = list(record_objections(here))
-            missed.extend([fresh, injector._objections(here)])
+            missed.extend([fresh, injector.overlay_check(here)])
             registry.keep(
                 held.entry,
                 injector.world.now_us,
                 injector.world.now_us + here[0].settings.lease_us,
                 safe=True,
             )
-            assert not injector._objections(here)
+            assert not injector.overlay_check(here)
         return found
 
     monkeypatch.setattr(FaultInjector, "check", tampering)

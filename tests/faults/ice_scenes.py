@@ -14,7 +14,7 @@ from random import Random
 
 import msgspec
 
-from implicast.overlay.ice.item_store import Item, Way
+from implicast.overlay.ice.item_store import Item, RouteHeader
 from implicast.overlay.ice.messages import KINDS, DurableSurface, OwnershipClaim
 from implicast.overlay.ice.settings import SurfaceSettings, Timers
 from implicast.overlay.ice.surface import IceSurface
@@ -40,7 +40,7 @@ CHECK_US = S // 4
 class Put(Message):
     wire = 0x7001
 
-    way: Way
+    way: RouteHeader
     thing: int
     version: int
     origin: int
@@ -79,7 +79,7 @@ class Lodger(Peer, parts={"surface": IceSurface}):
             if contains(tract, code)
         )
 
-    def reads(self, item):
+    def can_decode(self, item):
         return True
 
     def accept(self, items, tract):
@@ -91,7 +91,7 @@ class Lodger(Peer, parts={"surface": IceSurface}):
     def drop(self, tract):
         self.things = {thing: at for thing, at in self.things.items() if not contains(tract, at[0])}
 
-    def yielded(self, tract):
+    def on_tract_lost(self, tract):
         gone = {thing: at for thing, at in self.things.items() if contains(tract, at[0])}
         self.drop(tract)
         for thing, (code, version) in gone.items():
@@ -101,14 +101,14 @@ class Lodger(Peer, parts={"surface": IceSurface}):
     def lost(self, tract):
         self.scene.orphaned += 1
 
-    def reunited(self): ...
+    def on_partition_healed(self): ...
 
-    def reopened(self): ...
+    def retry_waiting(self): ...
 
     def settled(self):
         self.scene.changed(self)
 
-    def arrived(self, sender, part, message):
+    def on_arrival(self, sender, part, message):
         code = message.way.tract[0]
         if message.version >= self.things.get(message.thing, (0, 0))[1]:
             self.things[message.thing] = (code, message.version)
@@ -132,7 +132,7 @@ class Lodger(Peer, parts={"surface": IceSurface}):
         self._send(thing, code, version)
 
     def _send(self, thing, code, version):
-        self.surface.send(Put(Way((code, code + 1)), thing, version, self.address))
+        self.surface.send(Put(RouteHeader((code, code + 1)), thing, version, self.address))
         self.host.after(3 * S, PutAgain(thing))
 
     @handles(PutAgain)

@@ -13,11 +13,12 @@ LOSSY = {**SMALL, "faults": Faults(loss=0.05)}
 
 
 def silence(*alarms):
-    """A patch: nothing happens when the alarms of these names ring."""
+    """A patch: nothing happens when the alarms of these names fire. An unknown name is an error."""
 
     def put(patch):
-        for rings in [each for each in Bft._alarms if each.__name__ in alarms]:
-            patch.setitem(Bft._alarms, rings, lambda self, alarm: None)
+        by_name = {each.__name__: each for each in Bft._alarms}
+        for name in alarms:
+            patch.setitem(Bft._alarms, by_name[name], lambda self, alarm: None)
 
     return put
 
@@ -40,8 +41,8 @@ MISTAKES = (
         "steps are sent once",
         "bft",
         rule="a step of a multicast is repeated until it is confirmed (casting/bft/step_delivery.py); what that misses "
-        "comes from neighbours that have it (echoes.py): two guards, each of which would do here",
-        put=silence("Late", "DigestDue"),
+        "comes from neighbours that have it (digest_exchange.py): two guards, each of which would do here",
+        put=silence("RequestTimeout", "DigestDue"),
         says="missing",
         churn="event=5:crash:3",
         changes={
@@ -71,7 +72,7 @@ MISTAKES = (
         "nobody is told to look",
         "bft",
         rule="who finds somebody silent says so, and others look for themselves (overlay/skip_graph/members.py); "
-        "what that misses is found by comparing lists (comparison.py): two guards, each of which would do here",
+        "what that misses is found by comparing lists (anti_entropy.py): two guards, each of which would do here",
         put=silence("SuspicionReportDue", "CompareDue"),
         says="invariants",
         churn="event=5:crash:3",

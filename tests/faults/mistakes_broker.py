@@ -24,7 +24,7 @@ MISTAKES = (
         "broker",
         rule="who was lost counts again at its first word (overlay/backbone/views.py)",
         put=lambda patch: patch.setattr(
-            Views, "heard", lambda self, broker: self.detector.heard_from(broker)
+            Views, "heard_from", lambda self, broker: self.detector.heard_from(broker)
         ),
         says="invariants",
         churn=SPLIT,
@@ -43,7 +43,7 @@ MISTAKES = (
         "filters not rebuilt",
         "broker",
         rule="with each new tree filters are built anew, and casts flood meanwhile (overlay/backbone/backbone.py)",
-        put=lambda patch: patch.setattr(Backbone, "follow", Backbone.stand),
+        put=lambda patch: patch.setattr(Backbone, "follow", Backbone.restore),
         says="missing",
         churn="event=5:fail:26",
         changes=SMALL,

@@ -8,11 +8,11 @@ from implicast.peer.detector import Detector
 
 
 def silence(alarm):
-    """A patch: nothing happens when the alarm of this name rings."""
+    """A patch: nothing happens when the alarm of this name fires."""
 
     def put(patch):
-        rings = next(each for each in Condcast._alarms if each.__name__ == alarm)
-        patch.setitem(Condcast._alarms, rings, lambda self, alarm: None)
+        ignored = next(each for each in Condcast._alarms if each.__name__ == alarm)
+        patch.setitem(Condcast._alarms, ignored, lambda self, alarm: None)
 
     return put
 
@@ -35,7 +35,7 @@ MISTAKES = (
         "nothing is said again",
         "condcast",
         rule="a peer that does not report its arcs as covered is asked again (casting/condcast/forwarder.py)",
-        put=silence("Late"),
+        put=silence("RequestTimeout"),
         says="missing",
     ),
     Mistake(

@@ -190,7 +190,7 @@ MISTAKES = (
         "items of a lost tract are dropped",
         "spice",
         rule="items in a tract lost to a stronger claim are offered to its owner (casting/spice/owner_calls.py)",
-        put=lambda patch: patch.setattr(Spice, "yielded", lambda self, tract: self.drop(tract)),
+        put=lambda patch: patch.setattr(Spice, "on_tract_lost", lambda self, tract: self.drop(tract)),
         says="would not find",
         churn="event=4..30:split:0+1+2+3+4+5+6+7+8+9,event=20:join:24,event=20.5:join:25,event=21:join:26,event=21.5:join:27",
         changes={**SMALL, "casts": 125},

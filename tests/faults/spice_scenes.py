@@ -70,7 +70,7 @@ class Scene:
             self.soon(lasts_s, lambda event=event: self._do("_mend", event))
 
     def _do(self, act: str, event: ScriptedEvent) -> None:
-        self.run.injector._happen(getattr(type(self.run.injector), act), event)
+        self.run.injector.carry_out(getattr(type(self.run.injector), act), event)
 
     def watch(self) -> None:
         """No code has two peers that answer for it."""

@@ -91,7 +91,7 @@ def test_somebody_lost_whom_a_neighbour_names_is_called_before_its_time(
     half a minute where the partition had lasted for minutes."""
     club = Club(n=40, turn_s=3600.0)
     graph = club.member(5).graph
-    graph._lose(0)
+    graph.lose_peer(0)
     lost = graph.members.lost[0]
     lost.since_us -= silent_us
     lost.schedule_probe(club.world.now_us, pause_us)  # and no answer comes

@@ -94,7 +94,7 @@ def slander(club: Club, liar: int, victim: int) -> None:
     """The liar says of the victim, to everyone, that it is silent, and that it has left, signed as well as it can."""
     certificate = club.member(victim).graph.certificates()[0]
     forged = LeaveGraph(
-        claim(club.member(liar)._keys.signer, ALL_GONE, certificate, club.world.now_us)
+        claim(club.member(liar).keys.signer, ALL_GONE, certificate, club.world.now_us)
     )
     for address in range(club.n):
         if address not in (liar, victim):
@@ -328,7 +328,7 @@ def test_who_learns_of_a_leaver_while_it_leaves_is_told() -> None:
 def test_the_mistake_of_telling_only_those_known_at_first_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Departures, "_tell_latecomer", lambda self, sender: None)
+    monkeypatch.setattr(Departures, "tell_latecomer", lambda self, sender: None)
 
     assert lists_a_leaver_learned_of_late(Club())
 

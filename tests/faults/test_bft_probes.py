@@ -78,7 +78,7 @@ def ghost_of_a_place(club: Club, who: int = 30, forgotten: bool = False) -> None
     club.run(30)
     left = [node for key, node in ghosts.items() if key not in club.member(17).graph.places.held]
     if forgotten:
-        club.member(17).graph.departures._left.clear()
+        club.member(17).graph.departures.left.clear()
     graph = club.member(who).graph
     graph.places.certificate_store.gone.clear()
     for place in graph.places.held.values():
@@ -131,12 +131,12 @@ def test_nobody_disowns_the_place_of_another() -> None:
     club = Club(n=40)
     place = club.member(17).graph.certificates()[0]
     keys, liar, holder = (place.key,), club.member(7), club.member(17)
-    old = DenyPlaces(keys, claim(holder._keys.signer, denial_verb(keys), place, club.world.now_us))
+    old = DenyPlaces(keys, claim(holder.keys.signer, denial_verb(keys), place, club.world.now_us))
     club.run(CLAIM_WINDOW_US / 1e6 + 1)
     before, now_us = club.listed(17), club.world.now_us
-    forged = DenyPlaces(keys, claim(liar._keys.signer, denial_verb(keys), place, now_us))
+    forged = DenyPlaces(keys, claim(liar.keys.signer, denial_verb(keys), place, now_us))
     its_own = DenyPlaces(
-        keys, claim(liar._keys.signer, denial_verb(keys), liar.graph.certificates()[0], now_us)
+        keys, claim(liar.keys.signer, denial_verb(keys), liar.graph.certificates()[0], now_us)
     )
     for address in (each for each in range(club.n) if each not in (7, 17)):
         for sender, said in ((7, forged), (17, forged), (7, its_own), (17, its_own), (17, old)):

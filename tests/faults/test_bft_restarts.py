@@ -128,7 +128,7 @@ def test_a_neighbour_whose_answers_were_lost_gets_the_cast_from_its_publisher_al
 ) -> None:
     """Nobody else would send it: both are of the ring at which the cast begins."""
     scene = Returning("bft")
-    scene.member(5).graph._lose(silent)
+    scene.member(5).graph.lose_peer(silent)
     scene.cast(5)
     scene.go(1)
 
@@ -143,7 +143,7 @@ def test_a_publisher_does_not_wait_long_for_one_that_fell_silent_just_now() -> N
     scene.fall(7)
     for address in range(12):
         if address != 7:
-            scene.member(address).graph._lose(7)
+            scene.member(address).graph.lose_peer(7)
     scene.cast(5)
     scene.go(7)
 

@@ -220,8 +220,8 @@ def rivals(lodger: type) -> Scene:
     scene.world.crash(owner.address)
     scene.world.run(scene.world.now_us + scene.timers.dead_after_us)
     for link in ((one.address, other.address), (other.address, one.address)):
-        scene.trouble.cut(link)
-        scene.at(scene.world.now_us / S + 0.3, lambda link=link: scene.trouble.mend(link))
+        scene.link_faults.cut(link)
+        scene.at(scene.world.now_us / S + 0.3, lambda link=link: scene.link_faults.mend(link))
     for surface in (one, other):
         surface.takeover.start_poll(owner.address, 0, takes_over=True)
     scene.world.run(scene.world.now_us + 15 * S)
@@ -261,7 +261,7 @@ def last_resorts(seed: int) -> tuple[Scene, int, list, frozenset]:
     for each in dead:
         scene.world.crash(each)
     scene.world.run(scene.world.now_us + scene.timers.dead_after_us)
-    scene.trouble.split(side)
+    scene.link_faults.split(side)
     for surface in both:
         surface.takeover.start_poll(owner.address, scene.timers.backups + 1, takes_over=True)
     scene.world.run(scene.world.now_us + scene.timers.answers_us + 2 * scene.timers.commit_delay_us)
@@ -274,7 +274,7 @@ def test_two_last_resorts_that_both_answer_settle_it_by_epoch_and_address_when_t
     assert all(surface.answers(place) for surface in both), "each has taken the place, and answers"
     claims = [claim for each in both for claim in each.extents if claim.low <= place < claim.high]
     best = min(claims, key=lambda claim: (-claim.epoch, claim.owner))
-    scene.trouble.heal(side)
+    scene.link_faults.heal(side)
     first, second = both if seed % 2 else both[::-1]  # whoever speaks first
     first.heartbeats.send_to([second.address])
     scene.world.run(
@@ -334,7 +334,7 @@ def giving(lodger: type = Lodger) -> tuple[Scene, Lodger, Lodger, OwnershipClaim
     scene = stocked(lodger=lodger)
     giver = richest(scene)
     taker = next(scene.world.peers[each] for each in giver.surface.ownership.neighbours())
-    scene.trouble.cut((taker.address, giver.address))
+    scene.link_faults.cut((taker.address, giver.address))
     (extent,) = giver.surface.extents
     half = giver.surface.ownership.split(extent, extent.low)
     giver.surface.handoff_sender.hand_off(half, taker.address)
@@ -345,20 +345,20 @@ def giving(lodger: type = Lodger) -> tuple[Scene, Lodger, Lodger, OwnershipClaim
 
 def test_what_a_giver_may_take_back_is_neither_believed_nor_seized():
     scene, giver, taker, half = giving()
-    requests = scene.world.peers[taker.surface.backups[0]].surface
+    asker = scene.world.peers[taker.surface.backups[0]].surface
     scene.world.crash(taker.address)
-    requests.takeover.start_poll(taker.address, 0, takes_over=True)
-    poll = requests.takeover.polls[taker.address]
+    asker.takeover.start_poll(taker.address, 0, takes_over=True)
+    poll = asker.takeover.polls[taker.address]
     scene.world.run(scene.world.now_us + S // 5)
 
     back = OwnershipClaim(half.low, half.bits, half.epoch + 3, giver.address)
-    assert [claim for each in poll.votes for claim in each.held] == [back]
+    assert [claim for each in poll.votes for claim in each.in_transit] == [back]
     assert back not in poll.claims
-    requests.takeover.take_over(taker.address, poll)
-    assert requests.ownership.of_status("taken over"), "what was the dead's own is"
-    assert not any(overlap(each, half) for each in requests.extents)
-    assert back not in requests.ownership.claim_map.claims.values()
-    assert requests.backup_copies.holds_copy(taker.address), (
+    asker.takeover.take_over(taker.address, poll)
+    assert asker.ownership.of_status("taken over"), "what was the dead's own is"
+    assert not any(overlap(each, half) for each in asker.extents)
+    assert back not in asker.ownership.claim_map.claims.values()
+    assert asker.backup_copies.holds_copy(taker.address), (
         "it may have taken it before it died: seen when the give has ended"
     )
 
@@ -409,7 +409,7 @@ def half_lost(kind: type) -> Scene:
     claimed = OwnershipClaim(half.low, half.bits + 1, half.epoch + 1, third.address)
     third.takeover.claim_unowned([claimed], set(third.ownership.neighbours()))
     scene.world.run(scene.world.now_us + S // 2)
-    scene.trouble.mend((taker.address, giver.address))
+    scene.link_faults.mend((taker.address, giver.address))
     scene.world.run(scene.world.now_us + 10 * S)
     return scene
 

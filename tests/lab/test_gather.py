@@ -189,7 +189,7 @@ def test_a_journal_that_cannot_be_written_is_counted_and_stops_nothing(tmp_path,
         assert len(journal.segments(tmp_path / journal.FOLDER)) <= 3
         writer._folder = tmp_path / "gone"
         writer.write(journal.StoredBytesRow(1, 1))
-        writer._shut()
+        writer.close_segment()
         writer.flush()
 
     asyncio.run(story())

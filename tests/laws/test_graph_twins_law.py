@@ -16,7 +16,7 @@ from implicast.space.built import built
 from implicast.space.vector import Vectors
 
 pytestmark = pytest.mark.skipif(
-    built("overlay.skip_graph._candidate_places") is None, reason="nothing was compiled"
+    built("overlay.skip_graph._around") is None, reason="nothing was compiled"
 )
 VECTORS = Vectors(2)
 

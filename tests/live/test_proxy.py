@@ -52,7 +52,7 @@ async def stood_in(tasks, *names):
     async with asyncio.timeout(20):
         for name in names:
             proxy = tasks.nodes[name].proxy
-            while not any(node.registered.is_set() for node in proxy._standing.values()):
+            while not any(node.registered.is_set() for node in proxy.stand_ins.values()):
                 await asyncio.sleep(0.05)
 
 
@@ -214,7 +214,7 @@ async def until_whole(tasks, *names):
     """Until the stand-ins have fetched what they were told of."""
     async with asyncio.timeout(20):
         for name in names:
-            (standing,) = tasks.nodes[name].proxy._standing.values()
+            (standing,) = tasks.nodes[name].proxy.stand_ins.values()
             while not (rows := standing.store.inbox()) or not all(
                 standing.payloads.ready(row[3]) for row in rows
             ):
@@ -229,7 +229,7 @@ def test_what_was_fetched_and_not_worked_off_is_handed_out_again_after_a_crash(t
                 await stood_in(tasks, "p1", "p2")
                 await tasks.nodes["ann"].cast("jazz", b"one")
                 first = await texts(client)
-                client._given.clear()  # as if it had been killed before it came back for more
+                client.handed_out.clear()  # as if it had been killed before it came back for more
             async with awake(tmp_path, tasks, "p2", "p1") as client:
                 return first, await texts(client), await texts(client)
 

@@ -152,3 +152,27 @@ def test_a_file_of_the_first_version_is_migrated_with_what_was_kept(tmp_path):
     store.close()
 
     assert found == peer.durable_state()
+
+
+def test_the_names_of_stored_parts_are_those_in_existing_files(tmp_path):
+    """A node folder made by an earlier version must still open: `kept_rows.part` holds field names
+    of the durable state, so renaming such a field needs a migration of the rows.
+    """
+    peer, rng, serials = server(), Random(1), iter(range(1, 10_000))
+    store = Store(tmp_path / "node.db")
+    for _ in range(300):
+        muddle(peer, rng, serials)
+
+    async def write():
+        DurableStateStore(store, DESIGN, "server").write(peer)
+        await store.committed()
+
+    asyncio.run(write())
+    store.close()
+    db = sqlite3.connect(tmp_path / "node.db")
+    parts = {part for (part,) in db.execute("select distinct part from kept_rows")}
+    keys = {key for (key,) in db.execute("select key from meta")}
+    db.close()
+
+    assert parts == {"members", "subscriptions", "casts"}
+    assert keys == {"kept"}

@@ -60,7 +60,7 @@ def test_a_network_its_casts_and_a_node_that_goes_down(tmp_path):
             await tasks.nodes["ann"].cast("jazz", b"secret")
             snapshot = await run_in_thread(take_snapshot, where, before)
             await tasks.nodes["bob"].stop()
-            tasks._tasks.pop("bob").cancel()
+            tasks.tasks.pop("bob").cancel()
             await asyncio.sleep(0.1)
             return snapshot, await run_in_thread(take_snapshot, where, snapshot)
         finally:

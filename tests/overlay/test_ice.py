@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from implicast.casting.spice.design import landmark_digits
-from implicast.overlay.ice.item_store import Item, Way
+from implicast.overlay.ice.item_store import Item, RouteHeader
 from implicast.overlay.ice.messages import (
     HandoffCommit,
     HandoffOffer,
@@ -37,7 +37,7 @@ from implicast.world.populations.surface_objections import surface_objections, t
 class ChunkedTransfer(Message):
     """A payload for every owner in a tract."""
 
-    way: Way
+    way: RouteHeader
     payload: bytes
 
 
@@ -53,29 +53,29 @@ class Walker(BasePeer, parts={"surface": IceSurface}):
     def on_parcel(self, sender: Address, parcel: ChunkedTransfer) -> None:
         self.surface.routing.on_routed(sender, parcel)
 
-    def arrived(self, sender: Address, part: Tract, message: Message) -> None:
+    def on_arrival(self, sender: Address, part: Tract, message: Message) -> None:
         assert isinstance(message, ChunkedTransfer)
         self.brought.append((part, message.payload))
 
     def pack(self, tract: Tract) -> tuple[Item, ...]:
         return ()
 
-    def reads(self, item: Item) -> bool:
+    def can_decode(self, item: Item) -> bool:
         return True
 
     def accept(self, items: tuple[Item, ...], tract: Tract) -> None: ...
 
     def drop(self, tract: Tract) -> None: ...
 
-    def yielded(self, tract: Tract) -> None: ...
+    def on_tract_lost(self, tract: Tract) -> None: ...
 
     def settled(self) -> None: ...
 
     def lost(self, tract: Tract) -> None: ...
 
-    def reopened(self) -> None: ...
+    def retry_waiting(self) -> None: ...
 
-    def reunited(self) -> None: ...
+    def on_partition_healed(self) -> None: ...
 
 
 class Town:
@@ -233,7 +233,7 @@ def test_a_giver_of_which_nobody_takes_has_its_piece_back() -> None:
     giver = town.surfaces[0]
     giver.join(())
     town.surfaces[1].leave()
-    giver.joining.on_join_request(JoinRequest(Way((5, 6)), 1, 0), 5)
+    giver.joining.on_join_request(JoinRequest(RouteHeader((5, 6)), 1, 0), 5)
     town.run()
 
     assert giver.committed == (0, CODES)
@@ -266,7 +266,7 @@ def test_a_newcomer_is_given_a_spare_piece_whole() -> None:
         if each.bits == max(extent.bits for extent in rich.extents)
     ]
 
-    rich.joining.on_join_request(JoinRequest(Way((rich.committed[0], rich.committed[0] + 1)), 99, 0), rich.committed[0])
+    rich.joining.on_join_request(JoinRequest(RouteHeader((rich.committed[0], rich.committed[0] + 1)), 99, 0), rich.committed[0])
 
     give = next(message for to, message in town.hosts[int(str(rich.address))].sent() if to == 99)
     assert isinstance(give, HandoffOffer)
@@ -283,7 +283,7 @@ def test_every_owner_in_the_destination_is_told_exactly_once(dimensions: int) ->
             for low in (rng.randrange(CODES - CODES // 40) for _ in range(6))
         )
 
-        town.surfaces[rng.randrange(60)].send(ChunkedTransfer(Way(tract), b"state"))
+        town.surfaces[rng.randrange(60)].send(ChunkedTransfer(RouteHeader(tract), b"state"))
         town.run()
 
         for walker in town.walkers:
@@ -299,7 +299,7 @@ def test_every_owner_in_the_destination_is_told_exactly_once(dimensions: int) ->
 def test_without_assurance_a_message_is_sent_once_and_nothing_is_armed() -> None:
     town = assembled(60, 3)
     code = town.surfaces[7].extents[0].low
-    parcel = ChunkedTransfer(Way((code, code + 1)), b"state")
+    parcel = ChunkedTransfer(RouteHeader((code, code + 1)), b"state")
 
     town.surfaces[40].send(parcel)
     town.run()

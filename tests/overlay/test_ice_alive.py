@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from implicast.overlay.ice.backup_copies import BackupCopy, split_into_parts
 from implicast.overlay.ice.death_poll import DeathPoll
 from implicast.overlay.ice.handoff import OutgoingHandoff
-from implicast.overlay.ice.item_store import Item, Way
+from implicast.overlay.ice.item_store import Item, RouteHeader
 from implicast.overlay.ice.messages import (
     BackupDelta,
     BackupSnapshot,
@@ -64,7 +64,7 @@ class Empty:
     def pack(self, tract):
         return ()
 
-    def reads(self, item):
+    def can_decode(self, item):
         return True
 
     def __getattr__(self, name):
@@ -116,7 +116,7 @@ def test_a_title_that_names_oneself_is_never_learnt_from_others():
 def test_a_better_title_makes_an_owner_yield_and_a_worse_one_is_answered_with_the_better():
     one, ledger = halves()
     one.heartbeats.on_claim_update(2, ClaimUpdate((OwnershipClaim(0, 1, 1, 2),)))
-    assert ("yielded", (0, HALF)) in one.store.told
+    assert ("on_tract_lost", (0, HALF)) in one.store.told
     assert not one.extents
 
     one, ledger = halves()
@@ -131,7 +131,7 @@ def test_who_names_a_neighbour_as_a_newcomer_does_not_get_its_ground_seized():
         Heartbeat(5, 5, 6, (OwnershipClaim(HALF, 1, 0, 2),), (), (), (), False, ()), ledger.now_us
     )
     ledger.now_us = S
-    one.routing.on_routed(3, JoinRequest(Way((0, 1), 1), 2, 1 << 61))
+    one.routing.on_routed(3, JoinRequest(RouteHeader((0, 1), 1), 2, 1 << 61))
 
     assert one.ownership.others == [OwnershipClaim(HALF, 1, 0, 2)]
     assert one.backups == (2,)
@@ -143,7 +143,7 @@ def test_a_neighbour_that_comes_again_in_a_new_life_gets_a_place_when_it_says_so
     one.members.state_of(2).apply_heartbeat(
         Heartbeat(5, 5, 6, (OwnershipClaim(HALF, 1, 0, 2),), (), (), (), False, ()), ledger.now_us
     )
-    one.routing.on_routed(3, JoinRequest(Way((0, 1), 1), 2, 90))
+    one.routing.on_routed(3, JoinRequest(RouteHeader((0, 1), 1), 2, 90))
     one.heartbeats.on_heartbeat(2, Heartbeat(91, 90, 91, (), (), (), (), False, ()))
 
     assert [to for to, _ in sent(ledger, HandoffOffer)] == [2]
@@ -313,7 +313,7 @@ def test_what_is_said_of_a_third_peer_is_checked_with_it():
 
 def test_a_give_takes_three_messages_and_nobody_answers_in_between():
     one, ledger = halves()
-    one.routing.deliver(3, (0, 1), JoinRequest(Way((0, 1)), 3, 0))
+    one.routing.deliver(3, (0, 1), JoinRequest(RouteHeader((0, 1)), 3, 0))
     [(to, give)] = sent(ledger, HandoffOffer)
     assert (to, give.claim) == (3, OwnershipClaim(0, 2, 3, 3))
     assert one.committed == (HALF // 2, HALF)
@@ -336,7 +336,7 @@ def test_a_give_takes_three_messages_and_nobody_answers_in_between():
 
 def test_a_giver_does_not_learn_of_the_takers_title_from_a_greeting():
     one, ledger = halves()
-    one.routing.deliver(3, (0, 1), JoinRequest(Way((0, 1)), 3, 0))
+    one.routing.deliver(3, (0, 1), JoinRequest(RouteHeader((0, 1)), 3, 0))
     [(_, give)] = sent(ledger, HandoffOffer)
     one.heartbeats.on_heartbeat(3, Heartbeat(1, 0, 1, (give.claim,), (), (), (), False, ()))
 
@@ -346,7 +346,7 @@ def test_a_giver_does_not_learn_of_the_takers_title_from_a_greeting():
 
 def test_a_declined_piece_is_taken_back_under_a_better_title_than_was_offered():
     one, ledger = halves()
-    one.routing.deliver(3, (0, 1), JoinRequest(Way((0, 1)), 3, 0))
+    one.routing.deliver(3, (0, 1), JoinRequest(RouteHeader((0, 1)), 3, 0))
     [(_, give)] = sent(ledger, HandoffOffer)
     one.handoff_sender.on_abort(3, HandoffAbort(give.number))
     [extent] = one.extents
@@ -363,7 +363,7 @@ def test_full_tables_refuse_and_nothing_waits_for_ever():
     for number in range(one.settings.timers.requests_max):
         one.requests.ask("other", number, 2, FullStateRequest())
     assert not one.replicate((), lambda: None)
-    one.routing.deliver(3, (0, 1), JoinRequest(Way((0, 1)), 3, 0))
+    one.routing.deliver(3, (0, 1), JoinRequest(RouteHeader((0, 1)), 3, 0))
     assert one.handoff_sender.handoff is not None
     one.on_tick(Tick())
 
@@ -436,7 +436,7 @@ def test_an_estate_is_united_with_what_its_holder_gives():
     one.backup_copies.held[3] = BackupCopy(1, (OwnershipClaim(HALF, 2, 0, 3),), (1,), (), 0)
     one.backup_copies.held[3].put(2, [Item(HALF, HALF + 1, b"theirs", b"x")])
     one.store.pack = lambda tract: (Item(0, 1, b"ours", b"y"),)
-    one.routing.deliver(3, (0, 1), JoinRequest(Way((0, 1)), 3, 0))
+    one.routing.deliver(3, (0, 1), JoinRequest(RouteHeader((0, 1)), 3, 0))
     [(_, give)] = sent(ledger, HandoffOffer)
     one.handoff_sender.on_prepared(3, HandoffPrepared(give.number, give.claim, (1, 2), 0))
 
@@ -568,7 +568,7 @@ def test_an_heir_offers_its_copy_to_a_stranger_who_took_the_place_of_the_dead(wi
 
     tract = (HALF, 2 * HALF)
     assert (("accept", (item,), tract) in one.store.told) is offered
-    assert (("yielded", tract) in one.store.told) is offered
+    assert (("on_tract_lost", tract) in one.store.told) is offered
     assert one.tract == (0, HALF)
     assert 2 not in one.backup_copies.held
 
@@ -578,7 +578,7 @@ def test_who_takes_ground_without_its_records_says_so_although_a_newcomer_gets_i
     one, ledger = halves()
     one.takeover.declare_dead(2, DeathPoll(True, {}, ConfirmDeath(2, (OwnershipClaim(HALF, 1, 0, 2),), 3, (), -2)))
     assert one.ownership.of_status(TAKEN_OVER), "nobody had a copy"
-    one.routing.on_routed(3, JoinRequest(Way((HALF, HALF + 1), 1), 3, 0))
+    one.routing.on_routed(3, JoinRequest(RouteHeader((HALF, HALF + 1), 1), 3, 0))
     for verb, _, committed in ledger.take():
         if verb == "after" and type(committed) is CommitDue:
             one.takeover.on_commit_due(committed)
@@ -593,7 +593,7 @@ def test_who_knocks_at_a_far_heir_of_a_suspect_says_where_it_was():
     one, _ = halves()
     one.members.state_of(2).backups = (9,)
     one.members.suspect(2)
-    ((hop, way),) = one.routing.decide(Way((HALF, HALF + 1))).hops
+    ((hop, way),) = one.routing.decide(RouteHeader((HALF, HALF + 1))).hops
 
     assert (hop, way.visited) == (9, (1,))
     assert way.stuck == one.routing.table.rank((HALF, HALF + 1))
@@ -613,7 +613,7 @@ def test_an_heir_keeps_what_comes_for_a_dead_owner_far_from_it_and_passes_on_wha
     one.members.state_of(9).backups = (1,)
     if silent:
         one.members.suspect(9)
-    way = Way((far.low, far.low + 1), stuck=(0, 1), visited=(2,))
+    way = RouteHeader((far.low, far.low + 1), stuck=(0, 1), visited=(2,))
     found = one.routing.decide(way)
 
     assert [hop for hop, _ in found.hops] == ([] if silent else [9])
@@ -625,7 +625,7 @@ def test_addresses_of_any_kind_and_number_can_be_named_by_strangers():
     one, _ = halves()
     for owner in (("host", 80), -(1 << 63), 1 << 62):
         one.heartbeats.on_claim_update(2, ClaimUpdate((OwnershipClaim(HALF, 2, 1, owner), OwnershipClaim(HALF, 2, 1, 3))))
-        one.routing.on_routed(2, FindOwner(Way((HALF, HALF + 1), 1), 7))
+        one.routing.on_routed(2, FindOwner(RouteHeader((HALF, HALF + 1), 1), 7))
 
     assert title_at(one, HALF).owner in (-(1 << 63), 3)
     assert better(OwnershipClaim(0, 1, 0, 9), OwnershipClaim(0, 1, 0, ("host", 80)))
@@ -818,7 +818,7 @@ def test_a_gap_in_a_table_is_found_and_a_whole_table_has_none(dimensions):
 class Counter(Lodger, parts={"surface": IceSurface}):
     """Notes what arrives where."""
 
-    def arrived(self, sender, part, message):
+    def on_arrival(self, sender, part, message):
         self.scene.arrivals.append((self.address, part))
 
 
@@ -829,7 +829,7 @@ def spread(seed, holes):
     scene.world.run(2 * S)
     for each in scene.rng.sample(scene.lodgers(), holes):
         scene.world.crash(each.address)
-    scene.lodgers()[0].surface.send(Put(Way(WHOLE), 1, 1, 0))
+    scene.lodgers()[0].surface.send(Put(RouteHeader(WHOLE), 1, 1, 0))
     scene.world.run(scene.world.now_us + 25 * S)
     return scene
 

@@ -7,7 +7,7 @@ from statistics import fmean
 import pytest
 
 from implicast.casting.spice.spice import Spice
-from implicast.overlay.ice.item_store import Way
+from implicast.overlay.ice.item_store import RouteHeader
 from implicast.overlay.ice.joining import Extent, ProbeRound
 from implicast.overlay.ice.messages import (
     JoinRequest,
@@ -127,7 +127,7 @@ def test_the_owner_of_a_place_tells_how_much_ground_there_is() -> None:
     one.restore(OwnershipClaim(0, 1, 0, 1), [OwnershipClaim(2 * QUARTER, 1, 0, 2)], (2,))
     ledger.take()
 
-    one.routing.on_routed(2, LatencyProbe(Way((5, 6), 4), 77, 3, 2, True))
+    one.routing.on_routed(2, LatencyProbe(RouteHeader((5, 6), 4), 77, 3, 2, True))
 
     assert (77, LatencyReply(3, 2, True, 5, 1)) in ledger.sent()
 

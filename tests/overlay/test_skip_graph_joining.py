@@ -53,7 +53,7 @@ class Inhabitant(Peer, parts={"graph": SkipGraph}):
 
     @property
     def signer(self) -> Signer:
-        return self.graph.places._signer
+        return self.graph.places.signer
 
     def receive(self, sender: Address, message: Message) -> None:
         self.graph.on_heard_from(sender)

@@ -37,7 +37,7 @@ def journal(tmp_path, sends=(), events=(), incarnations=None, samples=((20 * S, 
     return tmp_path / "run"
 
 
-def test_repair_lasts_from_a_deed_to_the_first_clean_look(tmp_path):
+def test_repair_lasts_from_an_event_to_the_first_clean_check(tmp_path):
     events = [
         ScriptedEvent(0, 0, "crash", (1,)),
         ScriptedEvent(3, 5, "freeze", (2,)),
@@ -181,7 +181,7 @@ def test_nobody_is_told_wrongly_even_during_change(tmp_path, told, kept):
 
 @pytest.mark.parametrize(("clean_s", "kept"), [(25, True), (30, True), (31, False), (99, False)])
 def test_invariants_must_hold_again_in_time(tmp_path, clean_s, kept):
-    """The last deed was over at 20 s, and the design allows itself 10."""
+    """The last event was over at 20 s, and the design allows itself 10."""
     samples = [(second * S, ["a hole"] if second < clean_s else []) for second in range(10, 71)]
 
     found = change(

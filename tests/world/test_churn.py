@@ -54,7 +54,7 @@ def test_whoever_is_drawn_is_there_by_the_script(seed):
     assert len(here - gone) >= 10
 
 
-def test_as_many_deeds_as_asked_for():
+def test_as_many_events_as_asked_for():
     found = Counter(event.kind for event in MUCH.script(1, 40, 2))
 
     said = {kind: found.pop(kind) for kind in ("register", "describe", "withdraw")}
@@ -98,7 +98,7 @@ def test_one_kind_does_not_move_the_moments_of_another():
         "6:withdraw:3",
     ],
 )
-def test_a_deed_reads_back_as_the_same_deed(text):
+def test_an_event_reads_back_as_the_same_event(text):
     assert ScriptedEvent.parse(text).text() == text
 
 
@@ -183,13 +183,13 @@ def test_crashes_that_fill_no_group_are_written_as_the_whole_groups_they_are(cra
         ("guests=2,event=5:leave:14", "there is no 14"),
     ],
 )
-def test_deeds_about_strangers_are_refused(text, says):
+def test_events_about_strangers_are_refused(text, says):
     with pytest.raises(ScenarioError, match=says):
         Churn.parse(text).refuse_strangers(10, 2)
 
 
 @given(st.integers(0, 1000), st.data())
-def test_a_script_from_which_deeds_were_left_out_names_no_strangers(seed, data):
+def test_a_script_from_which_events_were_left_out_names_no_strangers(seed, data):
     spelled = MUCH.spelled(seed, 40, 2)
     kept = data.draw(st.lists(st.sampled_from(spelled.events), unique=True))
     spelled.refuse_strangers(40, 2)
@@ -217,7 +217,7 @@ def test_what_could_not_be_drawn_is_said_with_the_reason():
     assert MUCH.shortfall(1, 40, 2) == []
 
 
-def test_every_kind_of_deed_has_an_example_above():
+def test_every_kind_of_event_has_an_example_above():
     assert set(KINDS) == {event.kind for event in MUCH.script(1, 40, 2)} | {"fail"}
     assert any(event.kind == "fail" for event in Churn(fails=2).script(1, 40, 3))
 
@@ -225,7 +225,7 @@ def test_every_kind_of_deed_has_an_example_above():
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "change.md"
 
 
-def test_every_deed_on_the_reference_page_is_understood():
+def test_every_event_on_the_reference_page_is_understood():
     events = re.findall(r"event=(\S+)", PAGE.read_text())
 
     assert {ScriptedEvent.parse(text).kind for text in events} == set(KINDS)

@@ -74,19 +74,19 @@ def run(churn: str, directory: Path | None = None, **more):
 
 @pytest.mark.parametrize("codec", [None, Codec([Word])])
 def test_a_frozen_peer_handles_everything_when_it_wakes_in_order(codec):
-    world, sleeper, other = two(codec=codec)
-    world.at(0, JOIN, lambda: sleeper.host.after(50, Tick()))
+    world, frozen_peer, other = two(codec=codec)
+    world.at(0, JOIN, lambda: frozen_peer.host.after(50, Tick()))
     world.at(5, UPKEEP, lambda: freeze(world, 0))
     for number in (1, 2):
         world.at(number * 30, JOIN, lambda number=number: other.host.send(0, Word(number)))
     world.at(500, UPKEEP, lambda: thaw(world, 0))
     world.run(1000)
 
-    assert sleeper.heard == [(500, 1), (500, "tick"), (500, 2)]
+    assert frozen_peer.heard == [(500, 1), (500, "tick"), (500, 2)]
 
 
 def test_a_frozen_mailbox_is_bounded():
-    world, sleeper, other = two()
+    world, frozen_peer, other = two()
     freeze(world, 0)
     for number in range(MAIL_MAX + 10):
         world.at(number, JOIN, lambda number=number: other.host.send(0, Word(number)))
@@ -94,11 +94,11 @@ def test_a_frozen_mailbox_is_bounded():
     thaw(world, 0)
     world.run(MAIL_MAX + 200)
 
-    assert len(sleeper.heard) == MAIL_MAX
+    assert len(frozen_peer.heard) == MAIL_MAX
 
 
 def test_a_frozen_peer_can_die():
-    world, sleeper, other = two()
+    world, frozen_peer, other = two()
     freeze(world, 0)
     world.at(0, JOIN, lambda: other.host.send(0, Word(1)))
     world.run(50)
@@ -106,10 +106,10 @@ def test_a_frozen_peer_can_die():
     thaw(world, 0)
     world.run(100)
 
-    assert not sleeper.heard
+    assert not frozen_peer.heard
 
 
-# --- deeds that overlap
+# --- events that overlap
 
 
 class Disk(Message):
@@ -375,7 +375,7 @@ def test_a_scenario_with_churn_says_how_to_replay_it():
         ("event=5:join:25,event=6:join:25", "25 joins already"),
     ],
 )
-def test_impossible_deeds_are_refused(churn, says):
+def test_impossible_events_are_refused(churn, says):
     with pytest.raises(ScenarioError, match=says):
         run(churn)
 
@@ -440,7 +440,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.01])
-def test_a_leaver_in_peace_owes_its_casts_and_is_excused_in_hardship(monkeypatch, loss, tmp_path):
+def test_a_leaver_in_peace_owes_its_casts_and_is_excused_under_faults(monkeypatch, loss, tmp_path):
     base = Scenario("dht", peers=24, casts=20, seed=5, workload="groups")
     base = replace(base, faults=Faults(loss=loss))
     simulate(replace(base, churn=Churn.parse("event=19:leave:1")), tmp_path / "run")
@@ -467,7 +467,7 @@ def test_what_is_wrong_at_the_very_end_is_looked_at_until_it_is_right_or_no_matt
     judged_us = []
 
     def violations(injector: FaultInjector) -> list[str]:
-        passed_us = injector.world.now_us - injector._end_us
+        passed_us = injector.world.now_us - injector.watched_until_us
         return ["a copy is on its way"] if 0 <= passed_us < looks * CHECK_US else []
 
     def judged(run: Run) -> list[str]:
@@ -475,7 +475,7 @@ def test_what_is_wrong_at_the_very_end_is_looked_at_until_it_is_right_or_no_matt
         return []
 
     monkeypatch.setattr(FaultInjector, "violations", violations)
-    monkeypatch.setattr("implicast.world.simulate._objections", judged)
+    monkeypatch.setattr("implicast.world.simulate.network_objections", judged)
     run("crashes=1")
 
     assert judged_us == [waits * CHECK_US]

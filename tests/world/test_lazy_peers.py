@@ -175,7 +175,7 @@ def test_a_ring_that_sleeps_is_judged_by_its_columns(monkeypatch):
     assert "fingers" in run.lazy_peers.objections(run.world.peers)[0]
     publisher.links.set_right(publisher.links.left, (0, 1), True)
     assert "changed its place" in run.lazy_peers.objections(run.world.peers)[0]
-    run.lazy_peers._keys[3] = run.lazy_peers._keys[4]
+    run.lazy_peers.keys[3] = run.lazy_peers.keys[4]
     assert "do not rise" in run.lazy_peers.objections(run.world.peers)[0]
 
 

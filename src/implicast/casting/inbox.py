@@ -41,9 +41,9 @@ class Inbox:
 
     __slots__ = ("_member", "seen")
 
-    def __init__(self, member: Member, heard: Iterable[SeenBlock] = ()) -> None:
+    def __init__(self, member: Member, seen_blocks: Iterable[SeenBlock] = ()) -> None:
         self._member = member
-        self.seen = Seen(heard)
+        self.seen = Seen(seen_blocks)
 
     def take(self, cast: CastId, target: Target, payload: bytes) -> Outcome:
         """Deliver a notice unless it was delivered before or the member's newest description does

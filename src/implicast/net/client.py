@@ -48,6 +48,8 @@ from implicast.peer.contract import NAME_BYTES, Address, CastId, Contact
 from implicast.peer.errors import LocalError
 
 ANSWER_S = 10.0
+PENDING_KEY = "errands"
+"""Key of the pending casts in `client.db`. Existing files use it, so it must not change."""
 CAST_S = 30.0
 """Seconds to wait for the result of a cast. Afterwards the client repeats the request when it next
 goes online.
@@ -93,7 +95,7 @@ class Client:
             ProxyCastResult, lambda hello, answer: self._answered(hello, answer.number, answer)
         )
         self._asked: dict[tuple[Address, int], asyncio.Future[Answer]] = {}
-        self._handed_out: list[CastId] = []
+        self.handed_out: list[CastId] = []
         """Casts that were handed out and are not marked done."""
         self.blobs = Blobs(directory)
         own = Contact(self.name, (self.name.hex(), 0))
@@ -151,14 +153,14 @@ class Client:
         found = [
             (each, payload) for each in self._open() if (payload := self._payload(each)) is not None
         ]
-        self._handed_out = [each.cast for each, _ in found]
+        self.handed_out = [each.cast for each, _ in found]
         return found
 
     def _done(self) -> None:
         """Mark the notices that were handed out as done."""
-        for cast in self._handed_out:
+        for cast in self.handed_out:
             self.store.done(cast, self.clock.now_us())
-        self._handed_out = []
+        self.handed_out = []
 
     def _open(self) -> list[HeldNotice]:
         return [
@@ -249,7 +251,7 @@ class Client:
 
     def _pending_casts(self) -> dict[int, PendingCast]:
         return msgspec.msgpack.decode(
-            self.store.get("errands") or b"\x80", type=dict[int, PendingCast]
+            self.store.get(PENDING_KEY) or b"\x80", type=dict[int, PendingCast]
         )
 
     def _put_pending(self, number: int, pending: PendingCast | None) -> None:
@@ -259,7 +261,7 @@ class Client:
             open_.pop(number, None)
         else:
             open_[number] = pending
-        self.store.put_now("errands", msgspec.msgpack.encode(open_))
+        self.store.put_now(PENDING_KEY, msgspec.msgpack.encode(open_))
 
     async def _batches(self, proxy: Address) -> AsyncIterator[tuple[HeldNotice, ...]]:
         """All notices that a proxy holds after the cursor. The cursor advances when a batch is

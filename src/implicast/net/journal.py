@@ -272,7 +272,7 @@ class JournalWriter:
             self._written += sum(map(len, rows))
         except OSError:
             self._counters["journal_lost"] += len(rows)
-            self._close_segment()
+            self.close_segment()
 
     def note_storage(self, now_us: int) -> None:
         """Record the size of the data stored for other peers, if it changed."""
@@ -284,9 +284,9 @@ class JournalWriter:
     def close(self) -> None:
         self.write(ClosedRow())
         self.flush()
-        self._close_segment()
+        self.close_segment()
 
-    def _close_segment(self) -> None:
+    def close_segment(self) -> None:
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -295,7 +295,7 @@ class JournalWriter:
     def _open_segment(self) -> BinaryIO:
         if self._file is not None and self._written < SEGMENT_BYTES:
             return self._file
-        self._close_segment()
+        self.close_segment()
         there = segments(self._folder)
         for old in there[: max(0, len(there) + 1 - SEGMENTS_MAX)]:
             old.unlink(missing_ok=True)

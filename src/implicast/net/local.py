@@ -359,7 +359,7 @@ class InProcessNodes:
         """With `recorded`, every node writes its inputs to the file `record` in its folder."""
         self._local, self._recorded = local, recorded
         self.nodes: dict[str, Node] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
 
     async def start_all(
         self, progress: Callable[[int, int], None] = lambda done, of: None
@@ -389,7 +389,7 @@ class InProcessNodes:
         task = asyncio.create_task(
             serve_node(folder, describe_as, ready.set_result, record, self._local.page)
         )
-        self._tasks[name] = task
+        self.tasks[name] = task
         task.add_done_callback(lambda _: ready.cancel())
         with contextlib.suppress(asyncio.CancelledError):
             await ready
@@ -400,12 +400,12 @@ class InProcessNodes:
     def crash(self, name: str) -> None:
         """Simulate a killed process: the node writes nothing more, and its connections break."""
         self.nodes.pop(name).crash()
-        self._tasks.pop(name).cancel()
+        self.tasks.pop(name).cancel()
 
     async def stop(self) -> None:
-        for task in self._tasks.values():
+        for task in self.tasks.values():
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*self.tasks.values(), return_exceptions=True)
 
 
 def is_running(directory: Path) -> bool:

@@ -104,14 +104,14 @@ class Proxy:
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._base = node.directory / "clients"
-        self._stand_ins: dict[Name, Node] = {}
+        self.stand_ins: dict[Name, Node] = {}
         self._tasks: dict[Name, asyncio.Task[None]] = {}
         node.services.register(StandInRequest, self._on_stand_in_request)
         node.services.register(FetchInbox, self._on_fetch)
         node.services.register(ProxyCastRequest, self._on_cast_request)
         self._proxy_casts = ProxyCasts(node)
         node.payloads.blobs.other_stores = lambda: [
-            each.payloads.blobs for each in self._stand_ins.values()
+            each.payloads.blobs for each in self.stand_ins.values()
         ]
 
     def resume(self) -> None:
@@ -198,7 +198,7 @@ class Proxy:
         write_atomically(folder / "enlisted", msgspec.msgpack.encode(request))
 
     def _start_stand_in(self, name: Name, request: StandInRequest) -> None:
-        stand_in = self._stand_ins.get(name)
+        stand_in = self.stand_ins.get(name)
         if stand_in is not None:
             self._node.background(_describe(stand_in, request.text))
         elif name not in self._tasks:
@@ -211,7 +211,7 @@ class Proxy:
         while True:
             try:
                 async with Node.open(self._base / name.hex()) as node:
-                    self._stand_ins[name] = node
+                    self.stand_ins[name] = node
                     await node.join()
                     await _describe(node, text)
                     await node.left.wait()
@@ -219,12 +219,12 @@ class Proxy:
             except ImplicastError as error:
                 log.warning("the stand-in of %s: %s", name.hex()[:8], error)
             finally:
-                self._stand_ins.pop(name, None)
+                self.stand_ins.pop(name, None)
             await asyncio.sleep(5.0)
 
     def _stand_in_of(self, hello: Hello) -> "Node":
         """The stand-in of a client."""
-        stand_in = self._stand_ins.get(hello.name)
+        stand_in = self.stand_ins.get(hello.name)
         if stand_in is None:
             raise RemoteError(f"{hello.name.hex()} is not served here")
         return stand_in

@@ -36,6 +36,7 @@ repeat them.
 PROXY_CASTS_MAX = 1_000
 """Requests of one client that the stand-in remembers. Older ones have been answered."""
 CASTS_KEY = "errands made"
+"""Key of the casts made, in the stand-in's database. Existing files use it: do not change it."""
 WAIT_S = 5.0
 """Seconds that a proxy waits for a complete receipt before it answers."""
 

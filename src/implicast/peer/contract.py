@@ -190,18 +190,18 @@ class Peer(Part):
     __slots__ = ("strays",)
     _messages: ClassVar[dict[type, Callable[..., None]]] = {}
     _alarms: ClassVar[dict[type, Callable[..., None]]] = {}
-    _hears_first: ClassVar[str] = ""
+    _first_handler: ClassVar[str] = ""
 
     def __init_subclass__(
         cls, parts: Mapping[str, type[Part]] | None = None, first: str = ""
     ) -> None:
         super().__init_subclass__(parts)
-        cls._hears_first = first or cls._hears_first
+        cls._first_handler = first or cls._first_handler
         cls._messages, cls._alarms = decisions(cls)
-        if cls._hears_first:
-            hears = getattr(cls, cls._hears_first)
+        if cls._first_handler:
+            first_handler = getattr(cls, cls._first_handler)
             cls._messages = {
-                kind: _after(hears, handler) for kind, handler in cls._messages.items()
+                kind: _after(first_handler, handler) for kind, handler in cls._messages.items()
             }
 
     def __init__(self, address: Address, host: Host) -> None:
@@ -268,12 +268,12 @@ class Peer(Part):
 Decisions = dict[type, Callable[..., None]]
 
 
-def _after(hears: Callable[..., bool], handler: Callable[..., None]) -> Callable[..., None]:
+def _after(first_handler: Callable[..., bool], handler: Callable[..., None]) -> Callable[..., None]:
     path, method = getattr(handler, "leads_to", (None, handler))
     part = attrgetter(path) if path else None
 
     def decide(self: Peer, sender: Address, message: Message) -> None:
-        if hears(self, sender, message):
+        if first_handler(self, sender, message):
             found = self if part is None else part(self)
             if found is None:  # a part that only some settings have
                 self.drop_stray()

@@ -192,5 +192,7 @@ class Member(Peer, parts={"envelopes": Envelopes}):
         self.host.deliver(IncarnationAdvanced(self.incarnation, before, self.version))
         return self.version
 
-    def durable_member(self, heard: tuple[SeenBlock, ...] = ()) -> DurableMember:
-        return DurableMember(self.incarnation, self.version, self.serial, self.description, heard)
+    def durable_member(self, seen_blocks: tuple[SeenBlock, ...] = ()) -> DurableMember:
+        return DurableMember(
+            self.incarnation, self.version, self.serial, self.description, seen_blocks
+        )

@@ -166,10 +166,10 @@ class Seen:
 
     __slots__ = ("_bound", "_old", "_shares", "_turned_us", "_young")
 
-    def __init__(self, heard: Iterable[SeenBlock] = (), bound: int = BLOCKS_MAX) -> None:
+    def __init__(self, seen_blocks: Iterable[SeenBlock] = (), bound: int = BLOCKS_MAX) -> None:
         self._bound = bound
         self._young: dict[Block, int] = {
-            (each.publisher, each.incarnation, each.block): each.bits for each in heard
+            (each.publisher, each.incarnation, each.block): each.bits for each in seen_blocks
         }
         self._old: dict[Block, int] = {}
         self._turned_us = 0

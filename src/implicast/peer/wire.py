@@ -131,8 +131,8 @@ def _shape(info: inspect.Type, outer: tuple[type, ...]) -> Shape:
     """`outer`: the structs around this type. A recursive struct is named by nesting distance."""
     scalar = _BOUNDS.get(type(info))
     if scalar is not None:
-        word, bounds = scalar
-        return [word, *(getattr(info, bound) for bound in bounds)]
+        type_name, bounds = scalar
+        return [type_name, *(getattr(info, bound) for bound in bounds)]
     if isinstance(info, inspect.StructType):
         if info.cls in outer:
             return ["outer", outer[::-1].index(info.cls)]

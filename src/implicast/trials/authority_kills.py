@@ -60,7 +60,7 @@ class StaticContacts:
     def contact_addresses(self) -> dict[Address, None]:
         return dict.fromkeys(self.others)
 
-    def learn(self, revocation: Revocation) -> bool:
+    def learn_revocation(self, revocation: Revocation) -> bool:
         return self.trust.learn(revocation)
 
 

@@ -119,7 +119,7 @@ class Application:
         self.world.at(time_us, JOIN, lambda: self._member(peer).join(introducers))
 
     def register(self, time_us: int, peer: int, description: Description) -> None:
-        self.world.at(time_us, REGISTER, lambda: self._register(peer, description))
+        self.world.at(time_us, REGISTER, lambda: self.register_now(peer, description))
 
     def preload(self, peer: int, description: Description) -> None:
         """Record that a member is about to be registered together with all others
@@ -135,10 +135,10 @@ class Application:
         ]
 
     def withdraw(self, time_us: int, peer: int) -> None:
-        self.world.at(time_us, WITHDRAW, lambda: self._withdraw(peer))
+        self.world.at(time_us, WITHDRAW, lambda: self.withdraw_now(peer))
 
     def leave(self, time_us: int, peer: int) -> None:
-        self.world.at(time_us, LEAVE, lambda: self._leave(peer))
+        self.world.at(time_us, LEAVE, lambda: self.leave_now(peer))
 
     def cast(self, time_us: int, number: int, publisher: int, target: Target) -> None:
         self.world.at(time_us, number, lambda: self._cast(number, publisher, target))
@@ -200,19 +200,19 @@ class Application:
             return None
         return self._member(address)
 
-    def _register(self, address: int, description: Description) -> None:
+    def register_now(self, address: int, description: Description) -> None:
         member = self._able(address)
         if member is not None:
             self._note(address, member, description)
             member.register(description)
 
-    def _withdraw(self, address: int) -> None:
+    def withdraw_now(self, address: int) -> None:
         member = self._able(address)
         if member is not None:
             self._note(address, member, None)
             member.withdraw()
 
-    def _leave(self, address: int) -> None:
+    def leave_now(self, address: int) -> None:
         """Leave the network. This withdraws the registration: no cast owes the leaver a notice from
         now on, and none may reach it once it has left.
         """

@@ -78,10 +78,10 @@ class FaultInjector:
         self.restarts = Restarts(
             script, world, application, design, plan, self.incarnations, hosts, self._introduce
         )
-        self._objections = population(design).watch()
+        self.overlay_check = population(design).watch()
         self.samples: list[tuple[int, list[str]]] = []
         """(time_us, violations) of each check of the invariants."""
-        self._check_at_us = self._end_us = 0
+        self._check_at_us = self.watched_until_us = 0
         self._pause_us = CHECK_US
         self._registered_once: set[tuple[int, int]] = set()
         """(number, start of incarnation) of the members that have registered after joining."""
@@ -108,19 +108,19 @@ class FaultInjector:
         """Put all events on the agenda."""
         for event in self.script:
             begin, end = _HANDLERS[event.kind]
-            self._at(start_us + int(event.from_s * _S), partial(self._happen, begin, event))
+            self._at(start_us + int(event.from_s * _S), partial(self.carry_out, begin, event))
             if end is not None:
-                self._at(start_us + int(event.to_s * _S), partial(self._happen, end, event))
+                self._at(start_us + int(event.to_s * _S), partial(self.carry_out, end, event))
 
     def watch(self, from_us: int, to_us: int) -> None:
         """Check the invariants from one time to another, more often after events and violations."""
-        self._end_us = to_us
+        self.watched_until_us = to_us
         self._schedule_check(from_us)
         self._at(to_us, self.check)
 
     def _schedule_check(self, time_us: int) -> None:
         self._check_at_us = time_us
-        if time_us < self._end_us:
+        if time_us < self.watched_until_us:
             self._at(time_us, self._check_and_reschedule)
 
     def _check_and_reschedule(self) -> None:
@@ -137,9 +137,9 @@ class FaultInjector:
 
     def violations(self) -> list[str]:
         """Violations of the overlay's invariants at this moment."""
-        return self._objections(self.present())
+        return self.overlay_check(self.present())
 
-    def _happen(self, act: "Act", event: ScriptedEvent) -> None:
+    def carry_out(self, act: "Act", event: ScriptedEvent) -> None:
         act(self, event)
         soon_us = self.world.now_us + CHECK_US
         self._pause_us = CHECK_US

@@ -140,7 +140,7 @@ def _simulate(
     finally:
         run.world.close()
     application, injector = run.application, run.injector
-    objections, notes = _objections(run), _notes(run)
+    objections, notes = network_objections(run), _notes(run)
     run.release_peers()
     counted, measures = messages(directory), tally(directory)
     noticed, incarnations = (
@@ -187,7 +187,7 @@ def _trust(run: Run, judge: ContractChecker) -> TrustResult | None:
     )
 
 
-def _objections(run: Run) -> list[str]:
+def network_objections(run: Run) -> list[str]:
     """Violations at the end of the run. Lazy peers that were never materialised are checked by
     their columns, if the design supports it (`_notes` says so).
     """

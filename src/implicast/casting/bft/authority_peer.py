@@ -70,7 +70,6 @@ class AuthorityPeer(Peer):
     __slots__ = (
         "_assured",
         "_awaited",
-        "_holders",
         "_incarnation",
         "_lease_us",
         "_published",
@@ -80,6 +79,7 @@ class AuthorityPeer(Peer):
         "_signing",
         "_stamps",
         "authority",
+        "holders",
         "refusals",
     )
     role = "authority"
@@ -101,7 +101,7 @@ class AuthorityPeer(Peer):
         )
         self._lease_us, self._assured = LEASE_US if site.assured else NO_LEASE_US, site.assured
         present, now_us = durable.present if durable is not None else (), site.host.now_us
-        self._holders: dict[Address, tuple[Name, int]] = {
+        self.holders: dict[Address, tuple[Name, int]] = {
             address: (name, now_us) for address, name in present
         }
         # latest application stamp for each place
@@ -118,11 +118,11 @@ class AuthorityPeer(Peer):
             self._begin_recovery()
 
     def durable_state(self) -> DurableAuthority:
-        present = tuple((address, name) for address, (name, _) in self._holders.items())
+        present = tuple((address, name) for address, (name, _) in self.holders.items())
         return DurableAuthority(self._incarnation, self.authority.state(), present)
 
     def holdings(self) -> Any:
-        return [self.authority.held(name) for name, _ in self._holders.values()]
+        return [self.authority.held(name) for name, _ in self.holders.values()]
 
     # --- applications
 
@@ -219,7 +219,7 @@ class AuthorityPeer(Peer):
                     self.authority.release(name, each.realm)
             raise
         if HOME in wanted:
-            self._holders[address] = (name, self.host.now_us)
+            self.holders[address] = (name, self.host.now_us)
         return certificates
 
     def _release_places(self, address: Address, name: Name, application: Apply) -> None:
@@ -234,26 +234,26 @@ class AuthorityPeer(Peer):
         for realm in given_up:
             if self._is_newest(name, realm, application.stamp):
                 self.authority.release(name, realm)
-                if realm == HOME and self._holders.get(address, (b"", 0))[0] == name:
-                    del self._holders[address]
+                if realm == HOME and self.holders.get(address, (b"", 0))[0] == name:
+                    del self.holders[address]
 
     def _record_holder(self, address: Address, name: Name) -> None:
         """Record that a name is present at an address. If another name held the address, its
         certificates there are revoked.
         """
-        former, _ = self._holders.get(address, (name, 0))
-        if former == name and address in self._holders:
-            self._holders[address] = (name, self.host.now_us)
+        former, _ = self.holders.get(address, (name, 0))
+        if former == name and address in self.holders:
+            self.holders[address] = (name, self.host.now_us)
         elif former != name:
-            del self._holders[address]
+            del self.holders[address]
             if self.authority.vacate(former, address):
-                self._publish(self._holders)
+                self.publish(self.holders)
 
     def _introducers(self, applicant: Address) -> tuple[Address, ...]:
         since_us = self.host.now_us - self._lease_us
         others = [
             each
-            for each, (_, heard_us) in self._holders.items()
+            for each, (_, heard_us) in self.holders.items()
             if heard_us >= since_us and each != applicant
         ]
         return tuple(self.host.rng.sample(others, min(INTRODUCERS, len(others))))
@@ -265,12 +265,10 @@ class AuthorityPeer(Peer):
         if self.authority.has_expelled(name):
             return
         self.authority.expel(name)
-        self._holders = {
-            address: held for address, held in self._holders.items() if held[0] != name
-        }
-        self._publish(self._holders)
+        self.holders = {address: held for address, held in self.holders.items() if held[0] != name}
+        self.publish(self.holders)
 
-    def _publish(self, members: Iterable[Address]) -> None:
+    def publish(self, members: Iterable[Address]) -> None:
         revocation = self.authority.revocation(self.host.now_us)
         self._published = revocation.number
         for address in members:
@@ -291,14 +289,14 @@ class AuthorityPeer(Peer):
     @handles(PublishListDue)
     def on_publish(self, alarm: PublishListDue) -> None:
         self._publishing, self._published_us = False, self.host.now_us
-        members = list(self._holders)
-        self._publish(self.host.rng.sample(members, min(PUBLISHED_TO, len(members))))
+        members = list(self.holders)
+        self.publish(self.host.rng.sample(members, min(PUBLISHED_TO, len(members))))
 
     # --- after a restart
 
     def _begin_recovery(self) -> None:
         """Ask some members for their list: the disk may hold an old copy."""
-        members = list(self._holders)
+        members = list(self.holders)
         self._awaited = set(self.host.rng.sample(members, min(RECOVERY_PEERS, len(members))))
         for address in members:
             if address in self._awaited:

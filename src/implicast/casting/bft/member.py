@@ -59,9 +59,9 @@ class Bft(
     __slots__ = (
         "_durable",
         "_estimates",
-        "_keys",
         "graph",
         "inbox",
+        "keys",
         "lists",
         "multicasts",
         "placement",
@@ -76,7 +76,7 @@ class Bft(
             (site.address, site.host),
         )
         assert isinstance(keys, MemberKeys), "a member is enrolled and has keys"
-        self._keys = keys
+        self.keys = keys
         self._durable = site.durable_state if isinstance(site.durable_state, DurableBft) else None
         trust = Trust(keys.scheme, keys.authority, settings.vectors, keys.checked)
         validator = HopValidator(trust, settings.vectors, settings.halves, checks)
@@ -131,7 +131,7 @@ class Bft(
 
     @property
     def public(self) -> bytes:
-        return self._keys.signer.public
+        return self.keys.signer.public
 
     def restore_place(self, certificate: Certificate, assembled: WholeGraph) -> None:
         """Hold a place of an assembled world, whose lists are read from the whole graph."""

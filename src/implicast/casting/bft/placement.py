@@ -77,10 +77,10 @@ class PlacementAgent(Part):
         "_open_requests",
         "_releases",
         "_requests",
-        "_signing",
         "_stamp",
         "_unwanted",
         "_waiting",
+        "signing",
     )
 
     def __init__(
@@ -95,7 +95,7 @@ class PlacementAgent(Part):
         certificates: Sequence[Certificate] = (),
     ) -> None:
         super().__init__(requests.address, requests.host)
-        self._signing = signing
+        self.signing = signing
         self._requests, self._graph, self._lists, self._keys, self._authority = (
             requests,
             graph,
@@ -185,7 +185,7 @@ class PlacementAgent(Part):
             *(place.certificate for place in held.values()),
         ]
         newest = max(certificates, key=attrgetter("serial"), default=None)
-        rights = self._signing.rights_to(description_of(wanted))[:RIGHTS_MAX]
+        rights = self.signing.rights_to(description_of(wanted))[:RIGHTS_MAX]
         self._stamp += 1
         bare = Apply(
             request,
@@ -209,7 +209,7 @@ class PlacementAgent(Part):
         """The realms that this member still has the right to: rights expire, and one declined place
         would cost all others of the application.
         """
-        return [realm for realm in realms if self._signing.is_entitled(description_of([realm]))]
+        return [realm for realm in realms if self.signing.is_entitled(description_of([realm]))]
 
     def _release(self, given_up: Sequence[bytes]) -> None:
         """Release places at the authority."""

@@ -32,7 +32,7 @@ from implicast.casting.spice.registry import Record, Registry, fits
 from implicast.casting.spice.settings import CAST_US
 from implicast.casting.spice.traversal_state import TraversalTask
 from implicast.language.target import Target
-from implicast.overlay.ice.item_store import Way
+from implicast.overlay.ice.item_store import RouteHeader
 from implicast.peer.contract import Address, CastId, Contact, Incarnation, Message, Name, handles
 from implicast.peer.events import Estimated, Refused, Settled
 from implicast.peer.memory import Recent
@@ -101,11 +101,11 @@ class Casts(SpicePart):
         if len(self.publishing) >= PUBLISHING_MAX:
             self.host.deliver(Refused("cast", f"{PUBLISHING_MAX} casts have not ended"))
             return
-        first = CastRequest(Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, (), count_only)
+        first = CastRequest(
+            RouteHeader(EMPTY), cast, target, 0, "", 0, 0, 0, payload, (), count_only
+        )
         if cast.incarnation != self.spice.incarnation and self.settings.assured:
-            first = RepeatedCastRequest(
-                Way(EMPTY), cast, target, 0, "", 0, 0, 0, payload, again=self.spice.incarnation
-            )
+            first = _repeated(first, self.spice.incarnation)
         if self.settings.assured or count_only:
             self.host.after(CHECK_CAST_US, CheckCast(cast))
         self._send_out(first)
@@ -176,20 +176,7 @@ class Casts(SpicePart):
         acknowledge again and do not deliver it twice.
         """
         again = getattr(cast, "again", self.spice.incarnation) + 1
-        self._send_out(
-            RepeatedCastRequest(
-                Way(EMPTY),
-                cast.cast,
-                cast.target,
-                0,
-                "",
-                0,
-                0,
-                0,
-                cast.payload,
-                again=again,
-            )
-        )
+        self._send_out(_repeated(cast, again))
 
     # --- finding a registry
 
@@ -201,7 +188,7 @@ class Casts(SpicePart):
             if level and self.surface.tract
             else address
         )
-        return replace(cast, way=Way((root, root + 1)), tag=tag, level=level, root=root)
+        return replace(cast, way=RouteHeader((root, root + 1)), tag=tag, level=level, root=root)
 
     def seek(self, cast: CastRequest) -> tuple[CastRequest, bool]:
         """The next destination of a cast that looks for a registry, and whether it has found one
@@ -234,7 +221,7 @@ class Casts(SpicePart):
                 )  # a declined cast does not call for more replicas
             other = self._rarer(cast, root) if self.settings.rarest else None
             if other is None:
-                return replace(cast, way=Way((root, root + 1)), root=root), True
+                return replace(cast, way=RouteHeader((root, root + 1)), root=root), True
             cast = other
 
     def _root_here(self, tag: str) -> int | None:
@@ -382,6 +369,13 @@ class Casts(SpicePart):
         request.context[0].add_report(CoverageReport(0, unreachable=1, silent=(key[1],)))
         for task in request.context:
             self.spice.traversals.finish_one(task)
+
+
+def _repeated(cast: CastRequest, again: Incarnation) -> RepeatedCastRequest:
+    """The cast as it leaves its publisher once more."""
+    return RepeatedCastRequest(
+        RouteHeader(EMPTY), cast.cast, cast.target, 0, "", 0, 0, 0, cast.payload, again=again
+    )
 
 
 def _notification(task: TraversalTask | None, cast: CastRequest) -> Notification:

@@ -30,7 +30,7 @@ from implicast.casting.spice.registry import Record, Registry
 from implicast.casting.spice.settings import CAST_US
 from implicast.casting.spice.stores import ASCENDING
 from implicast.casting.spice.traversal_state import TraversalTask
-from implicast.overlay.ice.item_store import Way
+from implicast.overlay.ice.item_store import RouteHeader
 from implicast.peer.contract import Message, Name, handles
 from implicast.peer.memory import Repeats
 from implicast.space.tract import (
@@ -258,14 +258,14 @@ class Containers(SpicePart):
         tag, root, base = key
         above = self.settings.above(base)
         scaled = scale_within(closed, root, base, self.settings.dimensions, above - base)
-        traversal = GatherRequest(
-            Way(scaled), tag, root, above, base, self.address, self.spice.stores.next_token()
-        )
+        way, token = RouteHeader(scaled), self.spice.stores.next_token()
+        traversal = GatherRequest(way, tag, root, above, base, self.address, token)
         task = self.gatherings[key] = TraversalTask(now_us, traversal)
         ours = intersect(scaled, self.spice.known)
         self.spice.traversals.visit_all(task, traversal, above, ours)
         if rest := subtract(scaled, ours):
-            self.spice.traversals.send_up(task, replace(traversal, way=Way(rest)), base, closed)
+            onward = replace(traversal, way=RouteHeader(rest))
+            self.spice.traversals.send_up(task, onward, base, closed)
         self.spice.timer_wheel.schedule(CAST_US, GatherTimeout(traversal.number))
         self.spice.traversals.finish_one(task)
 

@@ -11,7 +11,7 @@ from implicast.casting.notifier import Notify
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.messages import CastRequest, RepeatedCastRequest
 from implicast.casting.spice.part import Spice, SpicePart
-from implicast.overlay.ice.item_store import Way
+from implicast.overlay.ice.item_store import RouteHeader
 from implicast.peer.contract import Address, handles
 from implicast.peer.policy import UNLIMITED
 from implicast.space.built import built
@@ -31,7 +31,7 @@ class FastPath(SpicePart):
         plain = not (self.settings.assured or spice.signing.signed) and spice.policy is UNLIMITED
         self.swift: Any = None
         if plain and _BUILT is not None:
-            self.swift = _BUILT.FastTraversal(spice, CastRequest, Way, Notify, address_of)
+            self.swift = _BUILT.FastTraversal(spice, CastRequest, RouteHeader, Notify, address_of)
 
     @handles(CastRequest, RepeatedCastRequest)
     def on_cast(self, sender: Address, cast: CastRequest) -> None:

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from implicast.casting.complaints import Slowing
 from implicast.language.target import Description, Target
-from implicast.overlay.ice.item_store import Code, Item, Way
+from implicast.overlay.ice.item_store import Code, Item, RouteHeader
 from implicast.peer.contract import Address, CastId, Contact, Incarnation, Message, Name, Version
 from implicast.peer.fields import Count, Payload, Token
 from implicast.space.morton import BITS
@@ -61,14 +61,14 @@ StoredEntry = tuple[Name, Version, Notch]
 class TagMessage(Message):
     """A routed message about a tag."""
 
-    way: Way
+    way: RouteHeader
     tag: Tag
 
 
 class NotchMessage(Message):
     """A routed message about one notch of a registry."""
 
-    way: Way
+    way: RouteHeader
     tag: Tag
     root: Code
     notch: Notch
@@ -125,7 +125,7 @@ class CastRequest(Message):
 
     wire = 0x0A04
 
-    way: Way
+    way: RouteHeader
     cast: CastId
     target: Target
     term: Count
@@ -230,7 +230,7 @@ class ItemOffer(Message):
 
     wire = 0x0A09
 
-    way: Way
+    way: RouteHeader
     items: Annotated[tuple[Item, ...], Meta(max_length=TOGETHER_MAX)]
     reply: Address
     token: Token
@@ -309,7 +309,7 @@ class LevelAnnouncement(Message):
 
     wire = 0x0A0F
 
-    way: Way
+    way: RouteHeader
     level: Level
 
 

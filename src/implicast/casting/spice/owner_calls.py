@@ -28,7 +28,7 @@ from implicast.casting.spice.part import Spice, SpicePart, StoreBackoff
 from implicast.casting.spice.registry import NEVER_US
 from implicast.casting.spice.settings import CAST_US
 from implicast.casting.spice.traversal_state import TraversalTask
-from implicast.overlay.ice.item_store import Way
+from implicast.overlay.ice.item_store import RouteHeader
 from implicast.peer.contract import Address, Message, handles
 from implicast.space.tract import WHOLE, Tract, intersect, subtract
 
@@ -58,7 +58,7 @@ class OwnerCall(StoreBackoff):
     def confirm_part(self, part: Tract) -> bool:
         """An owner has answered for this part. Returns whether all parts are answered."""
         left = subtract(self.message.way.tract, part)
-        self.message = replace(self.message, way=Way(left))
+        self.message = replace(self.message, way=RouteHeader(left))
         return not left
 
 
@@ -146,7 +146,7 @@ class OwnerCalls(SpicePart):
 
     # --- offers
 
-    def yielded(self, tract: Tract) -> None:
+    def on_tract_lost(self, tract: Tract) -> None:
         items = tuple(
             cut(each, tract) for each in self.spice.pack(tract) if each.key != UNRECOVERED_KEY
         )
@@ -155,7 +155,10 @@ class OwnerCalls(SpicePart):
             offered = items[start : start + OFFER_ITEMS]
             self.call(
                 ItemOffer(
-                    Way(places(offered)), offered, self.address, self.spice.stores.next_token()
+                    RouteHeader(places(offered)),
+                    offered,
+                    self.address,
+                    self.spice.stores.next_token(),
                 )
             )
 
@@ -190,7 +193,13 @@ class OwnerCalls(SpicePart):
 
     def _request_reregistration(self, lost: Tract, tries: int) -> None:
         traversal = ReregisterRequest(
-            Way(WHOLE), "", address_of(""), 0, lost, self.address, self.spice.stores.next_token()
+            RouteHeader(WHOLE),
+            "",
+            address_of(""),
+            0,
+            lost,
+            self.address,
+            self.spice.stores.next_token(),
         )
         task = TraversalTask(self.host.now_us, traversal)
         self._recoveries[traversal.number] = task, tries - 1
@@ -213,4 +222,4 @@ class OwnerCalls(SpicePart):
             self.surface.replicate(
                 (self.spice.registries.set_unrecovered(left, False),), lambda: None
             )
-            self.spice.traversals.reopened()
+            self.spice.traversals.retry_waiting()

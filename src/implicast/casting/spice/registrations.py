@@ -16,7 +16,7 @@ from implicast.casting.spice.settings import NO_LIMIT, WAIT_LONGEST_US
 from implicast.casting.spice.stores import OWN
 from implicast.casting.spice.traversal_state import TraversalTask
 from implicast.language.target import Description
-from implicast.overlay.ice.item_store import Way
+from implicast.overlay.ice.item_store import RouteHeader
 from implicast.peer.contract import Address, Message, StandingAlarm, Version, handles
 from implicast.peer.events import Registered, Withdrawn
 from implicast.peer.member import DurableMember
@@ -70,8 +70,8 @@ class Registrations(SpicePart):
         "_backoff",
         "_before",
         "_due",
+        "_has_no_extent",
         "_is_leaving",
-        "_is_without_ground",
         "_reregistering",
         "_returning",
         "_reunited_us",
@@ -96,7 +96,7 @@ class Registrations(SpicePart):
         """By tag that may be lost: the recovery tasks that wait for its acknowledgement."""
         self._due: list[str] = []
         """Tags still to renew in this round."""
-        self._is_without_ground = False
+        self._has_no_extent = False
         """Whether the peer lost all its extents and has none yet."""
         self._reunited_us = -REUNITED_US
         self._returning = durable is not None and durable.description is not None
@@ -191,7 +191,14 @@ class Registrations(SpicePart):
     def send_store(self, tag: str, holder: Address | None) -> None:
         address, entries = address_of(tag), (self.announced[tag],)
         store = StoreRequest(
-            Way((address, address + 1)), tag, address, 0, entries, self.address, self.token, True
+            RouteHeader((address, address + 1)),
+            tag,
+            address,
+            0,
+            entries,
+            self.address,
+            self.token,
+            True,
         )
         if holder is None or holder == self.address:
             self.surface.send(store)
@@ -271,17 +278,17 @@ class Registrations(SpicePart):
 
     # --- recovery: the peer may have missed a request to register again while it was cut off
 
-    def yielded(self) -> None:
-        self._is_without_ground = self._is_without_ground or not self.surface.extents
+    def on_tract_lost(self) -> None:
+        self._has_no_extent = self._has_no_extent or not self.surface.extents
 
     def settled(self) -> None:
         if self._returning and self.surface.committed:
             self.announce(self.spice.next_version(), None)
-        if self._is_without_ground and self.surface.committed:
-            self._is_without_ground = False
+        if self._has_no_extent and self.surface.committed:
+            self._has_no_extent = False
             self.register_again(WHOLE)
 
-    def reunited(self) -> None:
+    def on_partition_healed(self) -> None:
         """Register all tags again, at most once in `REUNITED_US`. For records in place this is a
         renewal.
         """

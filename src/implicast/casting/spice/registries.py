@@ -164,11 +164,11 @@ class Registries:
 
     # --- tracts with lost registries
 
-    def set_unrecovered(self, ground: Tract, is_lost: bool) -> Item:
+    def set_unrecovered(self, tract: Tract, is_lost: bool) -> Item:
         """Mark a tract as lost or as recovered. Returns the item that tells the backups."""
-        self.unrecovered = (unite if is_lost else subtract)(self.unrecovered, ground)
+        self.unrecovered = (unite if is_lost else subtract)(self.unrecovered, tract)
         self.counter.bump()
-        return items.unrecovered_item(unite(ground, self.unrecovered), self.unrecovered)
+        return items.unrecovered_item(unite(tract, self.unrecovered), self.unrecovered)
 
     # --- as items
 

@@ -31,7 +31,7 @@ from implicast.casting.spice.part import Spice, SpicePart, StoreBackoff
 from implicast.casting.spice.settings import CAST_US, SpiceSettings
 from implicast.casting.spice.stores import LAST_HOLDERS_MAX, OWN
 from implicast.casting.spice.traversal_state import TraversalTask
-from implicast.overlay.ice.item_store import Way
+from implicast.overlay.ice.item_store import RouteHeader
 from implicast.peer.contract import Address, Message, Name, handles
 from implicast.peer.memory import Recent
 from implicast.space.tract import Tract, intervals, union
@@ -248,11 +248,11 @@ class ReplicaPushes(SpicePart):
             missing & self._last_holders.keys()
         ):  # removed until it acknowledges again, as in `Stores`
             self.host.send(
-                self._last_holders.pop(root), ReplicateRequest(Way((root, root + 1)), *what)
+                self._last_holders.pop(root), ReplicateRequest(RouteHeader((root, root + 1)), *what)
             )
             missing.discard(root)
         if others := union((each, each + 1) for each in missing if each != address_of(push.tag)):
-            self.surface.send(ReplicateRequest(Way(others), *what))
+            self.surface.send(ReplicateRequest(RouteHeader(others), *what))
 
     def on_arrival(self, part: Tract, copy: ReplicateRequest) -> None:
         entries = all_proved(self.spice.signing, copy.tag, copy.entries)

@@ -36,7 +36,7 @@ from implicast.casting.spice.replica_push import roots_in
 from implicast.casting.spice.root_load import RootLoad
 from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US
 from implicast.casting.spice.traversal_state import TraversalTask
-from implicast.overlay.ice.item_store import Way
+from implicast.overlay.ice.item_store import RouteHeader
 from implicast.peer.contract import Address, Message, StandingAlarm, handles
 from implicast.peer.memory import Recent, Repeats
 from implicast.space.tract import WHOLE, Tract, contains, union
@@ -134,7 +134,7 @@ class Replicas(SpicePart):
         if self.surface.answers(address):
             self._decide_level(tag, root, busy, self.spice.levels.state(tag, root))
         else:
-            self.surface.send(LoadHint(Way((address, address + 1)), tag, root))
+            self.surface.send(LoadHint(RouteHeader((address, address + 1)), tag, root))
 
     def on_load_hint(self, load: LoadHint) -> None:
         """A root may be busy or idle: ask the root itself."""
@@ -142,7 +142,7 @@ class Replicas(SpicePart):
             token = self.host.rng.getrandbits(TOKEN_BITS)
             self._asked.put(token, (load.tag, load.root))
             self.surface.send(
-                LoadQuery(Way((load.root, load.root + 1)), load.tag, self.address, token)
+                LoadQuery(RouteHeader((load.root, load.root + 1)), load.tag, self.address, token)
             )
 
     def on_load_query(self, part: Tract, ask: LoadQuery) -> None:
@@ -243,7 +243,7 @@ class Replicas(SpicePart):
         """
         for tag in tags:
             if not self.surface.answers(address := address_of(tag)):
-                way, nothing = Way((address, address + 1)), header_item(tag, NO_HEADER)
+                way, nothing = RouteHeader((address, address + 1)), header_item(tag, NO_HEADER)
                 self.spice.calls.call(
                     ItemOffer(way, (nothing,), self.address, self.spice.stores.next_token())
                 )
@@ -295,9 +295,8 @@ class Replicas(SpicePart):
     def start_copy(self, tag: str, level: int) -> None:
         """Start a traversal that copies the registry to the roots that this level adds."""
         root = address_of(tag)
-        traversal = CopyRequest(
-            Way((root, root + 1)), tag, root, 0, level, self.address, self.spice.stores.next_token()
-        )
+        way, token = RouteHeader((root, root + 1)), self.spice.stores.next_token()
+        traversal = CopyRequest(way, tag, root, 0, level, self.address, token)
         task = self.raising[tag] = TraversalTask(self.host.now_us, traversal)
         self.spice.traversals.send_up(task, traversal)
         self.spice.traversals.finish_one(task)
@@ -343,17 +342,17 @@ class Replicas(SpicePart):
         roots = union(
             (each, each + 1) for each in self.spice.levels.new_roots(tag, level, level - 1)
         )
+        way, number = RouteHeader(roots), header.number
         self.spice.calls.call(
-            ReplicaActivation(Way(roots), tag, header.number, level, ready, self.address, token)
+            ReplicaActivation(way, tag, number, level, ready, self.address, token)
         )
 
     def _ask_veto(self, tag: str, level: int) -> None:
         if self._lowered_us.came_by(tag, self.host.now_us, HOLD_WINDOWS * self.settings.rate_us):
             return
         roots = union((each, each + 1) for each in self.spice.levels.roots_at(tag, level))
-        self.spice.calls.call(
-            VetoRequest(Way(roots), tag, self.address, self.spice.stores.next_token()), VETO_US
-        )
+        way, token = RouteHeader(roots), self.spice.stores.next_token()
+        self.spice.calls.call(VetoRequest(way, tag, self.address, token), VETO_US)
 
     def on_activation(self, part: Tract, call: ReplicaActivation) -> None:
         levels, tag = self.spice.levels, call.tag
@@ -394,4 +393,4 @@ class Replicas(SpicePart):
                 ReplicationHeader(header.number + 1, level, level, not (level and is_incomplete)),
             )
             if level > self.spice.levels.depth:
-                self.surface.send(LevelAnnouncement(Way(WHOLE), level))
+                self.surface.send(LevelAnnouncement(RouteHeader(WHOLE), level))

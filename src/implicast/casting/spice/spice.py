@@ -250,8 +250,8 @@ class Spice(Member, parts=PARTS):
     @property
     def known(self) -> Tract:
         """The part of the own tract with complete registries. Traversals visit only this part."""
-        ground, unrecovered = self.surface.committed, self.registries.unrecovered
-        return subtract(ground, unrecovered) if unrecovered else ground
+        own, unrecovered = self.surface.committed, self.registries.unrecovered
+        return subtract(own, unrecovered) if unrecovered else own
 
     def pack(self, tract: Tract) -> tuple[Item, ...]:
         """Items stored in the tract. The same tuple object is returned until something changes, so
@@ -266,7 +266,7 @@ class Spice(Member, parts=PARTS):
             )
         return self._packed[2]
 
-    def reads(self, item: Item) -> bool:
+    def can_decode(self, item: Item) -> bool:
         """Whether an item is well formed: a known kind, a registry that can exist, and a record
         under its own consumer's name at that consumer's home.
         """
@@ -313,9 +313,9 @@ class Spice(Member, parts=PARTS):
         self.registries.drop(tract)
         self.levels.drop(tract)
 
-    def yielded(self, tract: Tract) -> None:
-        self.calls.yielded(tract)
-        self.registrations.yielded()
+    def on_tract_lost(self, tract: Tract) -> None:
+        self.calls.on_tract_lost(tract)
+        self.registrations.on_tract_lost()
 
     def lost(self, tract: Tract) -> None:
         self.calls.lost(tract)
@@ -327,20 +327,20 @@ class Spice(Member, parts=PARTS):
             self.replicas.settled()
         self.registrations.settled()
 
-    def reopened(self) -> None:
+    def retry_waiting(self) -> None:
         """A tract that did not answer may answer now."""
-        self.traversals.reopened()
+        self.traversals.retry_waiting()
 
-    def reunited(self) -> None:
+    def on_partition_healed(self) -> None:
         """A partition seems to have healed."""
-        self.registrations.reunited()
+        self.registrations.on_partition_healed()
 
     def register_again(self, lost: Tract, task: TraversalTask | None = None) -> None:
         if self.settings.live:
             self.replicas.recopy_after_loss(lost)
         self.registrations.register_again(lost, task)
 
-    def arrived(self, sender: Address, part: Tract, message: Message) -> None:
+    def on_arrival(self, sender: Address, part: Tract, message: Message) -> None:
         """A routed message has reached a part of the own tract."""
         ARRIVALS[type(message)](self, part, message)
 

@@ -28,7 +28,7 @@ from implicast.casting.spice.messages import (
 )
 from implicast.casting.spice.part import Spice, SpicePart
 from implicast.casting.spice.registry import Record
-from implicast.overlay.ice.item_store import Way
+from implicast.overlay.ice.item_store import RouteHeader
 from implicast.peer.contract import Address, Message, Name, handles
 from implicast.peer.memory import Recent
 from implicast.space.morton import BITS
@@ -151,9 +151,9 @@ class Stores(SpicePart):
             else:
                 self.host.send(hop, onward)
 
-    def _way(self, root: int, notch: int, entries: Sequence[Entry]) -> Way:
+    def _way(self, root: int, notch: int, entries: Sequence[Entry]) -> RouteHeader:
         places = homes(root, notch, [each.spot for each in entries], self.settings.dimensions)
-        return Way(
+        return RouteHeader(
             union([(each, each + 1) for each in places])
             if len(places) != 1
             else (places[0], places[0] + 1)
@@ -247,7 +247,7 @@ class Stores(SpicePart):
         holder, addressed directly.
         """
         together = len(entries) > 1 and not self.settings.assured
-        way = Way((key[1], key[1] + 1)) if together else self._way(*key[1:], entries)
+        way = RouteHeader((key[1], key[1] + 1)) if together else self._way(*key[1:], entries)
         store = StoreRequest(way, *key, entries, self.address, token)
         if together:
             self._split_by_hop(store)

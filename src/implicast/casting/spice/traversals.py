@@ -38,7 +38,7 @@ from implicast.casting.spice.traversal_state import (
     TraversalBranch,
     TraversalTask,
 )
-from implicast.overlay.ice.item_store import Way
+from implicast.overlay.ice.item_store import RouteHeader
 from implicast.peer.contract import Address, Message, handles
 from implicast.peer.memory import Shares
 from implicast.peer.timer_wheel import SLOT_US
@@ -167,14 +167,17 @@ class Traversals(SpicePart):
             self._send(branch, to, traversal, way)
         waiting = onward.waiting if branch is None else onward.rest_of(traversal.way.tract)
         if waiting:
-            # The new way has a fresh hop limit: the old one may be used up between peers that took
-            # each other for the owner.
-            self._send(branch, None, traversal, Way(waiting))
+            # With a fresh hop limit: peers that took each other for the owner may have used it up.
+            self._send(branch, None, traversal, RouteHeader(waiting))
         if onward.own:
             self.process_here(branch, traversal, onward.own)
 
     def _send(
-        self, branch: TraversalBranch | None, to: Address | None, traversal: Traversal, way: Way
+        self,
+        branch: TraversalBranch | None,
+        to: Address | None,
+        traversal: Traversal,
+        way: RouteHeader,
     ) -> None:
         """Send to the next peer. None: no owner answers for the tract now; try again later."""
         if branch is not None:
@@ -214,7 +217,7 @@ class Traversals(SpicePart):
         self._forward(hop.branch, hop.traversal)
         self._finish_one_of_branch(hop.branch)
 
-    def reopened(self) -> None:
+    def retry_waiting(self) -> None:
         """Forward what waited for an owner."""
         for number, hop in [each for each in self.hops.items() if each[1].to is None]:
             if number in self.hops:
@@ -306,7 +309,9 @@ class Traversals(SpicePart):
             )
             part = intersect(scaled, self.spice.known)
             if rest := subtract(scaled, part) if part else scaled:
-                self.send_up(task, replace(traversal, way=Way(rest), notch=above), notch, closed)
+                self.send_up(
+                    task, replace(traversal, way=RouteHeader(rest), notch=above), notch, closed
+                )
             notch = above
 
     def send_up(
@@ -380,9 +385,7 @@ class Traversals(SpicePart):
 
     @handles(ForgetTraversals)
     def on_forget_traversals(self, alarm: ForgetTraversals) -> None:
-        """Remove tasks and branches one cast lifetime after they end, and give up those that never
-        end.
-        """
+        """Remove tasks and branches a cast lifetime after their end. Give up those without end."""
         since_us = self.host.now_us - CAST_US
         for task in self.tasks.last_before(since_us):
             (self.give_up if task.done_us is None else self.tasks.drop)(task)

@@ -177,7 +177,7 @@ class Backbone(Part, parts={"edges": Edges}):
 
     def _begin_generation(self, generation: int, capacity: int, sender: Address) -> None:
         """Begin a generation with the own clients' tags, and announce it to the neighbours."""
-        self.edges.flush()  # while the neighbours still accept the current generation
+        self.edges.flush()  # under a generation that the neighbours know
         self.next = self._new_table(generation, capacity)
         self.next.put(self.address, self.tags())
         for neighbour in self.neighbours:
@@ -217,9 +217,8 @@ class Backbone(Part, parts={"edges": Edges}):
             if not table.replace(sender, whole.filter):
                 return
             for neighbour in self.neighbours:
-                if (
-                    neighbour != sender
-                ):  # its own complete filter does not depend on the one it sent
+                # The filter for the sender does not depend on the sender's, and was sent before.
+                if neighbour != sender:
                     self._send_whole_filter(neighbour)
             self._switch_if_complete()
         self.edges.ack_when_covered(sender, whole.serial)

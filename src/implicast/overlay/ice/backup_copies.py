@@ -80,10 +80,8 @@ class BackupCopy:
         self.around = heartbeat.around or self.around
         if self.claims != (*heartbeat.extents, *heartbeat.provisional):
             self.claims = (*heartbeat.extents, *heartbeat.provisional)
-            tract, items = (
-                tract_of(self.claims),
-                self.items.items(),
-            )  # the owner has given up the other extents
+            # The owner has given up all other extents.
+            tract, items = tract_of(self.claims), self.items.items()
             self.items = {
                 key: entry
                 for key, entry in items
@@ -183,7 +181,7 @@ class BackupCopies(SurfacePart):
             )
         if copy.number == snapshot.number:
             copy.awaited.discard(snapshot.part)
-            copy.put(snapshot.serial, filter(self.surface.store.reads, snapshot.items))
+            copy.put(snapshot.serial, filter(self.surface.store.can_decode, snapshot.items))
         stamp_us = self.ack_stamp(sender, snapshot.stamp_us, snapshot.version)
         self.host.send(sender, SnapshotAck(snapshot.number, snapshot.part, stamp_us))
 
@@ -195,7 +193,7 @@ class BackupCopies(SurfacePart):
             self.host.send(sender, NoBackupCopy(delta.number))
             return
         check_items(delta.items)
-        copy.apply_delta(delta, filter(self.surface.store.reads, delta.items))
+        copy.apply_delta(delta, filter(self.surface.store.can_decode, delta.items))
         self.host.send(
             sender, DeltaAck(delta.number, self.ack_stamp(sender, delta.stamp_us, delta.version))
         )
@@ -242,9 +240,8 @@ class BackupCopies(SurfacePart):
         if heartbeat.version < copy.version:
             if copy.is_denied(self.host.now_us, self.timers.suspect_after_us):
                 del self.held[owner]
-        elif (
-            named and heartbeat.stamp_us >= copy.stamp_us
-        ):  # else the heartbeat is older than an extent that the owner received since
+        elif named and heartbeat.stamp_us >= copy.stamp_us:
+            # An older heartbeat does not list what the owner has received since.
             copy.apply_heartbeat(heartbeat, self.address in heartbeat.backups)
         elif not named and heartbeat.stamp_us > copy.stamp_us:
             del self.held[owner]

@@ -127,9 +127,8 @@ class BackupSet(SurfacePart):
             self.acked_us = self.host.now_us
         if sum(map(self._is_eligible, self.backups)) >= self.timers.backups:
             return
-        for (
-            backup
-        ) in self.backups:  # batches do not wait for a backup that has been suspect for long
+        # Batches do not wait for a backup that has been suspect for long.
+        for backup in self.backups:
             since_us = surface.members.state_of(backup).suspect_since_us
             if since_us >= 0 and self.host.now_us - since_us > self.timers.give_up_us:
                 self.drop_backup(backup)

@@ -92,9 +92,8 @@ class Heartbeats(SurfacePart):
 
     def send_to(self, peers: Iterable[Address]) -> None:
         surface, next_us = self.surface, self.host.now_us + self.timers.heartbeat_us
-        plain: Heartbeat | None = (
-            None  # one message for all peers but backups: its size is computed once
-        )
+        # One message for all peers but backups, so that its size is computed once.
+        plain: Heartbeat | None = None
         known, state_of, receivers = (
             surface.members.states,
             surface.members.state_of,

@@ -46,7 +46,7 @@ class Item(Message):
     """Encoded by the store. Empty: a deletion, which a backup may purge."""
 
 
-class Way(Message):
+class RouteHeader(Message):
     """Routing header. Every routed message has a field `way` of this type."""
 
     tract: Annotated[tuple[Code, ...], Meta(max_length=ENDS_MAX)]
@@ -86,7 +86,7 @@ class ItemStore(Protocol):
     def pack(self, tract: Tract) -> tuple[Item, ...]:
         """All items in the tract, for a handoff or a snapshot. Removes nothing."""
 
-    def reads(self, item: Item) -> bool:
+    def can_decode(self, item: Item) -> bool:
         """True if such an item can exist at that location. Backups discard all others, since no
         owner could use them.
         """
@@ -100,12 +100,12 @@ class ItemStore(Protocol):
     def drop(self, tract: Tract) -> None:
         """The tract was handed off and the receiver has all its items: remove them."""
 
-    def yielded(self, tract: Tract) -> None:
+    def on_tract_lost(self, tract: Tract) -> None:
         """The tract was lost to a better claim. The store must offer its items to the present
         owners.
         """
 
-    def arrived(self, sender: Address, part: Tract, message: Message) -> None:
+    def on_arrival(self, sender: Address, part: Tract, message: Message) -> None:
         """A routed message has arrived: this peer answers for `part` of its destination.
 
         `sender` is the previous hop, or this peer. The same message may arrive again, with another
@@ -122,10 +122,10 @@ class ItemStore(Protocol):
         copy of its last owner's items.
         """
 
-    def reopened(self) -> None:
+    def retry_waiting(self) -> None:
         """A tract of this or another peer that was not answered for may be so now: the store
         retries what waits for it.
         """
 
-    def reunited(self) -> None:
+    def on_partition_healed(self) -> None:
         """A partition seems to have healed."""

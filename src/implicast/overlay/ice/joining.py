@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from statistics import median_low
 from typing import NamedTuple
 
-from implicast.overlay.ice.item_store import Way
+from implicast.overlay.ice.item_store import RouteHeader
 from implicast.overlay.ice.messages import (
     JoinRequest,
     JoinRetry,
@@ -106,9 +106,8 @@ class Joining(SurfacePart):
     def join(self, introducers: tuple[Address, ...], known: tuple[Address, ...] = ()) -> None:
         """Ask for a place by way of introducers. Without any, this peer owns the whole surface."""
         self.surface.start()
-        self.surface.heartbeats.send_to(
-            known
-        )  # these learn that the previous incarnation is dead, so that its backups take over
+        # These learn that the previous incarnation is dead, so that its backups take over.
+        self.surface.heartbeats.send_to(known)
         others = list(
             dict.fromkeys(each for each in (*introducers, *known) if each != self.address)
         )
@@ -134,7 +133,9 @@ class Joining(SurfacePart):
         )
         code = extent.low | self.host.rng.getrandbits(BITS - extent.bits)
         request = JoinRequest(
-            Way((code, code + 1), self.surface.next_number()), self.address, self.surface.born_us
+            RouteHeader((code, code + 1), self.surface.next_number()),
+            self.address,
+            self.surface.born_us,
         )
         self.host.send(self._introducers[self._attempt % len(self._introducers)], request)
         self.host.after(self.timers.join_retry_us, JoinRetry(self._attempt))
@@ -235,7 +236,7 @@ class Joining(SurfacePart):
         self.host.after(self.timers.answers_us, ProbeRoundDue(number))
 
     def _send_probe(self, to: Address, code: int, number: int, digit: int, direct: bool) -> None:
-        way = Way((code, code + 1), self.surface.next_number())
+        way = RouteHeader((code, code + 1), self.surface.next_number())
         self.host.send(to, LatencyProbe(way, self.address, number, digit, direct))
 
     @handles(LatencyReply)

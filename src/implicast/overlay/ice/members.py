@@ -226,7 +226,7 @@ class Members(SurfacePart):
             self.lost[each] = (since, min(due_us, now_us))
         if now_us - since_us > self.timers.dead_after_us:
             if now_us - self._recovered_us < PARTITION_HEALED_US:
-                self.surface.store.reunited()
+                self.surface.store.on_partition_healed()
             self._recovered_us = now_us
 
     def on_round_trip(self, peer: Address, round_trip_us: int) -> None:

@@ -9,7 +9,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from implicast.overlay.ice.item_store import VERSION_MAX, Code, Item, Number, StateVersion, Way
+from implicast.overlay.ice.item_store import (
+    VERSION_MAX,
+    Code,
+    Item,
+    Number,
+    RouteHeader,
+    StateVersion,
+)
 from implicast.peer.contract import Address, Message, StandingAlarm
 from implicast.peer.fields import Micros
 from implicast.space.morton import BITS, CODES, DIMENSIONS
@@ -123,7 +130,7 @@ class JoinRequest(Message):
     """Routed request of a joining peer to the owner of a code: hand off an extent to me."""
 
     wire = 0x0906
-    way: Way
+    way: RouteHeader
     newcomer: Address
     born_us: Micros
 
@@ -134,7 +141,7 @@ class FindOwner(Message):
     """
 
     wire = 0x0907
-    way: Way
+    way: RouteHeader
     requester: Address
 
 
@@ -302,7 +309,7 @@ class LatencyProbe(Message):
     """Latency probe of a joining peer to the owner of a code: first routed, then sent directly."""
 
     wire = 0x0916
-    way: Way
+    way: RouteHeader
     newcomer: Address
     round: Number
     digit: Digit

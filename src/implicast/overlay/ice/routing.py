@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
-from implicast.overlay.ice.item_store import Way, check_tract
+from implicast.overlay.ice.item_store import RouteHeader, check_tract
 from implicast.overlay.ice.messages import (
     ClaimUpdate,
     FindOwner,
@@ -40,7 +40,7 @@ REROUTED = 4
 Routed = Any
 """A message with a field `way`."""
 Routable = TypeVar("Routable")
-NextHop = tuple[Address, Way]
+NextHop = tuple[Address, RouteHeader]
 """The next peer, and the header of the message to it."""
 NO_HOPS: list[NextHop] = []
 
@@ -162,14 +162,14 @@ class SurfaceRouting(SurfacePart):
     # --- forwarding
 
     def route(self, sender: Address, message: Routed) -> None:
-        """Deliver this peer's part, or park it while this peer does not answer for it; forward the
-        rest.
-        """
+        """Deliver this peer's part, or park it while it cannot be answered; forward the rest."""
         surface, (own, hops, waiting) = self.surface, self.decide(message.way)
         for hop, way in hops:
             if surface.settings.assured:
                 number = surface.next_number()
-                numbered = Way(way.tract, number, way.version, way.hops, way.stuck, way.visited)
+                numbered = RouteHeader(
+                    way.tract, number, way.version, way.hops, way.stuck, way.visited
+                )
                 surface.requests.ask("hop", (number, hop), hop, replace(message, way=numbered))
             else:
                 self.host.send(hop, message if way is message.way else replace(message, way=way))
@@ -193,16 +193,14 @@ class SurfaceRouting(SurfacePart):
         elif type(message) is LatencyProbe:
             self.surface.joining.on_latency_probe(message, part[0])
         else:
-            self.surface.store.arrived(sender, part, message)
+            self.surface.store.on_arrival(sender, part, message)
 
     def _send_claims(self, requester: Address, claims: list[OwnershipClaim]) -> None:
         if requester != self.address and claims:
             self.host.send(requester, ClaimUpdate(tuple(claims)))
 
-    def decide(self, way: Way) -> RoutingDecision:
-        """Divide a destination: the part to answer for, the parts to forward and their next hops,
-        and the part that waits.
-        """
+    def decide(self, way: RouteHeader) -> RoutingDecision:
+        """Divide a destination into the part to answer for, next hops, and the part that waits."""
         surface, ownership, tract = self.surface, self.surface.ownership, way.tract
         if len(tract) == 2 and tract[1] - tract[0] == 1 and not (ownership.unsettled or way.stuck):
             found = self._decide_one_code(surface, way, tract)
@@ -215,9 +213,8 @@ class SurfaceRouting(SurfacePart):
             own, waiting = EMPTY, unite(own, waiting)
         hops = list[NextHop]()
         if rest and (own or way.hops <= self.timers.hops_max):
-            way = (
-                replace(way, hops=0) if own else way
-            )  # a message that has reached a part of its destination starts counting hops again
+            # A message that has reached a part of its destination counts its hops anew.
+            way = replace(way, hops=0) if own else way
             waiting = unite(waiting, self._route_rest(way, rest, hops))
         return RoutingDecision(own, hops, waiting)
 
@@ -238,11 +235,11 @@ class SurfaceRouting(SurfacePart):
             if hop is None:
                 waiting = unite(waiting, part)
             else:
-                hops.append((hop, Way(part)))
+                hops.append((hop, RouteHeader(part)))
         return RoutingDecision(own, hops, waiting)
 
     def _decide_one_code(
-        self, surface: IceSurface, way: Way, tract: Tract
+        self, surface: IceSurface, way: RouteHeader, tract: Tract
     ) -> RoutingDecision | None:
         """Fast path for one code without complications, at a quarter of the cost; None if it does
         not apply.
@@ -269,9 +266,13 @@ class SurfaceRouting(SurfacePart):
         return 0 < len(table.owners) == len(self.surface.ownership.others)
 
     def _next_way(
-        self, way: Way, tract: Tract, stuck: tuple[int, ...] = (), visited: tuple[Address, ...] = ()
-    ) -> Way:
-        return Way(tract, 0, self.surface.heartbeats.version, way.hops + 1, stuck, visited)
+        self,
+        way: RouteHeader,
+        tract: Tract,
+        stuck: tuple[int, ...] = (),
+        visited: tuple[Address, ...] = (),
+    ) -> RouteHeader:
+        return RouteHeader(tract, 0, self.surface.heartbeats.version, way.hops + 1, stuck, visited)
 
     def sort_by_hop(
         self, codes: Sequence[int], things: Sequence[Routable]
@@ -292,7 +293,7 @@ class SurfaceRouting(SurfacePart):
 
     # --- detours
 
-    def _route_rest(self, way: Way, rest: Tract, hops: list[NextHop]) -> Tract:
+    def _route_rest(self, way: RouteHeader, rest: Tract, hops: list[NextHop]) -> Tract:
         """Choose next hops for the rest; returns the part that waits. While no neighbour is suspect
         Listings 6 and 7 decide. Otherwise known owners, and backups in place of suspects, get their
         own parts. A backup may be far away and know no claim there; so that it does not send the
@@ -332,7 +333,7 @@ class SurfaceRouting(SurfacePart):
         asked = first != owner and (first in visited or len(visited) >= self.timers.visited_max)
         return (self.address, False) if asked else (first, first == owner)
 
-    def _route_by_table(self, way: Way, rest: Tract, hops: list[NextHop]) -> None:
+    def _route_by_table(self, way: RouteHeader, rest: Tract, hops: list[NextHop]) -> None:
         """Next hops by Listings 6 and 7; begin or continue a detour where there are none."""
         settings, table = self.surface.settings, self.table
         if way.stuck and table.rank(rest) >= way.stuck:
@@ -348,7 +349,7 @@ class SurfaceRouting(SurfacePart):
 
     def _detour(
         self,
-        way: Way,
+        way: RouteHeader,
         part: Tract,
         stuck: tuple[int, ...],
         visited: tuple[Address, ...],
@@ -387,7 +388,7 @@ class SurfaceRouting(SurfacePart):
 
     def route_parked(self) -> None:
         """Route all parked messages again; the store does the same with its own."""
-        self.surface.store.reopened()
+        self.surface.store.retry_waiting()
         waiting, self.parked = self.parked, []
         for until_us, message in waiting:
             if until_us > self.host.now_us:

@@ -128,9 +128,8 @@ class Timers:
         derive("rank_us", self.answers_us + self.commit_delay_us + self.round_trip_us)
         derive("relocate_us", max(4 * self.rto_us, self.heartbeat_us // 4))
         derive("join_retry_us", 6 * self.rto_us + 2 * self.round_trip_us)
-        derive(
-            "departure_us", self.dead_after_us + 2 * self.tick_us
-        )  # long enough that a peer that died earlier is noticed in the meantime
+        # Long enough that a peer that died before is noticed in the meantime.
+        derive("departure_us", self.dead_after_us + 2 * self.tick_us)
         derive("gap_us", self.dead_after_us + 2 * self.rank_us)
         derive("copy_ttl_us", 3 * self.dead_after_us + 8 * self.rank_us)
 

@@ -360,7 +360,7 @@ class IceSurface(Part, parts=PARTS):
         if handoff is not None and handoff.extent not in self.ownership.extents:
             self.handoff_sender.abort_handoff()
         self.handoff_receiver.on_claims_lost()
-        self.store.yielded(tract)
+        self.store.on_tract_lost(tract)
         self.announce({*neighbours, *(each.owner for each in winners)})
         if not self.ownership.extents:
             self.rejoin()

@@ -13,7 +13,7 @@ heard the owner lately and vetoes. And `suspect_after_us` is shorter than `dead_
 
 from implicast.overlay.ice.backup_copies import BackupCopy, split_into_parts
 from implicast.overlay.ice.death_poll import DeadOwner, DeathPoll, PendingTakeover, voters
-from implicast.overlay.ice.item_store import Item, Way
+from implicast.overlay.ice.item_store import Item, RouteHeader
 from implicast.overlay.ice.messages import (
     CommitDue,
     ConfirmDeath,
@@ -316,7 +316,7 @@ class Takeover(SurfacePart):
         )
         if taken:
             self.surface.store.accept(copy.within(taken), taken)
-            self.surface.store.yielded(taken)
+            self.surface.store.on_tract_lost(taken)
 
     def fill_gap(self) -> None:
         """Query the owner of a gap beside this peer's extents; after `gap_us`, claim the gap."""
@@ -334,7 +334,7 @@ class Takeover(SurfacePart):
                 set(self.surface.ownership.neighbours()),
             )
             return
-        self.surface.send(FindOwner(Way((low, low + 1)), self.address))
+        self.surface.send(FindOwner(RouteHeader((low, low + 1)), self.address))
         # The neighbours may know no more than this peer: after a partition a few peers can have
         # only each other as neighbours. So a peer that is heard and is no neighbour forwards the
         # query too.
@@ -344,7 +344,7 @@ class Takeover(SurfacePart):
         )
         known = [each for each in heard if each not in near]
         if known and self.surface.settings.assured:
-            way = Way((low, low + 1), self.surface.next_number())
+            way = RouteHeader((low, low + 1), self.surface.next_number())
             self.host.send(self.host.rng.choice(known), FindOwner(way, self.address))
 
     def claim_all(self) -> None:

@@ -248,8 +248,8 @@ class Stabilisation(Part):
         ):
             return False
         silent_us = links.detector.silent_for_us(links.left)
-        incarnations = silent_us is not None and silent_us < 2 * links.settings.check_us
-        return incarnations and lies_between(link_state.by, links.left, links.me)
+        is_alive = silent_us is not None and silent_us < 2 * links.settings.check_us
+        return is_alive and lies_between(link_state.by, links.left, links.me)
 
     def _on_predecessor_found(self, link_state: LinkState, num: Number) -> None:
         """The answering node's right pointer names this node."""

@@ -55,13 +55,13 @@ class Departures(Part):
 
     __slots__ = (
         "_home",
-        "_left",
         "_left_all",
         "_members",
         "_on_left",
         "_places",
         "_requests",
         "_search",
+        "left",
     )
 
     def __init__(self, search: Search, tries: int, on_left: Callable[[Certificate], None]) -> None:
@@ -69,7 +69,7 @@ class Departures(Part):
         self._search, self._on_left = search, on_left
         self._requests, self._places, self._members = search.requests, search.places, search.members
         # last lists of a left place, for answers to newcomers
-        self._left: Recent[bytes, LevelTable[Certificate]] = Recent(LEFT_MAX)
+        self.left: Recent[bytes, LevelTable[Certificate]] = Recent(LEFT_MAX)
         self._left_all: Callable[[], None] | None = None
         self._home: Certificate | None = None
         search.requests.topic(LEAVE, RetryPolicy(RETRY_US, 1 + tries), self._unconfirmed)
@@ -85,7 +85,7 @@ class Departures(Part):
         """Leave a place, and notify every peer that may list it."""
         self._search.cancel_search(key)
         place = self._places.held.pop(key)
-        self._left.put(key, place.wide)
+        self.left.put(key, place.wide)
         leave_message = self._signed_leave(LeavePlace, place.certificate)
         # for own other places: a peer not yet notified may name it to them
         self.on_leave_place(self.address, leave_message)
@@ -138,7 +138,7 @@ class Departures(Part):
             left, self._left_all = self._left_all, None
             for key in list(self._places.held):
                 self._search.cancel_search(key)
-                self._left.put(key, self._places.held.pop(key).wide)
+                self.left.put(key, self._places.held.pop(key).wide)
             left()
 
     @handles(ClaimAck)
@@ -156,7 +156,7 @@ class Departures(Part):
     def on_ask(self, sender: Address, ask: AskNeighbours) -> None:
         if self._places.certificate_store.verifies(PRESENT, ask.claim):
             self._answer(sender, ask)
-        self._tell_latecomer(sender)
+        self.tell_latecomer(sender)
 
     def _answer(self, sender: Address, ask: AskNeighbours) -> None:
         about = ask.claim.certificate
@@ -174,7 +174,7 @@ class Departures(Part):
         if self._places.certificate_store.verifies(PRESENT, announce.claim):
             self._places.insert(announce.claim.certificate)
             self.host.send(sender, ClaimAck(announce.claim.certificate.key))
-        self._tell_latecomer(sender)
+        self.tell_latecomer(sender)
 
     @handles(ProbePlaces)
     def on_probe_places(self, sender: Address, probe: ProbePlaces) -> None:
@@ -189,7 +189,7 @@ class Departures(Part):
                     place.record_asker(claim.certificate)
         self.answer_about_left(sender, probe.asked)
         self.host.send(sender, ProbeAck())
-        self._tell_latecomer(sender)
+        self.tell_latecomer(sender)
 
     # --- answers about left places
 
@@ -200,7 +200,7 @@ class Departures(Part):
         self.host.send(sender, self._signed_leave(LeaveGraph, self._home))
         return True
 
-    def _tell_latecomer(self, sender: Address) -> None:
+    def tell_latecomer(self, sender: Address) -> None:
         """Notify a peer that contacts this one while it is leaving. It was not among the peers
         notified first, and would list this one for ever.
         """
@@ -214,9 +214,9 @@ class Departures(Part):
         """
         others = [key for key in asked if key not in self._places.held]
         for key in others:
-            if key in self._left:
-                self.host.send(sender, self._signed_leave(LeavePlace, self._left[key].owner))
-        unknown = tuple([key for key in others if key not in self._left])
+            if key in self.left:
+                self.host.send(sender, self._signed_leave(LeavePlace, self.left[key].owner))
+        unknown = tuple([key for key in others if key not in self.left])
         if unknown:
             self._deny(sender, unknown)
 
@@ -224,15 +224,15 @@ class Departures(Part):
         """Answer from the last lists of a left place. A newcomer whose introducers are all leaving
         would otherwise find no peer.
         """
-        if ask.place and ask.place not in self._left:
+        if ask.place and ask.place not in self.left:
             self._deny(sender, (ask.place,))
-        elif not self._left:
+        elif not self.left:
             self.host.send(sender, Neighbours(b"", about.key, ()))
         else:
-            table = self._left[ask.place or next(reversed(self._left))]
+            table = self.left[ask.place or next(reversed(self.left))]
             nodes = answer(table, self._places.vectors, self._places.k, about)
             # these lists are no longer maintained
-            others = [node for node in nodes if node.key not in self._left]
+            others = [node for node in nodes if node.key not in self.left]
             near = [
                 node
                 for node in others

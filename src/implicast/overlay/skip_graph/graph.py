@@ -109,12 +109,12 @@ class SkipGraph(
         self.members = GraphMembers(
             self.places,
             settings,
-            self._lose,
+            self.lose_peer,
             lambda: self.anti_entropy.schedule_round(),
             self._catch_up,
         )
         self.search = Search(
-            self.requests, self.places, self.members, settings, self._lose, arrived, isolated
+            self.requests, self.places, self.members, settings, self.lose_peer, arrived, isolated
         )
         self.departures = Departures(self.search, settings.asks, self._on_peer_left)
         self.anti_entropy = ListAntiEntropy(self.search, self.departures, settings.look_us)
@@ -199,7 +199,7 @@ class SkipGraph(
         if sender in members.lost:
             self.search.readmit(sender, members.reinstate(sender))
 
-    def _lose(self, address: Address) -> None:
+    def lose_peer(self, address: Address) -> None:
         """Remove a peer that failed its probes from all lists, and store its certificates."""
         removed = nodes_with(self.places.held.values(), ADDRESS, address)
         self.members.record_lost(address, removed)

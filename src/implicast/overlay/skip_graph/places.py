@@ -122,19 +122,19 @@ class Places:
 
     __slots__ = (
         "_claims",
-        "_signer",
         "address",
         "certificate_store",
         "held",
         "host",
         "k",
+        "signer",
         "vectors",
     )
 
     def __init__(
         self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer
     ) -> None:
-        self.address, self.host, self.k, self.vectors, self._signer = (
+        self.address, self.host, self.k, self.vectors, self.signer = (
             address,
             host,
             k,
@@ -208,7 +208,7 @@ class Places:
 
     def sign(self, verb: bytes, certificate: Certificate) -> Claim:
         """Sign a claim with the present time."""
-        return claim(self._signer, verb, certificate, self.host.now_us)
+        return claim(self.signer, verb, certificate, self.host.now_us)
 
 
 @twin

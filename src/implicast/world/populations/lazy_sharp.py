@@ -181,14 +181,14 @@ class LazySharpPeers(LazyPeers):
         ]
         by_address = np.array(distinct(keys), np.int64)
         order = np.argsort(by_address)
-        self._address, self._keys = order.astype(np.int32), by_address[order]
+        self._address, self.keys = order.astype(np.int32), by_address[order]
         self._rank = np.empty(plan.peers, np.int32)
         self._rank[order] = np.arange(plan.peers, dtype=np.int32)
         holders = TagHolders([plan.descriptions[each] for each in order.tolist()])
         self._filters = Filters(holders, plan.peers, self._settings.bits, self._settings.hashes)
         self._columns: Recent[object, Levels] = Recent(max(1, COLUMNS_BYTES_MAX // plan.peers))
         self._steps = [1 << level for level in range((plan.peers - 1).bit_length())]
-        self._lane = Lane(self._rank, self._address, self._keys, self._levels_for, self._furnish)
+        self._lane = Lane(self._rank, self._address, self.keys, self._levels_for, self._furnish)
         self._furnished: list[LazySharpPeer] = []
         self._stored: list[int] | None = None
 
@@ -230,8 +230,8 @@ class LazySharpPeers(LazyPeers):
 
     def _furnish(self, member: LazySharpPeer) -> None:
         """Set neighbours, fingers and visibility as `assemble` and registering do."""
-        at, count = int(self._rank[member.address]), len(self._keys)  # type: ignore[index]
-        member.awake(int(self._keys[at]))
+        at, count = int(self._rank[member.address]), len(self.keys)  # type: ignore[index]
+        member.awake(int(self.keys[at]))
         known = min(member.links.settings.lefts, count - 1)
         lefts = tuple(self._ref(at - step) for step in range(1, known + 1))
         member.links.restore(self._ref(at - 1), self._ref(at + 1), lefts)
@@ -243,8 +243,8 @@ class LazySharpPeers(LazyPeers):
         self._furnished.append(member)
 
     def _ref(self, rank: int) -> Ref:
-        rank %= len(self._keys)
-        return Ref(int(self._keys[rank]), int(self._address[rank]))
+        rank %= len(self.keys)
+        return Ref(int(self.keys[rank]), int(self._address[rank]))
 
     def _fingers(self, at: int) -> list[Ref]:
         return [self._ref(at + step) for step in self._steps]
@@ -256,12 +256,12 @@ class LazySharpPeers(LazyPeers):
 
     def objections(self, awake: Mapping[int, Peer]) -> list[str]:
         """Check the columns; and that materialised parts are still in their initial state."""
-        rising = np.flatnonzero(self._keys[1:] <= self._keys[:-1])
+        rising = np.flatnonzero(self.keys[1:] <= self.keys[:-1])
         wrong = [
             f"after rank {each} keys do not rise"
             for each in islice(rising.tolist(), OBJECTIONS_MAX)
         ]
-        if not np.array_equal(np.sort(self._address), np.arange(len(self._keys))):
+        if not np.array_equal(np.sort(self._address), np.arange(len(self.keys))):
             wrong.append("some are on the ring twice, and some are not")
         for member in self._furnished:
             links, at = member.links, int(self._rank[member.address])  # type: ignore[index]
@@ -285,8 +285,8 @@ class LazySharpPeers(LazyPeers):
         """By rank, bytes of the table with its aggregates and of the neighbours
         (`Condcast.holdings`).
         """
-        count, settings = len(self._keys), self._settings
-        keys = weights.of_numbers(self._keys)
+        count, settings = len(self.keys), self._settings
+        keys = weights.of_numbers(self.keys)
         refs = 2 + keys + weights.of_numbers(self._address.astype(np.int64))
         known = min(settings.links.lefts, count - 1)
         aggregate = size(DescriptionAggregate(bytes(settings.bits // 8)))

@@ -158,7 +158,7 @@ def forget_the_old(backbone: Backbone, neighbour: int, target: Target) -> bool:
 
 @pytest.mark.parametrize(
     ("part", "method", "mistake"),
-    [(Edges, "wait", answer_at_once), (Backbone, "leads", forget_the_old)],
+    [(Edges, "ack_when_covered", answer_at_once), (Backbone, "leads", forget_the_old)],
 )
 def test_the_look_fails_when_it_should(monkeypatch, part, method, mistake):
     monkeypatch.setattr(part, method, mistake)
@@ -260,11 +260,11 @@ def test_a_broker_that_registers_before_it_has_a_tree_is_caught(monkeypatch):
 
     def alone(self: Views, highest: int) -> None:
         self.followed = {}
-        self._form([self.address])
+        self._make_view([self.address])
         arrive(self, highest)
 
-    arrive = Views.arrive
-    monkeypatch.setattr(Views, "arrive", alone)
+    arrive = Views.begin
+    monkeypatch.setattr(Views, "begin", alone)
     trial = Trial(3, Faults(), "receipts", fresh=True)
     for address in range(CLIENTS):
         trial.world.at(0, REGISTER, partial(trial.client(address).join, ()))
@@ -337,7 +337,7 @@ def test_filters_that_are_not_rebuilt_are_caught(monkeypatch):
     """A mistake: after a change of tree, brokers believe empty filters."""
     death = "event=5:fail:26"
     assert not caught(death)
-    monkeypatch.setattr(Backbone, "follow", Backbone.stand)
+    monkeypatch.setattr(Backbone, "follow", Backbone.restore)
 
     assert caught(death)
 
