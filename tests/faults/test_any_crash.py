@@ -13,7 +13,7 @@ from implicast.casting.designs import Design, designs
 from implicast.world.churn import Churn
 from implicast.world.journal import read
 from implicast.world.scenario import Scenario
-from implicast.world.scripted_events import EntryProof
+from implicast.world.scripted_events import ScriptedEvent
 from implicast.world.simulate import SimulationOutcome, simulate
 
 PEERS = 12
@@ -48,7 +48,7 @@ def lost(
         workload="groups",
         workload_parameters={"share": 0.5},
         parameters={**design.trial, **leases},
-        churn=Churn(events=(EntryProof(CRASH_S, CRASH_S, "crash", dying),)),
+        churn=Churn(events=(ScriptedEvent(CRASH_S, CRASH_S, "crash", dying),)),
     )
     return simulate(scenario, directory)
 

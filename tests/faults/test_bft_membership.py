@@ -142,7 +142,7 @@ def test_the_mistake_of_believing_farewells_of_others_is_seen(
 def test_the_mistake_of_removing_on_hearsay_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     def believe(self: SkipGraph, sender: int, report: SuspicionReport) -> None:
         for address in report.addresses:
-            self._lose(address)
+            self.lose_peer(address)
 
     monkeypatch.setitem(
         Bft._messages,

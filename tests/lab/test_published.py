@@ -82,11 +82,11 @@ def test_a_trend_must_hold_for_every_seed() -> None:
     assert "1 of 2 seeds" in found.tolerance
 
 
-def test_a_smaller_run_is_told_and_is_no_verdict() -> None:
+def test_a_smaller_run_is_shown_without_a_verdict() -> None:
     both = seen("small", spice=SEEDS, dht=SEEDS)
     assert judge(said(value=1.0, against="dht"), both).verdict == "not run; small runs agree"
     assert judge(said(value=9.0, against="dht"), both).verdict == "not run; small runs differ"
-    assert judge(said(value=2.0), both).verdict == "not run; small runs are told"
+    assert judge(said(value=2.0), both).verdict == "not run; small runs have values"
     assert judge(said(value=2.0), seen()).verdict == "not run"
 
 

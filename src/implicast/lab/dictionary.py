@@ -1,7 +1,7 @@
 """The data dictionary: what every column of every table means, and its unit.
 
-It is printed by `implicast lab tables`, written into the metadata of every Parquet file, and it is
-the page `docs/reference/tables.md`; a test holds the three equal. The journals' own columns are in
+`implicast lab tables` prints it, every Parquet file has it as metadata, and the page
+`docs/reference/tables.md` shows it; a test compares the three. The journals' own columns are in
 `world/columns.py`.
 """
 
@@ -21,8 +21,9 @@ MEASURES = {
     "PINK_M": "most packets one directed physical link carried for one cast",
     "TINK_M": "most packets one directed physical link carried for all casts",
     "TINK_G": "Gini coefficient of those totals over all directed links, idle ones included",
-    "TINK_used_G": "Gini coefficient of packets over those directed links that carried anything",
-    "TINK_router_G": "Gini coefficient of packets over the directed links between routers, idle ones included",
+    "TINK_used_G": "Gini coefficient of packets over the directed links that carried a packet",
+    "TINK_router_G": "Gini coefficient of packets over the directed links between routers, idle "
+    "ones included",
     "RTH": "messages of a cast / (1 + members), mean over casts",
     "RAH": "mean hops to a member / 2, mean over casts with members",
     "RMH": "largest hops to a member / 2, mean over casts with members",
@@ -30,45 +31,57 @@ MEASURES = {
     "latency_ms_median": "from cast to notification, median over notifications",
     "latency_ms_p99": "from cast to notification, 99th percentile of notifications",
     "latency_ms_max": "from cast to notification, largest of all notifications",
-    "TOUT_capacity_G": "Gini coefficient of TOUT divided by what each peer can bear",
+    "TOUT_capacity_G": "Gini coefficient of TOUT divided by the capacity of each peer",
 }
 """Name -> meaning. Counts are messages or packets, latency is in milliseconds, the rest are plain
 numbers.
 """
 
 CHANGE = {
-    "delivery_ratio": "share of the expected notifications that came, of casts made while things changed",
-    "delivery_ratio_after": "share of the expected notifications that came, of casts made once repair time was over",
-    "wrong": "repeated, uninvited, invented or altered notifications of casts made while things changed, and false "
-    "receipts; must be 0",
-    "late": "first notified later than ten seconds after the cast, while things changed",
-    "late_share": "share of the notifications that came later than ten seconds after the cast, while things changed",
-    "repair_s_median": "seconds from the end of a deed without a word (a crash, a broker's fail or restart, a sleeper, "
-    "a cut) to the first look that finds all invariants in force, median; one looks every second, so 1 is the least",
+    "delivery_ratio": "share of the expected notifications that arrived, of casts made during "
+    "change",
+    "delivery_ratio_after": "share of the expected notifications that arrived, of casts made "
+    "after the repair time",
+    "wrong": "repeated, uninvited, invented or altered notifications of casts made during change, "
+    "and false receipts; "
+    "must be 0",
+    "late": "first notifications later than ten seconds after the cast, of casts made during "
+    "change",
+    "late_share": "share of the notifications later than ten seconds after the cast, of casts "
+    "made during change",
+    "repair_s_median": "seconds from the end of an unannounced event (a crash, a fail or restart "
+    "of a broker, a freeze, a "
+    "cut) to the first check without a violated invariant, median; checks run every second, so "
+    "the least is 1",
     "repair_s_max": "the longest such repair",
-    "settle_s_max": "seconds from a join or leave to the first such look, longest",
-    "unrepaired": "deeds after which something was wrong until the end",
-    "upkeep_per_peer_minute": "messages of standing upkeep per peer and minute that it was there",
-    "upkeep_at_rest": "messages of standing upkeep per peer and minute once all was quiet, where that lasted for a "
-    "minute at least",
-    "storm": "messages in the busiest second over those in the mean second",
+    "settle_s_max": "seconds from a join or leave to the first check without a violation, longest",
+    "unrepaired": "events after which no check was without a violation",
+    "upkeep_per_peer_minute": "upkeep messages per peer and minute of its presence",
+    "upkeep_at_rest": "upkeep messages per peer and minute after the repair time, if that lasted "
+    "at least a minute",
+    "storm": "messages in the busiest second divided by the mean over all seconds",
     "returns": "members that crashed and came back at their address",
-    "return_s_max": "seconds from coming back to the completion of the first registration, longest",
-    "complaints": "newcomers that never joined, leavers that never left, registrations never complete",
+    "return_s_max": "seconds from the return of a member to the completion of its first "
+    "registration, longest",
+    "complaints": "newcomers that never joined, leavers that never left, registrations never "
+    "completed",
 }
-"""Name -> meaning, of runs in which peers come, go or fail (`measures/change.py`)."""
+"""Name -> meaning, of runs in which peers join, leave or fail (`measures/change.py`)."""
 
 CONTRACT = {
-    "expected": "pairs of cast and peer that must be notified: a complete registration is selected, and stays so",
+    "expected": "pairs of cast and peer that must be notified: a complete registration is "
+    "selected and stays selected",
     "notified": "notifications, repeated and invented ones included",
     "missing": "expected but never notified (liveness)",
     "repeated": "notifications beyond the first of one cast to one peer (at most once)",
-    "uninvited": "notified, but no registration of the peer is selected (only the selected, only the registered)",
+    "uninvited": "notified, but no registration of the peer is selected (only the selected, only "
+    "the registered)",
     "invented": "notifications of casts that no peer made (no invention)",
-    "excused": "not notified of a cast whose publisher was gone before it was finished; neither expected nor missing",
+    "excused": "not notified of a cast whose publisher left or crashed before it was finished; "
+    "neither expected nor missing",
     "late": "first notified later than ten seconds after the cast",
-    "altered": "notified of something else than was cast (unaltered)",
-    "misreported": "casts whose publisher was told in the end what is not so (true receipts)",
+    "altered": "notified with a payload that differs from that of the cast (unaltered)",
+    "misreported": "casts with a false final receipt (true receipts)",
 }
 
 Columns = dict[str, tuple[str, str]]
@@ -103,36 +116,39 @@ LAB: dict[str, Columns] = {
         "design": ("", "the design, or the variant of a trial"),
         "series": (
             "",
-            "the design, with its network or other fixed setting where an experiment compares several",
+            "the design, with its network or other fixed setting where an experiment compares "
+            "several",
         ),
-        "axis": ("", "what varies"),
-        "point": ("", "where on the axis"),
-        "position": ("", "the so-manieth point, from 0"),
-        "seed": ("", "the seed of everything that is drawn"),
-        "network": ("", "the network, or what draws it"),
-        "workload": ("", "who registers and casts what"),
-        "peers": ("peers", "how many"),
-        "casts": ("casts", "how many"),
-        "scenario": ("", "everything that decides the outcome, as JSON"),
-        "command": ("", "how to replay it"),
+        "axis": ("", "the setting that varies"),
+        "point": ("", "point on the axis"),
+        "position": ("", "number of the point on the axis, from 0"),
+        "seed": ("", "seed of all random numbers"),
+        "network": ("", "the network: a kind or a path"),
+        "workload": ("", "the workload: a kind or a directory"),
+        "peers": ("peers", "number of peers"),
+        "casts": ("casts", "number of casts"),
+        "scenario": ("", "all settings of the run, as JSON"),
+        "command": ("", "command that replays the run"),
         "planned": (
             "",
-            "asked for by the experiment as it was run last; others stay, and no summary counts them",
+            "part of the latest plan of the experiment; other runs stay in the tables and are not "
+            "in the summary",
         ),
-        "error": ("", "why it failed; null: it was finished"),
-        "commit": ("", "the commit of the code that made it"),
-        "version": ("", "the version of implicast that made it"),
-        "finished_utc": ("", "when it was finished, as ISO 8601"),
-        "seconds": ("s", "time it took in its worker"),
-        "cpu_s": ("s", "processor time it took in its worker"),
-        "peak_mb": ("MB", "the most memory that its worker had by then"),
+        "error": ("", "why the run failed; null: it finished"),
+        "commit": ("", "commit of the code that made the run"),
+        "version": ("", "version of implicast that made the run"),
+        "finished_utc": ("", "when the run finished, as ISO 8601"),
+        "seconds": ("s", "elapsed time in the worker"),
+        "cpu_s": ("s", "CPU time in the worker"),
+        "peak_mb": ("MB", "peak memory of the worker up to the end of the run"),
         "messages": ("messages", "sent in all phases"),
-        "rows": ("rows", "messages and notifications in its journal"),
+        "rows": ("rows", "messages and notifications in the journal"),
         "measured_by": (
             "",
-            "task: where it was made; spark: together with others; null: not measured",
+            "task: by the task that made the run; spark: together with other runs; null: not "
+            "measured",
         ),
-        "differs": ("", "where its measures differ from the world's own; null: nowhere"),
+        "differs": ("", "measures that differ from those that the simulator computed; null: none"),
     },
     "measures": {"run": _RUN, **{name: (unit_of(name), text) for name, text in MEASURES.items()}},
     "contract": {"run": _RUN, **{name: ("pairs", text) for name, text in CONTRACT.items()}},
@@ -141,34 +157,38 @@ LAB: dict[str, Columns] = {
         "phase": ("", "join, register, withdraw, leave, upkeep, warm-up or cast"),
         "messages": ("messages", "sent in this phase"),
         "bytes": ("bytes", "sent in this phase"),
-        "messages_per_peer": ("messages per peer", "the same over all who take part"),
-        "bytes_per_peer": ("bytes per peer", "the same over all who take part"),
+        "messages_per_peer": (
+            "messages per peer",
+            "messages divided by the number of participants",
+        ),
+        "bytes_per_peer": ("bytes per peer", "bytes divided by the number of participants"),
     },
     "lorenz": {
         "run": _RUN,
         "load": ("", "TOUT, TIN or STOR"),
         "position": ("", "order along the curve"),
-        "share_of_peers": ("0 to 1", "the least loaded of all who take part"),
-        "share_of_load": ("0 to 1", "what they bear together"),
+        "share_of_peers": ("0 to 1", "share of the participants, least loaded first"),
+        "share_of_load": ("0 to 1", "share of the total load that they carry"),
     },
     "change": {
         "run": _RUN,
         **{
             f"{period}_{name}": ("pairs", f"{text}; casts made {when}")
             for period, when in (
-                ("during", "while things changed"),
-                ("after", "once repair time was over"),
+                ("during", "during change"),
+                ("after", "after the repair time"),
             )
             for name, text in CONTRACT.items()
         },
         **{name: (unit_of(name), text) for name, text in CHANGE.items()},
         "calm_s": (
             "s",
-            "from the end of the last event to the first look that finds all well; infinite: none did",
+            "from the end of the last event to the first check without a violation; infinite: "
+            "there was none",
         ),
-        "allowed_s": ("s", "what the design allows itself for that"),
-        "sudden": ("", "events that came without a word"),
-        "kept": ("", "what may be promised during change was kept"),
+        "allowed_s": ("s", "repair time that the design guarantees"),
+        "sudden": ("", "unannounced events"),
+        "kept": ("", "the contract under change held"),
     },
     "trials": {"run": _RUN, "measure": ("", "name of the measure"), "value": ("", "its value")},
     "rejected": {"run": _RUN, "reason": ("", "why its journal could not be measured")},
@@ -179,7 +199,7 @@ LAB: dict[str, Columns] = {
         "point": ("", "as in runs"),
         "position": ("", "as in runs"),
         "measure": ("", "a measure, a cost of a phase per peer, or a measure of change"),
-        "runs": ("runs", "seeds that were counted"),
+        "runs": ("runs", "number of seeds"),
         "mean": ("the measure's", "mean over seeds"),
         "low": (
             "the measure's",
@@ -192,44 +212,47 @@ LAB: dict[str, Columns] = {
 
 WORKLOADS: dict[str, Columns] = {
     "registrations": {
-        "peer": ("peer", "who"),
-        "tags": ("", "its tags, commonest first where the source ranks them"),
+        "peer": ("peer", "number of the peer"),
+        "tags": ("", "tags of the peer, most common first if the source ranks them"),
     },
     "casts": {
         "cast": ("cast", "number of the cast, in order of time"),
-        "publisher": ("peer", "who casts it"),
-        "target": ("", "to whom, as an expression"),
+        "publisher": ("peer", "peer that makes the cast"),
+        "target": ("", "target, as an expression"),
     },
     "entries": {
         "bibliography": ("", "name of the file"),
-        "number": ("", "the so-manieth entry of the file, from 0; -1: the file as a whole"),
-        "line": ("", "where it begins, from 1"),
-        "key": ("", "its citation key"),
+        "number": ("", "number of the entry in the file, from 0; -1: the whole file"),
+        "line": ("", "line on which the entry begins, from 1"),
+        "key": ("", "citation key"),
         "kind": ("", "article, book, ..."),
-        "words": ("", "the words of its descriptive fields, in order"),
-        "reason": ("", "why it is not used; null: it is"),
-        "text": ("", "how it begins, where it is not used"),
+        "words": ("", "words of the descriptive fields, in order"),
+        "reason": ("", "why the entry is not used; null: it is used"),
+        "text": ("", "beginning of the entry, if it is not used"),
     },
     "queries": {
         "source": ("", "name of the list"),
-        "tags": ("", "its distinct words without stop words"),
-        "asked": ("", "how often it was asked"),
+        "tags": ("", "distinct words of the query without stop words"),
+        "asked": ("", "number of times the query occurs"),
     },
     "groups": {
-        "cast": ("cast", "which cast"),
-        "block": ("", "peers from block * 65536 on"),
-        "size": ("peers", "how many of the block are selected"),
-        "members": ("", "which: a Roaring bitmap of their numbers"),
+        "cast": ("cast", "number of the cast"),
+        "block": ("", "block of 65,536 peers: block * 65536 is the first"),
+        "size": ("peers", "selected peers of the block"),
+        "members": ("", "their numbers, as a Roaring bitmap"),
     },
     "ranks": {
         "of": ("", "registrations, casts or queries"),
-        "rank": ("", "1: the commonest"),
-        "frequency": ("", "how many hold the tag, or ask for the target, of this rank"),
+        "rank": ("", "rank by frequency; 1: the most common"),
+        "frequency": (
+            "",
+            "number of peers that hold the tag, or of casts or queries with the target, of this rank",
+        ),
     },
     "sizes": {
         "of": ("", "group: members of a cast; tags: tags of its target"),
-        "size": ("", "so many"),
-        "casts": ("casts", "how many casts have this size"),
+        "size": ("", "number of members or tags"),
+        "casts": ("casts", "number of casts of this size"),
     },
 }
 """Tables of a workload's folder."""

@@ -1,14 +1,14 @@
-"""What a paper published, beside what was measured: three columns, never one for the other, and a
+"""Compares a claim of a paper with measurements: published value, tolerance, measured value,
 verdict.
 
-*Published* is what the paper prints, nothing else; a bound only where the paper states a bound. *Tolerance* is stated:
-how far the printed number is rounded, and two standard errors of the mean over the seeds that were
-run. Where a paper says that one thing grows, or is more than another, the comparison is paired and
-exact: every seed must show it.
+The published value is what the paper prints; it is a bound only where the paper states a bound. The
+tolerance is the rounding of the printed number plus two standard errors of the mean over the seeds.
+Where a paper says that a measure grows, or exceeds another one, the comparison is paired by seed
+and exact: every seed must show it.
 
-A claim is `met`; `bettered` when the number is missed on the side that the paper would prefer; else
-`refuted`. It is judged at the scale it was made for: what a smaller run shows is told, and is no
-verdict.
+A claim is `met`; `bettered` if the number is missed on the side that the paper prefers; otherwise
+`refuted`. Only runs at the scale of the paper give a verdict. Results of a smaller run are shown
+without one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,35 +26,37 @@ Seeds = Mapping[int, float]
 
 
 class Published(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """One sentence of a paper about a measure of a series, at a point of the axis or along it."""
+    """One claim of a paper: a sentence about a measure of a series, at a point of the axis or along
+    it.
+    """
 
     says: str
     design: str
-    """The series: a design, with the label of a variant behind it where there are variants."""
+    """The series: a design, followed by the label of the variant if the experiment has variants."""
     measure: str
     figure: str = ""
-    """Where the paper says it."""
+    """Figure, section or formula that states it."""
     at: str = ""
-    """The point; none: along the whole axis."""
+    """Point on the axis; empty: along the whole axis."""
     value: float | None = None
     rounding: float | None = None
-    """How far the printed number may be off by being rounded; half of its last digit when it is not
-    given.
-    """
+    """Largest rounding error of the printed number. Default: half a unit of its last digit."""
     at_most: float | None = None
     at_least: float | None = None
     trend: Literal["", "rises", "falls", "flat"] = ""
-    """From the first point to the last; `flat`: by no more than `rounding`, as a share."""
+    """Direction from the first point to the last; `flat`: changes by at most `rounding`, as a
+    share.
+    """
     against: str = ""
-    """Another series: the measure is divided by that one's, seed by seed."""
+    """Another series: the measure is divided by that of the other series, seed by seed."""
     better: Literal["", "lower", "higher"] = ""
     reason: str = ""
-    """Why it is not so here, or what else should be known."""
+    """Why the measurement differs, or a remark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was measured: by series, point and measure, the value for each seed."""
+    """Measured values: by series, point and measure, the value for each seed."""
 
     values: Mapping[tuple[str, str, str], Seeds]
     points: Sequence[str]
@@ -62,7 +64,7 @@ class Evidence:
     scale: str = "paper"
 
     def of(self, claim: Published, point: str) -> Seeds:
-        """The claim's measure at a point; relative to the other series where it names one."""
+        """The claim's measure at a point, divided by that of the series `against` if it is given."""
         mine = self.values.get((claim.design, point, claim.measure), {})
         if not claim.against:
             return mine
@@ -72,7 +74,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A row of the table of published and measured."""
+    """One row of the page: a claim and the comparison with its measurement."""
 
     claim: Published
     published: str
@@ -90,7 +92,7 @@ class Judged:
 
 
 def judge(claim: Published, evidence: Evidence) -> Judged:
-    """The claim beside what was measured."""
+    """Compare a claim with the measured values."""
     here = [point for point in evidence.points if evidence.of(claim, point)]
     if claim.trend and len(here) > 1:
         verdict, tolerance, measured = _trend(
@@ -110,16 +112,16 @@ def judge(claim: Published, evidence: Evidence) -> Judged:
 
 
 def _smaller(claim: Published, verdict: str, scale: str) -> str:
-    """What a smaller run says of a claim: of directions and ratios, whether it agrees; of sizes,
-    nothing.
+    """The verdict for a smaller run. It can agree or differ in trends and ratios; absolute values
+    are not comparable.
     """
     if not claim.trend and not claim.against:
-        return f"{NOT_RUN}; {scale} runs are told"
+        return f"{NOT_RUN}; {scale} runs have values"
     return f"{NOT_RUN}; {scale} runs {'agree' if verdict != REFUTED else 'differ'}"
 
 
 def printed(claim: Published) -> str:
-    """What the paper prints."""
+    """The published value as text."""
     beside = f" times {claim.against}" if claim.against else ""
     if claim.trend:
         return (claim.trend if claim.trend != "flat" else "does not change") + (

@@ -1,4 +1,6 @@
-"""`implicast lab published`: make the runs that claims need, and the page that compares."""
+"""`implicast lab published`: makes the runs that the claims need, and writes the page that
+compares.
+"""
 
 from pathlib import Path
 
@@ -23,21 +25,21 @@ KEPT = Path("lab-published")
     type=click.Choice(SCALES),
     default="paper",
     show_default=True,
-    help="At which scale to run.",
+    help="Scale of the runs.",
 )
 @click.option(
     "--runs",
     type=click.IntRange(min=1),
     help="Seeds for each point, instead of the experiment's own.",
 )
-@click.option("--again", is_flag=True, help="Make runs anew that are there already.")
+@click.option("--again", is_flag=True, help="Repeat runs whose values are stored.")
 @click.option(
     "--page",
     "where",
     type=click.Path(dir_okay=False, path_type=Path),
     default=PAGE,
     show_default=True,
-    help="The page; what was measured is kept beside it as .json.",
+    help="The page; the measured values are stored next to it as .json.",
 )
 @click.option(
     "--data",
@@ -49,7 +51,7 @@ KEPT = Path("lab-published")
     type=DIRECTORY,
     default=KEPT,
     show_default=True,
-    help="Where workloads of a corpus are kept.",
+    help="Directory that stores workloads of a corpus.",
 )
 def published_command(
     names: tuple[str, ...],
@@ -60,11 +62,11 @@ def published_command(
     data: Path | None,
     workloads: Path,
 ) -> None:
-    """What the papers published beside what is measured here, as one page.
+    """Compare the claims of the papers with measurements, as one page.
 
-    With names of experiments: first the runs that their claims need, one after the other; Spark is
-    started only where the workloads of a corpus have to be made. Experiments whose bibliographies
-    or maps are not here are left out. Without names: the page alone, from what was measured before.
+    With names of experiments: first make the runs that their claims need, one after the other;
+    Spark starts only if workloads of a corpus have to be made. Experiments whose bibliographies or
+    maps are missing are left out. Without names: write only the page, from the stored values.
     """
     chosen, data = [experiment(name) for name in names], directory(data)
     if not where.parent.is_dir():

@@ -1,5 +1,5 @@
-"""The page `docs/reference/published.md`: every figure and numbered claim of the papers, beside
-what was measured.
+"""Writes `docs/reference/published.md`: every figure and numbered claim of the papers, compared
+with the measured values.
 """
 
 from collections import Counter
@@ -11,24 +11,32 @@ from implicast.lab.published_values import Kept, evidence
 
 HEAD = """# Published and measured
 
-Made by `implicast lab published`; one row for each figure and numbered claim of the four papers. *Published* is what
-the paper prints; most plots are lost or have no numbers, and then the sentence about them is the claim. *Tolerance* is
-how far the printed number is rounded, and two standard errors of the mean over seeds; where the paper says that
-something rises, falls or exceeds something else, the comparison is paired by seed and exact. *Measured* is the mean
-with its standard error.
+This page compares each figure and numbered claim of the four papers with a measurement of this
+code. One row is one claim. `implicast lab published` writes the page.
 
-**met**: the same within the tolerance. **bettered**: missed on the side that the paper would prefer. **refuted**: not
-so here, with the reason as far as it is known. **not run**: not run at the scale of the claim; a smaller run is told
-and is no verdict. Designs are run as the papers measure them (`assurance=none`). A series is called *told* where its
-replication was told the casts to come, as in the thesis (`replication=beforehand`); by default it measures them.
+- *Published*: the number that the paper prints. Most plots are lost or have no numbers; then the
+  sentence about the plot is the claim.
+- *Tolerance*: the rounding of the printed number plus two standard errors of the mean over seeds.
+  Where the paper says that a measure rises, falls or exceeds another one, every seed must show it:
+  the comparison is paired by seed, without tolerance.
+- *Measured*: the mean over seeds with its standard error.
+- *Verdict*: **met**: equal within the tolerance. **bettered**: outside the tolerance, on the side
+  that the paper prefers. **refuted**: outside the tolerance, with the reason as far as it is
+  known. **not run**: not run at the scale of the claim; results of a smaller run are shown without
+  a verdict.
 
-One command remakes the rows of an experiment: `implicast lab published NAME --scale paper`; with `--data DIRECTORY`
-where it needs bibliographies or maps. What was measured, seed by seed, is in [published.json](published.json).
+Designs run as the papers measure them (`assurance=none`). In a series named `..., told`
+replication knows the casts beforehand, as in the thesis (`replication=beforehand`); the default is
+to measure cast rates.
+
+`implicast lab published NAME --scale paper` makes the runs of one experiment and writes its rows;
+experiments that need bibliographies or maps also need `--data DIRECTORY`.
+[published.json](published.json) has the values seed by seed.
 """
 
 
 def page(made: Iterable[Experiment], kept: Kept) -> str:
-    """The whole page."""
+    """The text of the page."""
     found = [
         (each, rows)
         for each in made

@@ -1,9 +1,9 @@
-"""The runs that the claims of an experiment need, made one after the other without Spark, and kept
-as numbers.
+"""Makes the runs that the claims of an experiment need, one after the other and without Spark, and
+stores their values.
 
-Only points, series and measures that a claim speaks of are run. What was found is kept in
-`published.json`, beside the page that is made of it, with the commit that made it; a run that is
-there at its scale is not made again unless it is asked for.
+Only points, series and measures of a claim are run. The values are stored in `published.json`, next
+to the page, with the commit that made them. A run whose values are stored at its scale is not made
+again, unless `--again` is given.
 """
 
 import json
@@ -26,13 +26,13 @@ Said = Callable[[str], None]
 
 
 def read(path: Path) -> Kept:
-    """What was found before; nothing when there is no such file."""
+    """The stored values; empty if there is no such file."""
     if not path.exists():
         return {}
     try:
         found: Kept = json.loads(path.read_text("utf-8"))
     except ValueError as wrong:
-        raise ExperimentError(f"{path} is not what `lab published` writes: {wrong}") from None
+        raise ExperimentError(f"{path} is not a file written by `lab published`: {wrong}") from None
     return found
 
 
@@ -41,7 +41,7 @@ def write(path: Path, kept: Kept) -> None:
 
 
 def evidence(made: Experiment, kept: Kept) -> Evidence:
-    """What is known at the largest scale that was run."""
+    """The values at the largest scale that was run."""
     for scale in reversed(SCALES):
         found = kept.get(made.name, {}).get(scale)
         if found:
@@ -60,12 +60,12 @@ def _flat(values: Kept) -> dict[tuple[str, str, str], dict[int, float]]:
 
 
 def needed(made: Experiment, scale: str, runs: int | None = None) -> list[Planned]:
-    """The runs that claims speak of."""
+    """The planned runs that some claim needs."""
     return [each for each in plan(made, scale, runs) if _speaks_of(made, scale, each)]
 
 
 def unmade(made: Experiment, scale: str, wanted: Sequence[Planned], kept: Kept) -> list[Planned]:
-    """Of these runs, those of which something is asked that is not kept yet."""
+    """Of the given runs, those with a measure that a claim needs and that is not stored."""
     values = kept.get(made.name, {}).get(scale, {}).get("values", {})
     return [
         each
@@ -82,7 +82,7 @@ def gather(
     material: Material,
     said: Said,
 ) -> Iterator[None]:
-    """Make these runs and put what claims ask of them in `kept`, run by run."""
+    """Make the given runs and store the measures that claims need in `kept`, run by run."""
     found = kept.setdefault(made.name, {}).setdefault(scale, {"commit": "", "values": {}})
     for number, each in enumerate(wanted, 1):
         said(f"{number}/{len(wanted)} {each.run}")
@@ -111,9 +111,7 @@ def _values(planned: Planned, material: Material) -> Mapping[str, float]:
     scenario = material.scenario(planned)
     outcome = simulate(scenario)
     if not outcome.contract_held:
-        raise ExperimentError(
-            f"{planned.run} broke its contract; what it measured is worth nothing"
-        )
+        raise ExperimentError(f"{planned.run} broke the contract; its measures are not valid")
     peers = scenario.peers
     costs = {f"{phase}_messages": count / peers for phase, count in outcome.messages.items()}
     return {
@@ -124,7 +122,7 @@ def _values(planned: Planned, material: Material) -> Mapping[str, float]:
 
 
 def _speaks_of(made: Experiment, scale: str, planned: Planned) -> bool:
-    """Does a claim need this run?"""
+    """Whether some claim needs this run."""
     points = [point_label(value) for value in made.scale(scale).values]
     return any(
         planned.series in (claim.design, claim.against) and planned.point in _points(claim, points)
