@@ -1,5 +1,4 @@
-"""The slotted agenda against one plain heap: one schedule and one take, by how many are in flight.
-"""
+"""The slotted agenda against one plain heap: one schedule and one take, by how many are in flight."""
 
 import time
 from collections.abc import Iterator

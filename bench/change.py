@@ -16,11 +16,11 @@ from typing import Any
 
 from implicast.casting.designs import Design, designs
 from implicast.world.churn import Churn
+from implicast.world.fault_injector import FaultInjector
 from implicast.world.faults import Faults
 from implicast.world.run import Run
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
-from implicast.world.fault_injector import FaultInjector
 
 PEERS, CASTS, RUNS = 96, 300, 3
 LIMIT_US = 15.0

@@ -1,5 +1,4 @@
-"""One row of the journal: packed into a buffer (ours) against ten column lists turned into arrays.
-"""
+"""One row of the journal: packed into a buffer (ours) against ten column lists turned into arrays."""
 
 import struct
 import time

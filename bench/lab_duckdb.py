@@ -80,8 +80,8 @@ def by_us(at: Path) -> dict[str, float]:
     """
     from implicast.lab.journals import Journals, Source
     from implicast.lab.measures.all import measured
-    from implicast.lab.storage import Place
     from implicast.lab.session import session
+    from implicast.lab.storage import Place
 
     begun = [("start", processor_s())]
     spark = session("local[2]", brief=True)

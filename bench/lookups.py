@@ -45,8 +45,7 @@ class Ring:
         return (bisect_right(self.ids, key) - 1) % PEERS
 
     def next_hop(self, at: int, key: int) -> int | None:
-        """The finger that comes closest to the key without passing it; None when the key is here.
-        """
+        """The finger that comes closest to the key without passing it; None when the key is here."""
         own = self.ids[at]
         left = (key - own) % (1 << BITS)
         for finger in reversed(self.fingers[at]):

@@ -41,10 +41,14 @@ def costs(signatures: str) -> dict[str, float]:
     proof = signing.prove(about, said)
     return {
         "seal a cast": micros(lambda: fresh(signing).sign_payload(cast, target, bytes(100))),
-        "open a cast, publisher new": micros(lambda: fresh(signing).verified_payload(cast, target, sealed)),
+        "open a cast, publisher new": micros(
+            lambda: fresh(signing).verified_payload(cast, target, sealed)
+        ),
         "open a cast again": micros(lambda: signing.verified_payload(cast, target, sealed)),
         "prove a registration": micros(lambda: fresh(signing).prove(about, said)),
-        "check a registration": micros(lambda: fresh(signing).verify_proof(signing.name, about, proof, said)),
+        "check a registration": micros(
+            lambda: fresh(signing).verify_proof(signing.name, about, proof, said)
+        ),
     }
 
 

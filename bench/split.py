@@ -1,5 +1,4 @@
-"""What one hop of a condcast costs: the short cut for tidy tables against the procedure as written.
-"""
+"""What one hop of a condcast costs: the short cut for tidy tables against the procedure as written."""
 
 from time import process_time
 
@@ -34,7 +33,9 @@ def _hops(peers: int, casts: int) -> list[Hop]:
     places = (Ref(digest_bits(KEY_BITS, 1, address), address) for address in range(peers))
     refs = sorted(places, key=lambda ref: ref.place)
     described = drawn.described()
-    tables = settled_tables(refs, [aggregate_of(described[ref.address], BITS, HASHES) for ref in refs])
+    tables = settled_tables(
+        refs, [aggregate_of(described[ref.address], BITS, HASHES) for ref in refs]
+    )
     at = {table.me.address: table for table in tables}
     hops: list[Hop] = []
     for number, target in enumerate(drawn.targeted()):

@@ -41,7 +41,9 @@ def test_a_changed_message_order_is_seen(monkeypatch):
     """The server notifies the same members in reverse order: only the order of messages changes."""
     tell = Notifier.notify_members
     monkeypatch.setattr(
-        Notifier, "notify_members", lambda self, word, members, *rest: tell(self, word, members[::-1], *rest)
+        Notifier,
+        "notify_members",
+        lambda self, word, members, *rest: tell(self, word, members[::-1], *rest),
     )
 
     lines = differences(GoldenRun("centralised", "none", "quiet", 1))

@@ -131,9 +131,9 @@ def two_things() -> list[str]:
     for path in sorted((SOURCE / "implicast").rglob("*.py")):
         short = str(path.relative_to(SOURCE / "implicast"))
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                if (short, node.name) not in PUBLIC_API:
-                    where[node.name].append(short)
+            is_public = isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+            if is_public and (short, node.name) not in PUBLIC_API:
+                where[node.name].append(short)
     return [
         f"{paths[0]}: {name} also in {', '.join(paths[1:])}"
         for name, paths in where.items()

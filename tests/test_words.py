@@ -21,9 +21,40 @@ VAGUE = re.compile(r"\b(whoever|nobody|somebody|everybody|anybody|someone)\b", r
 VAGUE_MOST = 20
 """Vague words that `src`, and `docs` with README, may contain."""
 PRIVATE = frozenset(
-    "heir estate atlas plot inquest witness bury buried gift hail tenant tenure laying rumour mourn"
-    " doubt shelf climb keepsake deed errand upheaval hardship sleeper station roster docket"
-    " portrait freight astray risen life".split()
+    {
+        "heir",
+        "estate",
+        "atlas",
+        "plot",
+        "inquest",
+        "witness",
+        "bury",
+        "buried",
+        "gift",
+        "hail",
+        "tenant",
+        "tenure",
+        "laying",
+        "rumour",
+        "mourn",
+        "doubt",
+        "shelf",
+        "climb",
+        "keepsake",
+        "deed",
+        "errand",
+        "upheaval",
+        "hardship",
+        "sleeper",
+        "station",
+        "roster",
+        "docket",
+        "portrait",
+        "freight",
+        "astray",
+        "risen",
+        "life",
+    }
 )
 PRIVATE_IN_WORLD = PRIVATE | {"enrol", "enrolled", "enrolling"}
 PLURALS = {"shelves": "shelf", "lives": "life", "witnesses": "witness"}
@@ -38,7 +69,9 @@ def vague(paths: Iterator[Path]) -> Counter[str]:
 def parts(name: str) -> list[str]:
     """The words of an identifier in singular."""
     words = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower().split("_")
-    return [PLURALS.get(word, word[:-1] if word[:-1] in PRIVATE_IN_WORLD else word) for word in words]
+    return [
+        PLURALS.get(word, word[:-1] if word[:-1] in PRIVATE_IN_WORLD else word) for word in words
+    ]
 
 
 def identifiers(path: Path) -> Iterator[tuple[int, str]]:

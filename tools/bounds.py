@@ -1,11 +1,11 @@
-"""Writes docs/reference/bounds.md from the code: every named bound with what it is for.
+"""Writes docs/reference/bounds.md from the code: every named bound with its value and meaning.
 
     python tools/bounds.py            write the page
-    python tools/bounds.py --check    say whether it is what the code says
+    python tools/bounds.py --check    exit with 1 if the page is out of date
 
-A bound is a module constant `..._MAX`, a field `..._max` with a default, or a field of a class
-whose docstring begins with "Bounds". The docstring below it says what is bounded and what happens
-beyond.
+A bound is a module constant `..._MAX`, a field `..._max` with a default (but `..._s_max` is a
+measure: the longest time), or a field of a class whose docstring begins with "Bounds". The
+docstring below it says what is bounded and what happens beyond the bound.
 """
 
 import ast
@@ -21,27 +21,28 @@ ROOMS = ("language", "peer", "overlay", "casting", "world", "trials")
 
 HEAD = """# Bounds
 
-*Every queue, table, retry and hop count has a bound with a name and a reason. This page is written from the code by
-`python tools/bounds.py`; a test holds the two together.*
+*Every queue, table, retry and hop count has a named bound. `python tools/bounds.py` writes this
+page from the code; a test compares the two.*
 
-Peers take messages from strangers, so whatever a stranger can fill has a constant of its own. Three kinds of tables
-have none, because they hold what their owner asked for itself:
+Peers accept messages from unknown senders, so everything that a sender can fill has a bound. Three
+kinds of tables have no bound of their own, because the rules of the design or the scenario limit
+them:
 
-- *Descriptions that a server, a broker or a registry keeps*: one for each peer that registered with it, until it
-  withdraws or its lease is over. How large one may be is bounded by `tags_per_description`.
-- *Places of an overlay*: a ring's list, a finger table, a surface's neighbours. Their number follows from the
-  overlay's own rules.
-- *The world's own books* (`Application`, `World.casts`): one entry for each verb of the scenario, bounded by
-  `PEERS_MAX` and `CASTS_MAX`. The journal is written away in pieces of `CHUNK_ROWS` rows, so that memory does not
-  grow with messages.
+- *Descriptions at a server, a broker or a registry*: one for each peer that registered, until it
+  withdraws or its lease ends. `tags_per_description` bounds the size of each.
+- *Places of an overlay*: the list of a ring, a finger table, the neighbours on a surface. The
+  rules of the overlay give their number.
+- *Records of the simulator* (`Application`, `World.casts`): one entry for each call of the
+  scenario, bounded by `PEERS_MAX` and `CASTS_MAX`. The journal is written in chunks of
+  `CHUNK_ROWS` rows, so memory does not grow with the number of messages.
 
-`tests/faults/test_floods.py` floods every design that survives change with casts, registrations and newcomers, and
-sees its memory level off.
+`tests/faults/test_floods.py` floods every design that survives change with casts, registrations
+and newcomers, and checks that its memory stops growing.
 """
 
 
 class Bound(NamedTuple):
-    """A bound as the code has it."""
+    """A bound: name, value and docstring."""
 
     name: str
     value: str
@@ -64,9 +65,13 @@ def _found(body: list[ast.stmt], owner: str) -> Iterator[Bound]:
             yield from _found(statement.body, f"{kind}:{statement.name}")
             continue
         named = _named(statement)
-        if named is not None and (everything or named[0].lower().endswith("_max")):
+        if named is not None and (everything or _is_bound(named[0])):
             name = f"{holder}.{named[0]}" if holder else named[0]
             yield Bound(name, _value(named[1]), _meaning(body[at + 1 :]))
+
+
+def _is_bound(name: str) -> bool:
+    return name.lower().endswith("_max") and not name.endswith("_s_max")
 
 
 def _named(statement: ast.stmt) -> tuple[str, ast.expr] | None:
@@ -84,13 +89,13 @@ def _named(statement: ast.stmt) -> tuple[str, ast.expr] | None:
 def _value(expression: ast.expr) -> str:
     try:
         value = eval(compile(ast.Expression(expression), "bound", "eval"), {"__builtins__": {}})
-    except Exception:  # it needs other names: then its own text says it best
+    except Exception:  # it refers to other names: show the expression
         return f"`{ast.unparse(expression)}`"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _meaning(following: list[ast.stmt]) -> str:
-    """The docstring below a bound, or below the last of several that stand together."""
+    """The docstring below a bound, or below the last of several consecutive bounds."""
     for statement in following:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
             return " ".join(str(statement.value.value).split()).replace("|", "\\|")
@@ -101,7 +106,7 @@ def _meaning(following: list[ast.stmt]) -> str:
 
 
 def modules() -> Iterator[tuple[str, list[Bound]]]:
-    """Every module with bounds, by its path below the package."""
+    """Every module with bounds, by its path in the package."""
     for room in ROOMS:
         for path in sorted((SOURCE / room).rglob("*.py")):
             found = bounds(path)
@@ -110,12 +115,12 @@ def modules() -> Iterator[tuple[str, list[Bound]]]:
 
 
 def page() -> str:
-    """The whole page."""
+    """The text of the page."""
     lines, room = [HEAD], ""
     for module, found in modules():
         if module.partition("/")[0] != room:
             room = module.partition("/")[0]
-            lines += [f"\n## {room}\n", "| module | bound | value | |", "|---|---|---|---|"]
+            lines += [f"\n## {room}\n", "| module | bound | value | meaning |", "|---|---|---|---|"]
         lines += [
             f"| `{module}` | `{each.name}` | {each.value} | {each.meaning} |" for each in found
         ]

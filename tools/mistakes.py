@@ -1,4 +1,4 @@
-"""Writes docs/reference/mistakes.md from the registries of mistakes in tests/faults: mistakes_*.py,
+"""Writes docs/reference/mistakes.md from the lists of mistakes in tests/faults: mistakes_*.py and
 ice_mistakes.py.
 
 python tools/mistakes.py
@@ -12,19 +12,20 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 FAULTS = ROOT / "tests" / "faults"
 PAGE = ROOT / "docs" / "reference" / "mistakes.md"
-HEAD = """# Mistakes put in on purpose
+HEAD = """# Deliberate mistakes
 
-*A checker that never objects proves nothing. Each of these rules is switched off by a test; the checkers object, in
-these words, and are silent about the same scenario when the rule is back. Those of `ice` are rules of the surface that
-SPICE lives on, tried with a tenant of its own. Written by `python tools/mistakes.py`.*
+*Each row is a mutation test of the checkers. A test switches the rule off and runs a scenario; a
+checker must report the text in the last column. With the rule on, the same scenario must pass.
+Rows of `ice` test the surface below SPICE, with a store made for the test. `python
+tools/mistakes.py` writes this page.*
 
-| design | mistake | the rule | the checkers say |
+| design | mistake | rule | reported text |
 |---|---|---|---|
 """
 
 
 def mistakes() -> list[Any]:
-    """All of them, by file and in the order of each."""
+    """All mistakes, by file, in the order of the file."""
     sys.path.insert(0, str(FAULTS))
     try:
         files = sorted(FAULTS.glob("mistakes_*.py"))

@@ -285,7 +285,9 @@ def _inboxes(local: LocalNetwork, names: list[str]) -> dict[tuple[int, str], int
     return found
 
 
-def _judge_ours(result: Result, local: LocalNetwork, given: Task, receipts: list[dict[str, Any]]) -> None:
+def _judge_ours(
+    result: Result, local: LocalNetwork, given: Task, receipts: list[dict[str, Any]]
+) -> None:
     heard = {
         key: at
         for key, at in _inboxes(local, [each.name for each in given.people]).items()

@@ -169,8 +169,7 @@ def throughput(say):
 
 
 def pace(say):
-    """How long plain work takes at the moment: packing a small message, and checking a signature.
-    """
+    """How long plain work takes at the moment: packing a small message, and checking a signature."""
     from implicast.peer.contract import CastId
     from implicast.peer.signatures import Ed25519
     from implicast.peer.wire import pack
@@ -353,8 +352,7 @@ PARTS = {
 
 
 def before_others():
-    """Run before all other processes, as on a machine without any; says whether that was granted.
-    """
+    """Run before all other processes, as on a machine without any; says whether that was granted."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     except (OSError, AttributeError):

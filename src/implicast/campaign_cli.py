@@ -95,7 +95,13 @@ def campaign_command(
         for each in chosen:
             tally = Tally(each.name, scenarios)
             failed = campaign(
-                each, scenarios, seed, first, tally.see, mapped, CampaignOptions(**options, liars=lying)
+                each,
+                scenarios,
+                seed,
+                first,
+                tally.see,
+                mapped,
+                CampaignOptions(**options, liars=lying),
             )
             small = (
                 failed if whole else [shrink(one, partial(_infrastructure, each)) for one in failed]
@@ -131,8 +137,7 @@ def _infrastructure(design: Design, peers: int) -> int:
 
 
 class Tally:
-    """What a campaign has seen so far; on a terminal with a line that says how long it will take.
-    """
+    """What a campaign has seen so far; on a terminal with a line that says how long it will take."""
 
     def __init__(self, name: str, scenarios: int) -> None:
         self.name, self.scenarios = name, scenarios

@@ -125,8 +125,7 @@ LATER = {name: each for group in GROUPS.values() for name, each in group.items()
 
 
 class Front(click.Group):
-    """The group of all commands; turns errors of ours and of the operating system into sentences.
-    """
+    """The group of all commands; turns errors of ours and of the operating system into sentences."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(LATER)

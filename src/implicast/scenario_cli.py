@@ -30,12 +30,15 @@ def parity_command(
 ) -> None:
     """Run one scenario FILE in the world and over sockets on this machine, and compare.
 
-    The same peers must be told of the same casts, with messages for a cast within 20 %. Exit code 1 where they are not.
+    The same peers must be notified of the same casts, with messages for a cast within 20 %. Exit
+    code 1 where they are not.
 
     \b
     implicast parity examples/parity.toml --design all
     """
-    chosen = list(DESIGN_MODULES) if "all" in designs else list(designs) or [read_scenario(path).design]
+    chosen = (
+        list(DESIGN_MODULES) if "all" in designs else list(designs) or [read_scenario(path).design]
+    )
     rows, failed = [], False
     for name in chosen:
         scenario = read_scenario(path, design=name)

@@ -314,7 +314,9 @@ def _outcome_text(outcome: SimulationOutcome, cost: dict[str, Any], journal: Pat
     lines += _trust_lines(outcome.trust) if outcome.trust is not None else []
     lines += [f"  objection: {objection}" for objection in outcome.objections]
     lines += [f"  note: {note}" for note in outcome.notes]
-    lines += [f"  hint: {scenario.advice()}"] * (not outcome.contract_held and bool(scenario.advice()))
+    lines += [f"  hint: {scenario.advice()}"] * (
+        not outcome.contract_held and bool(scenario.advice())
+    )
     kept = f"; journal in {journal}" if journal else ""
     lines.append(f"  {cost['seconds']} s, {cost['peak_mb']} MB, {cost['core']} core{kept}")
     return "\n".join(lines)
@@ -333,7 +335,7 @@ def _change_lines(change: Change) -> list[str]:
     return [
         f"  {'reached during change / after':42} {_reached(during)}, {during.excused} excused, {during.late} late  /  "
         f"{_reached(change.after)}",
-        f"  {'told wrongly during change':42} repeated {during.repeated}  uninvited {during.uninvited}  "
+        f"  {'notified wrongly during change':42} repeated {during.repeated}  uninvited {during.uninvited}  "
         f"invented {during.invented}  altered {during.altered}  misreported {during.misreported}",
         f"  {'repair, seconds':42} median {change.repair_s_median:.1f}  longest {change.repair_s_max:.1f}  "
         f"never {change.unrepaired}",
@@ -351,7 +353,7 @@ def _trust_lines(trust: TrustResult) -> list[str]:
         f"  {'arrived at the honest, among liars':42} {trust.arrival:.4f}, {trust.arrived} of {trust.expected:,}; "
         f"{trust.liars} lie",
         f"  {f'arrived at the victim, {trust.victim}':42} {trust.victim_arrived} of {trust.victim_expected:,}",
-        f"  {'told wrongly by liars':42} forged {trust.forged}  repeated {trust.repeated}  "
+        f"  {'notified wrongly by liars':42} forged {trust.forged}  repeated {trust.repeated}  "
         f"uninvited {trust.uninvited}  breakdowns {trust.breakdowns}",
         f"  {'held against liars / against the honest':42} {trust.noticed} noticed after {trust.noticed_s:.1f} s  /  "
         f"{trust.accused} accused",

@@ -314,7 +314,11 @@ def test_a_cast_that_comes_twice_is_delivered_once() -> None:
     )
 
     message = ForwardCast(
-        CastId(bytes(16), 1, 1), 0, (Arc(key, key),), TargetQuery(Target((Term(("a",)),)), 4096, 4), b""
+        CastId(bytes(16), 1, 1),
+        0,
+        (Arc(key, key),),
+        TargetQuery(Target((Term(("a",)),)), 4096, 4),
+        b"",
     )
     peers[0].receive(9, message)
     peers[0].receive(9, message)

@@ -28,7 +28,9 @@ clears = st.tuples(st.just("clear"))
 
 
 def an_entry(key: int, name: int, stamp: int, in_force: bool) -> ListEntry:
-    return ListEntry(key, ("t", "", f"value {key}"), a_contact(name), 0, stamp, b"x" if in_force else b"")
+    return ListEntry(
+        key, ("t", "", f"value {key}"), a_contact(name), 0, stamp, b"x" if in_force else b""
+    )
 
 
 def a_contact(number: int) -> Contact:
@@ -68,7 +70,10 @@ class Both:
         self.entries.expire(self.now_us, LEASE_US)
         for name, (entry, heard_us) in list(self.plain.items()):
             if entry.packed and heard_us < self.now_us - LEASE_US:
-                self.plain[name] = ListEntry(entry.key, entry.slot, entry.owner, 0, entry.stamp, b""), self.now_us
+                self.plain[name] = (
+                    ListEntry(entry.key, entry.slot, entry.owner, 0, entry.stamp, b""),
+                    self.now_us,
+                )
             elif not entry.packed and heard_us < self.now_us - TOMBSTONE_US:
                 del self.plain[name]
 
@@ -77,7 +82,9 @@ class Both:
         assert sorted(map(repr, here)) == sorted(
             repr(held.entry) for held in self.entries.within(low, high)
         )
-        digests = [digest_of(entry.slot, entry.ident, entry.stamp, True) for entry in here if entry.packed]
+        digests = [
+            digest_of(entry.slot, entry.ident, entry.stamp, True) for entry in here if entry.packed
+        ]
         assert self.entries.summary(low, high) == (len(digests), sum(digests) % 2**63)
 
 
@@ -88,7 +95,9 @@ def test_ranges_sums_marks_and_owners_are_those_of_a_plain_list(steps) -> None:
         both.act(*step)
     in_force = [entry for entry, _ in both.plain.values() if entry.packed]
     assert len(list(both.entries.all_held())) == len(both.plain)
-    assert both.entries.digests == {digest_of(entry.slot, entry.ident, entry.stamp, True) for entry in in_force}
+    assert both.entries.digests == {
+        digest_of(entry.slot, entry.ident, entry.stamp, True) for entry in in_force
+    }
     owners = [entry.owner for entry in in_force]
     assert both.entries.owned == {owner: owners.count(owner) for owner in owners}
     for low in range(10):
@@ -127,5 +136,7 @@ def test_a_look_from_outside_sees_what_is_lost_after_all_was_in_order() -> None:
     world.run(until_us=30_000_000)
     assert population(chosen).objections(members) == [], "laid again, it is looked for as it is now"
     entry = next(held.entry for held in members[0].holder_state.entries.all_held())
-    members[0].holder_state.entries.store(ListEntry(entry.key, entry.slot, entry.owner, 0, entry.stamp, b""), world.now_us)
+    members[0].holder_state.entries.store(
+        ListEntry(entry.key, entry.slot, entry.owner, 0, entry.stamp, b""), world.now_us
+    )
     assert len(population(chosen).objections(members)) == 1, "a removal is no entry"

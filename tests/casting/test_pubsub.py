@@ -111,8 +111,15 @@ class Ring:
     def entries(self, own: bool = True) -> list[tuple[PubSub, ListEntry]]:
         """All entries in force, each with the member that answers for it; or, not `own`, with all who keep it."""
         here = [member for member in self.members if member.links.state == "in"]
-        found = [(member, entry) for member in here for entry in member.holder_state.all_entries() if entry.packed]
-        return [(member, entry) for member, entry in found if not own or member.chord.owns(entry.key)]
+        found = [
+            (member, entry)
+            for member in here
+            for entry in member.holder_state.all_entries()
+            if entry.packed
+        ]
+        return [
+            (member, entry) for member, entry in found if not own or member.chord.owns(entry.key)
+        ]
 
     def heard(self, kind: type) -> list[tuple[int, object]]:
         found = [
@@ -362,12 +369,16 @@ def test_what_was_replaced_while_its_keeper_was_asked_for_it_does_not_come_back(
     ring = Ring(name, 12, assurance="receipts")
     own_entries = ring.members[1].own_entries
     ring.do(lambda: ring.members[1].register(describe("jazz", "chess")))
-    before = [(own_entry, (own_entry.low, own_entry.high)) for own_entry in own_entries.by_serial.values()]
+    before = [
+        (own_entry, (own_entry.low, own_entry.high)) for own_entry in own_entries.by_serial.values()
+    ]
     ring.do(lambda: ring.members[1].register(describe("jazz", "football")))
     ring.do(lambda: own_entries.put_again(before))
 
     kept = {
-        entry.slot[2]: entry for _, entry in ring.entries() if entry.slot[2] in ("jazz", "chess", "football")
+        entry.slot[2]: entry
+        for _, entry in ring.entries()
+        if entry.slot[2] in ("jazz", "chess", "football")
     }
     assert set(kept) == {"jazz", "football"}
     assert b"football" in kept["jazz"].packed

@@ -82,7 +82,9 @@ def test_what_an_owner_has_is_found_by_its_name_as_by_looking_at_everything(
 ) -> None:
     entries = EntryTable()
     for stamp, there, name, number, tag in words:
-        entries.store(ListEntry(5, ("t", "", tag), a_contact(name), number, stamp, b"x" if there else b""), 0)
+        entries.store(
+            ListEntry(5, ("t", "", tag), a_contact(name), number, stamp, b"x" if there else b""), 0
+        )
     entries.expire(later_us, S)
 
     for owner in map(a_contact, (1, 2, 3)):
@@ -234,7 +236,10 @@ def test_a_registration_is_complete_only_when_it_is_copied() -> None:
     town.at(1.1, partial(town.members[far].register, Description(("rust",))))
     town.run(1.9)
     assert town.heard(Registered) == [], "the last copy is nobody's"
-    assert [len(list(town.members[who].holder_state.all_entries())) for who in (owner, first)] == [1, 1]
+    assert [len(list(town.members[who].holder_state.all_entries())) for who in (owner, first)] == [
+        1,
+        1,
+    ]
 
     town.run(40)
 
@@ -259,7 +264,9 @@ def test_who_came_back_elsewhere_does_not_confirm_copies_in_the_place_of_who_it_
     while not town.heard(Registered):
         town.run(town.world.now_us / S + 0.1)
 
-    kept = [who for who in (owner, second, third) if list(town.members[who].holder_state.all_entries())]
+    kept = [
+        who for who in (owner, second, third) if list(town.members[who].holder_state.all_entries())
+    ]
     assert kept == [owner, second, third]
     town.world.crash(owner)
     town.run(town.world.now_us / S + 60)

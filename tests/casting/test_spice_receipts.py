@@ -670,7 +670,9 @@ def test_after_a_partition_the_replicas_of_one_side_get_the_records_of_the_other
         item = record_item(("jazz", address, 0), entry_of(town.peers[0], "jazz"), address)
     other = next(each for each in town.peers if each is not leader).address
     leader.on_arrival(
-        other, (address, address + 1), ItemOffer(RouteHeader((address, address + 1)), (item,), other, 1)
+        other,
+        (address, address + 1),
+        ItemOffer(RouteHeader((address, address + 1)), (item,), other, 1),
     )
     town.run(6)
 
@@ -696,7 +698,9 @@ def test_after_a_partition_a_part_of_a_registry_that_comes_to_another_peer_gets_
     assert list(record_objections(town.peers))
 
     item, part = record_item(key, lies.entry, lies.home), (lies.home, lies.home + 1)
-    keeper.on_arrival(leader.address, part, ItemOffer(RouteHeader(part), (item,), leader.address, 1))
+    keeper.on_arrival(
+        leader.address, part, ItemOffer(RouteHeader(part), (item,), leader.address, 1)
+    )
     town.run(6)
 
     assert leader.levels.header("jazz")[1:] == (1, 1, True)
@@ -740,7 +744,9 @@ def test_after_a_partition_the_replicas_of_the_older_header_are_copied_to_as_wel
         header_item("jazz", theirs),
     )
     leader.on_arrival(
-        other, (address, address + 1), ItemOffer(RouteHeader((address, address + 1)), (item,), other, 1)
+        other,
+        (address, address + 1),
+        ItemOffer(RouteHeader((address, address + 1)), (item,), other, 1),
     )
     town.run(8)
 
@@ -836,7 +842,9 @@ def test_replicas_that_answer_are_mended_before_a_level_is_raised():
     leader, address = town.owner(address_of("jazz")), address_of("jazz")
     ready_on_the_other_side(town, "jazz")
     leader.levels.set_header("jazz", ReplicationHeader(5, 1, 2, False))
-    endless = CopyRequest(RouteHeader((address, address + 1)), "jazz", address, 0, 2, leader.address, 1)
+    endless = CopyRequest(
+        RouteHeader((address, address + 1)), "jazz", address, 0, 2, leader.address, 1
+    )
     leader.replicas.raising["jazz"] = TraversalTask(leader.host.now_us, endless)
     leader.register_again(())
     town.run(8)
@@ -923,7 +931,9 @@ def test_a_call_to_more_than_roots_is_not_gone_through():
     town = Town(frequency_limit=0.5, deepest_level=1)
     peer = town.peers[0]
     low, high = peer.surface.committed[:2]
-    peer.on_arrival(1, (low, high), ReplicaActivation(RouteHeader((low, high)), "jazz", 1, 1, True, 1, 1))
+    peer.on_arrival(
+        1, (low, high), ReplicaActivation(RouteHeader((low, high)), "jazz", 1, 1, True, 1, 1)
+    )
 
     assert not peer.levels.roots
 
@@ -933,7 +943,10 @@ def test_a_store_at_a_notch_that_no_surface_has_is_not_heard():
     peer, other = town.peers[0], town.peers[1]
     low, high = peer.surface.committed[:2]
     peer.receive(
-        1, StoreRequest(RouteHeader((low, high), 1), "jazz", low, BITS, (entry_of(other, "jazz"),), 1, 7)
+        1,
+        StoreRequest(
+            RouteHeader((low, high), 1), "jazz", low, BITS, (entry_of(other, "jazz"),), 1, 7
+        ),
     )
 
     assert not held(peer, "jazz", other)

@@ -21,7 +21,10 @@ def test_through_change_it_says_what_a_fresh_look_says(name, number, monkeypatch
 
     def sample(injector):
         here = injector.present()
-        remembered, fresh = injector.overlay_check(here), population(injector.design).objections(here)
+        remembered, fresh = (
+            injector.overlay_check(here),
+            population(injector.design).objections(here),
+        )
         assert remembered == fresh
         looks.append(fresh)
         injector.samples.append((injector.world.now_us, fresh))

@@ -45,7 +45,16 @@ REGISTRATIONS = {
     "ReplicateRequest",
     "ItemOffer",
 }
-CASTS = {"Publish", "PublishEvent", "Notify", "EventNotify", "Matched", "CastRequest", "ForwardCast", "ForwardToBroker"}
+CASTS = {
+    "Publish",
+    "PublishEvent",
+    "Notify",
+    "EventNotify",
+    "Matched",
+    "CastRequest",
+    "ForwardCast",
+    "ForwardToBroker",
+}
 RECEIPTS = {"NotifyAck", "RegisterOutdated", "EntryOutdated", "NewerEntry", "NewerListEntry"}
 KINDS = {"registrations": REGISTRATIONS, "casts": CASTS, "receipts": RECEIPTS}
 SAMPLES = 200
@@ -215,7 +224,9 @@ class Scene:
         if how == 0:
             return replace(ahead, before=extract_proof(entry.before)[0])
         return (
-            ahead if how == 1 else proved(self.forger.signing, "forged", replace(ahead, before=None))
+            ahead
+            if how == 1
+            else proved(self.forger.signing, "forged", replace(ahead, before=None))
         )
 
     # --- what is believed
@@ -230,7 +241,9 @@ class Scene:
                 found.add((at, peer.incarnation, peer.version))
             if isinstance(peer, RingMember):
                 rows = (
-                    each.entry for each in peer.holder_state.entries.all_held() if each.entry.owner.name != own
+                    each.entry
+                    for each in peer.holder_state.entries.all_held()
+                    if each.entry.owner.name != own
                 )
                 found |= {(at, row.slot, row.owner, row.number, row.in_force) for row in rows}
             elif isinstance(peer, Spice):
@@ -250,7 +263,11 @@ class Scene:
 
 def kind_of(message: Message) -> str:
     kind = type(message)
-    return PERSONAL_NAMES.get(message.kind, "") if isinstance(message, SignedMessage) else kind.__name__
+    return (
+        PERSONAL_NAMES.get(message.kind, "")
+        if isinstance(message, SignedMessage)
+        else kind.__name__
+    )
 
 
 PERSONAL_NAMES = {0x0201: "Register", 0x0102: "NotifyAck", 0x0211: "Subscribe"}

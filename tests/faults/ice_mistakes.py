@@ -220,7 +220,7 @@ class IceMistake:
 MISTAKES = (
     IceMistake(
         "no epochs",
-        "for each code the best claim wins, not the last one heard (overlay/ice/ownership_map.py)",
+        "for each code the best claim wins, not the latest one received (overlay/ice/ownership_map.py)",
         mistaken(ownership=NoEpochs),
         SCENES["flux"],
         "both answer",
@@ -228,14 +228,14 @@ MISTAKES = (
     ),
     IceMistake(
         "no backups",
-        "nothing is complete before the backups have it (overlay/ice/backup_set.py)",
+        "a change is complete when all backups have it (overlay/ice/backup_set.py)",
         mistaken(backup_set=NoBackups),
         SCENES["crash"],
         "missing",
     ),
     IceMistake(
         "no acknowledgement",
-        "what must arrive is repeated until it is answered (overlay/ice/surface_part.py)",
+        "a request is repeated until it is answered (overlay/ice/surface_part.py)",
         mistaken(requests=NoRepeats),
         SCENES["flux"],
         "extents",
@@ -279,14 +279,14 @@ MISTAKES = (
     ),
     IceMistake(
         "suspicion never forgiven",
-        "a peer that is heard again is no suspect (overlay/ice/members.py)",
+        "a suspicion ends at the first message from the suspect (overlay/ice/members.py)",
         mistaken(members=UnforgivenSuspicion),
         {"freeze": 12},
         "backups of",
         {"faults": ROUGH, "peers": 6},
     ),
     IceMistake(
-        "never meeting again",
+        "lost peers are not probed",
         "lost peers are probed from time to time (overlay/ice/members.py)",
         NEVER_MEETS_AGAIN,
         SCENES["split"],

@@ -1,10 +1,12 @@
-"""A living surface with a simple store, hostile scenes for it, and what must hold: the trial ground of ICE's life.
+"""A living surface with a simple store, hostile scenes for it, and what must hold: the trial ground
+of ICE's life.
 
-The store stores numbered things at places. A thing is *complete* when its owner has said so, after its batch counted.
-Scenes are functions of a seed. The watcher looks at every change of ownership, at every death and four times a second
-whether two peers answer for one code, and whether there is a code that nobody holds and no backup of the dead could
-inherit; not across a partition, but again when it has healed and repair has had its time. When all is quiet it looks at
-the invariants and at every complete thing.
+The store stores numbered things at places. A thing is *complete* when its owner has said so, after
+its batch counted. Scenes are functions of a seed. The watcher looks at every change of ownership,
+at every death and four times a second whether two peers answer for one code, and whether there is a
+code that nobody holds and no backup of the dead could inherit; not across a partition, but again
+when it has healed and repair has had its time. When all is quiet it looks at the invariants and at
+every complete thing.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,7 +36,9 @@ from implicast.world.world import World
 
 S = 1_000_000
 CHECK_US = S // 4
-"""Copies of what the dead held may be dropped without a change of ownership: so one looks this often besides."""
+"""Copies of what the dead held may be dropped without a change of ownership: so one looks this
+often besides.
+"""
 
 
 class Put(Message):
@@ -157,7 +161,9 @@ class Lodger(Peer, parts={"surface": IceSurface}):
 
 
 def uncovered(surfaces: list[IceSurface]) -> list[str]:
-    """At any time: codes that no live peer holds, on whatever terms, and no live backup of the dead has a copy of."""
+    """At any time: codes that no live peer holds, on whatever terms, and no live backup of the dead
+    has a copy of.
+    """
     alive = {each.address: each.born_us for each in surfaces}
     held = [pair for each in surfaces for pair in intervals(each.tract)]
     held += [(claim.low, claim.high) for each in surfaces for claim in inheritable(each, alive)]
@@ -165,7 +171,9 @@ def uncovered(surfaces: list[IceSurface]) -> list[str]:
 
 
 def inheritable(surface: IceSurface, alive: dict[int, int]) -> Iterator[OwnershipClaim]:
-    """Titles of the dead of whose backup_copies this peer has a copy; who began another life is dead in the one before."""
+    """Titles of the dead of whose backup_copies this peer has a copy; who began another life is
+    dead in the one before.
+    """
     for owner, copy in surface.backup_copies.held.items():
         state = surface.members.states.get(owner)
         if owner not in alive or (state is not None and state.born_us < alive[owner]):
@@ -254,7 +262,9 @@ class Scene:
         return [each.surface for each in self.lodgers()]
 
     def steady(self) -> list[Lodger]:
-        return [each for each in self.lodgers() if each.surface.committed and not each.surface.leaving]
+        return [
+            each for each in self.lodgers() if each.surface.committed and not each.surface.leaving
+        ]
 
     def at(self, time_s: float, verb: Callable[[], object]) -> None:
         self.world.at(int(time_s * S), UPKEEP, verb)
@@ -309,7 +319,9 @@ class Scene:
         backups = lodger.surface.backups
         self.crash(lodger)
         if backups and backups[0] in self.world.peers:
-            later_s = self.world.now_us / S + self.rng.random() * self.timers.dead_after_us / S * 1.5
+            later_s = (
+                self.world.now_us / S + self.rng.random() * self.timers.dead_after_us / S * 1.5
+            )
             self.at(later_s, lambda: self.die(backups[0]))
 
     def freeze(self) -> None:
@@ -388,7 +400,9 @@ class Scene:
         return found
 
     def amiss(self) -> list[str]:
-        """A partition with crashes may lose what one side alone knew to be complete; nothing else may."""
+        """A partition with crashes may lose what one side alone knew to be complete; nothing else
+        may.
+        """
         excused = self.divided and self.crashed
         return self.objections() + ([] if excused else self.missing())
 
@@ -421,7 +435,9 @@ def play(
 
 
 def varied(seed: int, name: str, lodger: type = Lodger) -> Scene:
-    """A scene of this name in a world drawn from the seed: 8 to 128 peers, 2 to 4 dimensions, loss up to 5 %."""
+    """A scene of this name in a world drawn from the seed: 8 to 128 peers, 2 to 4 dimensions, loss
+    up to 5 %.
+    """
     chance = stream(seed, "varied", name)
     peers = int(8 * 16 ** chance.random())
     deeds = {deed: max(1, int(count * peers / 20)) for deed, count in SCENES[name].items()}
@@ -448,7 +464,8 @@ def varied(seed: int, name: str, lodger: type = Lodger) -> Scene:
 MOST = {"crash": 4, "twins": 2, "split": 4, "come_back": 4}
 """Of what takes long to repair."""
 SPACED = ("crash", "twins", "split", "come_back")
-"""Deeds that come one after the other, each after the last has been repaired: no more is promised."""
+"""Deeds that come one after the other, each after the last has been repaired: no more is promised.
+"""
 SCENES: dict[str, dict[str, int]] = {
     "calm": {"join": 4},
     "flux": {"join": 10, "leave": 10},

@@ -40,8 +40,9 @@ MISTAKES = (
     Mistake(
         "steps are sent once",
         "bft",
-        rule="a step of a multicast is repeated until it is confirmed (casting/bft/step_delivery.py); what that misses "
-        "comes from neighbours that have it (digest_exchange.py): two guards, each of which would do here",
+        rule="a step of a multicast is repeated until it is acknowledged (casting/bft/step_delivery.py), "
+        "and a node fetches a missed cast from its neighbours (digest_exchange.py); either rule alone "
+        "suffices here, so both are off",
         put=silence("RequestTimeout", "DigestDue"),
         says="missing",
         churn="event=5:crash:3",
@@ -51,9 +52,10 @@ MISTAKES = (
         },  # most are reached by several senders: one in fifty is missed
     ),
     Mistake(
-        "no memory of what was heard",
+        "no memory of received casts",
         "bft",
-        rule="a multicast met before is not held again, and a member tells repeats from news (casting/bft/validator.py)",
+        rule="a node accepts a multicast once, and a member recognises duplicates "
+        "(casting/bft/validator.py)",
         put=remember_nothing,
         says="repeated",
         churn="event=5:crash:3",
@@ -62,27 +64,28 @@ MISTAKES = (
     Mistake(
         "suspicion never forgiven",
         "bft",
-        rule="who was lost is listed again at its first word (overlay/skip_graph/members.py)",
+        rule="a lost peer is listed again at its first message (overlay/skip_graph/members.py)",
         put=never_forgive,
         says="invariants",
         churn="event=5..29:freeze:3",
         changes=SMALL,
     ),
     Mistake(
-        "nobody is told to look",
+        "no suspicion report",
         "bft",
-        rule="who finds somebody silent says so, and others look for themselves (overlay/skip_graph/members.py); "
-        "what that misses is found by comparing lists (anti_entropy.py): two guards, each of which would do here",
+        rule="a peer that finds another silent reports it, and the others probe it themselves "
+        "(overlay/skip_graph/members.py); anti-entropy finds what reports miss (anti_entropy.py); "
+        "either rule alone suffices here, so both are off",
         put=silence("SuspicionReportDue", "CompareDue"),
         says="invariants",
         churn="event=5:crash:3",
-        changes={**SMALL, "casts": 4},  # later ones would find the dead one out by and by
+        changes={**SMALL, "casts": 4},  # later casts would detect the dead peer
     ),
     Mistake(
         "short lists stay short",
         "bft",
-        rule="lists that became shorter are compared with those of the neighbours, which know who stands behind "
-        "(overlay/skip_graph/anti_entropy.py)",
+        rule="a list that became shorter is compared with those of the neighbours, which know the next "
+        "nodes (overlay/skip_graph/anti_entropy.py)",
         put=silence("CompareDue"),
         says="invariants",
         churn="event=5:crash:3",

@@ -22,7 +22,7 @@ MISTAKES = (
     Mistake(
         "suspicion never forgiven",
         "broker",
-        rule="who was lost counts again at its first word (overlay/backbone/views.py)",
+        rule="a lost broker counts again at its first message (overlay/backbone/views.py)",
         put=lambda patch: patch.setattr(
             Views, "heard_from", lambda self, broker: self.detector.heard_from(broker)
         ),
@@ -31,9 +31,10 @@ MISTAKES = (
         changes=SMALL,
     ),
     Mistake(
-        "the lost never asked again",
+        "lost brokers are not probed",
         "broker",
-        rule="the lost are asked now and then: a partition may have ended (overlay/backbone/views.py)",
+        rule="lost brokers are probed now and then, because a partition may have ended "
+        "(overlay/backbone/views.py)",
         put=lambda patch: patch.setattr(Views, "probe_lost", lambda self, lost: None),
         says="invariants",
         churn="event=5..95:split:24+25+26",
@@ -42,17 +43,20 @@ MISTAKES = (
     Mistake(
         "filters not rebuilt",
         "broker",
-        rule="with each new tree filters are built anew, and casts flood meanwhile (overlay/backbone/backbone.py)",
+        rule="filters are rebuilt with each new tree; until then casts are flooded "
+        "(overlay/backbone/backbone.py)",
         put=lambda patch: patch.setattr(Backbone, "follow", Backbone.restore),
         says="missing",
         churn="event=5:fail:26",
         changes=SMALL,
     ),
     Mistake(
-        "clients that stay",
+        "clients stay with a lost broker",
         "broker",
-        rule="a client whose broker is lost goes to another (casting/broker/client.py)",
-        put=lambda patch: patch.setattr(BrokerClient, "send_keep_alive", lambda self, unanswered: None),
+        rule="a client whose broker is lost changes to another (casting/broker/client.py)",
+        put=lambda patch: patch.setattr(
+            BrokerClient, "send_keep_alive", lambda self, unanswered: None
+        ),
         says="does not know what its client",
         churn="event=5:fail:26",
         changes=SMALL,
@@ -60,7 +64,7 @@ MISTAKES = (
     Mistake(
         "hops sent once",
         "broker",
-        rule="a hop of a cast is repeated until the neighbour answers (casting/forwarding.py)",
+        rule="a hop of a cast is repeated until the neighbour acknowledges it (casting/forwarding.py)",
         put=silence,
         says="missing",
     ),

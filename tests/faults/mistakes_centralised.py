@@ -38,28 +38,28 @@ MISTAKES = (
     Mistake(
         "no repeats",
         "centralised",
-        rule="a notification is repeated until it is confirmed (casting/notifier.py)",
+        rule="a notification is repeated until it is acknowledged (casting/notifier.py)",
         put=lambda patch: patch.setattr(notifier, "RETRY", ONCE),
         says="missing",
     ),
     Mistake(
-        "no memory of what was heard",
+        "no memory of received casts",
         "centralised",
-        rule="a member tells repeats from news (casting/inbox.py)",
+        rule="a member recognises duplicates (casting/inbox.py)",
         put=lambda patch: patch.setattr(inbox.Seen, "first", lambda self, cast, now_us=0: True),
         says="repeated",
     ),
     Mistake(
         "requests not repeated",
         "centralised",
-        rule="a client repeats what is not answered (casting/front_end_client.py)",
+        rule="a client repeats requests that are not answered (casting/front_end_client.py)",
         put=lambda patch: patch.setattr(front_end_client, "REGISTER_RETRY", ONCE),
         says="never complete",
     ),
     Mistake(
-        "a server that writes nothing down",
+        "a server without durable state",
         "centralised",
-        rule="a server writes down what it answers, before it answers (casting/centralised/server.py)",
+        rule="a server writes its state to disk before it answers (casting/centralised/server.py)",
         put=lambda patch: patch.setattr(Server, "durable_state", lambda self: None),
         says="the server does not know",
         churn="event=5..9:restart:{infra}",
@@ -68,7 +68,8 @@ MISTAKES = (
     Mistake(
         "no leases",
         "centralised",
-        rule="a member that is silent for a lease is forgotten (casting/centralised/server.py)",
+        rule="the registration of a member that is silent for a lease is removed "
+        "(casting/centralised/server.py)",
         put=silence(Server, "LeaseSweep"),
         says="beyond its lease",
         churn="event=5:crash:3",
@@ -77,7 +78,8 @@ MISTAKES = (
     Mistake(
         "an older version stored",
         "centralised",
-        rule="an older version is answered with what is known, never with `RegisterAck` (casting/centralised/server.py)",
+        rule="an older version is answered with the stored one, never with `RegisterAck` "
+        "(casting/centralised/server.py)",
         put=store_anything,
         says="the server does not know",
         churn="event=5..6:return:3,event=8..9:return:3,event=12..15:return:3:old,event=20:describe:3",

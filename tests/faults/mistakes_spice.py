@@ -153,7 +153,7 @@ MISTAKES = (
     Mistake(
         "no memory at the consumer",
         "spice",
-        rule="a consumer tells repeats from news (casting/inbox.py)",
+        rule="a consumer recognises duplicates (casting/inbox.py)",
         put=lambda patch: patch.setattr(inbox.Seen, "first", lambda self, cast, now_us=0: True),
         says="repeated",
         churn="event=5:crash:3",
@@ -190,7 +190,9 @@ MISTAKES = (
         "items of a lost tract are dropped",
         "spice",
         rule="items in a tract lost to a stronger claim are offered to its owner (casting/spice/owner_calls.py)",
-        put=lambda patch: patch.setattr(Spice, "on_tract_lost", lambda self, tract: self.drop(tract)),
+        put=lambda patch: patch.setattr(
+            Spice, "on_tract_lost", lambda self, tract: self.drop(tract)
+        ),
         says="would not find",
         churn="event=4..30:split:0+1+2+3+4+5+6+7+8+9,event=20:join:24,event=20.5:join:25,event=21:join:26,event=21.5:join:27",
         changes={**SMALL, "casts": 125},

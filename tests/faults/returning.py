@@ -175,7 +175,7 @@ class Returning:
         self.outlived += isinstance(event, IncarnationAdvanced)
 
     def wrong(self) -> list[str]:
-        """Owed and not told, told twice, told wrongly how it ended, or never."""
+        """Owed and not told, told twice, notified wrongly how it ended, or never."""
         found = [
             f"{cast} was not told to {who}"
             for cast, owed in self.owed.items()

@@ -85,7 +85,9 @@ def test_peers_may_describe_themselves_anew_through_random_change(name):
 @pytest.mark.parametrize("name", ALIVE)
 def test_peers_may_describe_themselves_anew_through_a_hundred_scenarios(name):
     failed = [
-        each for each in campaign(design(name), 100, 8, options=CampaignOptions(changing=True)) if each.reasons
+        each
+        for each in campaign(design(name), 100, 8, options=CampaignOptions(changing=True))
+        if each.reasons
     ]
 
     assert not failed, "\n".join(f"{each.reasons[:3]} {each.scenario.command()}" for each in failed)

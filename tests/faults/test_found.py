@@ -1,6 +1,7 @@
 """Scenarios of campaigns in which a fault was found: they stay clean.
 
-What each of them showed is tested by itself elsewhere; here it meets everything else that happened in its world.
+What each of them showed is tested by itself elsewhere; here it meets everything else that happened
+in its world.
 """
 
 import pytest
@@ -78,7 +79,10 @@ def test_a_place_given_up_does_not_come_back_by_the_word_of_those_who_did_not_he
 
 def test_one_that_returns_under_a_new_name_survives_its_former_life_as_its_only_neighbour():
     """Its table then knew nobody but the dead one at its own address, and had no step to take."""
-    churn = "event=27.175..36.979:return:13:empty,event=27.276..43.64:cut:11>7,event=30.339:leave:4,event=35.039:register:2"
+    churn = (
+        "event=27.175..36.979:return:13:empty,event=27.276..43.64:cut:11>7,"
+        "event=30.339:leave:4,event=35.039:register:2"
+    )
     found = check(
         Scenario(
             "chord-pubsub",
@@ -121,7 +125,9 @@ def test_a_tag_given_up_and_taken_again_during_a_partition_is_kept():
 
 
 def test_a_newcomer_that_claimed_in_vain_tells_all_that_it_has_nothing():
-    """It came back between two that fell just then: all who had copies were gone, and nobody said so."""
+    """It came back between two that fell just then: all who had copies were gone, and nobody said
+    so.
+    """
     churn = (
         "drift=0.01,guests=9,event=2.514:join:74,event=2.787:join:75,event=5.428:join:76,event=6.403..18.811:return:0:empty,"
         "event=7.832..18.214:return:68:old,event=9.801:join:77,event=11.943:join:78,event=16.235..27.596:return:65:empty,"
@@ -148,7 +154,9 @@ def test_a_newcomer_that_claimed_in_vain_tells_all_that_it_has_nothing():
 
 @pytest.mark.long
 def test_a_raise_that_waits_for_the_dead_does_not_keep_replicas_from_being_mended():
-    """Its walk had run out of hops between two peers that took each other for the owner, and waited for 90 s."""
+    """Its walk had run out of hops between two peers that took each other for the owner, and waited
+    for 90 s.
+    """
     churn = (
         "joins=22,leaves=5,crashes=6,group=2,returns=13,disk=any,bursts=1,anew=2,slow=2,cuts=1,flaps=1,drift=0.01,"
         "over_s=39.0"
@@ -173,7 +181,9 @@ def test_a_raise_that_waits_for_the_dead_does_not_keep_replicas_from_being_mende
 
 
 def test_a_broker_that_comes_back_finds_out_at_once_which_of_the_others_are_there():
-    """The root was found dead first and then another broker, each in five patiences: two members waited 55 s."""
+    """The root was found dead first and then another broker, each in five patiences: two members
+    waited 55 s.
+    """
     churn = "joins=20,group=2,restarts=2,fails=2,returns=10,disk=any,anew=3,freezes=2,cuts=1,splits=1,over_s=15.0"
     found = check(
         Scenario(
@@ -195,7 +205,9 @@ def test_a_broker_that_comes_back_finds_out_at_once_which_of_the_others_are_ther
 
 
 def test_what_lay_where_an_owner_and_both_its_heirs_fell_is_said_again_although_a_newcomer_gets_the_ground_at_once():
-    """It had waited there: when the last resort asked for what was lost the ground was on its way, and not named."""
+    """It had waited there: when the last resort asked for what was lost the ground was on its way,
+    and not named.
+    """
     churn = (
         "drift=0.001,guests=11,event=1.231..14.216:freeze:69,event=2.031:crash:22,event=2.453:leave:37,event=3.14:join:91,"
         "event=4.825..16.112:return:2,event=5.426:leave:66,event=6.117:crash:53,event=6.949..17.559:freeze:35,"
@@ -225,7 +237,9 @@ def test_what_lay_where_an_owner_and_both_its_heirs_fell_is_said_again_although_
 
 
 def test_who_gives_a_place_to_one_that_has_taken_another_meanwhile_is_not_its_heir_with_half_of_what_it_keeps():
-    """It had stood still through a partition, entered anew, and was the heir of one that had come back empty."""
+    """It had stood still through a partition, entered anew, and was the heir of one that had come
+    back empty.
+    """
     churn = (
         "drift=0.001,guests=7,event=0.621..11.399:return:5:empty,event=6.795:describe:13,event=12.124:join:43,"
         "event=14.325:join:44,event=16.466:join:45,event=16.876..41.235:freeze:42,event=18.12..21.563:return:1,"
@@ -278,10 +292,10 @@ def test_a_step_to_a_place_that_was_left_meanwhile_is_not_looked_up_there():
 
 
 def test_replicas_are_known_again_where_the_header_of_their_tag_fell_with_its_owner_and_both_heirs():
-    """Its roots answered casts, and the new owner of the original root, who knew of none, told them of nobody."""
-    churn = (
-        "guests=4,event=4.09..5.287:fall~325.949:2,event=7.458..15.924:return:3,event=7.501:crash:0+11"
-    )
+    """Its roots answered casts, and the new owner of the original root, who knew of none, told them
+    of nobody.
+    """
+    churn = "guests=4,event=4.09..5.287:fall~325.949:2,event=7.458..15.924:return:3,event=7.501:crash:0+11"
     found = check(
         Scenario(
             "spice-unloaded",
@@ -301,8 +315,9 @@ def test_replicas_are_known_again_where_the_header_of_their_tag_fell_with_its_ow
 
 
 def test_what_a_node_keeps_that_has_lost_sight_of_its_neighbours_does_not_die_with_it():
-    """Its neighbours knew better, returned to it what it answered for wrongly, and forgot that on its word; then it
-    crashed, and was back before anybody missed it."""
+    """Its neighbours knew better, returned to it what it answered for wrongly, and forgot that on
+    its word; then it crashed, and was back before anybody missed it.
+    """
     churn = "joins=19,leaves=6,crashes=7,returns=13,disk=any,falls=2,freezes=1,slow=1,flaps=1,drift=0.01,over_s=39.0"
     found = check(
         Scenario(
@@ -324,8 +339,13 @@ def test_what_a_node_keeps_that_has_lost_sight_of_its_neighbours_does_not_die_wi
 
 
 def test_one_that_is_back_under_a_new_name_is_no_finger_to_where_it_was():
-    """Look-ups went in a circle through its address for two minutes: it answered the pings meant for its old place."""
-    churn = "joins=1,leaves=10,crashes=2,returns=4,disk=any,falls=2,anew=4,freezes=2,slow=1,cuts=1,drift=0.001,over_s=36.0"
+    """Look-ups went in a circle through its address for two minutes: it answered the pings meant
+    for its old place.
+    """
+    churn = (
+        "joins=1,leaves=10,crashes=2,returns=4,disk=any,falls=2,anew=4,freezes=2,slow=1,cuts=1,"
+        "drift=0.001,over_s=36.0"
+    )
     found = check(
         Scenario(
             "dht",
@@ -345,7 +365,9 @@ def test_one_that_is_back_under_a_new_name_is_no_finger_to_where_it_was():
 
 
 def test_one_that_is_back_beside_another_that_has_just_crashed_is_registered_within_its_forty_seconds():
-    """It was on the ring after ten, when both dead were passed over; then all tables have half a minute to know it."""
+    """It was on the ring after ten, when both dead were passed over; then all tables have half a
+    minute to know it.
+    """
     churn = "leaves=2,crashes=2,returns=1,disk=any,falls=1,anew=1,slow=2,flaps=1,splits=1,drift=0.001,over_s=22.0"
     found = check(
         Scenario(
@@ -366,7 +388,9 @@ def test_one_that_is_back_beside_another_that_has_just_crashed_is_registered_wit
 
 
 def test_a_call_of_an_old_header_does_not_keep_replicas_from_being_copied_to_again():
-    """Roots that had lost their ground were told by it that they were ready, and lacked twelve members for 88 s."""
+    """Roots that had lost their ground were told by it that they were ready, and lacked twelve
+    members for 88 s.
+    """
     churn = (
         "joins=11,leaves=3,crashes=6,group=2,returns=7,disk=any,falls=2,anew=1,freezes=1,slow=2,cuts=1,flaps=1,splits=1,"
         "drift=0.01,over_s=15.0"
@@ -391,7 +415,9 @@ def test_a_call_of_an_old_header_does_not_keep_replicas_from_being_copied_to_aga
 
 
 def test_who_is_counted_again_in_the_next_attempt_counts_no_more_for_late_steps_of_the_one_before():
-    """Its places took steps of both attempts by turns, and with each turn it said once more that it had the cast."""
+    """Its places took steps of both attempts by turns, and with each turn it said once more that it
+    had the cast.
+    """
     churn = "joins=8,leaves=3,returns=4,disk=any,bursts=1,falls=1,anew=4,slow=1,cuts=1,splits=1,drift=0.001,over_s=18.0"
     found = check(
         Scenario(

@@ -89,7 +89,11 @@ def test_a_sleeper_that_wakes_when_its_place_is_taken_does_no_harm(name, seed, t
         design, f"freeze:{'+'.join(map(str, sorted(sleepers)))}", wake_s, tmp_path / "run", seed
     )
 
-    assert outcome.contract_held, (outcome.change, outcome.objections[:3], outcome.scenario.command())
+    assert outcome.contract_held, (
+        outcome.change,
+        outcome.objections[:3],
+        outcome.scenario.command(),
+    )
     trace, others = Trace(tmp_path / "run"), set(range(PEERS)) - sleepers
     assert trace.reached(trace.between(BEGIN_S + repair_s, wake_s), others) == 1, (
         "the others went on without them"
@@ -119,7 +123,11 @@ def test_a_partition_answers_on_both_sides_only_what_it_may_and_heals(name, seed
         loss=0.01,
     )
 
-    assert outcome.contract_held, (outcome.change, outcome.objections[:3], outcome.scenario.command())
+    assert outcome.contract_held, (
+        outcome.change,
+        outcome.objections[:3],
+        outcome.scenario.command(),
+    )
     trace, everybody = Trace(tmp_path / "run"), set(range(PEERS))
     for cast in trace.between(BEGIN_S + 0.5, heal_s - 1):
         across = everybody - side if cast["publisher"] in side else everybody & side
@@ -167,7 +175,11 @@ def test_a_partition_heals_however_long_it_lasted_and_whoever_is_on_which_side(
         design, f"split:{'+'.join(map(str, drawn))}", BEGIN_S + lasts_s, tmp_path / "run", seed
     )
 
-    assert outcome.contract_held, (outcome.change, outcome.objections[:3], outcome.scenario.command())
+    assert outcome.contract_held, (
+        outcome.change,
+        outcome.objections[:3],
+        outcome.scenario.command(),
+    )
     healed_s = BEGIN_S + lasts_s + design.repair_us / 1e6
     trace = Trace(tmp_path / "run")
     assert trace.reached(trace.between(healed_s, 1e6), set(range(PEERS))) == 1, (

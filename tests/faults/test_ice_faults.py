@@ -4,7 +4,6 @@ from itertools import permutations
 
 import msgspec
 import pytest
-from ice_scenes import SCENES, Lodger, S, Scene, healing_us, play, varied
 from ice_mistakes import (
     MISTAKES,
     NEVER_MEETS_AGAIN,
@@ -14,6 +13,7 @@ from ice_mistakes import (
     SILENT_GIVER,
     lodging,
 )
+from ice_scenes import SCENES, Lodger, S, Scene, healing_us, play, varied
 
 from implicast.overlay.ice.item_store import Item
 from implicast.overlay.ice.messages import BackupDelta, OwnershipClaim
@@ -326,7 +326,9 @@ def test_heirs_do_not_vouch_for_an_owner_whose_place_they_let_be_taken():
         owner.address, scene.world.now_us, owner.surface.heartbeats.version
     ), "it has testified"
     scene.world.run(scene.world.now_us + 2 * scene.timers.give_up_us)
-    assert not second.backup_copies.holds_copy(owner.address), "the place is another's: it is no backup any more"
+    assert not second.backup_copies.holds_copy(owner.address), (
+        "the place is another's: it is no backup any more"
+    )
 
 
 def giving(lodger: type = Lodger) -> tuple[Scene, Lodger, Lodger, OwnershipClaim]:
@@ -371,9 +373,9 @@ def test_what_the_dead_were_giving_is_the_takers_and_not_seized():
     scene.die(giver.address)
     scene.world.run(scene.world.now_us + scene.timers.dead_after_us + scene.timers.rank_us)
 
-    assert any(surface.ownership.of_status("taken over") or len(surface.extents) > 1 for surface in backups), (
-        "the rest is"
-    )
+    assert any(
+        surface.ownership.of_status("taken over") or len(surface.extents) > 1 for surface in backups
+    ), "the rest is"
     assert not any(overlap(extent, half) for surface in backups for extent in surface.extents)
     scene.world.run(scene.world.now_us + 2 * scene.timers.rank_us)
     assert contains(taker.surface.committed, half.low)
@@ -389,7 +391,9 @@ def test_a_greeting_of_before_does_not_end_a_copy_that_was_added_to_since():
         late, backups=(), stamp_us=now_us - S // 10
     )  # it said that we are no backup
     item = Item(owner.surface.extents[0].low, owner.surface.extents[0].low + 1, b"new", b"thing")
-    delta = BackupDelta(1, owner.surface.backup_set.serial + 1, now_us, late.version, late.extents, (item,))
+    delta = BackupDelta(
+        1, owner.surface.backup_set.serial + 1, now_us, late.version, late.extents, (item,)
+    )
     backup.backup_copies.on_delta(owner.address, delta)
     backup.heartbeats.on_heartbeat(owner.address, late)
 

@@ -63,7 +63,9 @@ def a_gang(liars: Liars, peers: int = 20, seed: int = 1) -> Coalition:
     world.purpose = -1
     said = [Description()] * peers
     return Coalition(
-        liars, CoalitionContext(world, Application(world), seed, peers, 0, (), said, 1_000_000), strategy
+        liars,
+        CoalitionContext(world, Application(world), seed, peers, 0, (), said, 1_000_000),
+        strategy,
     )
 
 

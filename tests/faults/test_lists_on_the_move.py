@@ -81,8 +81,15 @@ class Hurry:
 
     def stored(self) -> set[tuple[object, int]]:
         inside = [member for member in self.members if member.links.state == "in"]
-        entries = [(member, entry) for member in inside for entry in member.holder_state.all_entries() if entry.packed]
-        return {(entry.slot, entry.number) for member, entry in entries if member.chord.owns(entry.key)}
+        entries = [
+            (member, entry)
+            for member in inside
+            for entry in member.holder_state.all_entries()
+            if entry.packed
+        ]
+        return {
+            (entry.slot, entry.number) for member, entry in entries if member.chord.owns(entry.key)
+        }
 
     def wanted(self) -> set[tuple[object, int]]:
         entries = [

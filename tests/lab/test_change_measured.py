@@ -38,7 +38,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
 @pytest.fixture(scope="module")
 def found(spark: SparkSession, made: list[Made]) -> dict[str, dict]:
     sources = [
-        JournalSource(each.directory.name.removeprefix("run="), Location.of(each.directory)) for each in made
+        JournalSource(each.directory.name.removeprefix("run="), Location.of(each.directory))
+        for each in made
     ]
     return {row["run"]: row for row in measured(Journals(spark, sources))["change"].to_pylist()}
 

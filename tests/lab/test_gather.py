@@ -45,7 +45,9 @@ def lived(directory, design="dht", meanwhile=lambda nodes: None, until=lambda no
     """A network that writes a journal; its receipts and what its nodes counted."""
 
     async def story():
-        local = LocalNetwork(directory / "net", design, PEOPLE, plain=True, limits=False, journal=True)
+        local = LocalNetwork(
+            directory / "net", design, PEOPLE, plain=True, limits=False, journal=True
+        )
         local.create_folders()
         tasks = InProcessNodes(local)
         await tasks.start_all()

@@ -38,7 +38,8 @@ def measured(
 
 def sources(made: list[Made]) -> list[JournalSource]:
     return [
-        JournalSource(each.directory.name.removeprefix("run="), Location.of(each.directory)) for each in made
+        JournalSource(each.directory.name.removeprefix("run="), Location.of(each.directory))
+        for each in made
     ]
 
 

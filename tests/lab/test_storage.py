@@ -88,7 +88,9 @@ def test_a_place_is_named_as_spark_names_it_and_shown_without_secrets() -> None:
 
     assert (there / "sends").for_spark == "s3a://shelf/name/sends"
     assert str(there / "sends") == "s3://shelf/name/sends"
-    assert Location.of("s3a://shelf/name?region=eu-west-1").url == "s3://shelf/name?region=eu-west-1"
+    assert (
+        Location.of("s3a://shelf/name?region=eu-west-1").url == "s3://shelf/name?region=eu-west-1"
+    )
     assert Location.of("file:///tmp/x").local == Path("/tmp/x")
 
 

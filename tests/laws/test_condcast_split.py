@@ -48,7 +48,9 @@ def _value(kind: str, rng: Random) -> FingerValue:
     if kind == "bloom":
         return bloom_of(rng.sample(WORDS, 3), 128, 3)
     if kind == "portrait":
-        return aggregate_of(Description(tuple(rng.sample(WORDS, 3)), (Value("age", number),)), 128, 3)
+        return aggregate_of(
+            Description(tuple(rng.sample(WORDS, 3)), (Value("age", number),)), 128, 3
+        )
     return Bundle(
         (
             Threshold(number),
@@ -76,7 +78,9 @@ def _query(kind: str, rng: Random) -> AnyQuery | TargetQuery:
             Target((Term((rng.choice(WORDS),), (), (Predicate("age", low, high + 30),)),)), 128, 3
         )
     if kind == "all-of":
-        return AllOf((PartQuery(0, Above(low)), PartQuery(2, bloom_asks([rng.choice(WORDS)], 128, 3))))
+        return AllOf(
+            (PartQuery(0, Above(low)), PartQuery(2, bloom_asks([rng.choice(WORDS)], 128, 3)))
+        )
     if kind == "any-of":
         return AnyOf((PartQuery(0, Above(95)), PartQuery(1, Within(0, low // 4))))
     return Everything()

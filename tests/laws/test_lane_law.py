@@ -102,7 +102,11 @@ def test_a_cast_is_led_where_the_carrier_would_carry_it(number: int) -> None:
         target, arcs = a_target(chance), some_arcs(keys, chance)
         bits = chance.choice([settled.bits] * 9 + [8])
         carry = ForwardCast(
-            CastId(b"p" * 16, 1, serial), 0, arcs, TargetQuery(target, bits, settled.hashes), b"news"
+            CastId(b"p" * 16, 1, serial),
+            0,
+            arcs,
+            TargetQuery(target, bits, settled.hashes),
+            b"news",
         )
         at = chance.randrange(len(awake))
         awake[at].receive(0, carry)

@@ -1,4 +1,6 @@
-"""The claim_map joins claims: order, repeats and grouping of state do not matter, and the best claim wins everywhere."""
+"""The claim_map joins claims: order, repeats and grouping of state do not matter, and the best
+claim wins everywhere.
+"""
 
 from itertools import pairwise
 
@@ -63,7 +65,9 @@ def test_titles_of_an_atlas_never_overlap(claims: list[OwnershipClaim]) -> None:
 
 
 @given(st.lists(claim(), max_size=6), claim())
-def test_learning_says_whether_there_was_news(claims: list[OwnershipClaim], state: OwnershipClaim) -> None:
+def test_learning_says_whether_there_was_news(
+    claims: list[OwnershipClaim], state: OwnershipClaim
+) -> None:
     claim_map = learnt(claims)
     before = meaning(claim_map)
 

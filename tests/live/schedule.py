@@ -71,7 +71,10 @@ class Plan:
     def draw(cls, seed, number):
         chance = random.Random(f"{seed}/{number}")
         name = list(DESIGN_MODULES)[number % len(DESIGN_MODULES)]
-        kinds = [FAULTS[(number // len(DESIGN_MODULES) + number) % len(FAULTS)], *chance.sample(FAULTS, 1)]
+        kinds = [
+            FAULTS[(number // len(DESIGN_MODULES) + number) % len(FAULTS)],
+            *chance.sample(FAULTS, 1),
+        ]
         members = [f"n{1 + each:02d}" for each in chance.sample(range(MEMBERS), len(kinds))]
         lossy = chance.random() < 0.2
         return cls(

@@ -16,7 +16,7 @@ def typed(*words, umask=-1, check=True):
         [*COMMAND, *map(str, words)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=60,
         umask=umask,
         check=check,
     )

@@ -335,7 +335,9 @@ def test_a_leaf_that_hears_of_a_generation_sends_its_whole_filter():
     assert scene.backbone.table.generation == BASE, (
         "until the other side's filter is here, the old one counts too"
     )
-    scene.backbone.on_whole_filter(6, WholeFilter(BASE + 2, BASE + 1, 500, bytes(len(summary.filter))))
+    scene.backbone.on_whole_filter(
+        6, WholeFilter(BASE + 2, BASE + 1, 500, bytes(len(summary.filter)))
+    )
     assert scene.backbone.table.generation == BASE + 1
     assert scene.sent() == [(6, CoverageAck(BASE + 2))]
 
@@ -373,7 +375,10 @@ def test_only_the_root_begins_generations_and_only_for_the_present_one():
 def test_what_is_of_another_view_or_from_no_neighbour_is_left_unanswered():
     scene = Scene((6,))
     other = 2 << EPOCH_SHIFT
-    for sender, told in ((6, TagUpdate(other, other, ("jazz",))), (7, TagUpdate(BASE + 1, BASE, ("jazz",)))):
+    for sender, told in (
+        (6, TagUpdate(other, other, ("jazz",))),
+        (7, TagUpdate(BASE + 1, BASE, ("jazz",))),
+    ):
         scene.backbone.on_tag_update(sender, told)
     scene.backbone.on_new_generation(7, NewGeneration(BASE + 1, BASE + 1, 500))
     scene.backbone.on_whole_filter(7, WholeFilter(BASE + 1, BASE + 1, 500, b""))

@@ -184,7 +184,9 @@ def test_grown_from_one_peer_and_assembled_keep_the_same_invariants(dimensions: 
 def test_the_invariants_object_to_a_wrong_table_a_hole_and_an_overlap() -> None:
     town = assembled(16, 2)
     victim = town.surfaces[3]
-    stranger = next(claim for claim in victim.ownership.claim_map.claims.values() if claim.owner != 3)
+    stranger = next(
+        claim for claim in victim.ownership.claim_map.claims.values() if claim.owner != 3
+    )
     victim.ownership.claim_map.drop([stranger])
     assert "3 has a table that is wrong" in surface_objections(town.surfaces)[0]
 
@@ -266,7 +268,10 @@ def test_a_newcomer_is_given_a_spare_piece_whole() -> None:
         if each.bits == max(extent.bits for extent in rich.extents)
     ]
 
-    rich.joining.on_join_request(JoinRequest(RouteHeader((rich.committed[0], rich.committed[0] + 1)), 99, 0), rich.committed[0])
+    rich.joining.on_join_request(
+        JoinRequest(RouteHeader((rich.committed[0], rich.committed[0] + 1)), 99, 0),
+        rich.committed[0],
+    )
 
     give = next(message for to, message in town.hosts[int(str(rich.address))].sent() if to == 99)
     assert isinstance(give, HandoffOffer)

@@ -40,7 +40,9 @@ class Nobody:
 
 def newcomer(probe_digits: int = 2) -> tuple[IceSurface, Ledger]:
     ledger = Ledger(seed=3)
-    return IceSurface(1, ledger, Nobody(), SurfaceSettings(2, cosine_of(pi / 3), probe_digits=probe_digits)), ledger  # type: ignore[arg-type]
+    return IceSurface(
+        1, ledger, Nobody(), SurfaceSettings(2, cosine_of(pi / 3), probe_digits=probe_digits)
+    ), ledger  # type: ignore[arg-type]
 
 
 def asked(ledger: Ledger, kind: type) -> list[tuple[object, LatencyProbe]]:
@@ -53,7 +55,9 @@ def answer_all(
     """Owners say that a place is theirs; asked directly, each answers after its own time."""
     for _, sound in asked(ledger, LatencyProbe):
         owner = OWNERS[sound.digit]
-        one.joining.on_latency_reply(owner, LatencyReply(sound.round, sound.digit, False, sound.way.tract[0], 9))
+        one.joining.on_latency_reply(
+            owner, LatencyReply(sound.round, sound.digit, False, sound.way.tract[0], 9)
+        )
     begun_us = ledger.now_us
     knocks = {sound.digit: sound for _, sound in asked(ledger, LatencyProbe)}
     for digit, round_trip_us in sorted(trips_us.items(), key=lambda pair: pair[1]):

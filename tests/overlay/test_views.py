@@ -230,7 +230,9 @@ def split_for(brokers: Brokers, chance, count: int) -> None:
     side = frozenset(chance.sample(range(count), chance.randint(1, count)))
     brokers.link_faults.split(side)
     brokers.world.at(
-        brokers.world.now_us + chance.randint(1, 30) * S, UPKEEP, lambda: brokers.link_faults.heal(side)
+        brokers.world.now_us + chance.randint(1, 30) * S,
+        UPKEEP,
+        lambda: brokers.link_faults.heal(side),
     )
 
 

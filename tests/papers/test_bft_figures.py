@@ -59,7 +59,11 @@ def test_the_worked_example_duties_of_level_1() -> None:
     vectors = Vectors(2)
     digits = ["100", "101", "110", "011", "101", "111", "010", "110", "001", "101"]
     spots = [Spot(key_of(key), vectors.pack(text), key) for key, text in enumerate(digits)]
-    assembled, halves, circle = AssembledGraph(3, vectors, spots), Halves.of(3), KeyRange(key_of(0), key_of(0))
+    assembled, halves, circle = (
+        AssembledGraph(3, vectors, spots),
+        Halves.of(3),
+        KeyRange(key_of(0), key_of(0)),
+    )
 
     def served(key: int) -> set[int]:
         leg, _ = leg_below(assembled.table(key_of(key)), 1, circle, halves, through=True)

@@ -92,7 +92,9 @@ class _Blackout:
     def __init__(self, from_us: int, until_us: int) -> None:
         self.from_us, self.until_us = from_us, until_us
 
-    def copy_delays_us(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
+    def copy_delays_us(
+        self, now_us: int, sender: int, receiver: int, latency_us: int
+    ) -> tuple[int, ...]:
         return () if self.from_us <= now_us < self.until_us else (latency_us,)
 
 

@@ -92,7 +92,9 @@ class Trouble:
     from_us: int = 0
     to_us: int = 0
 
-    def copy_delays_us(self, now_us: int, sender: int, receiver: int, latency_us: int) -> tuple[int, ...]:
+    def copy_delays_us(
+        self, now_us: int, sender: int, receiver: int, latency_us: int
+    ) -> tuple[int, ...]:
         while now_us >= self.to_us and (self.bursts_per_hour or self.starved):
             self.turn(now_us)
         troubled = self.from_us <= now_us < self.to_us

@@ -87,7 +87,11 @@ def test_figure_7_a_range_lies_on_consecutive_nodes_in_order() -> None:
     )
     first = next(peer for peer in members if peer.chord.owns(peer.mapping.key("a0", 20)))
     start = members.index(first)
-    met = [entry.slot[2] for peer in members[start:] + members[:start] for entry in peer.holder_state.all_entries()]
+    met = [
+        entry.slot[2]
+        for peer in members[start:] + members[:start]
+        for entry in peer.holder_state.all_entries()
+    ]
 
     assert met == list(range(20, 30)), "clockwise from the node of the lowest value, in order"
     assert ring.world.kinds["PutEntry"] < 10 + 3 + 6

@@ -15,7 +15,9 @@ HEAVY = (("storage_limit", 16), ("frequency_limit", 0.005))
 
 
 @cache
-def run(design: str, workload: str, peers: int, casts: int, seed: int = 1, **given: Any) -> SimulationOutcome:
+def run(
+    design: str, workload: str, peers: int, casts: int, seed: int = 1, **given: Any
+) -> SimulationOutcome:
     """Without receipts, and with levels computed from the casts to come: as the thesis measured."""
     parameters = {"assurance": "none", **dict(given.pop("parameters", ()))}
     if design == "spice-unloaded":

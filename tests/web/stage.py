@@ -28,7 +28,9 @@ class Stage:
         self._thread.start()
         self.pages = Pages(people, 0)
         self._tasks = InProcessNodes(
-            LocalNetwork(directory / "net", design, people, plain=plain, limits=False, page=self.pages)
+            LocalNetwork(
+                directory / "net", design, people, plain=plain, limits=False, page=self.pages
+            )
         )
         self._tasks._local.create_folders()
         self.wait(self._tasks.start_all())

@@ -126,15 +126,16 @@ def followed(explanation: Explanation, network: Network, receipt: Receipt) -> Ex
         hops=receipt.hops,
         latency_ms=receipt.latency_ms,
         way=[
-            DeliveryPath(each.depth, network.name(each.sender), network.name(each.receiver), each.kind)
+            DeliveryPath(
+                each.depth, network.name(each.sender), network.name(each.receiver), each.kind
+            )
             for each in steps
         ],
     )
 
 
 def measured(explanation: Explanation, target: Target, scenario: Scenario) -> Explanation:
-    """With the cost of one cast to the target among the peers of a workload, in an assembled world.
-    """
+    """With the cost of one cast to the target among the peers of a workload, in an assembled world."""
     design, parameters = scenario.settled()
     with tempfile.TemporaryDirectory(prefix="implicast-") as directory:
         run = Run(replace(scenario, casts=1), design, parameters, Path(directory) / "journal")

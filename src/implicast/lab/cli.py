@@ -171,8 +171,7 @@ def _closing(made: list[str], unwell: list[str]) -> str:
 
 
 def _all(data: Path | None) -> list[Experiment]:
-    """Every experiment; those from real bibliographies and on real maps only where there are any.
-    """
+    """Every experiment; those from real bibliographies and on real maps only where there are any."""
     found = {name: plan(each, "small") for name, each in experiments().items()}
     without = data is None and case.DATA not in os.environ
     lacking = {
@@ -192,7 +191,11 @@ def _all(data: Path | None) -> list[Experiment]:
 
 
 def _told(
-    made: Experiment, place: Location, went: SweepTally, planned: list[str], wanted: list[Requirement]
+    made: Experiment,
+    place: Location,
+    went: SweepTally,
+    planned: list[str],
+    wanted: list[Requirement],
 ) -> bool:
     """Say how it went and write the report; was everything well?"""
     say(f"{went.finished} runs made, {went.before} were there before, {len(went.failed)} failed")
@@ -330,8 +333,7 @@ def entry_command() -> None:
     help="The archive to write.",
 )
 def pack_command(out: Path) -> None:
-    """Write an archive of all that workers need, for clusters without an environment of their own.
-    """
+    """Write an archive of all that workers need, for clusters without an environment of their own."""
     from implicast.lab.pack import pack
 
     path = pack(out)

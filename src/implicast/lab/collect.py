@@ -42,7 +42,8 @@ def collect(spark: SparkSession, planned: Sequence[Planned], folder: Folder, sai
     if left:
         said(f"measuring {len(left)} runs on Spark")
         more = measured(
-            Journals(spark, [JournalSource(run, folder.place, folder.experiment) for run in left]), said
+            Journals(spark, [JournalSource(run, folder.place, folder.experiment) for run in left]),
+            said,
         )
         for row in more["rejected"].to_pylist():
             raise TableError(f"the journal of {row['run']} cannot be measured: {row['reason']}")
@@ -83,8 +84,7 @@ def _rows(
     fresh: Mapping[str, Noted],
     differing: Mapping[str, str],
 ) -> list[dict[str, Any]]:
-    """The table of runs: what is planned as the plan has it, and what is there besides as it was.
-    """
+    """The table of runs: what is planned as the plan has it, and what is there besides as it was."""
     asked = {each.run: each for each in planned}
     rows = {
         run: row | {"planned": False}

@@ -38,7 +38,7 @@ SURVIVING = "surviving"
 """Instead of a language: every design that survives change, with the parameters with which it does.
 """
 PATIENCE = "patience"
-"""As axis: the points between patience and upkeep that each design names (`Design.patience` and
+"""As axis: the points between patience and upkeep that each design names (`Design.upkeep_points` and
 `quick`).
 """
 Value = Setting | list[Setting]

@@ -142,8 +142,7 @@ def opened(place: Location, make: bool = True) -> None:
 
 
 def refuse_unwritable(place: Location) -> None:
-    """A sentence when nothing can be written here: on a disk that is said before Spark is started.
-    """
+    """A sentence when nothing can be written here: on a disk that is said before Spark is started."""
     local = place.local
     if local is None:
         return

@@ -134,8 +134,7 @@ def _unpacked(parts: pa.ListScalar) -> matching.PeerBlock:
 
 
 def _shared(targets: pa.ListScalar, casts: pa.ListScalar) -> dict[str, list[int]]:
-    """The casts of each target: one that several have in common is resolved once for all of them.
-    """
+    """The casts of each target: one that several have in common is resolved once for all of them."""
     found: dict[str, list[int]] = {}
     for target, cast in zip(targets.as_py(), casts.as_py(), strict=True):
         found.setdefault(target, []).append(cast)
@@ -149,8 +148,7 @@ def sizes(resolved: DataFrame, casts: DataFrame) -> DataFrame:
 
 
 def pairs(resolved: DataFrame) -> DataFrame:
-    """(cast, peer): the members spelled out. As many rows as notifications; mind the size before.
-    """
+    """(cast, peer): the members spelled out. As many rows as notifications; mind the size before."""
     return resolved.select("cast", "members").mapInArrow(_spell_out, tables.schema(_PAIRS))
 
 

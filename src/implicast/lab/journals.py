@@ -58,7 +58,9 @@ class JournalSource:
         if self.experiment:
             return self.place / self._stored_name(name)
         return (
-            Location(self.place.url.rpartition("/")[0]) if self.place.name.startswith(PREFIX) else None
+            Location(self.place.url.rpartition("/")[0])
+            if self.place.name.startswith(PREFIX)
+            else None
         )
 
     def has_changed(self) -> bool:
@@ -102,7 +104,9 @@ class Journals:
         for base in sorted({str(each.base(name).url) for each in together}):  # type: ignore[union-attr]
             parts.append(
                 self._together(
-                    Location(base), [each for each in together if each.base(name) == Location(base)], name
+                    Location(base),
+                    [each for each in together if each.base(name) == Location(base)],
+                    name,
                 )
             )
         return reduce(DataFrame.unionByName, parts)

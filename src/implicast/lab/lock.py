@@ -2,7 +2,7 @@
 
 The lock is a file with its holder's name that the holder renews. A holder that is dead (its process
 is gone, or it renewed nothing for a minute) has lost it. On a disk the process that looks and writes keeps
-out all others meanwhile, so of two that come at once, or that bury the same dead one, one wins. An
+out all others meanwhile, so of two that come at once, or that replace the same dead holder, one wins. An
 object store has nothing for that: there one writes, waits a moment, and reads whose name stayed.
 """
 

@@ -59,7 +59,9 @@ def measure(
     return found
 
 
-def _looked_at(spark: SparkSession, sources: Sequence[JournalSource], said: Said) -> list[dict[str, Any]]:
+def _looked_at(
+    spark: SparkSession, sources: Sequence[JournalSource], said: Said
+) -> list[dict[str, Any]]:
     said(f"looking at {len(sources)} journals")
     with described(spark, f"implicast: looking at {len(sources)} journals"):
         rows = spark.range(0, len(sources), 1, len(sources)).mapInArrow(
@@ -103,7 +105,9 @@ def _one(source: JournalSource) -> tuple[str | None, str | None]:
         )
 
 
-def _of_tasks(sources: Sequence[JournalSource], looked: Sequence[dict[str, Any]]) -> dict[str, pa.Table]:
+def _of_tasks(
+    sources: Sequence[JournalSource], looked: Sequence[dict[str, Any]]
+) -> dict[str, pa.Table]:
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
     for row in looked:
         run = sources[row["number"]].run

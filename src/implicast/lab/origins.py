@@ -36,8 +36,7 @@ class Facts:
 
 
 class Led(NamedTuple):
-    """An input: when it came, the message or the verb that it was, and the cast that a verb is for.
-    """
+    """An input: when it came, the message or the verb that it was, and the cast that a verb is for."""
 
     time_us: int
     what: Key | str

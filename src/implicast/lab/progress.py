@@ -54,8 +54,7 @@ class Progress:
         self._say()
 
     def left_s(self) -> float | None:
-        """Seconds left, if the rest goes as what was done so far; None while too little was done.
-        """
+        """Seconds left, if the rest goes as what was done so far; None while too little was done."""
         if self.done < self.workers + 1 or not self._spent:
             return None
         expected = [self._expected_s(each) for each in self._left.values()]

@@ -145,8 +145,7 @@ class Location:
             aside.unlink(missing_ok=True)
 
     def take(self, file: Path) -> None:
-        """Put a local file here, whole or not at all: renamed where that is possible, else copied.
-        """
+        """Put a local file here, whole or not at all: renamed where that is possible, else copied."""
         if self.local is None:
             with file.open("rb") as source, self.store.open_output_stream(self.path) as target:
                 while piece := source.read(1 << 23):

@@ -58,8 +58,7 @@ class Course:
     errors: dict[str, str] = field(default_factory=dict)
 
     def unsettled(self, runs: Sequence[Planned]) -> list[Planned]:
-        """Those that have neither been finished nor failed; two listings, however many there are.
-        """
+        """Those that have neither been finished nor failed; two listings, however many there are."""
         settled = self.folder.finished() | self.folder.failed() | set(self.errors)
         return [each for each in runs if each.run not in settled]
 

@@ -129,7 +129,7 @@ RUN_CHANGE = pa.schema(
     ]
 )
 """The contract during change and after it, and the measures of change. `calm_s` is from the end of
-the last deed to the first look that finds nothing wrong (infinite: none did), `allowed_s` what the
+the last event to the first check without a violation (infinite: none did), `allowed_s` what the
 design allows itself for that, `sudden` how many deeds came without a word: where it is zero, the
 repairs are those of joins and leaves. `upkeep_at_rest` is null where rest was too short.
 """

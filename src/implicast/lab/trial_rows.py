@@ -1,5 +1,4 @@
-"""Trials of overlays as single rows of numbers, for experiments that name one of them in `trial`.
-"""
+"""Trials of overlays as single rows of numbers, for experiments that name one of them in `trial`."""
 
 from collections.abc import Mapping
 from statistics import fmean

@@ -27,7 +27,7 @@ from implicast.language.target import Description, Predicate, Target, Term
 from implicast.language.values import bits_or, bloom_bits
 
 HASHES_MAX = 64
-"""Of one word: more would only fill the filter."""
+"""Hash positions of one word. More would only fill the filter."""
 Span = tuple[Word, Step, Step]
 """An attribute, its lowest and its highest grid step among the group."""
 Width = Annotated[int, Meta(ge=1, le=BYTES_MAX * 8)]

@@ -29,8 +29,8 @@ _NUMBER_IN_SCHEMA = re.compile(r"\s*(\S+)\s*\.\.\s*(\S+)(?:\s+by\s+(\S+))?\s*")
 
 
 STEPS_MAX = 1 << 53
-"""Steps of one attribute: its values travel as whole numbers of 64 bits, and other languages read
-them as doubles.
+"""Grid steps of one attribute. Values are sent as 64-bit integers, which some languages read as
+doubles.
 """
 
 

@@ -19,7 +19,7 @@ from implicast.language.target import Target
 from implicast.space.digest import digest_bits
 
 BITS_MAX = 1 << 30
-"""128 MiB: more is a mistake in the numbers that were asked for."""
+"""Bits of one filter: 128 MiB. A larger filter is refused."""
 
 
 def bits_for(items: int, error: float) -> int:

@@ -11,11 +11,11 @@ from msgspec import Meta
 from implicast.language.limits import LIMITS
 
 BYTES_MAX = 1 << 16
-"""Of one filter, bitmap or value of the user's own."""
+"""Bytes of one filter, bitmap or user-defined value."""
 PARTS_MAX = 256
-"""Values or queries side by side in one."""
+"""Values or queries combined in one."""
 POSITIONS_MAX = 4_096
-"""Bits of a filter that one query asks for."""
+"""Bits of a filter that one query tests."""
 
 T = TypeVar("T")
 

@@ -18,21 +18,21 @@ class Limits:
     """
 
     characters: int = 16_384
-    """Of the whole text: reading is linear in it."""
+    """Characters of the whole text. Parsing time is linear in it."""
     tag_characters: int = 256
-    """Of one tag or string: it is stored and sent by every peer that holds it."""
+    """Characters of one tag or string. Every peer that holds it stores and sends it."""
     nesting: int = 64
-    """Of parentheses and negations: they are read by recursion."""
+    """Depth of parentheses and negations, which the parser reads by recursion."""
     terms: int = 1_024
-    """Of the normal form: a design may send one message for each."""
+    """Terms of the normal form. A design may send one message for each."""
     tags_per_term: int = 64
-    """Wanted, unwanted and predicates together."""
+    """Tags, negated tags and predicates of one term together."""
     steps: int = 131_072
-    """AntiEntropy of terms on the way to the normal form, a term made counting for eight: bounds
-    time and memory.
+    """Comparisons of terms during normalisation; creating a term counts as eight. Bounds time and
+    memory.
     """
     tags_per_description: int = 1_024
-    """Of one registration."""
+    """Tags of one registration."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.nesting <= NESTING_MAX:
@@ -43,6 +43,6 @@ class Limits:
 
 
 NESTING_MAX = 150
-"""Four calls for each level stay well below Python's own bound of 1,000."""
+"""Largest `nesting`: four calls for each level stay well below Python's recursion limit of 1,000."""
 
 LIMITS = Limits()

@@ -33,7 +33,7 @@ SAID: dict[str, str] = {
     "BT": "belongs to the broader",
 }
 OFFERS_MAX = 12
-"""Ways to widen one target that are offered, the best supported first."""
+"""Offers to widen one target; those with the most support come first."""
 
 
 class Rule(msgspec.Struct, frozen=True, array_like=True, order=True):

@@ -47,7 +47,7 @@ from implicast.language.errors import LanguageError
 
 Number = Step | float
 BITMAP_BITS_MAX = 1 << 20
-"""The widest bitmap or Bloom filter: a message may not be longer than a mebibyte."""
+"""Bits of the widest bitmap or Bloom filter. A message has at most 1 MiB."""
 
 
 class ValueRefused(LanguageError, ValueError):

@@ -29,6 +29,7 @@ from implicast.net.identity import (
     read_key,
     root_certificate,
 )
+from implicast.net.private_files import tighten, touch_private, write_private
 from implicast.net.revocation import RevokedNames, signed_list
 from implicast.net.signing import TEMPLATE, grant_extension, protected_by
 from implicast.peer.contract import Name
@@ -62,6 +63,8 @@ class CertificateAuthority:
         self.directory = directory
         self._key = read_key(directory / "authority.key")
         self.root = x509.load_pem_x509_certificate((directory / "authority.pem").read_bytes())
+        tighten(directory)
+        touch_private(directory / "authority.db")
         self._db = sqlite3.connect(directory / "authority.db")
         self._db.execute("pragma synchronous=full")
         self._db.executescript(SCHEMA)
@@ -73,9 +76,9 @@ class CertificateAuthority:
             raise IdentityError(f"{directory} is an authority already")
         try:
             key = new_key(directory / "authority.key")
-            (directory / "authority.pem").write_bytes(pem(root_certificate(key, network)))
+            write_private(directory / "authority.pem", pem(root_certificate(key, network)))
             if not (directory / "authority.toml").exists():
-                (directory / "authority.toml").write_text(TEMPLATE)
+                write_private(directory / "authority.toml", TEMPLATE)
         except OSError as error:
             raise IdentityError(
                 f"{directory} cannot be written: {error.strerror or error}"
@@ -167,7 +170,7 @@ class CertificateAuthority:
             self._db.execute(
                 "insert or replace into meta values ('list', ?)", (str(self._list_number() + 1),)
             )
-        (self.directory / REVOKED).write_bytes(msgspec.msgpack.encode(self.revoked()))
+        write_private(self.directory / REVOKED, msgspec.msgpack.encode(self.revoked()))
         return sorted(set(found))
 
     def revoked(self) -> RevokedNames:

@@ -19,6 +19,7 @@ from implicast.net.enrolment import enrol
 from implicast.net.identity import own_key, pem
 from implicast.net.logs import log_to_stderr
 from implicast.net.options import authority_option, json_option
+from implicast.net.private_files import make_private_folder, tighten, write_private
 
 STAND_INS = 2
 """Stand-ins of a light client: one for each of two proxies."""
@@ -79,9 +80,11 @@ def authority_issue(label: str, directory: Path, folder: Path, role: str, client
 
 def admit(authority: CertificateAuthority, label: str, folder: Path, role: str) -> x509.Certificate:
     """Write key, certificate and root certificate into a folder."""
+    make_private_folder(folder)
+    tighten(folder)
     certificate = authority.issue(label, own_key(folder / "node.key").public_key())
-    (folder / "node.pem").write_bytes(pem(certificate))
-    (folder / "authority.pem").write_bytes(pem(authority.root))
+    write_private(folder / "node.pem", pem(certificate))
+    write_private(folder / "authority.pem", pem(authority.root))
     enrol(authority.directory, folder, role)
     return certificate
 

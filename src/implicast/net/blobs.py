@@ -21,6 +21,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from implicast.net.private_files import make_private_folder, open_private, touch_private
 from implicast.peer.contract import Contact, Message
 from implicast.peer.errors import LocalError
 from implicast.peer.fields import Text, Token
@@ -161,7 +162,7 @@ class Blobs:
         """
         self._write(self.path(reference.root).with_suffix(".leaves"), b"".join(leaves))
         part = self.path(reference.root).with_suffix(".part")
-        part.touch()
+        touch_private(part)
         have: set[int] = set()
         with part.open("rb") as file:
             for number, leaf in enumerate(leaves):
@@ -202,8 +203,8 @@ class Blobs:
     def _write(self, path: Path, data: bytes) -> None:
         aside = path.with_name(path.name + ".new")
         try:
-            self._directory.mkdir(mode=0o700, exist_ok=True)
-            with aside.open("wb") as file:
+            make_private_folder(self._directory)
+            with open_private(aside) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())

@@ -31,6 +31,7 @@ from implicast.net.connection_pool import ConnectionPool
 from implicast.net.counters import Counters
 from implicast.net.frames import PROTOCOL, Hello
 from implicast.net.identity import contexts, name_in, name_of_key, own_key
+from implicast.net.private_files import make_private_folder, tighten
 from implicast.net.proxy import (
     FetchInbox,
     HeldNotice,
@@ -73,6 +74,8 @@ class Client:
         self.directory = directory
         self.proxies: list[Address] = [address_of(each) for each in proxies]
         self.counters = Counters()
+        make_private_folder(directory)
+        tighten(directory)
         self.store = Store(directory / "client.db")
         self._key = own_key(directory / "node.key")
         self.name = name_of_key(self._key.public_key())

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from implicast.net.private_files import make_private_folder, tighten, write_private
 from implicast.peer.contract import Address
 from implicast.peer.errors import LocalError
 
@@ -78,8 +79,9 @@ def write_config(directory: Path, config: NodeConfig) -> None:
     lines = [f"{name} = {_toml(value)}" for name, value in plain.items() if name not in tables]
     for name, table in tables.items():
         lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / "node.toml").write_text("\n".join(lines) + "\n")
+    make_private_folder(directory)
+    tighten(directory)
+    write_private(directory / "node.toml", "\n".join(lines) + "\n")
 
 
 def _toml(value: Any) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from implicast.net.node import InboxMessage, Node
+from implicast.net.private_files import FILE_MODE
 from implicast.net.revocation import read_list
 from implicast.peer.contract import CastId
 from implicast.peer.errors import ImplicastError, LocalError
@@ -41,14 +42,17 @@ async def serve(node: Node) -> asyncio.Server:
     path = node.directory / SOCKET
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
-    before = os.umask(0o177)
+    listener = socket.socket(socket.AF_UNIX)
     try:
         with socket_name(path) as name:
-            return await asyncio.start_unix_server(
-                lambda r, w: _attend(node, r, w), name, limit=LINE_MAX
-            )
-    finally:
-        os.umask(before)
+            listener.bind(name)
+            os.chmod(name, FILE_MODE)  # before `listen`: no client is connected
+        return await asyncio.start_unix_server(
+            lambda r, w: _attend(node, r, w), sock=listener, limit=LINE_MAX
+        )
+    except BaseException:
+        listener.close()
+        raise
 
 
 @contextlib.contextmanager

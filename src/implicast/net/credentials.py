@@ -23,6 +23,7 @@ from implicast.net.config import address_of
 from implicast.net.frames import Hello
 from implicast.net.heartbeat import NodeHeartbeat
 from implicast.net.identity import IdentityError, name_of_key, own_key, root_key
+from implicast.net.private_files import open_private
 from implicast.net.revocation import RevocationError, read_list
 from implicast.peer.contract import Message
 from implicast.peer.errors import RemoteError
@@ -149,7 +150,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     """Replace a file atomically: after a crash it has the old or the new content."""
     aside = path.with_suffix(path.suffix + ".new")
     try:
-        with aside.open("wb") as file:
+        with open_private(aside) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -122,7 +122,7 @@ class Driver:
         self._held: list[HeldOutput] = []
         """Messages to be sent when `_commit_awaited` is done."""
         self.seed = seed
-        self._stopped = False
+        self.stopped = False
 
     def run(self, peer: Peer) -> None:
         """Pass all inputs to this peer from now on. Message kinds that its role does not handle
@@ -150,7 +150,7 @@ class Driver:
 
     def receive(self, hello: Hello, body: bytes, sender_serial: int) -> None:
         peer = self.peer
-        if self._stopped or peer is None:
+        if self.stopped or peer is None:
             return
         try:
             message = self.own_codec.decode(body)
@@ -215,7 +215,7 @@ class Driver:
         )
 
     def _wake(self, alarm: Message, origin: int, upkeep: bool) -> None:
-        if not self._stopped and self.peer is not None:
+        if not self.stopped and self.peer is not None:
             self.tick()
             name = type(alarm).__name__
             self._handle(
@@ -223,7 +223,7 @@ class Driver:
             )
 
     def stop(self) -> None:
-        self._stopped = True
+        self.stopped = True
 
     def _handle(
         self,
@@ -316,7 +316,7 @@ class Driver:
 
     def _release(self, held: list[HeldOutput], safe: "asyncio.Future[None]") -> None:
         """Send the delayed messages, now that the commit is done."""
-        if not self._stopped and not safe.cancelled():
+        if not self.stopped and not safe.cancelled():
             for out, cause in held:
                 self._send(out, cause)
 

@@ -5,8 +5,6 @@ other node does. A member's folder holds `enrolment`: the authority's public key
 on the member's key.
 """
 
-from os import O_CREAT, O_EXCL, O_WRONLY, fdopen
-from os import open as os_open
 from pathlib import Path
 from secrets import token_bytes
 from typing import Any
@@ -16,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from implicast.language.parameters import Parameters
 from implicast.net.identity import IdentityError, name_of_key, own_key
+from implicast.net.private_files import open_private, write_private
 from implicast.net.signing import SHARED_VERIFIER
 from implicast.peer.authority import Authority
 from implicast.peer.identity import Enrolment
@@ -29,7 +28,7 @@ def secret_of(folder: Path) -> bytes:
     """The secret of an authority's folder, created if it does not exist."""
     path = folder / SECRET
     if not path.exists():
-        with fdopen(os_open(path, O_WRONLY | O_CREAT | O_EXCL, 0o600), "wb") as file:
+        with open_private(path, "xb") as file:
             file.write(token_bytes(32))
     return path.read_bytes()
 
@@ -41,13 +40,13 @@ def enrol(authority: Path, node: Path, role: str) -> None:
     secret = secret_of(authority)
     if role == "authority":
         if not (node / SECRET).exists():
-            with fdopen(os_open(node / SECRET, O_WRONLY | O_CREAT | O_EXCL, 0o600), "wb") as file:
+            with open_private(node / SECRET, "xb") as file:
                 file.write(secret)
         return
     issuer = Authority(Ed25519(), secret, Vectors(2))
     public = own_key(node / "node.key").public_key()
     enrolment = issuer.enrol(name_of_key(public), public.public_bytes_raw())
-    (node / ENROLMENT).write_bytes(msgspec.msgpack.encode((issuer.public, enrolment)))
+    write_private(node / ENROLMENT, msgspec.msgpack.encode((issuer.public, enrolment)))
 
 
 def credentials_of(folder: Path, role: str, parameters: Parameters) -> Any:

@@ -9,8 +9,6 @@ Connections use TLS 1.3, and both sides verify.
 import ssl
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from os import O_CREAT, O_EXCL, O_WRONLY, fdopen
-from os import open as os_open
 from pathlib import Path
 
 from cryptography import x509
@@ -18,6 +16,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.x509.oid import NameOID
 
+from implicast.net.private_files import make_private_folder, open_private
 from implicast.peer.contract import Name
 from implicast.peer.errors import LocalError
 from implicast.peer.name import name_of_public
@@ -44,8 +43,8 @@ def new_key(path: Path) -> Ed25519PrivateKey:
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with fdopen(os_open(path, O_WRONLY | O_CREAT | O_EXCL, 0o600), "wb") as file:
+    make_private_folder(path.parent)
+    with open_private(path, "xb") as file:
         file.write(pem)
     return key
 

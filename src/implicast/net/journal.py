@@ -23,6 +23,7 @@ import msgspec
 
 from implicast.language.target import Description
 from implicast.net.counters import Counters
+from implicast.net.private_files import make_private_folder, open_private
 from implicast.peer.contract import Address, CastId, Message, Name, Peer
 from implicast.peer.events import IncarnationAdvanced, Notice, Registered, Settled, Withdrawn
 from implicast.peer.member import Member
@@ -186,7 +187,7 @@ class JournalWriter:
     ) -> None:
         """`storage` returns the number of bytes that the node stores for other peers."""
         self._folder, self._counters, self._storage = folder / FOLDER, counters, storage
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(self._folder)
         self._held: list[bytes] = []
         self._held_bytes = self._written = 0
         self._stored = -1
@@ -300,7 +301,7 @@ class JournalWriter:
         for old in there[: max(0, len(there) + 1 - SEGMENTS_MAX)]:
             old.unlink(missing_ok=True)
         number = int(there[-1].stem) + 1 if there else 1
-        self._file = (self._folder / f"{number:08d}.rows").open("ab", buffering=0)
+        self._file = open_private(self._folder / f"{number:08d}.rows", "ab", buffering=0)
         self._written = 0
         if self._opening is not None:
             packed = _encode(self._opening)

@@ -27,6 +27,7 @@ from implicast.net.config import NodeConfig, write_config
 from implicast.net.enrolment import enrol
 from implicast.net.identity import own_key, pem
 from implicast.net.node import Node
+from implicast.net.private_files import make_private_folder, write_private
 from implicast.peer.errors import LocalError
 
 MARK = "local.json"
@@ -96,10 +97,9 @@ class LocalNetwork:
                     f"{self.directory} holds other files; choose another folder with --dir"
                 )
             shutil.rmtree(self.directory)
-        self.directory.mkdir(parents=True, mode=0o700)
-        (self.directory / MARK).write_text(
-            json.dumps({"design": self.design, "members": len(self.members)})
-        )
+        make_private_folder(self.directory)
+        mark = {"design": self.design, "members": len(self.members)}
+        write_private(self.directory / MARK, json.dumps(mark))
         authority = None if self.plain else CertificateAuthority.init(self.directory / CA, "local")
         infrastructure = self._infrastructure()
         addresses = self._addresses(sum(map(len, infrastructure.values())) + len(self.members))
@@ -145,7 +145,7 @@ class LocalNetwork:
         where: dict[str, list[str]],
     ) -> None:
         folder = self.directory / name
-        folder.mkdir()
+        make_private_folder(folder)
         config.design, config.parameters, config.infrastructure = (
             self.design,
             dict(self.parameters),
@@ -157,10 +157,11 @@ class LocalNetwork:
         write_config(folder, config)
         if authority is not None:
             certificate = authority.issue(name, own_key(folder / "node.key").public_key())
-            (folder / "node.pem").write_bytes(pem(certificate))
-            shutil.copy(self.directory / CA / "authority.pem", folder / "authority.pem")
+            write_private(folder / "node.pem", pem(certificate))
+            root = (self.directory / CA / "authority.pem").read_bytes()
+            write_private(folder / "authority.pem", root)
         if "authority" in design(self.design).durable_types:
-            (self.directory / CA).mkdir(exist_ok=True)
+            make_private_folder(self.directory / CA)
             enrol(self.directory / CA, folder, config.role)
 
     def fixtures(self) -> list[Path]:
@@ -253,6 +254,7 @@ def run_node(
         assert task is not None
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, task.cancel)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the node stops when its parent has ended
         watching = (
             asyncio.ensure_future(_until_parent_exits(parent)) if parent is not None else None
         )

@@ -30,6 +30,7 @@ from implicast.net.local import (
 )
 from implicast.net.logs import log_to_stderr
 from implicast.net.options import debug_option, dir_option, json_option, web_option
+from implicast.net.private_files import write_private
 from implicast.web.pages import Pages
 
 DESIGN = "spice-unloaded"
@@ -112,7 +113,7 @@ def local_command(
         made.page = pages
     _quiet()
     made.create_folders()
-    (where / "local.pid").write_text(str(os.getpid()))
+    write_private(where / "local.pid", str(os.getpid()))
     try:
         if in_process:
             outcome = asyncio.run(_in_process(made, casts, seed, as_json, pages))

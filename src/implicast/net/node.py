@@ -43,6 +43,7 @@ from implicast.net.heartbeat import NodeHeartbeats
 from implicast.net.identity import contexts, name_in, root_key
 from implicast.net.inbox import InboxMessage, InboxReader, Payloads
 from implicast.net.outbox import Outbox
+from implicast.net.private_files import make_private_folder, tighten
 from implicast.net.proxy import Proxy
 from implicast.net.receipt import PeerEvents, Receipt
 from implicast.net.record import Recorder
@@ -144,6 +145,8 @@ class Node:
             await node.stop()
 
     async def start(self) -> None:
+        make_private_folder(self.directory)
+        tighten(self.directory)
         self.store = Store(self.directory / "node.db")
         self.store.after_commit = self.wake_readers
         self.state_store = DurableStateStore(self.store, self.design, self.config.role)
@@ -367,7 +370,7 @@ class Node:
         """The id of the next cast. An application that stores it first can look the cast up in the
         outbox after a crash.
         """
-        return self.member().upcoming_cast()
+        return self.outbox.upcoming_cast()
 
     async def complain(self, cast: CastId) -> bool:
         """Send a signed complaint about an unwanted cast to the peer that delivered it.
@@ -409,6 +412,7 @@ class Node:
         """Notify all members that subscribed to things of this description."""
         self.outbox.spend()
         payload = self.payloads.carried(payload, "")
+        await self.outbox.until_started()
         return await self.subscriptions.publish(text, payload, wait)
 
     async def inbox(self, follow: bool = True) -> AsyncIterator[InboxMessage]:

@@ -11,7 +11,13 @@ from typing import Any
 import click
 
 from implicast.front.pairs import pairs
-from implicast.net.config import ConfigError, NodeConfig, read_config, write_config
+from implicast.net.config import (
+    ConfigError,
+    NodeConfig,
+    address_of,
+    read_config,
+    write_config,
+)
 from implicast.net.local import Page, freeze_heap, no_page, serve_node
 from implicast.net.logs import log_to_stderr
 from implicast.net.node import Node
@@ -90,7 +96,10 @@ def node_command(
     debug: bool,
     **given: Any,
 ) -> None:
-    """Run the node of a folder until it is stopped. The options are written into its node.toml."""
+    """Run the node of a folder until it is stopped. The options are written into its node.toml.
+
+    SIGTERM and Ctrl-C stop the node. It ignores SIGHUP, because its log goes to standard error.
+    """
     log_to_stderr(level)
     directory = directory.expanduser()
     _configure(directory, given)
@@ -111,6 +120,8 @@ def _configure(directory: Path, given: dict[str, Any]) -> None:
         if (directory / "node.toml").exists() or not given["network"]:
             raise
         config = NodeConfig(given["network"])
+    if given["metrics"]:
+        address_of(given["metrics"])
     for name in (
         "network",
         "design",
@@ -121,6 +132,7 @@ def _configure(directory: Path, given: dict[str, Any]) -> None:
         "authority",
         "proxy",
         "journal",
+        "metrics",
     ):
         if given[name] is not None:
             setattr(config, name, given[name])
@@ -141,8 +153,9 @@ def _configure(directory: Path, given: dict[str, Any]) -> None:
 async def _serve(directory: Path, describe_as: str | None, record: Path | None, page: Page) -> None:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
     log = logging.getLogger("implicast")
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    loop.add_signal_handler(signal.SIGHUP, log.info, "SIGHUP is ignored")
     try:
         await serve_node(directory, describe_as, _on_ready, record, page)
     except asyncio.CancelledError:

@@ -29,32 +29,79 @@ class Outbox:
         self._node = node
         self.bucket = Bucket(node.config.casts_per_s, node.config.casts_burst, time.monotonic())
         self._targets: Recent[str, Target] = Recent(TARGETS_MAX)
+        self._accepted: dict[CastId, asyncio.Future[str]] = {}
+        """Casts that wait for their commit, in the order of their serial numbers."""
 
     async def cast(
         self, target: str, payload: bytes, wait: float, name: str, verified: bool
     ) -> Receipt:
         """Send a payload to all members that the target selects (see `Node.cast`)."""
         wanted = self._read(target)
-        member = self._node.member()
+        cast = self.upcoming_cast()
         self.spend()
         payload = self._node.payloads.carried(payload, name)
-        cast = member.upcoming_cast()
-        before = self._node.events.refusals
-        now_us = self._node.driver.tick()
         complete = self._node.events.expect_receipt(cast)
-        self._node.store.cast(
-            cast, wanted, payload, now_us, now_us + int(self._node.config.ttl_s * 1e6)
-        )
-        self._node.driver.call("cast_verified" if verified else "cast", wanted, payload)
-        await self._node.store.committed()
-        if self._node.events.refusals > before:
-            raise NodeError(f"the cast was refused: {self._node.refused[-1].reason}")
+        refusal = await asyncio.shield(self._accept(cast, wanted, payload, verified))
+        if refusal:
+            raise NodeError(f"the cast was refused: {refusal}")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait):
                 await complete.wait()
         self._node.events.forget(cast)
         self._node.payloads.cast(cast, payload)
         return self._node.receipt(cast)
+
+    def upcoming_cast(self) -> CastId:
+        """The id of the next cast: after all casts that wait for their commit."""
+        upcoming = self._node.member().upcoming_cast()
+        last = next(reversed(self._accepted), None)
+        if last is None or last.incarnation != upcoming.incarnation:
+            return upcoming
+        return CastId(last.publisher, last.incarnation, last.serial + 1)
+
+    async def until_started(self) -> None:
+        """Wait until all accepted casts are committed and passed to the peer. Afterwards the peer
+        numbers the next cast.
+        """
+        while self._accepted:
+            await asyncio.wait(self._accepted.values())
+
+    def _accept(
+        self, cast: CastId, target: Target, payload: bytes, verified: bool
+    ) -> "asyncio.Future[str]":
+        """Write a cast into the outbox, and pass it to the peer when it is committed. No message of
+        a cast that is not on disk exists, so after a crash a cast reaches all members that it
+        selects, or none.
+
+        The future is done when the peer has the cast. Its result is the reason of a refusal; empty
+        if the peer accepted the cast. The cast is made also if the caller does not wait.
+        """
+        node = self._node
+        started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        now_us = node.driver.tick()
+        node.store.cast(cast, target, payload, now_us, now_us + int(node.config.ttl_s * 1e6))
+        self._accepted[cast] = started
+        node.store.commit().add_done_callback(
+            lambda committed: self._start(cast, target, payload, verified)
+        )
+        return started
+
+    def _start(self, cast: CastId, target: Target, payload: bytes, verified: bool) -> None:
+        """Pass a committed cast to the peer. Commits end in order, so casts start in the order of
+        their serial numbers.
+        """
+        node, started = self._node, self._accepted.pop(cast)
+        if node.driver.stopped:
+            started.set_exception(NodeError("the node stopped; it resumes the cast when it starts"))
+            started.exception()  # the caller may have gone
+            return
+        before = node.events.refusals
+        if node.member().upcoming_cast() == cast:
+            node.driver.call("cast_verified" if verified else "cast", target, payload)
+        else:  # the peer has advanced its incarnation since
+            node.driver.call("carry_on", cast, target, payload)
+        refused = node.events.refusals > before
+        started.set_result(node.refused[-1].reason if refused else "")
 
     def complain(self, cast: CastId) -> bool:
         """Send a complaint about a received cast (see `Node.complain`)."""

@@ -28,6 +28,7 @@ from implicast.net.config import NodeConfig, address_of, text_of, write_config
 from implicast.net.credentials import write_atomically
 from implicast.net.frames import Hello
 from implicast.net.identity import IdentityError
+from implicast.net.private_files import make_private_folder
 from implicast.net.proxy_casts import ProxyCastRequest, ProxyCasts
 from implicast.peer.contract import CastId, Message, Name
 from implicast.peer.errors import ImplicastError, RemoteError
@@ -168,7 +169,8 @@ class Proxy:
         client provided.
         """
         folder, own = self._base / name.hex(), self._node.config
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(self._base)
+        make_private_folder(folder)
         host, _ = address_of(own.listen)
         config = NodeConfig(
             own.network,
@@ -191,7 +193,6 @@ class Proxy:
         ):
             if data:
                 write_atomically(folder / file, data)
-                (folder / file).chmod(0o600)
         write_atomically(
             folder / "authority.pem", (self._node.directory / "authority.pem").read_bytes()
         )

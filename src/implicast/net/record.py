@@ -17,6 +17,7 @@ import msgspec
 
 from implicast.casting.designs import Design, design
 from implicast.language.target import Description, Target
+from implicast.net.private_files import open_private
 from implicast.net.signing import signing_of
 from implicast.peer.contract import Address, CastId, Message, Name, Peer
 from implicast.peer.errors import LocalError
@@ -89,7 +90,7 @@ class Recorder:
     """Writes a record."""
 
     def __init__(self, path: Path) -> None:
-        self._file: BinaryIO = path.open("wb")
+        self._file: BinaryIO = open_private(path)
 
     def write(self, entry: RecordHeader | RecordedInput) -> None:
         packed = _pack(entry)

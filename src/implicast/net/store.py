@@ -25,6 +25,7 @@ from implicast.language.target import Target
 from implicast.net.bulk import CAST, NOTICE, RECEIPT, SETTLED, Write, write_all
 from implicast.net.commit_scheduler import scheduler_of
 from implicast.net.lock import Lock
+from implicast.net.private_files import make_private_folder, touch_private
 from implicast.peer.contract import CastId, Incarnation
 from implicast.peer.errors import LocalError
 from implicast.peer.events import Settled
@@ -95,8 +96,9 @@ class Store:
         self.after_commit: Callable[[], None] = lambda: None
         """Called after every commit."""
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(path.parent)
             self._lock = Lock(path)
+            touch_private(path)
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._prepare()
         except TimeoutError:

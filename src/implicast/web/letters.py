@@ -121,7 +121,9 @@ class Letters:
                 "select target, count(*) as count from letters where read = 0 and hidden = '' group by 1"
             )
         }
-        return [LetterFolder(row["target"], row["count"], unread.get(row["target"], 0)) for row in rows]
+        return [
+            LetterFolder(row["target"], row["count"], unread.get(row["target"], 0)) for row in rows
+        ]
 
     def page(self, folder: str | None, number: int, hidden: bool = False) -> list[sqlite3.Row]:
         """Newest first. `folder` None: all."""

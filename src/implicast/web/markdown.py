@@ -23,8 +23,7 @@ def _is_harmless(url: str) -> bool:
 
 
 def _lower_headings(tokens: Sequence[Token]) -> None:
-    """To the level below the letter's own, or one further down where another heading stands above.
-    """
+    """To the level below the letter's own, or one further down where another heading stands above."""
     above = ""
     for token in tokens:
         if token.type == "heading_open":

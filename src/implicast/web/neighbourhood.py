@@ -75,8 +75,7 @@ class Neighbourhood:
     # --- load
 
     def _rates(self, counters: dict[str, int]) -> dict[str, float]:
-        """Messages per second since the last request; those of casts apart, the rest is upkeep.
-        """
+        """Messages per second since the last request; those of casts apart, the rest is upkeep."""
         counted = {
             "sent": counters["sent"],
             "received": counters["received"],

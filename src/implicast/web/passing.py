@@ -1,5 +1,4 @@
-"""Casts that pass a node: the messages that name one, as they come and go. Nothing is written down.
-"""
+"""Casts that pass a node: the messages that name one, as they come and go. Nothing is written down."""
 
 import time
 from collections import deque

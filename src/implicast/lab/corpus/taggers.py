@@ -105,7 +105,9 @@ def casts(tagged: DataFrame, count: int, peers: int, seed: int) -> DataFrame:
     article at random.
     """
     articles = tagged.groupBy("article").agg(F.array_sort(F.collect_set("tag")).alias("all"))
-    placed = articles.select("*", (F.row_number().over(Window.orderBy("article")) - 1).alias("place"))
+    placed = articles.select(
+        "*", (F.row_number().over(Window.orderBy("article")) - 1).alias("place")
+    )
     total = F.broadcast(placed.agg(F.count("*").alias("articles")))
     numbered = (
         tagged.sparkSession.range(count)

@@ -59,8 +59,7 @@ _WORD = re.compile(rf"(?<![^\W_])[^\W\d_]{{{LETTERS_MIN},{LETTERS_MAX}}}(?![^\W_
 
 
 def plain(text: str) -> str:
-    """The text without TeX: accents and special letters composed, commands, maths and braces gone.
-    """
+    """The text without TeX: accents and special letters composed, commands, maths and braces gone."""
     if "\\" in text:
         text = _ACCENT.sub(
             lambda found: normalize("NFC", (found[2] or found[3]) + _ACCENTS[found[1]]), text

@@ -73,7 +73,9 @@ def _changed(journals: Journals, judged: pa.Table, said: Said) -> Measured:
     """The contract, with those that were judged before, and the measures of change."""
     with _stage(journals.spark, "contract where things changed", said):
         gone = contract.departures(
-            journals.table("incarnations"), journals.table("scripted_events"), journals.undisturbed()
+            journals.table("incarnations"),
+            journals.table("scripted_events"),
+            journals.undisturbed(),
         )
         verdicts = contract.verdicts(*_told(journals), gone, journals.changed())
         found = {"contract": pa.concat_tables([judged, arrow(verdicts, tables.RUN_CONTRACT)])}

@@ -138,8 +138,7 @@ def _counted(key: Ints, size: int) -> tuple[Ints, Ints]:
 
 
 def _less(counted: tuple[Ints, Ints], keys: Ints) -> tuple[Ints, Ints]:
-    """One less for each of these keys that was counted at all; `keys` are distinct and ascending.
-    """
+    """One less for each of these keys that was counted at all; `keys` are distinct and ascending."""
     key, count = counted
     where = np.searchsorted(key, keys)
     met = where < len(key)

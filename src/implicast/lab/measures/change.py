@@ -65,10 +65,10 @@ def _told(notices: DataFrame, casts: DataFrame, chosen: DataFrame) -> DataFrame:
 def repairs(scripted_events: DataFrame, health: DataFrame, course: DataFrame) -> DataFrame:
     """(run, repair_s_median, repair_s_max, sudden, settle_s_max, unrepaired, calm_s, allowed_s).
 
-    From the end of each deed to the first look that found nothing wrong, or to the end of the run
+    From the end of each scripted event to the first check without a violation, or to the end of the run
     when none did: of events without a word, how many there were, and apart from them of joins and
     leaves. Where there were only those, the repairs are theirs. `calm_s` likewise from the end of
-    the last deed, and infinite when no look ever did.
+    the last event, and infinite if no check did.
     """
     clean = health.where("wrong = 0").select(
         "run", F.col("time_us").alias("at_us"), F.col("time_us").alias("clean_us")
@@ -105,7 +105,7 @@ def repairs(scripted_events: DataFrame, health: DataFrame, course: DataFrame) ->
 
 
 def traffic(sends: DataFrame, incarnations: DataFrame, course: DataFrame) -> DataFrame:
-    """(run, upkeep_per_peer_minute, upkeep_at_rest, storm): from the first deed, or from all quiet,
+    """(run, upkeep_per_peer_minute, upkeep_at_rest, storm): from the first event, or from the calm,
     to the end.
 
     At rest: null where rest was too short to tell.

@@ -131,7 +131,9 @@ def _with_departures(
     return timed, asked.select("run", "cast", "time_us", end_us, "target", excused.alias("excused"))
 
 
-def departures(incarnations: DataFrame, scripted_events: DataFrame, undisturbed: Sequence[str]) -> DataFrame:
+def departures(
+    incarnations: DataFrame, scripted_events: DataFrame, undisturbed: Sequence[str]
+) -> DataFrame:
     """(run, peer, away, forgot): who crashed, and when; who left or tried to, and when it began to
     withdraw; until when. And who came back with an old copy of its disk: from when the copy was
     made, to the return.

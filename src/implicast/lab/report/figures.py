@@ -231,8 +231,7 @@ def plainly(meaning: str) -> str:
 
 
 def say(axes: Axes, x: float, y: float, what: str) -> None:
-    """The text of a point for a reader who points at it, without any script: a title in the picture.
-    """
+    """The text of a point for a reader who points at it, without any script: a title in the picture."""
     axes.plot(
         [x],
         [y],

@@ -67,8 +67,9 @@ def _sentence(judged: int, changed: int, broken: int, failed: int) -> str:
         return f"Broken in {broken} of {judged} runs.{failures}"
     if changed:
         kept = (
-            f"Kept in all {judged} finished runs: no member was notified twice, uninvited or of an invented cast, at any time; "
-            "everything repaired in time, and no member was missed afterwards."
+            f"Kept in all {judged} finished runs: no member was notified twice, "
+            "uninvited or of an invented cast, at any time; everything repaired in time, and no "
+            "member was missed afterwards."
         )
         return kept + failures
     return f"Kept in all {judged} finished runs: no member missed, none notified twice, none uninvited.{failures}"

@@ -194,8 +194,7 @@ _ADDED = {
 
 
 def _parts(state: DataFrame) -> DataFrame:
-    """What totals need, in one table and so in one job: (run, part, key, and up to three counts).
-    """
+    """What totals need, in one table and so in one job: (run, part, key, and up to three counts)."""
     peers = (
         loads(state)
         .groupBy(*RUN, "peer")

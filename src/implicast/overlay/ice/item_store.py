@@ -18,6 +18,7 @@ from implicast.space.morton import CODES
 from implicast.space.tract import Tract
 
 VERSION_MAX = (1 << 62) - 1
+"""Largest version or serial in a message."""
 ENDS_MAX = 8_192
 """Interval ends in one destination."""
 HOPS_MAX = 1_024

@@ -24,7 +24,9 @@ from implicast.space.morton import BITS, CODES, DIMENSIONS
 CLAIMS_MAX = 1_024
 """Claims in one field. A peer has a few claims of its own and some dozens of neighbouring ones."""
 BACKUPS_MAX = 16
+"""Backups named in one message."""
 ITEMS_MAX = 16_384
+"""Items in one message."""
 PARTS_MAX = 4_096
 """Parts of one handoff or snapshot: 256 MB at 64 KB each."""
 

@@ -25,7 +25,9 @@ S = 1_000_000
 
 
 def returns(name: str, disk: str, quick: bool) -> SimulationOutcome:
-    churn = f"event=5..10:return:3:{disk},event=30..32:return:7:{disk},event=50..60:return:7+9:{disk}"
+    churn = (
+        f"event=5..10:return:3:{disk},event=30..32:return:7:{disk},event=50..60:return:7+9:{disk}"
+    )
     return simulate(
         Scenario(
             name,
@@ -141,7 +143,12 @@ def test_a_subscription_outlives_a_crash_and_can_be_taken_back_afterwards(name: 
 
     assert [who for _, who in village.heard(Subscribed)] == [5]
     assert [(int(time_s), who) for time_s, who in village.heard(Notice)] == [(40, 5)]
-    entries = [entry for member in village.members for entry in member.holder_state.all_entries() if entry.packed]
+    entries = [
+        entry
+        for member in village.members
+        for entry in member.holder_state.all_entries()
+        if entry.packed
+    ]
     assert entries == [], "nothing stays behind"
 
 
@@ -153,7 +160,12 @@ def test_what_was_said_before_the_crash_and_is_no_longer_so_is_taken_out() -> No
     village.at(40, lambda: village.members[5].register(Description(("samba",))))
     village.world.run(until_us=60 * S)
 
-    held = {entry.slot[2] for member in village.members for entry in member.holder_state.all_entries() if entry.packed}
+    held = {
+        entry.slot[2]
+        for member in village.members
+        for entry in member.holder_state.all_entries()
+        if entry.packed
+    }
     assert held == {"samba"}
     assert len(village.heard(Registered)) == 2
 
@@ -167,10 +179,17 @@ def test_a_life_that_others_know_to_be_over_is_outlived() -> None:
     village.world.run(until_us=5 * S)
     (own_entry,) = member.own_entries.by_serial.values()
     later = (member.incarnation + (9 << 16)) << 22 | 7
-    village.at(6, partial(member.own_entries.on_outdated, 1, EntryOutdated(own_entry.serial, later)))
+    village.at(
+        6, partial(member.own_entries.on_outdated, 1, EntryOutdated(own_entry.serial, later))
+    )
     village.world.run(until_us=15 * S)
 
     assert [who for _, who in village.heard(IncarnationAdvanced)] == [5]
     assert len(village.heard(Registered)) == 2, "said again under its new life"
-    stamps = {entry.stamp for each in village.members for entry in each.holder_state.all_entries() if entry.packed}
+    stamps = {
+        entry.stamp
+        for each in village.members
+        for entry in each.holder_state.all_entries()
+        if entry.packed
+    }
     assert min(stamps) > later

@@ -1,4 +1,6 @@
-"""The living surface, rule by rule: what is learnt and what is not, backup_copies, gaps, patience, routing round holes."""
+"""The living surface, rule by rule: what is learnt and what is not, backup_copies, gaps, patience,
+routing round holes.
+"""
 
 import sys
 from math import pi
@@ -99,7 +101,9 @@ def sent(ledger, kind):
 )
 def test_timers_stand_in_the_order_that_safety_rests_on(timers):
     assert timers.heartbeat_us + timers.give_up_us < timers.suspect_after_us
-    assert (1 + timers.margin) * timers.suspect_after_us + timers.round_trip_us < timers.dead_after_us
+    assert (
+        1 + timers.margin
+    ) * timers.suspect_after_us + timers.round_trip_us < timers.dead_after_us
     assert timers.answers_us >= 2 * timers.rto_us + timers.round_trip_us
     assert timers.rank_us > timers.answers_us + timers.commit_delay_us
     assert timers.departure_us > timers.dead_after_us
@@ -120,7 +124,9 @@ def test_a_better_title_makes_an_owner_yield_and_a_worse_one_is_answered_with_th
     assert not one.extents
 
     one, ledger = halves()
-    one.heartbeats.on_heartbeat(2, Heartbeat(1, 0, 5, (OwnershipClaim(0, 1, 0, 2),), (), (), (), False, ()))
+    one.heartbeats.on_heartbeat(
+        2, Heartbeat(1, 0, 5, (OwnershipClaim(0, 1, 0, 2),), (), (), (), False, ())
+    )
     assert sent(ledger, ClaimUpdate) == [(2, ClaimUpdate((OwnershipClaim(0, 1, 0, 1),)))]
     assert one.tract == (0, HALF)
 
@@ -168,8 +174,12 @@ def test_a_greeting_in_our_own_name_takes_nothing_from_us():
 
 def test_greetings_of_an_older_mark_are_not_news():
     one, _ = halves()
-    one.heartbeats.on_heartbeat(2, Heartbeat(1, 0, 7, (OwnershipClaim(HALF, 1, 3, 2),), (), (1,), (), False, ()))
-    one.heartbeats.on_heartbeat(2, Heartbeat(2, 0, 6, (OwnershipClaim(HALF, 1, 9, 2),), (), (), (), False, ()))
+    one.heartbeats.on_heartbeat(
+        2, Heartbeat(1, 0, 7, (OwnershipClaim(HALF, 1, 3, 2),), (), (1,), (), False, ())
+    )
+    one.heartbeats.on_heartbeat(
+        2, Heartbeat(2, 0, 6, (OwnershipClaim(HALF, 1, 9, 2),), (), (), (), False, ())
+    )
 
     assert title_at(one, HALF) == OwnershipClaim(HALF, 1, 3, 2)
     assert one.members.states[2].backups == (1,)
@@ -179,19 +189,34 @@ def test_greetings_of_an_older_mark_are_not_news():
 def test_a_greeting_ahead_of_all_others_is_believed_only_until_its_sender_has_denied_it_for_long(
     born_us, mark
 ):
-    """A mark or a life that its sender never comes to: all its true heartbeats after that were taken for older ones."""
+    """A mark or a life that its sender never comes to: all its true heartbeats after that were
+    taken for older ones.
+    """
     one, ledger = halves()
     true = Heartbeat(1, 0, 5, (OwnershipClaim(HALF, 1, 0, 2),), (), (1,), (), False, ())
     one.heartbeats.on_heartbeat(2, true)
     one.heartbeats.on_heartbeat(
-        2, Heartbeat(1, born_us, mark, (OwnershipClaim(HALF, 1, 99, 2), OwnershipClaim(0, 2, 7, 2)), (), (), (), False, ())
+        2,
+        Heartbeat(
+            1,
+            born_us,
+            mark,
+            (OwnershipClaim(HALF, 1, 99, 2), OwnershipClaim(0, 2, 7, 2)),
+            (),
+            (),
+            (),
+            False,
+            (),
+        ),
     )
     one.heartbeats.on_heartbeat(2, true)
     assert title_at(one, HALF).epoch == 99, "it may have been on its way for a moment"
     ledger.now_us += one.settings.timers.suspect_after_us + 1
     ledger.take()
     one.heartbeats.check_version(2, 5)
-    assert sent(ledger, FullStateRequest) == [(2, FullStateRequest())], "it is not what we know: it is asked"
+    assert sent(ledger, FullStateRequest) == [(2, FullStateRequest())], (
+        "it is not what we know: it is asked"
+    )
     one.heartbeats.on_heartbeat(2, true)
 
     assert title_at(one, HALF) == OwnershipClaim(HALF, 1, 0, 2)
@@ -200,11 +225,15 @@ def test_a_greeting_ahead_of_all_others_is_believed_only_until_its_sender_has_de
 
 def test_a_greeting_confirmed_again_and_again_is_not_denied_by_an_older_one():
     one, ledger = halves()
-    one.heartbeats.on_heartbeat(2, Heartbeat(1, 0, 9, (OwnershipClaim(HALF, 1, 3, 2),), (), (1,), (), False, ()))
+    one.heartbeats.on_heartbeat(
+        2, Heartbeat(1, 0, 9, (OwnershipClaim(HALF, 1, 3, 2),), (), (1,), (), False, ())
+    )
     for _ in range(9):
         ledger.now_us += one.settings.timers.heartbeat_us
         one.heartbeats.on_heartbeat_ack(2, HeartbeatAck(0, 9, 0, False))
-    one.heartbeats.on_heartbeat(2, Heartbeat(2, 0, 6, (OwnershipClaim(HALF, 1, 1, 2),), (), (1,), (), False, ()))
+    one.heartbeats.on_heartbeat(
+        2, Heartbeat(2, 0, 6, (OwnershipClaim(HALF, 1, 1, 2),), (), (1,), (), False, ())
+    )
 
     assert title_at(one, HALF) == OwnershipClaim(HALF, 1, 3, 2)
 
@@ -215,13 +244,17 @@ def test_a_greeting_confirmed_again_and_again_is_not_denied_by_an_older_one():
     ids=["denied by its owner", "true", "of one who never was"],
 )
 def test_who_lost_all_to_a_title_that_nobody_has_begins_again(winner, claims, epochs):
-    """False claims once took all ground from everybody: each asked the others for a place, for ever."""
+    """False claims once took all ground from everybody: each asked the others for a place, for
+    ever.
+    """
     one, ledger = halves()
     one.heartbeats.on_claim_update(2, ClaimUpdate((OwnershipClaim(0, 0, 77, winner),)))
     assert not one.extents
     for second in range(60):
         ledger.now_us += S
-        one.heartbeats.on_heartbeat(2, Heartbeat(ledger.now_us, 0, 9, claims, (), (), (), False, ()))
+        one.heartbeats.on_heartbeat(
+            2, Heartbeat(ledger.now_us, 0, 9, claims, (), (), (), False, ())
+        )
         again = [
             each for verb, _, each in ledger.take() if verb == "after" and type(each) is JoinRetry
         ]
@@ -237,7 +270,9 @@ def test_who_lost_all_to_a_title_that_nobody_has_begins_again(winner, claims, ep
 def test_who_owns_ground_beside_ours_is_asked_of_acquaintances_too():
     """Two who knew nobody else as a neighbour asked each other, and claimed what others had."""
     one, ledger = halves()
-    one.heartbeats.on_heartbeat(2, Heartbeat(1, 0, 7, (OwnershipClaim(HALF, 2, 0, 2),), (), (), (), False, ()))
+    one.heartbeats.on_heartbeat(
+        2, Heartbeat(1, 0, 7, (OwnershipClaim(HALF, 2, 0, 2),), (), (), (), False, ())
+    )
     one.heartbeats.on_heartbeat(9, Heartbeat(1, 0, 7, (), (), (), (), False, ()))
     ledger.take()
     assert one.ownership.gap is not None
@@ -261,17 +296,23 @@ def test_hops_are_remembered_for_as_long_as_repeats_come_and_then_forgotten():
 
 def test_what_a_greeting_does_not_list_its_sender_does_not_have():
     one, _ = halves()
-    one.heartbeats.on_heartbeat(2, Heartbeat(1, 0, 7, (OwnershipClaim(HALF, 2, 0, 2),), (), (), (), False, ()))
+    one.heartbeats.on_heartbeat(
+        2, Heartbeat(1, 0, 7, (OwnershipClaim(HALF, 2, 0, 2),), (), (), (), False, ())
+    )
 
     assert title_at(one, HALF) == OwnershipClaim(HALF, 2, 0, 2)
     assert title_at(one, HALF + HALF // 2) is None
 
 
 def test_a_fragment_becomes_whole_when_the_better_title_is_gone():
-    """Peer 3 had taken a part of what 2 has, and does not any more. The rest alone would be next to nothing of ours."""
+    """Peer 3 had taken a part of what 2 has, and does not any more. The rest alone would be next to
+    nothing of ours.
+    """
     one, _ = halves()
     there = HALF + HALF // 2
-    one.heartbeats.on_heartbeat(3, Heartbeat(1, 0, 7, (OwnershipClaim(there, 2, 5, 3),), (), (), (), False, ()))
+    one.heartbeats.on_heartbeat(
+        3, Heartbeat(1, 0, 7, (OwnershipClaim(there, 2, 5, 3),), (), (), (), False, ())
+    )
     whole = Heartbeat(1, 0, 7, (OwnershipClaim(HALF, 1, 0, 2),), (), (1,), (), False, ())
     one.heartbeats.on_heartbeat(2, whole)
     assert title_at(one, HALF) == OwnershipClaim(HALF, 2, 0, 2), "the better claim stands"
@@ -284,20 +325,27 @@ def test_a_fragment_becomes_whole_when_the_better_title_is_gone():
 def test_what_its_owner_denies_is_told_no_more():
     one, ledger = halves()
     past_us = ledger.now_us - one.settings.timers.heartbeat_us
-    one.heartbeats.relinquished = [(past_us, OwnershipClaim(HALF, 2, 6, 2)), (past_us, OwnershipClaim(HALF, 2, 4, 3))]
+    one.heartbeats.relinquished = [
+        (past_us, OwnershipClaim(HALF, 2, 6, 2)),
+        (past_us, OwnershipClaim(HALF, 2, 4, 3)),
+    ]
     one.heartbeats.on_heartbeat(
         2, Heartbeat(1, 0, 5, (OwnershipClaim(HALF + HALF // 2, 2, 1, 2),), (), (1,), (), False, ())
     )
 
     assert [claim.owner for _, claim in one.heartbeats.relinquished] == [3]
     one.heartbeats.relinquished = [(past_us, OwnershipClaim(HALF, 2, 6, 2))]
-    one.heartbeats.on_heartbeat(2, Heartbeat(2, 0, 6, (OwnershipClaim(HALF, 1, 7, 2),), (), (1,), (), False, ()))
+    one.heartbeats.on_heartbeat(
+        2, Heartbeat(2, 0, 6, (OwnershipClaim(HALF, 1, 7, 2),), (), (1,), (), False, ())
+    )
     assert one.heartbeats.relinquished, "it has that, and more"
     one.heartbeats.relinquished = [(ledger.now_us, OwnershipClaim(HALF, 2, 6, 2))]
     one.heartbeats.on_heartbeat(
         2, Heartbeat(3, 0, 8, (OwnershipClaim(HALF + HALF // 2, 2, 8, 2),), (), (1,), (), False, ())
     )
-    assert one.heartbeats.relinquished, "that greeting may have been on its way when the handoff was made"
+    assert one.heartbeats.relinquished, (
+        "that greeting may have been on its way when the handoff was made"
+    )
 
 
 def test_what_is_said_of_a_third_peer_is_checked_with_it():
@@ -372,9 +420,13 @@ def test_full_tables_refuse_and_nothing_waits_for_ever():
 
 
 def test_the_more_spare_pieces_the_sooner_the_next_one_goes():
-    """After a partition one peer may have those of half the surface: one every three seconds took a minute."""
+    """After a partition one peer may have those of half the surface: one every three seconds took a
+    minute.
+    """
     one, ledger = surface()
-    one.ownership.claim_map.put(OwnershipClaim(number << (BITS - 5), 5, 0, 1 + number % 2) for number in range(32))
+    one.ownership.claim_map.put(
+        OwnershipClaim(number << (BITS - 5), 5, 0, 1 + number % 2) for number in range(32)
+    )
     one.ownership.refresh()
     one.backup_set.set_backups((2,), 0)
     one.members.state_of(2)
@@ -405,7 +457,9 @@ def test_a_give_in_parts_is_taken_when_all_have_come():
     item = Item(0, 1, b"k", b"v")
     for part in (0, 1, 1, 2):
         assert not three.extents
-        three.handoff_receiver.on_offer(1, HandoffOffer(9, part, 3, OwnershipClaim(0, 1, 2, 3), (), (item,)))
+        three.handoff_receiver.on_offer(
+            1, HandoffOffer(9, part, 3, OwnershipClaim(0, 1, 2, 3), (), (item,))
+        )
 
     assert sent(ledger, HandoffProgress)[-1] == (1, HandoffProgress(9, 2))
     assert three.store.told[0][0] == "accept"
@@ -459,7 +513,9 @@ def test_a_backup_that_overtakes_the_copy_it_adds_to_is_kept():
 
 
 def test_an_heir_forgets_in_a_while_what_its_owner_keeps_no_longer_but_not_at_once():
-    """An older word that came late would bring it back; a later one need not be remembered for ever."""
+    """An older word that came late would bring it back; a later one need not be remembered for
+    ever.
+    """
     one, ledger = halves()
     claims, dead_after_us = (OwnershipClaim(HALF, 1, 0, 2),), one.settings.timers.dead_after_us
     kept, gone, none = (
@@ -471,13 +527,17 @@ def test_an_heir_forgets_in_a_while_what_its_owner_keeps_no_longer_but_not_at_on
         one.members.state_of(2).heard_us = ledger.now_us
         one.backup_copies.expire()
 
-    one.backup_copies.on_snapshot(2, BackupSnapshot(4, 0, 1, 1, 100, 1, claims, (1,), (), (kept, gone)))
+    one.backup_copies.on_snapshot(
+        2, BackupSnapshot(4, 0, 1, 1, 100, 1, claims, (1,), (), (kept, gone))
+    )
     pass_by(dead_after_us + 1)
     one.backup_copies.on_delta(2, BackupDelta(6, 9, 300, 1, claims, (none,)))
     pass_by(dead_after_us + 1)
     one.backup_copies.on_delta(2, BackupDelta(5, 8, 200, 1, claims, (gone,)))
     assert set(one.backup_copies.held[2].items) == {b"k", b"g"}
-    assert one.backup_copies.held[2].within((HALF, HALF + 1)) == (kept,), "the older word changes nothing"
+    assert one.backup_copies.held[2].within((HALF, HALF + 1)) == (kept,), (
+        "the older word changes nothing"
+    )
 
     pass_by(dead_after_us + 1)
     assert set(one.backup_copies.held[2].items) == {b"k"}
@@ -487,21 +547,29 @@ def copied_to(version):
     """Peer 1 holds a copy of 2, said to be of this version."""
     one, ledger = halves()
     extent = OwnershipClaim(HALF, 1, 0, 2)
-    one.backup_copies.on_snapshot(2, BackupSnapshot(4, 0, 1, 1, 5, version, (extent,), (1,), (), ()))
+    one.backup_copies.on_snapshot(
+        2, BackupSnapshot(4, 0, 1, 1, 5, version, (extent,), (1,), (), ())
+    )
     return one, ledger, extent
 
 
 def test_an_estate_whose_owner_denies_it_for_long_is_given_up():
-    """A stranger named a version that the owner never reaches: its backup would never acknowledge it again."""
+    """A stranger named a version that the owner never reaches: its backup would never acknowledge
+    it again.
+    """
     one, ledger, extent = copied_to(version=1 << 40)
     timers = one.settings.timers
     one.heartbeats.on_heartbeat(2, Heartbeat(6, 0, 7, (extent,), (), (1,), (), False, ()))
     assert one.backup_copies.holds_copy(2), "a copy may overtake a greeting"
     ledger.now_us += timers.suspect_after_us + 1
-    one.heartbeats.on_heartbeat(2, Heartbeat(ledger.now_us, 0, 7, (extent,), (), (1,), (), False, ()))
+    one.heartbeats.on_heartbeat(
+        2, Heartbeat(ledger.now_us, 0, 7, (extent,), (), (1,), (), False, ())
+    )
 
     assert not one.backup_copies.holds_copy(2)
-    assert not sent(ledger, HeartbeatAck)[-1][1].has_copy, "and the owner hears of it, and copies again"
+    assert not sent(ledger, HeartbeatAck)[-1][1].has_copy, (
+        "and the owner hears of it, and copies again"
+    )
 
 
 def test_an_owner_is_vouched_for_although_a_stranger_gave_it_a_better_title():
@@ -525,7 +593,9 @@ def test_a_late_repeat_of_a_copy_does_not_bring_back_an_estate_that_has_ended():
     copy = BackupSnapshot(4, 0, 1, 1, 100, 1, (OwnershipClaim(HALF, 1, 0, 2),), (1,), (), ())
     one.backup_copies.on_snapshot(2, copy)
     assert one.backup_copies.holds_copy(2)
-    one.heartbeats.on_heartbeat(2, Heartbeat(200, 0, 9, (OwnershipClaim(HALF, 1, 0, 2),), (), (), (), False, ()))
+    one.heartbeats.on_heartbeat(
+        2, Heartbeat(200, 0, 9, (OwnershipClaim(HALF, 1, 0, 2),), (), (), (), False, ())
+    )
     one.backup_copies.on_snapshot(2, copy)
 
     assert not one.backup_copies.holds_copy(2)
@@ -547,9 +617,14 @@ def test_what_lies_elsewhere_than_on_an_owners_ground_is_not_kept_for_it():
     one, _ = halves()
     there, elsewhere = Item(HALF, HALF + 1, b"there", b"x"), Item(5, 6, b"elsewhere", b"y")
     one.backup_copies.on_snapshot(
-        2, BackupSnapshot(4, 0, 1, 1, 100, 1, (OwnershipClaim(HALF, 1, 0, 2),), (1,), (), (there, elsewhere))
+        2,
+        BackupSnapshot(
+            4, 0, 1, 1, 100, 1, (OwnershipClaim(HALF, 1, 0, 2),), (1,), (), (there, elsewhere)
+        ),
     )
-    one.backup_copies.on_delta(2, BackupDelta(6, 9, 300, 1, (OwnershipClaim(HALF, 1, 0, 2),), (elsewhere,)))
+    one.backup_copies.on_delta(
+        2, BackupDelta(6, 9, 300, 1, (OwnershipClaim(HALF, 1, 0, 2),), (elsewhere,))
+    )
 
     assert set(one.backup_copies.held[2].items) == {b"there"}
 
@@ -574,9 +649,13 @@ def test_an_heir_offers_its_copy_to_a_stranger_who_took_the_place_of_the_dead(wi
 
 
 def test_who_takes_ground_without_its_records_says_so_although_a_newcomer_gets_it_at_once():
-    """The newcomer had waited: the ground was on its way when the keeper was told that nothing of it was lost."""
+    """The newcomer had waited: the ground was on its way when the keeper was told that nothing of
+    it was lost.
+    """
     one, ledger = halves()
-    one.takeover.declare_dead(2, DeathPoll(True, {}, ConfirmDeath(2, (OwnershipClaim(HALF, 1, 0, 2),), 3, (), -2)))
+    one.takeover.declare_dead(
+        2, DeathPoll(True, {}, ConfirmDeath(2, (OwnershipClaim(HALF, 1, 0, 2),), 3, (), -2))
+    )
     assert one.ownership.of_status(TAKEN_OVER), "nobody had a copy"
     one.routing.on_routed(3, JoinRequest(RouteHeader((HALF, HALF + 1), 1), 3, 0))
     for verb, _, committed in ledger.take():
@@ -589,7 +668,9 @@ def test_who_takes_ground_without_its_records_says_so_although_a_newcomer_gets_i
 
 
 def test_who_knocks_at_a_far_heir_of_a_suspect_says_where_it_was():
-    """The backup knew no claim there, and sent what was for the dead back to where it came from, to and fro."""
+    """The backup knew no claim there, and sent what was for the dead back to where it came from, to
+    and fro.
+    """
     one, _ = halves()
     one.members.state_of(2).backups = (9,)
     one.members.suspect(2)
@@ -621,10 +702,14 @@ def test_an_heir_keeps_what_comes_for_a_dead_owner_far_from_it_and_passes_on_wha
 
 
 def test_addresses_of_any_kind_and_number_can_be_named_by_strangers():
-    """An owner at (host, port) among numbers could not be compared, and one below zero stopped a table."""
+    """An owner at (host, port) among numbers could not be compared, and one below zero stopped a
+    table.
+    """
     one, _ = halves()
     for owner in (("host", 80), -(1 << 63), 1 << 62):
-        one.heartbeats.on_claim_update(2, ClaimUpdate((OwnershipClaim(HALF, 2, 1, owner), OwnershipClaim(HALF, 2, 1, 3))))
+        one.heartbeats.on_claim_update(
+            2, ClaimUpdate((OwnershipClaim(HALF, 2, 1, owner), OwnershipClaim(HALF, 2, 1, 3)))
+        )
         one.routing.on_routed(2, FindOwner(RouteHeader((HALF, HALF + 1), 1), 7))
 
     assert title_at(one, HALF).owner in (-(1 << 63), 3)
@@ -645,7 +730,9 @@ NEAR, FAR = OwnershipClaim(HALF, 2, 0, 2), OwnershipClaim(HALF + HALF // 2, 2, 1
     ids=["all", "what it had for long", "nothing"],
 )
 def test_who_takes_more_ground_of_the_dead_than_it_has_a_copy_of_says_so_of_the_rest(copied, lost):
-    """A backup that was cut off hears from others what the owner has taken over meanwhile, and has no copy of that."""
+    """A backup that was cut off hears from others what the owner has taken over meanwhile, and has
+    no copy of that.
+    """
     one, ledger = halves()
     one.backup_copies.held[2] = BackupCopy(1, copied, (1,), (), 0)
     one.takeover.declare_dead(2, DeathPoll(True, {}, ConfirmDeath(2, (NEAR, FAR), 0, (), 1)))
@@ -679,7 +766,9 @@ def test_an_owner_doubts_itself_when_no_heir_echoes_and_trusts_itself_when_one_d
     assert one.answers(0)
     ledger.now_us += one.settings.timers.suspect_after_us + 1
     assert one.is_unconfirmed
-    one.heartbeats.on_heartbeat_ack(2, HeartbeatAck(ledger.now_us - one.settings.timers.suspect_after_us - 1, 1, 0, True))
+    one.heartbeats.on_heartbeat_ack(
+        2, HeartbeatAck(ledger.now_us - one.settings.timers.suspect_after_us - 1, 1, 0, True)
+    )
     assert one.is_unconfirmed, "an old stamp proves nothing"
     one.heartbeats.on_heartbeat_ack(2, HeartbeatAck(ledger.now_us, 1, 0, True))
     assert one.answers(0)
@@ -690,7 +779,9 @@ def test_a_batch_counts_when_every_heir_has_it():
     done = []
     one.replicate((Item(0, 1, b"k", b"v"),), lambda: done.append(1))
     assert not done
-    [(to, backup)] = [(to, each) for to, each in ledger.sent() if type(each).__name__ == "BackupDelta"]
+    [(to, backup)] = [
+        (to, each) for to, each in ledger.sent() if type(each).__name__ == "BackupDelta"
+    ]
     one.backup_set.on_delta_ack(to, DeltaAck(backup.number, backup.stamp_us))
     assert done == [1]
 
@@ -706,21 +797,35 @@ def test_a_batch_without_any_heir_waits_for_one():
 
 
 def taker_of_the_dead():
-    """Peer 1 has taken the ground of 3, which has died, with all that was kept there; it has no backup yet."""
+    """Peer 1 has taken the ground of 3, which has died, with all that was kept there; it has no
+    backup yet.
+    """
     one, ledger = surface()
     extent, item = OwnershipClaim(0, 2, 0, 3), Item(5, 6, b"k", b"v")
     one.store.pack = lambda tract: (item,) if intersect(tract, (5, 6)) else ()
-    copy = one.backup_copies.held[3] = BackupCopy(1, (extent,), (1,), ((OwnershipClaim(HALF, 1, 0, 2), ()),), 0)
+    copy = one.backup_copies.held[3] = BackupCopy(
+        1, (extent,), (1,), ((OwnershipClaim(HALF, 1, 0, 2), ()),), 0
+    )
     copy.put(1, [item])
     return one, ledger, DeathPoll(True, {}, ConfirmDeath(3, (extent,), 0, (), 1), copy)
 
 
 def test_who_gives_to_a_peer_that_has_other_ground_is_not_its_heir_before_it_has_a_copy_of_all():
-    """A peer that had slept took the place of a dead one, and entered: the giver was its backup, and lacked the rest."""
+    """A peer that had slept took the place of a dead one, and entered: the giver was its backup,
+    and lacked the rest.
+    """
     one, ledger, poll = taker_of_the_dead()
     one.takeover.declare_dead(3, poll)
     one.handoff_receiver.on_offer(
-        2, HandoffOffer(9, 0, 1, OwnershipClaim(HALF, 2, 2, 1), ((OwnershipClaim(HALF + HALF // 2, 2, 1, 2), ()),), ())
+        2,
+        HandoffOffer(
+            9,
+            0,
+            1,
+            OwnershipClaim(HALF, 2, 2, 1),
+            ((OwnershipClaim(HALF + HALF // 2, 2, 1, 2), ()),),
+            (),
+        ),
     )
     assert not sent(ledger, HandoffPrepared), "it would name the giver, or nobody, as its backup"
     one.members.heard_from(2)
@@ -735,7 +840,15 @@ def test_who_gives_to_a_peer_that_has_other_ground_is_not_its_heir_before_it_has
 def test_who_gave_to_a_peer_that_has_taken_other_ground_since_is_not_its_heir():
     one, ledger, poll = taker_of_the_dead()
     one.handoff_receiver.on_offer(
-        2, HandoffOffer(9, 0, 1, OwnershipClaim(HALF, 2, 2, 1), ((OwnershipClaim(HALF + HALF // 2, 2, 1, 2), ()),), ())
+        2,
+        HandoffOffer(
+            9,
+            0,
+            1,
+            OwnershipClaim(HALF, 2, 2, 1),
+            ((OwnershipClaim(HALF + HALF // 2, 2, 1, 2), ()),),
+            (),
+        ),
     )
     assert [message.backups for _, message in sent(ledger, HandoffPrepared)] == [(2,)]
     one.takeover.declare_dead(3, poll)
@@ -746,23 +859,32 @@ def test_who_gave_to_a_peer_that_has_taken_other_ground_since_is_not_its_heir():
 
 
 def test_a_giver_that_becomes_an_heir_gets_what_the_taker_held_of_that_ground_itself():
-    """A copy of a dead owner: the giver took the place of that one, maybe without what was kept there last."""
+    """A copy of a dead owner: the giver took the place of that one, maybe without what was kept
+    there last.
+    """
     one, ledger, _ = taker_of_the_dead()
     one.handoff_receiver.on_offer(
-        2, HandoffOffer(9, 0, 1, OwnershipClaim(0, 3, 2, 1), ((OwnershipClaim(HALF, 1, 1, 2), ()),), ())
+        2,
+        HandoffOffer(
+            9, 0, 1, OwnershipClaim(0, 3, 2, 1), ((OwnershipClaim(HALF, 1, 1, 2), ()),), ()
+        ),
     )
     one.handoff_receiver.on_commit(2, HandoffCommit(9))
 
     assert one.backups == (2,)
-    assert [(to, [each.key for each in backup.items]) for to, backup in sent(ledger, BackupDelta)] == [
-        (2, [b"k"])
-    ]
+    assert [
+        (to, [each.key for each in backup.items]) for to, backup in sent(ledger, BackupDelta)
+    ] == [(2, [b"k"])]
 
 
 def copying():
     """Peer 1 has no backup, and copies its copy to one of its neighbours 2 and 3."""
     one, ledger = surface()
-    one.restore(OwnershipClaim(0, 1, 0, 1), [OwnershipClaim(HALF, 2, 0, 2), OwnershipClaim(HALF + HALF // 2, 2, 0, 3)], ())
+    one.restore(
+        OwnershipClaim(0, 1, 0, 1),
+        [OwnershipClaim(HALF, 2, 0, 2), OwnershipClaim(HALF + HALF // 2, 2, 0, 3)],
+        (),
+    )
     one.members.state_of(2)
     one.members.state_of(3)
     one.backup_set.choose_backups()
@@ -771,7 +893,9 @@ def copying():
 
 
 def test_who_is_to_be_an_heir_and_falls_silent_is_replaced_before_all_patience_with_its_copy_is_over():
-    """Its neighbours were parted from it one by one: it copied to the silent, and died with its last backup."""
+    """Its neighbours were parted from it one by one: it copied to the silent, and died with its
+    last backup.
+    """
     one, ledger, first, copy = copying()
     one.backup_set.choose_backups()
     assert not sent(ledger, BackupSnapshot), "it is awaited"
@@ -875,13 +999,15 @@ def test_a_surface_is_assembled_with_copies_of_what_is_kept():
 
     assert not scene.objections()
     assert all(
-        scene.world.peers[backup].surface.backup_copies.held[4].items for backup in owner.surface.backups
+        scene.world.peers[backup].surface.backup_copies.held[4].items
+        for backup in owner.surface.backups
     )
 
 
 def test_a_greeting_from_before_a_gift_does_not_empty_the_estate_that_the_giver_holds():
-    """The taker had lost all its ground and was an old acquaintance: the greeting that said so came after the handoff, and
-    its backup, the giver, forgot what it had just given."""
+    """The taker had lost all its ground and was an old acquaintance: the greeting that said so came
+    after the handoff, and its backup, the giver, forgot what it had just given.
+    """
     one, _ = halves()
     quarter = OwnershipClaim(HALF // 2, 2, 2, 2)
     item = Item(quarter.low, quarter.low + 1, b"key", b"body")
@@ -895,5 +1021,7 @@ def test_a_greeting_from_before_a_gift_does_not_empty_the_estate_that_the_giver_
     one.backup_copies.on_owner_heartbeat(2, before)
     assert one.backup_copies.held[2].within((quarter.low, quarter.high)) == (item,)
 
-    one.backup_copies.on_owner_heartbeat(2, Heartbeat(30, 5, before.version + 1, (quarter,), (), (1,), (), False, ()))
+    one.backup_copies.on_owner_heartbeat(
+        2, Heartbeat(30, 5, before.version + 1, (quarter,), (), (1,), (), False, ())
+    )
     assert one.backup_copies.held[2].within((quarter.low, quarter.high)) == (item,)

@@ -1,4 +1,4 @@
-"""RetryPolicy and its price: the defaults cost at most sixty messages of upkeep per peer and minute and repair within a
+"""Cost of upkeep: the defaults cost at most sixty messages of upkeep per peer and minute and repair within a
 minute; the quick setting repairs within ten seconds. Where one message in a hundred is lost and two die at once."""
 
 import pytest

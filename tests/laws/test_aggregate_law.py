@@ -44,7 +44,9 @@ class Ring:
     def _follow(self) -> None:
         keys = sorted(self.tables)
         for at, key in enumerate(keys):
-            self.tables[key].set_successor(Ref(keys[(at + 1) % len(keys)], keys[(at + 1) % len(keys)]))
+            self.tables[key].set_successor(
+                Ref(keys[(at + 1) % len(keys)], keys[(at + 1) % len(keys)])
+            )
 
     def learn(self, key: int) -> None:
         """Some level of a node is learnt, if whoever should say it is there."""

@@ -281,7 +281,9 @@ def _dead_in_the_middle() -> tuple[Net, list[Condcast], int, int]:
 
 def test_a_crash_in_the_middle_of_the_tree_loses_nobody_else() -> None:
     world, _, publisher, middle = _dead_in_the_middle()
-    world.lets = lambda sender, to, message: not (isinstance(message, ForwardCast) and sender == middle)  # type: ignore[assignment]
+    world.lets = lambda sender, to, message: (
+        not (isinstance(message, ForwardCast) and sender == middle)
+    )  # type: ignore[assignment]
     _run(world, 46)
 
     assert [at for at in range(32) if at not in _told(world)] in ([], [middle])
@@ -301,7 +303,9 @@ def test_covered_said_too_early_loses_all_behind_a_crash(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(CastForwarder, "spread", hasty)
     world, _, _, middle = _dead_in_the_middle()
-    world.lets = lambda sender, to, message: not (isinstance(message, ForwardCast) and sender == middle)  # type: ignore[assignment]
+    world.lets = lambda sender, to, message: (
+        not (isinstance(message, ForwardCast) and sender == middle)
+    )  # type: ignore[assignment]
     _run(world, 46)
 
     assert len(_told(world)) < 20
@@ -325,7 +329,9 @@ def test_a_leaver_hands_its_share_of_a_cast_back() -> None:
     world, peers = _population([A] * 32)
     middle = peers[4].ring.table.nodes[-1].address
     assert isinstance(middle, int)
-    world.lets = lambda sender, to, message: not (isinstance(message, ForwardCast) and sender == middle)  # type: ignore[assignment]
+    world.lets = lambda sender, to, message: (
+        not (isinstance(message, ForwardCast) and sender == middle)
+    )  # type: ignore[assignment]
     _at(world, 1, lambda: peers[4].cast(_to("a"), b""))
     _at(world, 1.1, peers[middle].leave, LEAVE)
     _run(world, 10)
@@ -351,7 +357,9 @@ def test_a_cast_is_given_up_when_patience_is_over_and_the_publisher_is_told() ->
 def test_a_repeated_request_is_carried_once_and_answered_again() -> None:
     world, peers = _population([A] * 16)
     key = peers[0].links.me.key
-    carry = ForwardCast(CastId(bytes(16), 1, 1), 5, (Arc(key, key),), TargetQuery(_to("a"), 4096, 4), b"")
+    carry = ForwardCast(
+        CastId(bytes(16), 1, 1), 5, (Arc(key, key),), TargetQuery(_to("a"), 4096, 4), b""
+    )
     for _ in range(3):
         peers[0].receive(9, carry)
     sent = world.kinds["ForwardCast"]
@@ -558,7 +566,9 @@ def test_a_peer_that_left_and_came_back_is_another_life_and_found_again() -> Non
 def test_where_lives_are_ignored_whoever_comes_back_is_taken_for_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Membership, "start_new_incarnation", lambda self: self.links.start_incarnation(0))
+    monkeypatch.setattr(
+        Membership, "start_new_incarnation", lambda self: self.links.start_incarnation(0)
+    )
     _, peers = _gone_and_back()
 
     assert any(peer.links.detector.is_lost(peers[5].links.me) for peer in peers), (
@@ -611,7 +621,9 @@ def test_who_comes_back_tells_its_former_neighbours_that_it_is_gone_and_waits_fo
     world.crash(5)
     parameters = DESIGN.settle({})
     back = Condcast(
-        Site(peers[5].name, 9 << 16, 5, world.host(5), parameters, network_of(1), durable_state=kept)
+        Site(
+            peers[5].name, 9 << 16, 5, world.host(5), parameters, network_of(1), durable_state=kept
+        )
     )
     world.place(5, back)
     _at(world, 2.1, lambda: back.join((0, 1)))
@@ -656,7 +668,9 @@ def test_a_cast_does_not_go_in_a_circle_over_a_peer_that_came_back_elsewhere(
         _at(world, 2.7, lambda: peers[0].cast(_to("a"), b""))
     else:
         key = peers[0].links.me.key
-        once = ForwardCast(CastId(bytes(16), 1, 1), 0, (Arc(key, key),), TargetQuery(_to("a"), 4096, 4), b"")
+        once = ForwardCast(
+            CastId(bytes(16), 1, 1), 0, (Arc(key, key),), TargetQuery(_to("a"), 4096, 4), b""
+        )
         _at(world, 2.7, lambda: peers[0].receive(9, once))
     _run(world, 20)
 
