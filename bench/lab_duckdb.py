@@ -78,16 +78,16 @@ def by_us(at: Path) -> dict[str, float]:
 
     The session is that of `implicast lab measure`.
     """
-    from implicast.lab.journals import Journals, Source
+    from implicast.lab.journals import JournalSource, Journals
     from implicast.lab.measures.all import measured
     from implicast.lab.session import session
-    from implicast.lab.storage import Place
+    from implicast.lab.storage import Location
 
     begun = [("start", processor_s())]
     spark = session("local[2]", brief=True)
     spark.range(0, 4, 1, 4).mapInArrow(_imported, "id long").collect()  # workers are there
     measured(
-        Journals(spark, [Source("large", Place.of(at))]),
+        Journals(spark, [JournalSource("large", Location.of(at))]),
         lambda stage: begun.append((stage, processor_s())),
     )
     begun.append(("", processor_s()))

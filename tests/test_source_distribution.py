@@ -47,7 +47,6 @@ def sdist(tmp_path_factory):
     return built_sdist(tmp_path_factory.mktemp("sdist"))
 
 
-@pytest.mark.long
 def test_the_archive_holds_every_cython_source_and_no_generated_c(sdist):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}

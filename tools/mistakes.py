@@ -16,8 +16,8 @@ HEAD = """# Deliberate mistakes
 
 *Each row is a mutation test of the checkers. A test switches the rule off and runs a scenario; a
 checker must report the text in the last column. With the rule on, the same scenario must pass.
-Rows of `ice` test the surface below SPICE, with a store made for the test. `python
-tools/mistakes.py` writes this page.*
+Rows of `ice` test the surface below SPICE, with a store made for the test.
+`python tools/mistakes.py` writes this page.*
 
 | design | mistake | rule | reported text |
 |---|---|---|---|

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 AT_ROOT = {
     "README.md": "index.md",
-    "ARCHITECTURE.md": "house.md",
+    "ARCHITECTURE.md": "architecture.md",
     "GLOSSARY.md": "glossary.md",
     "CHANGELOG.md": "changes.md",
 }

@@ -54,7 +54,7 @@ GROUPS: dict[str, dict[str, Later]] = {
         ),
         "explain": Later(
             "implicast.front.cli:explain_command",
-            "What an expression means, and what a cast takes.",
+            "What an expression means, and what a cast costs.",
         ),
         "compare": Later(
             "implicast.front.cli:compare_command", "All designs on one workload, in one table."
@@ -68,37 +68,37 @@ GROUPS: dict[str, dict[str, Later]] = {
         "node": Later("implicast.net.node_cli:node_command", "Run one node."),
         "client": Later(
             "implicast.net.client_cli:client_command",
-            "Fetch what arrived while a light client slept.",
+            "Fetch what arrived for a light client.",
         ),
         "authority": Later(
-            "implicast.net.authority_cli:authority_command", "Who belongs to a network."
+            "implicast.net.authority_cli:authority_command",
+            "Certificates and members of a network.",
         ),
         "cast": Later(f"{_NET}:cast_command", "Send a message to every member a target describes."),
-        "inbox": Later(f"{_NET}:inbox_command", "What has arrived at a node."),
+        "inbox": Later(f"{_NET}:inbox_command", "Messages that arrived at a node."),
         "subscribe": Later(
-            f"{_SUBSCRIBE}:subscribe_command", "Hear of what is published, in designs for that."
+            f"{_SUBSCRIBE}:subscribe_command",
+            "Subscribe to publications (publish/subscribe designs).",
         ),
-        "unsubscribe": Later(f"{_SUBSCRIBE}:unsubscribe_command", "Take a subscription back."),
-        "subscriptions": Later(
-            f"{_SUBSCRIBE}:subscriptions_command", "What a node has subscribed to."
-        ),
+        "unsubscribe": Later(f"{_SUBSCRIBE}:unsubscribe_command", "Cancel a subscription."),
+        "subscriptions": Later(f"{_SUBSCRIBE}:subscriptions_command", "Subscriptions of a node."),
         "publish": Later(
             f"{_SUBSCRIBE}:publish_command", "Notify the subscribers of things of a description."
         ),
-        "describe": Later(f"{_NET}:describe_command", "Say what a node is."),
-        "receipts": Later(f"{_NET}:receipts_command", "What became of a node's casts."),
-        "status": Later(f"{_NET}:status_command", "How a node is."),
-        "peers": Later(f"{_NET}:peers_command", "Who a node is connected with."),
+        "describe": Later(f"{_NET}:describe_command", "Register what a node is."),
+        "receipts": Later(f"{_NET}:receipts_command", "Receipts of a node's casts."),
+        "status": Later(f"{_NET}:status_command", "State of a node."),
+        "peers": Later(f"{_NET}:peers_command", "Connections of a node."),
         "watch": Later(
             "implicast.net.watch_cli:watch_command", "Nodes, casts and queues in the terminal."
         ),
-        "leave": Later(f"{_NET}:leave_command", "Let a node go."),
+        "leave": Later(f"{_NET}:leave_command", "Let a node leave its network."),
         "journal": Later(
             "implicast.lab.live_cli:journal_command",
-            "Gather what nodes wrote down, for the laboratory.",
+            "Gather the journals of nodes for the laboratory.",
         ),
         "replay-node": Later(
-            "implicast.net.node_cli:replay_node_command", "Feed a recorded node to a fresh peer."
+            "implicast.net.node_cli:replay_node_command", "Replay a recorded node."
         ),
     },
     "This command": {
@@ -223,7 +223,7 @@ def main(debug: bool) -> None:
     \b
     implicast try "(samba | jazz) & football" --peers-from people.csv
     implicast local 20                   a network on this machine; then, in another terminal:
-    implicast cast "gpu & eu" -m hello   who is described gets it, once; a receipt says so
+    implicast cast "gpu & eu" -m hello   every member it describes gets it once; prints a receipt
     implicast compare                    all designs on one workload, one table
     """
 

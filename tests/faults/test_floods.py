@@ -53,7 +53,7 @@ pytestmark = pytest.mark.usefixtures("readable_core")
 LOWERED = {
     "implicast.peer.memory:HORIZON_US": 100_000_000,
     "implicast.casting.forwarding:ENDED_MAX": 64,
-    "implicast.casting.broker.client:TOLD_MAX": 16,
+    "implicast.casting.broker.client:NOTIFIED_BY_MAX": 16,
     "implicast.casting.condcast.tasks:TASKS_MAX": 64,
     "implicast.casting.replicated_lists.owner_probes:ABSENT_MAX": 16,
     "implicast.casting.replicated_lists.ring_broadcast:KNOWN_MAX": 32,
@@ -66,10 +66,10 @@ LOWERED = {
     "implicast.casting.spice.stores:LAST_HOLDERS_MAX": 64,
     "implicast.overlay.chord.chord:SENDERS_MAX": 32,
     "implicast.overlay.ice.settings:Timers.seen_max": 32,
-    "implicast.overlay.ice.settings:Timers.news_max": 48,
+    "implicast.overlay.ice.settings:Timers.members_max": 48,
     "implicast.overlay.links.settings:LinkSettings.passed_max": 16,
     "implicast.overlay.chord.chord:PASSED_MAX": 16,
-    "implicast.overlay.skip_graph.place:PASSERS_MAX": 2,
+    "implicast.overlay.skip_graph.place:CANDIDATES_MAX": 2,
     "implicast.overlay.skip_graph.departures:LEFT_MAX": 24,
     "implicast.overlay.skip_graph.places:GONE_MAX": 256,
     "implicast.overlay.skip_graph.members:LOST_MAX": 24,
@@ -77,7 +77,7 @@ LOWERED = {
     "implicast.peer.detector:DetectorSettings.known_max": 48,
     "implicast.world.populations.keys:SHARED_MAX": 24,
     "implicast.casting.bft.multicasts:COUNTED_MAX": 24,
-    "implicast.casting.bft.digest_exchange:KEPT_MAX": 24,
+    "implicast.casting.bft.digest_exchange:REMEMBERED_MAX": 24,
 }
 """Bounds on what is remembered of single casts, publishers, members or messages: constants, or defaults of settings.
 

@@ -70,7 +70,7 @@ def test_a_surface_is_whole_again_when_a_stranger_has_gone(name, tmp_path):
     scene.world.run(scene.world.now_us + 60_000_000)
 
     wrong = surface_objections([each.surface for each in scene.peers()])
-    assert not [each for each in wrong if "lacks some of what" not in each], wrong
+    assert not [each for each in wrong if "lacks items of" not in each], wrong
     assert sent.total() < 60 * 60, sent
 
 

@@ -50,7 +50,7 @@ def test_who_describes_itself_anew_withdraws_or_leaves_is_reached_no_more(name):
 
 def test_nobody_matched_is_told_apart_from_nobody_there():
     net = Network("centralised")
-    with pytest.raises(NotDone, match="add a peer first"):
+    with pytest.raises(NotDone, match="add one first"):
         net.cast("jazz")
 
     net.peer("samba", "ann")

@@ -116,11 +116,11 @@ def test_chunks_that_are_on_the_disk_are_not_fetched_again(tmp_path):
     reference, leaves = Reference(root, size, ()), blobs.leaves(root)
 
     assert other.begin_fetch(reference, leaves) == set()
-    other.put(reference, 2, blobs.chunk(root, 2))
-    other.put(reference, 3, b"something else")
+    other.put_chunk(reference, 2, blobs.chunk(root, 2))
+    other.put_chunk(reference, 3, b"something else")
     assert other.begin_fetch(reference, leaves) == {2}, "what is wrong does not count"
     for number in (0, 1, 3):
-        other.put(reference, number, blobs.chunk(root, number))
+        other.put_chunk(reference, number, blobs.chunk(root, number))
     other.finish_fetch(reference)
     assert other.read(root) == LARGE
 

@@ -5,6 +5,8 @@ import stat
 import pytest
 from commands import started, typed, wait_until_joined, wait_until_line
 
+from implicast.net.local import free_ports
+
 LARGE = 100_000
 """Bytes of a payload that is stored as a file."""
 
@@ -42,8 +44,8 @@ def test_the_files_of_a_local_network_are_private(tmp_path, design, in_process):
         typed("inbox", "--dir", folder, "--keep", umask=0)
         assert {"node.db-wal", "node.db-shm", "control.sock", "web.db", "blobs"} <= names(folder)
         assert {"node.key", "node.pem", "authority.key", "local.json", "local.pid"} <= names(folder)
-        assert any(folder.glob("*/journal/*.rows"))
         assert wide(folder) == {}
+    assert any(folder.glob("*/journal/*.rows"))
     assert wide(folder) == {}
 
 
@@ -52,10 +54,8 @@ def made(tmp_path):
     authority, folder = tmp_path / "authority", tmp_path / "nodes" / "ann"
     typed("authority", "init", authority, "--name", "lab", umask=0)
     typed("authority", "issue", "ann", "--authority", authority, "--node", folder, umask=0)
-    typed(
-        "authority", "issue", "bob", "--client", "--authority", authority,
-        "--node", tmp_path / "bob", umask=0,
-    )  # fmt: skip
+    client = ("--client", "--authority", authority, "--node", tmp_path / "bob")
+    assert typed("authority", "issue", "bob", *client, umask=0).stderr == "", "nothing to tighten"
     typed("authority", "issue", "cy", "--authority", authority, "--node", tmp_path / "cy", umask=0)
     typed("authority", "revoke", "cy", "--authority", authority, umask=0)
     return authority, folder
@@ -73,6 +73,21 @@ def test_the_files_of_an_authority_and_its_nodes_are_private(tmp_path):
         assert {"node.db-wal", "node.toml", "node.lock", "record"} <= names(folder)
         for each in (authority, folder, tmp_path / "bob", tmp_path / "cy"):
             assert wide(each) == {}
+
+
+def test_the_files_of_a_light_client_and_its_stand_in_are_private(tmp_path):
+    _, folder = made(tmp_path)
+    (port,) = free_ports(1)
+    options = ("--network", "lab", "--design", "dht", "--proxy", "--listen", f"127.0.0.1:{port}")
+    with started("node", folder, *options, umask=0) as node:
+        wait_until_line(node.stderr, "is up")
+        client = ("client", tmp_path / "bob", "--network", "lab", "--proxy", f"127.0.0.1:{port}")
+        went = typed(*client, "--describe", "jazz", umask=0, check=False)
+        assert "1 of 1 proxies run a stand-in" in went.stderr
+        assert {"enlisted", "clients"} <= names(folder)
+        assert "client.db" in names(tmp_path / "bob")
+        assert wide(folder) == {}
+        assert wide(tmp_path / "bob") == {}
 
 
 def test_an_authority_service_keeps_its_files_private(tmp_path):

@@ -169,7 +169,7 @@ def flooded(stage):
                 CastId(number.to_bytes(16, "big"), 1, 1), [Rule(cut, "RT", f"a{number}")]
             )
             desk.blocks.add("words", f"zz{cut}", 1)
-            desk.node.driver._watch(
+            desk.node.driver.observer(
                 True, ("127.0.0.1", 9), Notification(CastId(bytes([number % 7]) * 16, 1, number))
             )
 

@@ -1,4 +1,4 @@
-"""AntiEntropy as written, turned into ranges of grid steps or strings, with the place of whatever
+"""Comparisons as written, turned into ranges of grid steps or strings, with the place of whatever
 is wrong.
 
 With a schema values are decimal and strings; every range has two ends. Without one only what needs

@@ -71,6 +71,7 @@ def authority_issue(label: str, directory: Path, folder: Path, role: str, client
     beside it.
     """
     authority = CertificateAuthority.open(directory.expanduser())
+    make_private_folder(folder.expanduser())
     for number in range(STAND_INS * client):
         admit(authority, f"{label}.standin{number}", folder.expanduser() / f"standin{number}", role)
     certificate = admit(authority, label, folder.expanduser(), role)

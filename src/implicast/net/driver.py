@@ -4,6 +4,7 @@ The events that an input delivers to the application are committed before any de
 that input is sent. So a peer acknowledges a notification only when the notice is durable, also if
 the notification is repeated. An input without events is delayed only in its acknowledgements.
 Messages that do not depend on durable state (`Message.after_commit` is false) are never delayed.
+The peer receives a cast of the application only when the cast is committed (`outbox.py`).
 
 A message that cannot be decoded, or that is not for this role, is counted and dropped. An exception
 in a handler is a bug: it is counted and logged, and the node continues.
@@ -108,7 +109,7 @@ class Driver:
         self.events: list[Message] = []
         self.recorder: Recorder | None = None
         self.journal: JournalWriter | None = None
-        self._observer: MessageObserver | None = None
+        self.observer: MessageObserver | None = None
         self._codec = self.own_codec = codec
         self._counters, self._safe = counters, safe
         self._loop = asyncio.get_running_loop()
@@ -135,7 +136,7 @@ class Driver:
 
     def observe(self, observer: MessageObserver | None) -> None:
         """Call `observer` with every message received or sent from now on; None: stop."""
-        self._observer = observer
+        self.observer = observer
 
     # --- inputs
 
@@ -159,8 +160,8 @@ class Driver:
             return
         self.tick()
         sender = hello.address
-        if self._observer is not None:
-            self._observer(True, sender, message)
+        if self.observer is not None:
+            self.observer(True, sender, message)
         if self.journal is not None:
             self.journal.write(
                 ReceivedRow(
@@ -328,7 +329,7 @@ class Driver:
         if pool is None:
             return
         last: Message | None = None
-        body, encode, observer, journal = b"", self._codec.encode, self._observer, self.journal
+        body, encode, observer, journal = b"", self._codec.encode, self.observer, self.journal
         for to, message in out:
             if type(message) is PendingSignature:
                 message = message.signed()

@@ -233,9 +233,8 @@ async def _metrics_servers(node: Node) -> list[asyncio.Server]:
     try:
         return [await metrics.serve(node, where)]
     except OSError as error:
-        raise StartError(
-            f"metrics cannot be served at {where}: {error.strerror or error}"
-        ) from None
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise StartError(f"metrics cannot be served at {where}: {reason}") from None
 
 
 async def _until_parent_exits(parent: int) -> None:

@@ -357,8 +357,10 @@ class Node:
     ) -> Receipt:
         """Send a payload to all members that the target selects.
 
-        The cast is durable when this returns; its receipt may still be incomplete. `wait` is the
-        time in seconds to wait for a complete receipt. With `verified`, this node itself checks the
+        The cast is committed to the outbox before its first message is sent, so it reaches all
+        members that it selects or none, also if this node is killed and restarts. When this
+        returns, the receipt may still be incomplete. `wait` is the time in seconds to wait for a
+        complete receipt after the commit. With `verified`, this node itself checks the
         registrations of the selected members, in designs that show them to the publisher.
 
         A payload of more than 32 KiB is stored at this node, and the receivers fetch it from here;

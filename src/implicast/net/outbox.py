@@ -1,4 +1,8 @@
-"""Requests of a node's application: casts within the rate limit, complaints, estimates."""
+"""Requests of a node's application: casts within the rate limit, complaints, estimates.
+
+A cast is committed to the node's database before the peer receives it. A node that restarts resumes
+the casts in its database (`bootstrap.py`).
+"""
 
 import asyncio
 import contextlib
@@ -69,9 +73,9 @@ class Outbox:
     def _accept(
         self, cast: CastId, target: Target, payload: bytes, verified: bool
     ) -> "asyncio.Future[str]":
-        """Write a cast into the outbox, and pass it to the peer when it is committed. No message of
-        a cast that is not on disk exists, so after a crash a cast reaches all members that it
-        selects, or none.
+        """Write a cast into the outbox, and pass it to the peer when it is committed. The peer
+        sends no message of a cast that is not on disk, so after a crash a cast reaches all members
+        that it selects, or none.
 
         The future is done when the peer has the cast. Its result is the reason of a refusal; empty
         if the peer accepted the cast. The cast is made also if the caller does not wait.
@@ -80,6 +84,7 @@ class Outbox:
         started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         now_us = node.driver.tick()
         node.store.cast(cast, target, payload, now_us, now_us + int(node.config.ttl_s * 1e6))
+        node.state_store.note_neighbours(node.pool)  # a restarted node resumes the cast with them
         self._accepted[cast] = started
         node.store.commit().add_done_callback(
             lambda committed: self._start(cast, target, payload, verified)

@@ -18,7 +18,7 @@ from implicast.peer.fields import Micros
 from implicast.peer.memory import Recent
 from implicast.peer.requests import PendingRequest, RetryPolicy, UpkeepRequests
 
-PROBING = "doubting"
+PROBING = "probing owners"
 PROBE_US = 5_000_000
 PROBES_MAX = 9
 """Probes of a suspect, over at least 30 s: longer than links are cut and peers freeze."""

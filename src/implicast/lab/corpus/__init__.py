@@ -1,8 +1,7 @@
-"""The corpus workload (thesis, section 9.3.2): registrations from what people read or tag, casts
-from queries.
+"""Workloads from real corpora: bibliographies, query logs, tags.
 
-bibtex.py, words.py    files into entries, entries into words papers.py              bibliographies
-on Spark, and Listing 13: a registration from thirty papers casts.py               query lists and
-key phrases into casts taggers.py             registrations and casts from tables of users, articles
-and tags
+bibtex.py, words.py    files into entries, entries into words
+papers.py              bibliographies on Spark, and Listing 13: a registration from thirty papers
+casts.py               query lists and key phrases into casts
+taggers.py             registrations and casts from tables of users, articles and tags
 """

@@ -1,7 +1,8 @@
 """Runs the stream: batch by batch from the lake to `OUT/minutes`, `OUT/totals` and
 `OUT/index.html`.
 
-OUT/checkpoint   how far the lake was read, Spark's own    OUT/state   what it has come to, by batch
+    OUT/checkpoint   position in the lake, written by Spark
+    OUT/state        totals after each batch
 """
 
 import io
