@@ -78,7 +78,7 @@ def by_us(at: Path) -> dict[str, float]:
 
     The session is that of `implicast lab measure`.
     """
-    from implicast.lab.journals import JournalSource, Journals
+    from implicast.lab.journals import Journals, JournalSource
     from implicast.lab.measures.all import measured
     from implicast.lab.session import session
     from implicast.lab.storage import Location
