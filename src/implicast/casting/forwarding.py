@@ -354,6 +354,9 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         entry = self.entries.get(progress.cast)
         if entry is None or progress.epoch != self._backbone.epoch or sender not in entry.answers:
             return
+        known = entry.answers[sender]
+        if known is not None and not known.open:
+            return  # the final answer came before: a late progress report must not replace it
         if not progress.open:
             self._requests.answered(FORWARD, (sender, progress.cast))
         entry.answers[sender] = progress

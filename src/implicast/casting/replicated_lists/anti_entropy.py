@@ -36,6 +36,8 @@ not acknowledged, and with message loss
 one in five does not arrive; the next periodic round
 is far.
 """
+PAUSE_PERIODS = 4
+"""Periods without a comparison after which this node counts as having been suspended."""
 CONFIRMED_MAX = 64
 """Ranges for which the time of the last matching digest is remembered."""
 RETURN_ENTRIES = 40
@@ -70,6 +72,7 @@ class AntiEntropy(HolderPart):
         "_next_scan_us",
         "_on_missed_broadcasts",
         "_repairs",
+        "_round_us",
         "_scanned",
         "_sync_armed",
     )
@@ -84,6 +87,8 @@ class AntiEntropy(HolderPart):
         self._news = self._repairs = self._asks = self._next_scan_us = 0
         self._scanned = (0, 0)
         self._sync_armed = False
+        self._round_us = -1
+        """Time of the last periodic comparison; -1: none yet."""
 
     def start_rounds(self, least: float = 0.5) -> None:
         """Start periodic comparison; `least`: least part of a period before the first."""
@@ -112,8 +117,20 @@ class AntiEntropy(HolderPart):
     @handles(SyncRound)
     def on_sync_round(self, alarm: SyncRound) -> None:
         if alarm.incarnation == self._ring.me.incarnation and self._ring.state == IN:
+            self._extend_leases_after_pause()
+            self._round_us = self.host.now_us
             self.start_rounds()
             self._compare()
+
+    def _extend_leases_after_pause(self) -> None:
+        """A suspended node receives no renewals. When periodic comparisons stopped for more than
+        four periods, the pause does not count in leases: an expired entry would otherwise become a
+        removal that wins against the renewed entry at the other holders.
+        """
+        pause_us = self.host.now_us - self._round_us
+        if self._round_us >= 0 and pause_us > PAUSE_PERIODS * self._state.settings.sync_us:
+            self._round_us = self.host.now_us
+            self._state.entries.extend_leases(pause_us)
 
     def _compare(self) -> None:
         self.send_digest()
@@ -244,6 +261,7 @@ class AntiEntropy(HolderPart):
         ):
             return
         if lease_us:
+            self._extend_leases_after_pause()
             self._next_scan_us = now_us + min(lease_us // 10, TOMBSTONE_US)
             entries.expire(now_us, lease_us)
         held = entries.within(state.own, beyond) if beyond != state.own else []

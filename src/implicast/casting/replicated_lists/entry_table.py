@@ -250,5 +250,10 @@ class EntryTable:
             else:
                 self.drop([entry])
 
+    def extend_leases(self, pause_us: int) -> None:
+        """Add a pause of this node to the lease of every entry."""
+        for held in self.all_held():
+            held.renew(held.renewed_us + pause_us)
+
     def clear(self) -> None:
         self.drop([held.entry for held in self.all_held()])

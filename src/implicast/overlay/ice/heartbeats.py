@@ -11,6 +11,8 @@ claims.
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from implicast.overlay.ice.members import MemberState
 from implicast.overlay.ice.messages import (
     ClaimUpdate,
@@ -90,7 +92,10 @@ class Heartbeats(SurfacePart):
         backups_of = self.surface.members.backups_of
         return tuple([(each, backups_of(each.owner)) for each in self.surface.ownership.others])
 
-    def send_to(self, peers: Iterable[Address]) -> None:
+    def send_to(self, peers: Iterable[Address], former: tuple[OwnershipClaim, ...] = ()) -> None:
+        """Send heartbeats. `former`: claims of a previous incarnation, named as provisional so that
+        a peer with better ones answers with them.
+        """
         surface, next_us = self.surface, self.host.now_us + self.timers.heartbeat_us
         # One message for all peers but backups, so that its size is computed once.
         plain: Heartbeat | None = None
@@ -108,6 +113,8 @@ class Heartbeats(SurfacePart):
                 heartbeat = self._heartbeat(self.around())
             else:
                 heartbeat = plain = plain or self._heartbeat(())
+            if former:
+                heartbeat = replace(heartbeat, provisional=(*heartbeat.provisional, *former))
             surface.heartbeat_requests.ask("heartbeat", peer, peer, heartbeat)
 
     @handles(Heartbeat)
@@ -257,6 +264,7 @@ class Heartbeats(SurfacePart):
     @handles(ClaimUpdate)
     def on_claim_update(self, sender: Address, better: ClaimUpdate) -> None:
         self.surface.members.heard_from(sender)
+        self.surface.reclaim.learn_claims(better.claims)
         self.surface.learn_claims(better.claims, sender)
 
     def note_lost_to(self, winners: list[OwnershipClaim]) -> None:

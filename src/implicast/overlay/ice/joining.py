@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from implicast.overlay.ice.item_store import RouteHeader
 from implicast.overlay.ice.messages import (
+    DurableSurface,
     JoinRequest,
     JoinRetry,
     LatencyProbe,
@@ -103,15 +104,18 @@ class Joining(SurfacePart):
         self._round: ProbeRound | None = None
         """The current round of probes; None: no probes have been sent."""
 
-    def join(self, introducers: tuple[Address, ...], known: tuple[Address, ...] = ()) -> None:
-        """Ask for a place by way of introducers. Without any, this peer owns the whole surface."""
+    def join(self, introducers: tuple[Address, ...], previous: DurableSurface | None) -> None:
+        """Ask for a place by way of introducers and of the contacts of a previous incarnation.
+        Without any, this peer owns the whole surface.
+        """
         self.surface.start()
-        # These learn that the previous incarnation is dead, so that its backups take over.
-        self.surface.heartbeats.send_to(known)
+        known = previous.contacts if previous is not None else ()
         others = list(
             dict.fromkeys(each for each in (*introducers, *known) if each != self.address)
         )
         self._introducers = tuple(self.host.rng.sample(others, min(len(others), INTRODUCERS_MAX)))
+        if previous is not None:
+            self.surface.reclaim.begin(previous, self._introducers)
         if self._introducers and self.surface.settings.probe_digits:
             self._probe(Extent())
         elif self._introducers:

@@ -27,6 +27,7 @@ from implicast.overlay.ice.messages import (
 )
 from implicast.overlay.ice.ownership import Ownership
 from implicast.overlay.ice.ownership_map import OwnershipMap, overlap, tract_of
+from implicast.overlay.ice.reclaim import Reclaim
 from implicast.overlay.ice.relocation import Relocation
 from implicast.overlay.ice.routing import Routed, SurfaceRouting
 from implicast.overlay.ice.settings import CALM_TICKS, SurfaceSettings
@@ -51,6 +52,7 @@ PARTS: dict[str, type[Part]] = {
     "handoff_sender": HandoffSender,
     "handoff_receiver": HandoffReceiver,
     "joining": Joining,
+    "reclaim": Reclaim,
     "relocation": Relocation,
     "takeover": Takeover,
 }
@@ -86,6 +88,7 @@ class IceSurface(Part, parts=PARTS):
     handoff_sender: HandoffSender
     handoff_receiver: HandoffReceiver
     joining: Joining
+    reclaim: Reclaim
     relocation: Relocation
     takeover: Takeover
 
@@ -149,17 +152,23 @@ class IceSurface(Part, parts=PARTS):
 
     def join(self, introducers: tuple[Address, ...]) -> None:
         """Ask introducers for an extent; without introducers this peer owns the whole surface."""
-        durable = self.previous_state
-        self.joining.join(
-            introducers, durable.contacts if durable is not None and self.settings.assured else ()
-        )
+        previous = self.previous_state if self.settings.assured else None
+        self.joining.join(introducers, previous)
 
     def durable_state(self) -> DurableSurface:
         """State to be written to disk, so that the next incarnation can rejoin quickly."""
         contacts = dict.fromkeys(
             (*self.ownership.neighbours(), *self.backups, *self.backup_copies.held)
         )
-        return DurableSurface(self.born_us, tuple(contacts)[:CLAIMS_MAX])
+        claims = (*self.ownership.extents, *self.reclaim.claims)
+        around = tuple(self.ownership.others)
+        if self.previous_state is not None and not self.ownership.extents:
+            # A crash before this incarnation owns an extent must not forget the one before.
+            contacts.update(dict.fromkeys(self.previous_state.contacts))
+            around = self.previous_state.neighbour_claims
+        return DurableSurface(
+            self.born_us, tuple(contacts)[:CLAIMS_MAX], claims[:CLAIMS_MAX], around[:CLAIMS_MAX]
+        )
 
     def leave(self) -> None:
         """Hand off every extent, stay reachable for a while, then leave."""

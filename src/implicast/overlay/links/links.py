@@ -225,7 +225,7 @@ class Links(
         return self.state != IN or (pending is not None and pending.request.kind != REPLACE)
 
     def set_right(self, right: Ref, num: Number, confirmed: bool) -> None:
-        self.liveness.note_former_neighbours(self.right)
+        self.liveness.remember(self.right)
         self.right, self.rnum, self.is_confirmed = right, num, confirmed
         self.listener.on_neighbours_changed()
 
@@ -293,7 +293,7 @@ class Links(
     # --- the left pointer
 
     def set_left(self, left: Ref, num: Number, lefts: tuple[Ref, ...]) -> None:
-        self.liveness.note_former_neighbours(*reversed(self.lefts), self.left)
+        self.liveness.remember(*reversed(self.lefts), self.left)
         former, is_repair = self.left, num[0] != self.lnum[0]
         self.left, self.lnum, self.lefts = left, num, lefts
         self.listener.on_neighbours_changed()

@@ -1,5 +1,5 @@
-"""What a node of the linked ring knows of the liveness of other nodes: departed, suspected, former
-neighbours.
+"""What a node of the linked ring knows of the liveness of other nodes: departed, suspected,
+remembered.
 """
 
 from typing import TYPE_CHECKING
@@ -20,22 +20,22 @@ class RingLiveness:
     looks the own place up through it, because it may stand on another ring.
     """
 
-    __slots__ = ("_address", "departed", "detector", "former_neighbours", "links", "unreachable")
+    __slots__ = ("_address", "departed", "detector", "links", "remembered", "unreachable")
 
     def __init__(self, links: "Links") -> None:
         self._address, self.links, settings = links.address, links, links.settings
         self.departed: Recent[Ref, None] = Recent(settings.departed_max)
-        self.unreachable = self.former_neighbours = _NO_NODES
+        self.unreachable = self.remembered = _NO_NODES
         """`unreachable`: suspected nodes, probed now and then in case they are only cut off.
-        `former_neighbours`: neighbours that did not announce leaving, so that a node left alone on
-        its ring knows which nodes to contact.
+        `remembered`: former neighbours and origins of lookups that did not announce leaving. A node
+        that ends on a separate ring finds the other ring through them.
         """
         self.detector: Detector[Ref] | None = None
         """None in a world without crashes, where no node is ever suspected. Overlays above share
         it.
         """
         if settings.tries:
-            self.unreachable, self.former_neighbours = (
+            self.unreachable, self.remembered = (
                 Recent(settings.unreachable_max),
                 Recent(settings.unreachable_max),
             )
@@ -71,7 +71,7 @@ class RingLiveness:
     def note_departed(self, ref: Ref) -> None:
         self.departed[ref] = None
         self.unreachable.pop(ref, None)
-        self.former_neighbours.pop(ref, None)
+        self.remembered.pop(ref, None)
         if self.detector is not None:
             self.detector.mark_left(ref)
 
@@ -84,11 +84,11 @@ class RingLiveness:
         self._remember(self.unreachable, ref)
         self.links.listener.on_node_suspected(ref)
 
-    def note_former_neighbours(self, *refs: Ref) -> None:
-        """Remember nodes that were neighbours."""
+    def remember(self, *refs: Ref) -> None:
+        """Remember nodes that were neighbours or whose lookups passed by."""
         if self.detector is not None:
             for ref in refs:
-                self._remember(self.former_neighbours, ref)
+                self._remember(self.remembered, ref)
 
     def next_unreachable(self, count: int) -> list[Ref]:
         """The next `count` unreachable nodes, in rotation."""

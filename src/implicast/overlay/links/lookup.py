@@ -79,8 +79,10 @@ class PlaceLookup(Part):
 
     def merge_contacts(self) -> list[Address]:
         """Nodes that may stand on another ring: one known node at random, and the next suspected
-        one. A node that is alone uses up to 8 of each, also departed nodes and the introducers it
-        joined through, because every node it knew may have failed or restarted.
+        one. Any remembered node serves: one of the present ring, a former neighbour, an introducer,
+        or the origin of a lookup that passed by. Under fast turnover only the last two may know the
+        other ring. A node that is alone uses up to 8 of each, also departed nodes, because every
+        node it knew may have failed or restarted.
         """
         links, liveness, is_alone = (
             self.links,
@@ -89,19 +91,18 @@ class PlaceLookup(Part):
         )
         many, gone = (CONTACTS_ALONE, liveness.departed) if is_alone else (1, ())
         known = dict.fromkeys(
-            (*links.listener.known_nodes(), *links.lefts[1:], *liveness.former_neighbours, *gone)
+            (*links.listener.known_nodes(), *links.lefts[1:], *liveness.remembered, *gone)
         )
         others = [
-            ref
+            ref.address
             for ref in known
             if ref not in (links.left, links.right, links.me, *liveness.unreachable)
         ]
-        unreachable = liveness.next_unreachable(many)
-        found = [
-            ref.address
-            for ref in (*self.host.rng.sample(others, min(many, len(others))), *unreachable)
-        ]
-        return [*found, *links.membership.joined_through] if is_alone else found
+        joined_through = links.membership.joined_through
+        candidates = list(dict.fromkeys((*others, *joined_through)))
+        drawn = self.host.rng.sample(candidates, min(many, len(candidates)))
+        found = [*drawn, *(ref.address for ref in liveness.next_unreachable(many))]
+        return [*found, *joined_through] if is_alone else found
 
     def lookup_via(self, contact: Address) -> None:
         """Look the own place up through a node that may stand on another ring."""
@@ -137,6 +138,7 @@ class PlaceLookup(Part):
         links, origin = self.links, find.origin
         if links.detector is not None and self._passed.came_by(find, self.host.now_us, PASSED_US):
             return
+        links.liveness.remember(origin)
         if links.state in (OUT, INS):
             self._forward_as_nonmember(sender, find)
         elif origin.place == links.right.place or lies_between(links.me, origin, links.right):

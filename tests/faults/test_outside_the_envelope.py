@@ -1,0 +1,93 @@
+"""Power cuts, fast turnover, long absences: each scenario by the command that a user types."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from implicast.cli import main
+from implicast.world.journal import read
+
+GROUPS = ("--workload", "groups", "--register", "messages")
+
+
+def simulated(*words: str) -> dict:
+    """The JSON object of `implicast simulate`."""
+    went = CliRunner().invoke(main, ["simulate", *words, "--json"])
+    assert went.exit_code in (0, 1), went.output
+    return json.loads(went.stdout)
+
+
+def restarts(peers: int, at: str = "5..10") -> str:
+    """A churn option: these peers, 0 to `peers` - 1, crash and return with their disks."""
+    return f"event={at}:return:" + "+".join(map(str, range(peers)))
+
+
+@pytest.mark.parametrize("design", ["spice", "spice-unloaded"])
+@pytest.mark.parametrize("peers", [12, 24])
+def test_a_power_cut_of_most_members_heals_without_a_storm(design, peers):
+    """All but two peers restart within five seconds. Their backups restart too, so that no peer
+    holds a copy of their extents: each restarted peer reclaims its own.
+    """
+    found = simulated(
+        design, "--peers", str(peers), "--casts", "80", "--seed", "991", *GROUPS,
+        "--churn", restarts(peers - 2),
+    )  # fmt: skip
+    assert found["contract"]["missing"] == found["contract"]["repeated"] == 0
+    assert found["contract"]["expected"] > 0
+    assert found["objections"] == []
+    assert found["change"]["repair_s_max"] < 30
+    assert found["change"]["upkeep_per_peer_minute"] < 300
+
+
+@pytest.mark.parametrize("seed", [991, 1, 4])
+def test_a_ring_that_fast_turnover_divides_becomes_one_ring(seed):
+    """Sixty of 48 peers a minute are replaced for two minutes. The ring divides when all nodes that
+    knew both parts are gone; introducers and origins of lookups lead from one ring to the other.
+    """
+    found = simulated(
+        "condcast", "--peers", "48", "--casts", "260", "--seed", str(seed), *GROUPS,
+        "--churn", "turnover=60,over_s=120",
+    )  # fmt: skip
+    assert found["change"]["after"]["missing"] == 0
+    assert found["change"]["after"]["expected"] > 0
+    assert found["objections"] == []
+
+
+def test_condcast_returns_after_a_power_cut():
+    found = simulated(
+        "condcast", "--peers", "48", "--casts", "120", "--seed", "991", *GROUPS,
+        "--churn", restarts(46),
+    )  # fmt: skip
+    assert found["change"]["after"]["missing"] == 0
+    assert found["objections"] == []
+
+
+def test_a_suspended_holder_does_not_remove_entries_that_were_renewed():
+    """Peer 3 is suspended for 40 minutes, longer than a lease. When it resumes, entries that it
+    holds have expired by its own clock, and must not be removed at the other holders.
+    """
+    found = simulated(
+        "dht", "--peers", "16", "--casts", "260", "--interval-ms", "10000", "--seed", "991", *GROUPS,
+        "--churn", "event=100..101:split:3,event=100.5..2500:freeze:3",
+    )  # fmt: skip
+    assert found["objections"] == []
+    assert found["change"]["repair_s_max"] < 60
+
+
+def test_a_late_progress_report_does_not_reopen_a_finished_cast(tmp_path):
+    """With reordered messages a broker's report that one member is open arrives after its final
+    report. The publisher must not wait for that member until it gives up.
+    """
+    found = simulated(
+        "broker", "--peers", "24", "--casts", "40", "--seed", "5019", "--workload", "zipf",
+        "--set", "brokers=6", "--set", "expected_tags=64", "--with", "tags=14",
+        "--with", "tags_per_peer=4", "--with", "tags_per_cast=2", "--with", "terms=3",
+        "--with", "negated=1", "--payload-bytes", "16", "--register", "messages",
+        "--faults", "loss=0.05,duplicate=0.05,delay=0.02,reorder=0.2,delay_ms=100..2000",
+        "--journal", str(tmp_path / "run"),
+    )  # fmt: skip
+    assert found["contract"]["missing"] == 0
+    for cast in read(tmp_path / "run", "casts").to_pylist():
+        assert cast["settled_us"] is not None
+        assert cast["settled_us"] - cast["time_us"] < 120_000_000
