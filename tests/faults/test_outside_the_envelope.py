@@ -91,3 +91,28 @@ def test_a_late_progress_report_does_not_reopen_a_finished_cast(tmp_path):
     for cast in read(tmp_path / "run", "casts").to_pylist():
         assert cast["settled_us"] is not None
         assert cast["settled_us"] - cast["time_us"] < 120_000_000
+
+
+@pytest.mark.parametrize("lost", ["0", "0.33"])
+@pytest.mark.parametrize("design", ["dht", "condcast", "spice-unloaded", "bft", "broker"])
+def test_members_that_all_stop_found_the_network_again(design, lost):
+    """A blackout: all members stop at once and start again at different times with their disks, or
+    a third of them never does. No member is left that could introduce the others.
+    """
+    found = simulated(
+        design, "--peers", "16", "--casts", "100", "--seed", "7", *GROUPS,
+        "--churn", f"blackouts=1,lost={lost},over_s=10",
+    )  # fmt: skip
+    assert found["contract"]["missing"] == found["contract"]["repeated"] == 0
+    assert found["change"]["after"]["expected"] > 0
+    assert found["objections"] == []
+    assert found["change"]["return_s_max"] < 75
+
+
+def test_attributes_return_after_a_blackout():
+    found = simulated(
+        "opchord-pubsub", "--peers", "12", "--casts", "80", "--seed", "3", "--workload",
+        "attributes", "--register", "messages", "--churn", "blackouts=1,over_s=10",
+    )  # fmt: skip
+    assert found["contract"]["missing"] == found["contract"]["repeated"] == 0
+    assert found["objections"] == []

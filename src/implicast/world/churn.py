@@ -60,6 +60,12 @@ class Churn:
     away_s: Range = (2.0, 15.0)
     disk: str = "kept"
     """The disk with which they come back: kept, old or empty; `any`: drawn for each."""
+    blackouts: int = 0
+    """Power cuts: all members stop at once. Each starts again after a time of `away_s`, with a disk
+    of `disk`.
+    """
+    lost: float = 0.0
+    """Share of the members that never start again after a blackout."""
     bursts: int = 0
     """Publishers that cast many times a second."""
     burst_s: Range = (0.5, 2.0)
@@ -105,6 +111,7 @@ class Churn:
         for name in ("join_rate", "leave_rate", "crash_rate", "turnover"):
             _between(name, getattr(self, name), 0, 1e6, "a number per minute, 0 or more")
         _between("share", self.share, 0, 1, "a share from 0 to 1")
+        _between("lost", self.lost, 0, 1, "a share from 0 to 1")
         _between("drift", self.drift, 0, 0.5, "a share from 0 to 0.5")
         if self.disk not in (*DISKS, ANY_DISK):
             raise ParameterError(
@@ -250,6 +257,7 @@ _COUNTS = (
     "leaves",
     "crashes",
     "returns",
+    "blackouts",
     "restarts",
     "fails",
     "freezes",

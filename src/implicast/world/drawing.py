@@ -47,15 +47,20 @@ class Drawing:
     def events(self) -> list[ScriptedEvent]:
         """All drawn events, in order of time."""
         drawn: list[ScriptedEvent] = []
-        moments = [(time_s, kind) for kind in _DRAW for time_s in self._moments_s(kind)]
+        kinds = (*_DRAW, "blackouts")
+        moments = [(time_s, kind) for kind in kinds for time_s in self._moments_s(kind)]
         for time_s, kind in sorted(moments):
+            self.asked[kind] += self._at_once(kind)
+            if kind == "blackouts":
+                drawn += (outage := self.blackout(time_s))
+                self.done[kind] += bool(outage)
+                continue
             event = (
                 _DRAW[kind](self, time_s)
                 if kind == "joins" or len(self._present(time_s)) > 1
                 else None
             )
             drawn += [event] if event is not None else []
-            self.asked[kind] += self._at_once(kind)
             self.done[kind] += 0 if event is None else len(event.who) if kind == "crashes" else 1
         return drawn
 
@@ -139,6 +144,25 @@ class Drawing:
         )
         self.members[who[0]] = away.to_s
         return away
+
+    def blackout(self, time_s: float) -> list[ScriptedEvent]:
+        """All present members stop at once; a share of them, never so many that fewer than the
+        least number stays, does not start again.
+        """
+        churn, present = self.churn, self._present(time_s)
+        lost = min(int(len(present) * churn.lost), max(0, len(self.members) - self.least))
+        gone = tuple(sorted(self.chance.sample(present, lost)))
+        events = [ScriptedEvent(time_s, time_s, "crash", gone)] if gone else []
+        for each in present:
+            if each in gone:
+                del self.members[each]
+                continue
+            disk = churn.disk if churn.disk in DISKS else self.chance.choice(DISKS)
+            detail = "" if disk == "kept" else disk
+            away = self._lasting(time_s, churn.away_s, "return", (each,), detail=detail)
+            self.members[each] = away.to_s
+            events.append(away)
+        return events
 
     def burst(self, time_s: float) -> ScriptedEvent:
         rate = _uniform(self.chance, self.churn.burst_rate)

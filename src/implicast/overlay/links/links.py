@@ -14,6 +14,7 @@ the number in the comparison is a second guard.
     membership  joining, leaving, own requests    lookup         place lookups
 """
 
+from implicast.overlay.links.founding import Founding
 from implicast.overlay.links.listener import RingListener
 from implicast.overlay.links.liveness import RingLiveness
 from implicast.overlay.links.lookup import MergeRound, PlaceLookup
@@ -41,8 +42,10 @@ from implicast.overlay.links.state import DEL, IN, INS, OUT, AnswerMemory, Depar
 from implicast.peer.contract import Address, Host, Incarnation, Message, Part, decisions, handles
 from implicast.peer.memory import Recent
 
-NEIGHBOURS_SAVED = 8
-"""Nearby nodes that are saved for the next incarnation."""
+NEIGHBOURS_SAVED = 24
+"""Nodes saved for the next incarnation: the nearest, and fingers, which lead to distant parts of the
+ring when all members restart.
+"""
 DEPARTED_MAX = 16
 """Former incarnations of one peer that still answer."""
 
@@ -54,7 +57,13 @@ class DepartedExpired(Message):
 
 
 class Links(
-    Part, parts={"stabilisation": Stabilisation, "lookup": PlaceLookup, "membership": Membership}
+    Part,
+    parts={
+        "stabilisation": Stabilisation,
+        "lookup": PlaceLookup,
+        "founding": Founding,
+        "membership": Membership,
+    },
 ):
     """One peer's part of the ring: the right pointer, changed on request, and the newest left
     pointer.
@@ -65,6 +74,7 @@ class Links(
         "bypassed",
         "departed_incarnations",
         "detector",
+        "founding",
         "is_confirmed",
         "key",
         "left",
@@ -102,6 +112,7 @@ class Links(
         """Answers of former incarnations, on which operations under way depend."""
         self.stabilisation = Stabilisation(self)
         self.lookup = PlaceLookup(self)
+        self.founding = Founding(address, host, lambda: self.me)
         self.membership = Membership(self, incarnation, neighbours)
         self.start_incarnation(0)
 
@@ -150,9 +161,8 @@ class Links(
 
     def nearby_nodes(self) -> tuple[Ref, ...]:
         """Nodes for the next incarnation to contact, the right neighbour first."""
-        nearby_nodes = dict.fromkeys(
-            (self.right, *self.listener.known_nodes()[:2], self.left, *self.lefts)
-        )
+        known = self.listener.known_nodes()
+        nearby_nodes = dict.fromkeys((self.right, *known[:2], self.left, *self.lefts, *known[2:]))
         nearby_nodes.pop(self.me, None)
         return tuple(nearby_nodes)[:NEIGHBOURS_SAVED] or self.membership.neighbours
 

@@ -11,7 +11,7 @@ to each other, so that the merge proceeds in round trips rather than in lookup p
 
 from typing import TYPE_CHECKING
 
-from implicast.overlay.links.messages import FindPlace, PlaceFound, StaleRoute
+from implicast.overlay.links.messages import FindPlace, NotOnRing, PlaceFound, StaleRoute
 from implicast.overlay.links.refs import Ref, lies_between
 from implicast.overlay.links.state import IN, INS, OUT
 from implicast.peer.contract import Address, Part, StandingAlarm, handles
@@ -179,6 +179,9 @@ class PlaceLookup(Part):
             self.host.send(step.address, FindPlace(find.origin, find.hops_left - 1))
         if links.state == OUT and departed is not None and sender != find.origin.address:
             self.host.send(sender, StaleRoute(departed[0]))
+        is_joining = links.state == OUT and links.membership.introducers
+        if links.detector is not None and is_joining and step is None:
+            links.send_to(find.origin, NotOnRing(find.origin, links.me))
 
     @handles(StaleRoute)
     def on_stale_route(self, sender: Address, departed: StaleRoute) -> None:

@@ -21,7 +21,7 @@ from implicast.peer.contract import Address, Incarnation, Message, Part, handles
 if TYPE_CHECKING:
     from implicast.overlay.links.links import Links
 
-INTRODUCERS_MAX = 8
+INTRODUCERS_MAX = 24
 """Members through which a joining node looks its place up."""
 ENTRIES_BITS = 16
 """Bits for the number of joins within one incarnation of the peer."""
@@ -85,21 +85,19 @@ class Membership(Part):
 
     def join(self, introducers: tuple[Address, ...]) -> None:
         """Join through the introducers and the neighbours of an earlier incarnation, because the
-        introducers may all have left.
+        introducers may all have left. A node that knows no other node is the first of a ring.
         """
         assert self.links.state == OUT, f"{self.address} is {self.links.state} and cannot join"
-        if not introducers:
+        before = [ref.address for ref in self.neighbours if ref.address != self.address]
+        known = tuple(dict.fromkeys((*introducers, *before)))
+        if not known:
             self.start_new_incarnation()
             self._become_member()
             return
-        before = [
-            ref.address
-            for ref in self.neighbours
-            if ref.address not in (self.address, *introducers)
-        ]
-        self.set_introducers((*introducers, *before))
+        self.set_introducers(known)
         self.start_new_incarnation()
         self.links.lookup.reset_attempts()
+        self.links.founding.begin()
         self.lookup_place()
 
     def set_introducers(self, introducers: tuple[Address, ...]) -> None:
@@ -115,11 +113,13 @@ class Membership(Part):
 
     def lookup_place(self) -> None:
         """Look the place up through the next introducer. After a failed attempt use two at a time,
-        because a path may lead over failed nodes.
+        because a path may lead over failed nodes, and after several attempts four, because most
+        introducers may have failed.
         """
         links = self.links
-        first = links.detector is None or not links.lookup.attempts
-        for _ in range(1 if first else min(2, len(self.introducers))):
+        attempts = links.lookup.attempts
+        at_once = 1 if links.detector is None or not attempts else 2 if attempts < 5 else 4
+        for _ in range(min(at_once, len(self.introducers))):
             links.lookup.send_find_place(
                 self.introducers[links.lookup.attempts % len(self.introducers)]
             )
@@ -135,7 +135,14 @@ class Membership(Part):
             and self.introducers
             and (alarm.incarnation, alarm.attempts) == (links.me.incarnation, links.lookup.attempts)
         ):
-            self.lookup_place()
+            if (
+                links.detector is not None
+                and self.neighbours
+                and links.founding.is_due(self.introducers)
+            ):
+                self._become_member()
+            else:
+                self.lookup_place()
 
     @handles(PlaceFound)
     def on_place_found(self, sender: Address, found: PlaceFound) -> None:
@@ -187,6 +194,8 @@ class Membership(Part):
     def _become_member(self) -> None:
         self.links.set_state(IN)
         self.joined_through, self.introducers = self.introducers, ()
+        # Members that founded other rings after the same outage are among these.
+        self.links.liveness.remember(*self.neighbours)
         self.links.start_rounds()
         self.links.listener.on_joined()
 

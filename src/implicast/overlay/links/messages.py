@@ -150,6 +150,14 @@ class StaleRoute(Message):
     ref: Ref
 
 
+class NotOnRing(Message):
+    """Answer of a node that is joining itself to a lookup of `to` that it cannot forward."""
+
+    wire = 0x040C
+    to: Ref
+    by: Ref
+
+
 class Confirm(Message):
     """Fires when the right neighbour should have confirmed this link."""
 
@@ -170,4 +178,5 @@ LINK_KINDS: tuple[type, ...] = (
     FindPlace,
     PlaceFound,
     StaleRoute,
+    NotOnRing,
 )
