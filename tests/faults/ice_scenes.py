@@ -16,8 +16,9 @@ from random import Random
 
 import msgspec
 
+from implicast.overlay.ice.durable import DurableSurface
 from implicast.overlay.ice.item_store import Item, RouteHeader
-from implicast.overlay.ice.messages import KINDS, DurableSurface, OwnershipClaim
+from implicast.overlay.ice.messages import KINDS, OwnershipClaim
 from implicast.overlay.ice.settings import SurfaceSettings, Timers
 from implicast.overlay.ice.surface import IceSurface
 from implicast.peer.contract import Message, Peer, handles

@@ -48,8 +48,8 @@ from implicast.casting.spice.stores import ASCENDING, Stores
 from implicast.casting.spice.traversal_state import TraversalTask
 from implicast.casting.spice.traversals import Traversals
 from implicast.language.target import Description, Target
+from implicast.overlay.ice.durable import DurableSurface
 from implicast.overlay.ice.item_store import Item
-from implicast.overlay.ice.messages import DurableSurface
 from implicast.overlay.ice.surface import IceSurface
 from implicast.peer.contract import Address, CastId, Message, handles
 from implicast.peer.lazy_attributes import piecemeal

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from statistics import median_low
 from typing import NamedTuple
 
+from implicast.overlay.ice.durable import DurableSurface
 from implicast.overlay.ice.item_store import RouteHeader
 from implicast.overlay.ice.messages import (
-    DurableSurface,
     JoinRequest,
     JoinRetry,
     LatencyProbe,

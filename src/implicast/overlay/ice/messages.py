@@ -388,22 +388,3 @@ class ProbeRoundDue(Message):
 
 class DepartureDue(Message):
     """Fires when a leaving peer without extents has stayed reachable for long enough."""
-
-
-class DurableSurface(Message):
-    """Durable state: what a peer stores so that its next incarnation can rejoin quickly."""
-
-    born_us: Micros
-    contacts: Annotated[tuple[Address, ...], Meta(max_length=CLAIMS_MAX)]
-    """Neighbours, backups and owners of held backup copies. The next incarnation sends them
-    heartbeats first, so that they learn at once that the previous one is dead.
-    """
-    claims: Annotated[tuple[OwnershipClaim, ...], Meta(max_length=CLAIMS_MAX)] = ()
-    """The own extents. The next incarnation reclaims them if no other peer claims them."""
-    neighbour_claims: Annotated[tuple[OwnershipClaim, ...], Meta(max_length=CLAIMS_MAX)] = ()
-
-
-class ReclaimDue(Message):
-    """Fires when better claims than those of the previous incarnation have had time to arrive."""
-
-    last: bool

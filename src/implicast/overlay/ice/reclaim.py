@@ -12,20 +12,22 @@ time. Records of the extent are lost: the item store is told so, and consumers r
 
 from collections.abc import Iterable
 
+from implicast.overlay.ice.durable import DurableSurface
 from implicast.overlay.ice.item_store import RouteHeader
-from implicast.overlay.ice.messages import (
-    DurableSurface,
-    FindOwner,
-    OwnershipClaim,
-    ReclaimDue,
-)
+from implicast.overlay.ice.messages import FindOwner, OwnershipClaim
 from implicast.overlay.ice.ownership_map import OwnershipMap
 from implicast.overlay.ice.surface_part import IceSurface, SurfacePart
-from implicast.peer.contract import Address, handles
+from implicast.peer.contract import Address, Message, handles
 from implicast.space.morton import BITS
 
 ROUTES = 2
 """Introducers through which the owner of a former extent is looked up in each round."""
+
+
+class ReclaimDue(Message):
+    """Fires when better claims than those of the previous incarnation have had time to arrive."""
+
+    last: bool
 
 
 class Reclaim(SurfacePart):

@@ -12,6 +12,7 @@ from typing import Any
 
 from implicast.overlay.ice.backup_copies import BackupCopies
 from implicast.overlay.ice.backup_set import BackupSet
+from implicast.overlay.ice.durable import DurableSurface
 from implicast.overlay.ice.handoff import HandoffSender
 from implicast.overlay.ice.handoff_receiver import HandoffReceiver
 from implicast.overlay.ice.heartbeats import Heartbeats
@@ -20,7 +21,6 @@ from implicast.overlay.ice.joining import Joining
 from implicast.overlay.ice.members import Members
 from implicast.overlay.ice.messages import (
     CLAIMS_MAX,
-    DurableSurface,
     Neighbour,
     OwnershipClaim,
     Tick,

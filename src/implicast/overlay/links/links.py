@@ -7,11 +7,11 @@ every key has exactly one owner while peers join and leave. Messages may be lost
 duplicated and reordered. Left pointers are hints that follow; the newer one has the larger number.
 
 There are no locks: a conflict means that another requester succeeded. The memory of answers ensures
-that an operation takes effect at most once, and never after its requester has accepted a refusal;
-the number in the comparison is a second guard.
+that an operation takes effect at most once, and never after its requester has accepted a refusal.
 
     liveness    departed and suspected nodes      stabilisation  search left, detection, repair
     membership  joining, leaving, own requests    lookup         place lookups
+    founding    a new ring after a stop of all
 """
 
 from implicast.overlay.links.founding import Founding
@@ -38,36 +38,34 @@ from implicast.overlay.links.messages import (
 from implicast.overlay.links.refs import FIRST, Number, Ref, after, cut_list, lies_between
 from implicast.overlay.links.settings import LinkSettings
 from implicast.overlay.links.stabilisation import Stabilisation, StabiliseRound
-from implicast.overlay.links.state import DEL, IN, INS, OUT, AnswerMemory, DepartedIncarnation
+from implicast.overlay.links.state import (
+    DEL,
+    IN,
+    INS,
+    OUT,
+    AnswerMemory,
+    DepartedExpired,
+    DepartedIncarnation,
+)
 from implicast.peer.contract import Address, Host, Incarnation, Message, Part, decisions, handles
 from implicast.peer.memory import Recent
 
 NEIGHBOURS_SAVED = 24
-"""Nodes saved for the next incarnation: the nearest, and fingers, which lead to distant parts of the
-ring when all members restart.
-"""
+"""Nodes saved for the next incarnation: the nearest, and fingers to distant parts of the ring."""
 DEPARTED_MAX = 16
 """Former incarnations of one peer that still answer."""
 
 
-class DepartedExpired(Message):
-    """Fires when a departed incarnation need not be remembered any longer."""
+PARTS: dict[str, type[Part]] = {
+    "stabilisation": Stabilisation,
+    "lookup": PlaceLookup,
+    "founding": Founding,
+    "membership": Membership,
+}
 
-    ref: Ref
 
-
-class Links(
-    Part,
-    parts={
-        "stabilisation": Stabilisation,
-        "lookup": PlaceLookup,
-        "founding": Founding,
-        "membership": Membership,
-    },
-):
-    """One peer's part of the ring: the right pointer, changed on request, and the newest left
-    pointer.
-    """
+class Links(Part, parts=PARTS):
+    """One peer's right pointer, changed on request, and its newest left pointer."""
 
     __slots__ = (
         "_answered",
@@ -162,9 +160,9 @@ class Links(
     def nearby_nodes(self) -> tuple[Ref, ...]:
         """Nodes for the next incarnation to contact, the right neighbour first."""
         known = self.listener.known_nodes()
-        nearby_nodes = dict.fromkeys((self.right, *known[:2], self.left, *self.lefts, *known[2:]))
-        nearby_nodes.pop(self.me, None)
-        return tuple(nearby_nodes)[:NEIGHBOURS_SAVED] or self.membership.neighbours
+        near = dict.fromkeys((self.right, *known[:2], self.left, *self.lefts, *known[2:]))
+        near.pop(self.me, None)
+        return tuple(near)[:NEIGHBOURS_SAVED] or self.membership.neighbours
 
     def send_right(self, message: Message) -> None:
         """Send to the right neighbour, unless that is an earlier incarnation of this node."""

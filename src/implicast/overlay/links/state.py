@@ -28,6 +28,12 @@ final: it may be sent again but never changes.
 """
 
 
+class DepartedExpired(Message):
+    """Fires when a departed incarnation need not be remembered any longer."""
+
+    ref: Ref
+
+
 class DepartedIncarnation(NamedTuple):
     """What a departed incarnation still knows: its answers and its last neighbours."""
 
