@@ -89,6 +89,75 @@ def test_so_they_are_when_some_came_went_and_changed(
 
 
 @BOTH
+@settings(deadline=None, max_examples=200)
+@given(
+    st.integers(0, 2**32),
+    st.integers(1, 60),
+    st.integers(2, 4),
+    st.sampled_from([2, 2, 3]),
+    st.sampled_from([1, 3, 20]),
+)
+def test_a_list_stays_the_same_object_exactly_while_it_is_unchanged(
+    kind: type[KnownNodes[Spot]], seed: int, n: int, k: int, alpha: int, most: int
+) -> None:
+    rng, vectors = Random(seed), Vectors(alpha)
+    owner, *others = population(rng, n + 1, vectors)
+    around = kind(owner, k, vectors)
+    around.replace([spot for spot in others if rng.random() < 0.5])
+    before = around.tables()
+    for _ in range(6):
+        for spot in rng.sample(others, min(len(others), rng.randint(1, most))):
+            if not around.remove(spot.key):
+                around.put(spot)
+                if rng.random() < 0.3:
+                    around.remove(spot.key)
+        now = around.tables()
+
+        assert around.tables() == now
+        assert now[0] is not before[0]
+        assert now[1] is not before[1]
+        same = [
+            one == other for one, other in zip(*map(spelled, (before[1], now[1])), strict=False)
+        ]
+        for old, new in zip(before, now, strict=True):
+            kept = [one is other for one, other in zip(old.levels, new.levels, strict=False)]
+            assert kept == same
+        before = now
+
+
+@BOTH
+def test_a_node_that_changes_its_vector_twice_leaves_every_list_it_was_in(
+    kind: type[KnownNodes[Spot]],
+) -> None:
+    vectors = Vectors(2)
+    owner, one, *others = population(Random(3), 8, vectors)
+
+    def sharing(spot: Spot, digits: int) -> Spot:
+        return Spot(spot.key, owner.vector ^ 1 << vectors.length - 1 - digits, spot.number)
+
+    around = kind(owner, 2, vectors)
+    around.replace([sharing(spot, 5) for spot in (one, *others)])
+    assert one.key in around.tables()[0].levels[5].keys
+    around.put(sharing(one, 2))
+    around.put(sharing(one, 3))
+
+    assert_as_defined(around, owner, 2, vectors)
+
+
+@BOTH
+def test_the_known_nodes_can_be_replaced_by_a_view_of_themselves(
+    kind: type[KnownNodes[Spot]],
+) -> None:
+    vectors = Vectors(2)
+    owner, *others = population(Random(7), 6, vectors)
+    around = kind(owner, 2, vectors)
+    around.replace(others)
+    around.replace(around.known.values())
+
+    assert list(around.known.values()) == others
+
+
+@BOTH
 def test_who_was_never_known_is_not_taken_out(kind: type[KnownNodes[Spot]]) -> None:
     vectors = Vectors(2)
     owner, one, other = population(Random(5), 3, vectors)

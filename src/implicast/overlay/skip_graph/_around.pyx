@@ -74,6 +74,11 @@ cdef Level _made(tuple nodes, Py_ssize_t own, bint full, tuple fresh, tuple keys
     return level
 
 
+cdef bint _is_same(Level one, Level other) except -1:
+    """`table._is_same`."""
+    return one.full == other.full and one.nodes == other.nodes
+
+
 cdef class LevelTable:
     """The lists of one node, defined by `table.LevelTable`."""
 
@@ -187,7 +192,7 @@ cdef class KnownNodes:
         if held is None or held != shared:
             if held is not None:
                 self._unring(key, held)
-                self._moved[key] = held
+                self._move(key, held)
             self._ring(key, shared)
         self.known[key] = node
         self._move(key, shared)
@@ -203,6 +208,9 @@ cdef class KnownNodes:
         return True
 
     cdef int _move(self, bytes key, Py_ssize_t shared) except -1:
+        """Note that the lists up to this level may change. The highest level counts: a node may change its vector more
+        than once between two computations.
+        """
         moved = self._moved.get(key)
         if moved is None or moved < shared:
             self._moved[key] = shared
@@ -283,7 +291,7 @@ cdef class KnownNodes:
     # --- lists
 
     def tables(self):
-        cdef tuple old = ()
+        cdef tuple old = (), before
         cdef list narrow, wide
         cdef bint is_top = False
         cdef Py_ssize_t number
@@ -291,6 +299,7 @@ cdef class KnownNodes:
             return self._narrow, self._wide
         if self._wide is not None and len(self._moved) <= MOVED_MAX:
             old = self._wide.levels
+        before = self._wide.levels if self._wide is not None else ()
         narrow, wide = [], []
         while not is_top:
             number = PyList_GET_SIZE(wide)
@@ -300,6 +309,8 @@ cdef class KnownNodes:
                 is_top = number == len(old) - 1
             else:
                 is_top = self._cut(number, narrow, wide)
+                if number < len(before) and _is_same(<Level>before[number], <Level>wide[number]):
+                    narrow[number], wide[number] = self._narrow.levels[number], before[number]
         self._note_loose(wide)
         self._moved = {}
         self._narrow, self._wide = _table(self._owner, narrow), _table(self._owner, wide)

@@ -161,6 +161,11 @@ def _either_side(keys: Sequence[bytes], own: int, sides: tuple[int, int]) -> tup
     ]
 
 
+def _is_same(one: Level[Node], other: Level[Node]) -> bool:
+    """Whether two every-class lists of one owner are equal."""
+    return one.full == other.full and one.nodes == other.nodes
+
+
 Both = tuple[LevelTable[Node], LevelTable[Node]]
 """The table of a place, and its every-class table."""
 
@@ -173,16 +178,22 @@ class KnownNodes(Generic[Node]):
     first is a slice of the second. The compiled form keeps rings sorted and computes again only the
     lists that an added or removed node belongs to. `tests/laws` checks both against the
     definitions.
+
+    Identity is part of the definition, because list comparison skips unchanged lists by it. After
+    each change `tables` returns new tables. The two lists of a level are the objects of the tables
+    before if the every-class list has the same nodes and is as full; otherwise both are new.
+    `replace` and `renew` make all lists new.
     """
 
-    __slots__ = ("_k", "_owner", "_shared", "_tables", "_vectors", "changes", "known")
+    __slots__ = ("_before", "_k", "_owner", "_shared", "_tables", "_vectors", "changes", "known")
 
     def __init__(self, owner: Node, k: int, vectors: Vectors) -> None:
         self._owner, self._k, self._vectors = owner, k, vectors
-        self.changes = 0  # counts changes of the known nodes
+        self.changes = 0  # increases with every call that changes the known nodes
         self.known: dict[bytes, Node] = {}
         self._shared: dict[bytes, int] = {}  # number of leading digits shared with the owner
         self._tables: Both[Node] | None = None
+        self._before: list[tuple[Level[Node], Level[Node]]] = []  # the lists last computed
 
     # --- known nodes
 
@@ -203,23 +214,25 @@ class KnownNodes(Generic[Node]):
 
     def replace(self, nodes: Iterable[Node]) -> None:
         """Replace all known nodes."""
+        changes, wanted = self.changes, list(nodes)  # `nodes` may be a view of the known ones
         self.known.clear()
-        self.changes, self._tables = self.changes + 1, None
-        for node in nodes:
+        for node in wanted:
             self.put(node)
+        self.changes, self._tables, self._before = changes + 1, None, []
 
     def renew(self, owner: Node) -> None:
         """Replace the owner by its renewed certificate; all lists are computed again."""
         assert owner.vector == self._owner.vector, "a place keeps its vector"
-        self._owner, self._tables = owner, None
+        self._owner, self._tables, self._before = owner, None, []
 
     def keep_listed(self) -> None:
         """Forget the nodes that are in none of the present lists."""
         wide = self.tables()[1]
         listed = wide.named(0, len(wide.levels))
-        for key in [key for key in self.known if key not in listed]:
+        gone = [key for key in self.known if key not in listed]
+        for key in gone:
             del self.known[key]
-            self.changes += 1
+        self.changes += bool(gone)
 
     # --- lists
 
@@ -229,7 +242,10 @@ class KnownNodes(Generic[Node]):
             found, is_top = list[tuple[Level[Node], Level[Node]]](), False
             while not is_top:
                 lists, is_top = self._cut(len(found))
-                found.append(lists)
+                before = self._before[len(found) : len(found) + 1]
+                is_same = bool(before) and _is_same(before[0][1], lists[1])
+                found.append(before[0] if is_same else lists)
+            self._before = found
             narrow, wide = zip(*found, strict=True)
             self._tables = LevelTable(self._owner, narrow), LevelTable(self._owner, wide)
         return self._tables
