@@ -6,6 +6,9 @@ column adds lines and changes none. A message kind counts by its wire number: re
     python tests/golden_journals.py              compares all runs of both seeds
     python tests/golden_journals.py --rewrite    writes the files anew; the commit says which lines move and why
     python tests/golden_journals.py dht --seed 1 compares the runs of one design
+    python tests/golden_journals.py --run "bft receipts quiet 1"    compares single runs
+
+The files hold for both forms of the compiled modules: `IMPLICAST_CORE=python` selects the Python one.
 """
 
 import argparse
@@ -164,12 +167,17 @@ def main() -> int:
     parser.add_argument(
         "--rewrite", action="store_true", help="write the files anew instead of comparing"
     )
+    parser.add_argument(
+        "--run", action="append", choices=[*map(str, runs())], help="a single run; repeatable"
+    )
     asked = parser.parse_args()
     names = asked.design or list(designs())
     if unknown := set(names) - set(designs()):
         parser.error(f"no design {sorted(unknown)[0]}; choose from {', '.join(designs())}")
     if asked.rewrite and asked.seed:
         parser.error("--rewrite writes all seeds of a design; leave --seed out")
+    if asked.run and (asked.rewrite or asked.design or asked.seed):
+        parser.error("--run names single runs to compare; leave the other arguments out")
     if asked.rewrite:
         for name in names:
             rewrite(name)
@@ -177,6 +185,7 @@ def main() -> int:
     lines = [
         line
         for run in runs(names, [asked.seed] if asked.seed else SEEDS)
+        if not asked.run or str(run) in asked.run
         for line in differences(run)
     ]
     print("\n".join(lines) or "all golden journals are equal")

@@ -1,5 +1,6 @@
 """The journals of golden runs are equal, column by column, to those in `tests/golden`."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,23 @@ def test_golden_journal(run):
 @pytest.mark.parametrize("run", runs(seeds=[2]), ids=str)
 def test_golden_journal_of_a_grown_network(run):
     _checked(run)
+
+
+def test_the_python_form_writes_the_same_journals():
+    """One run of each design without compiled modules, in a process of its own: a module chooses
+    its form when it is imported. `bft` has more messages, so that its quiet run stands for it.
+    """
+    chosen = [
+        str(GoldenRun(name, "receipts", "quiet" if name == "bft" else "hostile", 1))
+        for name in designs()
+    ]
+    went = subprocess.run(
+        [sys.executable, PROGRAM, *[part for run in chosen for part in ("--run", run)]],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "IMPLICAST_CORE": "python"},
+    )
+    assert went.stdout == "all golden journals are equal\n", went.stdout + went.stderr
 
 
 def test_every_design_has_golden_journals():
