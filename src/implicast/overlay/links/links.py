@@ -379,22 +379,10 @@ class Links(Part, parts=PARTS):
             self.membership.on_insertion_proven(request.num)
         if is_about_us and request.num == self.rnum:
             self._confirm(request.num)
-        num, suspects_right = (
-            None if self.state == INS else self.rnum,
-            self.liveness.is_lost(self.right),
-        )
-        self.send_to(
-            request.by,
-            LinkState(
-                request.by,
-                self.me,
-                request.token,
-                self.right,
-                num,
-                self._left_list_for(request.by),
-                suspects_right,
-            ),
-        )
+        num = None if self.state == INS else self.rnum
+        lefts, is_lost = self._left_list_for(request.by), self.liveness.is_lost(self.right)
+        link = LinkState(request.by, self.me, request.token, self.right, num, lefts, is_lost)
+        self.send_to(request.by, link)
 
     def _confirm(self, num: Number) -> None:
         """The right neighbour holds this link under this number."""
