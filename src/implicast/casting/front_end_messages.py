@@ -76,6 +76,7 @@ class CastProgress(Message):
     """
 
     wire = 0x0207
+    reports_notices = True
     cast: CastId
     epoch: Token
     notified: Count

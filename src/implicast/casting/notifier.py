@@ -62,6 +62,7 @@ class NotifyAck(Message):
     """The member `by` acknowledges a notification, with the outcome."""
 
     wire = 0x0102
+    reports_notices = True
     cast: CastId
     by: Name
     outcome: Outcome

@@ -52,10 +52,12 @@ def _waits_for_commit(message: Message) -> bool:
     return message.after_commit
 
 
-def _is_ack(message: Message) -> bool:
-    """True if the message acknowledges a notification, signed or not."""
-    return isinstance(message, NotifyAck | PendingSignature) or (
-        isinstance(message, SignedMessage) and message.kind in ACK_KINDS
+def _reports_notices(message: Message) -> bool:
+    """True if the message reports or counts notices, signed or not."""
+    return (
+        message.reports_notices
+        or isinstance(message, PendingSignature)
+        or (isinstance(message, SignedMessage) and message.kind in ACK_KINDS)
     )
 
 
@@ -288,10 +290,9 @@ class Driver:
         waits = _waits_for_commit
         if (
             safe is None
-            # An earlier event may not be committed yet. A repeated notification of it must not be
-            # acknowledged before it is.
+            # An earlier notice may not be committed yet: no message may report or count it before.
         ):
-            safe, waits = self._commit_awaited, _is_ack
+            safe, waits = self._commit_awaited, _reports_notices
         if safe is None or safe.done():
             self._send(out, self._cause)
         else:

@@ -87,6 +87,10 @@ class Message(
     Safe where the message promises nothing: if the sender loses that state in a crash, the request
     that caused the message is repeated.
     """
+    reports_notices: ClassVar[bool] = False
+    """True for messages that report or count notices, also those of earlier inputs. They wait for
+    every commit under way: a receipt must not count a notice that a crash can still lose.
+    """
 
 
 class StandingAlarm(Message):

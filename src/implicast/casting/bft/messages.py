@@ -94,6 +94,7 @@ class CastHopAck(Message):
     """
 
     wire = 0x0C03
+    reports_notices = True
     cast: CastId
     query: Token
     level: Flag

@@ -38,6 +38,7 @@ class ArcsCovered(Message):
     """
 
     wire = 0x0802
+    reports_notices = True
     cast: CastId
     token: Token
     notified: Count

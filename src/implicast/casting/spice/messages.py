@@ -193,6 +193,7 @@ class CoverageReport(Message):
     """
 
     wire = 0x0A07
+    reports_notices = True
 
     number: Token
     notified: Count = 0
