@@ -7,11 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
+from implicast.casting.bft.messages import CastHopAck
+from implicast.casting.condcast.messages import ArcsCovered
 from implicast.casting.designs import design
+from implicast.casting.front_end_messages import CastProgress
 from implicast.casting.notifier import NotifyAck, NotifyAgainAck
+from implicast.casting.spice.messages import CoverageReport, RepeatCoverageReport
 from implicast.net.counters import Counters
 from implicast.net.deliveries import Deliveries
-from implicast.net.driver import _is_ack
+from implicast.net.driver import reports_notices
 from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
 from implicast.net.receipt import PeerEvents
 from implicast.net.signing import PendingSignature
@@ -22,7 +26,7 @@ from implicast.peer.signing import SignedMessage
 PEOPLE = [MemberSpec("ann", "samba"), MemberSpec("bob", "jazz"), MemberSpec("cy", "jazz, chess")]
 
 
-class Nobody:
+class IgnoresAll:
     """Hears everything and does nothing."""
 
     def __getattr__(self, name):
@@ -57,7 +61,7 @@ async def story(directory, name):
     return during, inbox
 
 
-@pytest.mark.parametrize("name", ["centralised", "opchord-pubsub"])
+@pytest.mark.parametrize("name", ["centralised", "opchord-pubsub", "condcast", "spice-unloaded"])
 def test_a_member_whose_disk_is_full_confirms_nothing(tmp_path, name):
     during, inbox = asyncio.run(story(tmp_path, name))
     assert during.notified == 0
@@ -67,9 +71,17 @@ def test_a_member_whose_disk_is_full_confirms_nothing(tmp_path, name):
 @pytest.mark.parametrize("got", [NotifyAck(None, b"", 1), NotifyAgainAck(None, b"", 1, 1)])
 def test_every_word_that_a_notification_was_taken_waits_signed_or_not(got):
     """Also that of a cast that its publisher carries on: a receipt counted members that had nothing on their disks."""
-    assert _is_ack(got)
-    assert _is_ack(SignedMessage(got.wire, ("127.0.0.1", 1), b"", None))
-    assert _is_ack(PendingSignature(None, got))
+    assert reports_notices(got)
+    assert reports_notices(SignedMessage(got.wire, ("127.0.0.1", 1), b"", None))
+    assert reports_notices(PendingSignature(None, got))
+
+
+@pytest.mark.parametrize(
+    "kind", [CoverageReport, RepeatCoverageReport, ArcsCovered, CastProgress, CastHopAck]
+)
+def test_every_report_that_counts_notices_waits_for_their_commit(kind):
+    assert kind.reports_notices
+    assert kind.after_commit
 
 
 async def complete(node, cast):
@@ -134,8 +146,8 @@ async def told_in_turn():
         driver=driver,
         store=store,
         events=PeerEvents(),
-        subscriptions=Nobody(),
-        payloads=Nobody(),
+        subscriptions=IgnoresAll(),
+        payloads=IgnoresAll(),
         counters=Counters(),
     )
     deliveries = Deliveries(node)

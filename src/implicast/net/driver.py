@@ -52,7 +52,7 @@ def _waits_for_commit(message: Message) -> bool:
     return message.after_commit
 
 
-def _reports_notices(message: Message) -> bool:
+def reports_notices(message: Message) -> bool:
     """True if the message reports or counts notices, signed or not."""
     return (
         message.reports_notices
@@ -292,7 +292,7 @@ class Driver:
             safe is None
             # An earlier notice may not be committed yet: no message may report or count it before.
         ):
-            safe, waits = self._commit_awaited, _reports_notices
+            safe, waits = self._commit_awaited, reports_notices
         if safe is None or safe.done():
             self._send(out, self._cause)
         else:
