@@ -134,7 +134,7 @@ def test_a_crash_in_a_design_names_design_seed_and_replay(monkeypatch):
     def broken(self, sender, notify):
         raise AssertionError("a bug")
 
-    monkeypatch.setitem(centralised.CentralisedClient._messages, centralised.Notify, broken)
+    monkeypatch.setitem(centralised.CentralisedClient.message_handlers, centralised.Notify, broken)
     ran = call("simulate", "centralised", "--peers", "64", "--casts", "64", "--seed", "5")
 
     assert ran.exit_code == 1
@@ -169,7 +169,7 @@ def test_a_design_that_broke_down_in_change_gets_the_hint_too(monkeypatch):
     def broken(self, sender, notify):
         raise AssertionError("a bug")
 
-    monkeypatch.setitem(centralised.CentralisedClient._messages, centralised.Notify, broken)
+    monkeypatch.setitem(centralised.CentralisedClient.message_handlers, centralised.Notify, broken)
 
     ran = changed("centralised", "crashes=2", "--set", "assurance=none")
     assert "hint: centralised survives change only with --set assurance=receipts" in ran.stderr
@@ -208,7 +208,7 @@ def test_a_replay_command_names_events_by_their_new_name(monkeypatch):
     def broken(self, sender, notify):
         raise AssertionError("a bug")
 
-    monkeypatch.setitem(centralised.CentralisedClient._messages, centralised.Notify, broken)
+    monkeypatch.setitem(centralised.CentralisedClient.message_handlers, centralised.Notify, broken)
     ran = changed("centralised", "deed=5:crash:3")
 
     (replay,) = (line for line in ran.stderr.splitlines() if line.startswith("replay:"))

@@ -85,7 +85,7 @@ class Mutator:
         """At somebody who has not met the genuine one; what it delivers, if anything, must be genuine."""
         to = self.rng.randrange(10, len(self.network.members))
         kind = type(message)
-        if kind not in self.network.members[to]._messages:
+        if kind not in self.network.members[to].message_handlers:
             self.outcomes["not for members"] += 1
             return
         self.network.members[to].receive(self.rng.randrange(10), message)

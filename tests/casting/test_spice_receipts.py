@@ -548,7 +548,9 @@ def test_a_root_in_use_objects_to_a_lower_level(monkeypatch):
     owner.replicas.count_cast("jazz", root)
     owner.replicas.loads["jazz", root].per_s = 0.2
     answers = []
-    monkeypatch.setitem(Spice._messages, CallAck, lambda self, sender, taken: answers.append(taken))
+    monkeypatch.setitem(
+        Spice.message_handlers, CallAck, lambda self, sender, taken: answers.append(taken)
+    )
     owner.on_arrival(
         owner.address,
         (root, root + 1),

@@ -16,9 +16,9 @@ def silence(*alarms):
     """A patch: nothing happens when the alarms of these names fire. An unknown name is an error."""
 
     def put(patch):
-        by_name = {each.__name__: each for each in Bft._alarms}
+        by_name = {each.__name__: each for each in Bft.alarm_handlers}
         for name in alarms:
-            patch.setitem(Bft._alarms, by_name[name], lambda self, alarm: None)
+            patch.setitem(Bft.alarm_handlers, by_name[name], lambda self, alarm: None)
 
     return put
 

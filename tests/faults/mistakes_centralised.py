@@ -14,8 +14,10 @@ def silence(kind, alarm):
     """A patch: this class does nothing when the alarm of this name rings."""
 
     def put(patch):
-        rings = next(each for each in kind._alarms if each.__name__ == alarm)
-        patch.setattr(kind, "_alarms", {**kind._alarms, rings: lambda self, alarm: None})
+        rings = next(each for each in kind.alarm_handlers if each.__name__ == alarm)
+        patch.setattr(
+            kind, "alarm_handlers", {**kind.alarm_handlers, rings: lambda self, alarm: None}
+        )
 
     return put
 
@@ -30,8 +32,8 @@ def store_anything(patch):
         else:
             careful(self, sender, register)
 
-    careful = Server._messages[Register]
-    patch.setattr(Server, "_messages", {**Server._messages, Register: on_register})
+    careful = Server.message_handlers[Register]
+    patch.setattr(Server, "message_handlers", {**Server.message_handlers, Register: on_register})
 
 
 MISTAKES = (

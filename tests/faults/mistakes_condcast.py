@@ -11,21 +11,21 @@ def silence(alarm):
     """A patch: nothing happens when the alarm of this name fires."""
 
     def put(patch):
-        ignored = next(each for each in Condcast._alarms if each.__name__ == alarm)
-        patch.setitem(Condcast._alarms, ignored, lambda self, alarm: None)
+        ignored = next(each for each in Condcast.alarm_handlers if each.__name__ == alarm)
+        patch.setitem(Condcast.alarm_handlers, ignored, lambda self, alarm: None)
 
     return put
 
 
 def never_forgive(patch):
-    patch.setattr(Detector, "is_suspect", lambda self, who: who in self._suspects)
+    patch.setattr(Detector, "is_suspect", lambda self, who: who in self.suspects)
     heard = Detector.heard_from
 
     def remember(self, who):
-        since_us = self._suspects.get(who)
+        since_us = self.suspects.get(who)
         heard(self, who)
         if since_us is not None:
-            self._suspects[who] = since_us
+            self.suspects[who] = since_us
 
     patch.setattr(Detector, "heard_from", remember)
 

@@ -35,8 +35,10 @@ def silence(kind, alarm):
     """A patch: this class ignores the alarm of this name."""
 
     def put(patch):
-        ignored = next(each for each in kind._alarms if each.__name__ == alarm)
-        patch.setattr(kind, "_alarms", {**kind._alarms, ignored: lambda self, alarm: None})
+        ignored = next(each for each in kind.alarm_handlers if each.__name__ == alarm)
+        patch.setattr(
+            kind, "alarm_handlers", {**kind.alarm_handlers, ignored: lambda self, alarm: None}
+        )
 
     return put
 
@@ -52,7 +54,7 @@ def told_once(self, *given, told=notifier.Notifier.__init__):
 
 
 def ever_suspected(self, who, *within):
-    return who in self._suspects
+    return who in self.suspects
 
 
 def repair_without_a_number(self, holder, cur, cur_num):

@@ -26,7 +26,7 @@ FLUX = "joins=6,leaves=6,over_s=30"
 
 def silence(alarm):
     """A patch: the alarm has no effect."""
-    return lambda patch: patch.setitem(Spice._alarms, alarm, lambda self, alarm: None)
+    return lambda patch: patch.setitem(Spice.alarm_handlers, alarm, lambda self, alarm: None)
 
 
 def no_backups(patch):
@@ -72,7 +72,9 @@ def last_arrival_wins(patch):
 
     patch.setattr(Registrations, "announce_version", say_late)
     patch.setitem(
-        Spice._alarms, RetryReregister, lambda self, alarm: say_old(self.registrations, alarm)
+        Spice.alarm_handlers,
+        RetryReregister,
+        lambda self, alarm: say_old(self.registrations, alarm),
     )
 
 

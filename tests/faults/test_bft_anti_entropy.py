@@ -65,7 +65,7 @@ def no_strangers(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_comparing(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(Bft._alarms, CompareDue, lambda self, alarm: None)
+    patch.setitem(Bft.alarm_handlers, CompareDue, lambda self, alarm: None)
 
 
 def test_whoever_is_missing_for_no_reason_is_named_by_a_neighbour(
@@ -215,7 +215,7 @@ def test_a_neighbour_that_never_agrees_costs_a_few_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """7 says of all that others list that it does not know them, whenever it is asked."""
-    shown, honest = Counter[int](), Bft._messages[CompareLists]
+    shown, honest = Counter[int](), Bft.message_handlers[CompareLists]
 
     def deny(peer: Bft, sender: int, compare: CompareLists) -> None:
         if peer.address != 7:
@@ -228,7 +228,7 @@ def test_a_neighbour_that_never_agrees_costs_a_few_messages(
         ]
         peer.host.send(sender, ListDifferences(tuple(told)))
 
-    monkeypatch.setitem(Bft._messages, CompareLists, deny)
+    monkeypatch.setitem(Bft.message_handlers, CompareLists, deny)
     club = Club(turn_s=3600.0)
     for address in range(12):
         for place in club.member(address).graph.places.held.values():

@@ -145,7 +145,7 @@ def test_the_mistake_of_removing_on_hearsay_is_seen(monkeypatch: pytest.MonkeyPa
             self.lose_peer(address)
 
     monkeypatch.setitem(
-        Bft._messages,
+        Bft.message_handlers,
         SuspicionReport,
         lambda peer, sender, report: believe(peer.graph, sender, report),
     )

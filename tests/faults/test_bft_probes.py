@@ -18,13 +18,13 @@ from implicast.world.journal import REGISTER, UPKEEP
 
 def greetings(patch: pytest.MonkeyPatch) -> Counter[tuple[int, int]]:
     """Who greets whom from now on, how often."""
-    met, honest = Counter[tuple[int, int]](), Bft._messages[ProbePlaces]
+    met, honest = Counter[tuple[int, int]](), Bft.message_handlers[ProbePlaces]
 
     def count(peer: Bft, sender: int, probe: ProbePlaces) -> None:
         met[sender, peer.address] += 1
         honest(peer, sender, probe)
 
-    patch.setitem(Bft._messages, ProbePlaces, count)
+    patch.setitem(Bft.message_handlers, ProbePlaces, count)
     return met
 
 
@@ -43,8 +43,8 @@ def test_who_was_not_heard_lately_is_greeted_and_who_was_is_not(
     club = Club()
     met = greetings(monkeypatch)
     graph = club.member(5).graph
-    graph.members.detector._heard_us.pop(7, None)
-    graph.members.detector._heard_us[8] = club.world.now_us
+    graph.members.detector.last_heard_us.pop(7, None)
+    graph.members.detector.last_heard_us[8] = club.world.now_us
 
     name(club, 5, [*club.member(7).graph.certificates(), *club.member(8).graph.certificates()])
     club.run(0.5)
@@ -58,7 +58,7 @@ def test_who_is_greeted_learns_of_the_one_who_greets() -> None:
     other = club.member(7).graph
     for place in other.places.held.values():
         place.replace_known([node for node in place.known.values() if node.address != 5])
-    club.member(5).graph.members.detector._heard_us.pop(7, None)
+    club.member(5).graph.members.detector.last_heard_us.pop(7, None)
 
     name(club, 5, other.certificates())
     club.run(0.5)
@@ -172,7 +172,7 @@ def named_by(club: Club, who: int, whom: int) -> bool:
 def test_who_was_only_named_to_us_is_not_named_to_others_until_it_is_heard() -> None:
     club = Club(n=40, turn_s=3600.0)
     neighbour = club.member(5).graph.places.home.table.contacts()[0].address
-    club.member(5).graph.members.detector._heard_us.pop(neighbour, None)
+    club.member(5).graph.members.detector.last_heard_us.pop(neighbour, None)
     certificates = club.member(neighbour).graph.certificates()
     assert named_by(club, 5, neighbour)
 

@@ -128,7 +128,7 @@ def test_after_crashes_twenty_thousand_rings_are_whole_again(splits: bool) -> No
 
 def ever(self: Detector[Ref], who: Ref, *within: int) -> bool:
     """Once suspected, always suspected."""
-    return who in self._suspects
+    return who in self.suspects
 
 
 UNHEALING: dict[str, list[tuple[type, str, Callable[..., object]]]] = {

@@ -56,7 +56,7 @@ def test_a_cast_survives_a_crash_of_the_peer_it_has_just_reached(monkeypatch):
 
 
 def test_without_repeating_what_is_not_covered_such_casts_are_lost(monkeypatch):
-    monkeypatch.setitem(Spice._alarms, HopTimeout, lambda self, alarm: None)
+    monkeypatch.setitem(Spice.alarm_handlers, HopTimeout, lambda self, alarm: None)
 
     assert missing(fatal_arrivals(monkeypatch)) > 0
 
@@ -80,7 +80,7 @@ def hasty(monkeypatch):
             back_up(stores)
 
     monkeypatch.setattr(Stores, "back_up", confirm_first)
-    monkeypatch.setitem(Spice._alarms, FlushOutbox, flush)
+    monkeypatch.setitem(Spice.alarm_handlers, FlushOutbox, flush)
 
 
 class DeathAtConfirmation(Spite):

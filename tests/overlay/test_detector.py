@@ -69,7 +69,7 @@ def test_an_unhealthy_observer_waits_up_to_five_times_as_long():
     assert watch.detector.health == 4
     assert watch.suspected == [HER]
     waits_s = [0.25, 0.5 * 2, 1.0 * 3, 2.0 * 4, 2.0 * 5]
-    assert watch.detector._suspects[HER] == int(sum(waits_s) * 1e6)
+    assert watch.detector.suspects[HER] == int(sum(waits_s) * 1e6)
 
 
 def test_any_answer_to_any_attempt_ends_the_probe():
@@ -172,11 +172,11 @@ def test_a_late_answer_forgives():
     watch = Watch()
     watch.detector.probe(HER)
     watch.go(60_000_000)
-    assert watch.detector._suspects
+    assert watch.detector.suspects
 
     watch.detector.on_pong(HER, Pong(watch.pings[0].token))
 
-    assert not watch.detector._suspects
+    assert not watch.detector.suspects
 
 
 def test_a_suspicion_expires():
@@ -199,7 +199,7 @@ def test_suspicions_that_have_expired_are_not_kept():
     assert [number for number in range(100) if watch.detector.is_suspect(number)] == list(
         range(80, 100)
     )
-    assert len(watch.detector._suspects) == 20
+    assert len(watch.detector.suspects) == 20
 
 
 def test_what_a_peer_said_of_itself_is_final():
@@ -277,7 +277,8 @@ def test_a_flood_of_strangers_leaves_memory_flat(verb):
 
     held = watch.detector
     assert (
-        max(map(len, (held._heard_us, held._suspects, held.left, held._open, held._tokens))) <= 16
+        max(map(len, (held.last_heard_us, held.suspects, held.left, held._open, held._tokens)))
+        <= 16
     )
 
 

@@ -192,8 +192,8 @@ class Peer(Part):
     """
 
     __slots__ = ("strays",)
-    _messages: ClassVar[dict[type, Callable[..., None]]] = {}
-    _alarms: ClassVar[dict[type, Callable[..., None]]] = {}
+    message_handlers: ClassVar[dict[type, Callable[..., None]]] = {}
+    alarm_handlers: ClassVar[dict[type, Callable[..., None]]] = {}
     _first_handler: ClassVar[str] = ""
 
     def __init_subclass__(
@@ -201,11 +201,12 @@ class Peer(Part):
     ) -> None:
         super().__init_subclass__(parts)
         cls._first_handler = first or cls._first_handler
-        cls._messages, cls._alarms = decisions(cls)
+        cls.message_handlers, cls.alarm_handlers = decisions(cls)
         if cls._first_handler:
             first_handler = getattr(cls, cls._first_handler)
-            cls._messages = {
-                kind: _after(first_handler, handler) for kind, handler in cls._messages.items()
+            cls.message_handlers = {
+                kind: _after(first_handler, handler)
+                for kind, handler in cls.message_handlers.items()
             }
 
     def __init__(self, address: Address, host: Host) -> None:
@@ -216,12 +217,12 @@ class Peer(Part):
     @classmethod
     def kinds(cls) -> list[type]:
         """Kinds of messages that a peer of this role handles, sorted by name."""
-        return sorted(cls._messages, key=lambda kind: kind.__name__)
+        return sorted(cls.message_handlers, key=lambda kind: kind.__name__)
 
     @classmethod
     def alarm_kinds(cls) -> list[type]:
         """Kinds of alarms that a peer of this role handles, sorted by name."""
-        return sorted(cls._alarms, key=lambda kind: kind.__name__)
+        return sorted(cls.alarm_handlers, key=lambda kind: kind.__name__)
 
     def holdings(self) -> Any:
         """State held for the system or for other peers, as values that can be encoded: the measure
@@ -250,7 +251,7 @@ class Peer(Part):
         return None
 
     def receive(self, sender: Address, message: Message) -> None:
-        handler = self._messages.get(type(message))
+        handler = self.message_handlers.get(type(message))
         if handler is None:
             self.strays += 1
         else:
@@ -266,7 +267,7 @@ class Peer(Part):
         self.drop_stray()
 
     def wake(self, alarm: Message) -> None:
-        self._alarms[type(alarm)](self, alarm)
+        self.alarm_handlers[type(alarm)](self, alarm)
 
 
 Decisions = dict[type, Callable[..., None]]

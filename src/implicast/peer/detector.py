@@ -133,17 +133,17 @@ class Detector(Part, Generic[Who]):
 
     __slots__ = (
         "_crowded",
-        "_heard_us",
         "_open",
         "_round_trip",
         "_suspected",
-        "_suspects",
         "_token",
         "_tokens",
         "_where",
         "health",
+        "last_heard_us",
         "left",
         "settings",
+        "suspects",
     )
 
     def __init__(
@@ -160,8 +160,8 @@ class Detector(Part, Generic[Who]):
         self.health = 0
         """0 is good, `health_max` is worst."""
         self.left: Recent[Who, None] = Recent(self.settings.left_max)
-        self._suspects: Recent[Who, int] = Recent(self.settings.known_max)
-        self._heard_us: dict[Who, int] = {}
+        self.suspects: Recent[Who, int] = Recent(self.settings.known_max)
+        self.last_heard_us: dict[Who, int] = {}
         self._crowded = self.settings.known_max // 2
         self._round_trip: Recent[Who, RoundTrip] = Recent(self.settings.known_max)
         self._open: dict[Who, OpenProbe[Who]] = {}
@@ -174,9 +174,9 @@ class Detector(Part, Generic[Who]):
         """A message of any kind arrived from a peer: end its probe and its suspicion. Takes no
         round-trip sample, since the message may not be the answer.
         """
-        if self._suspects:
-            self._suspects.pop(who, None)
-        heard_us = self._heard_us
+        if self.suspects:
+            self.suspects.pop(who, None)
+        heard_us = self.last_heard_us
         # Half the price: the order matters only when the table is nearly full.
         if len(heard_us) > self._crowded:
             heard_us.pop(who, None)
@@ -209,7 +209,7 @@ class Detector(Part, Generic[Who]):
     def forget(self, who: Who) -> None:
         """Forget a peer: its probe, its suspicion and its round-trip times."""
         self._close(self._open.get(who))
-        for table in (self._suspects, self._heard_us, self._round_trip):
+        for table in (self.suspects, self.last_heard_us, self._round_trip):
             cast(dict[Who, object], table).pop(who, None)
 
     def suspect(self, who: Who) -> None:
@@ -217,8 +217,8 @@ class Detector(Part, Generic[Who]):
         self._close(self._open.get(who))
         new = not self.is_suspect(who)
         over_us = self.host.now_us - self.settings.forget_us
-        self._suspects.drop_while(lambda since_us: since_us <= over_us)
-        self._suspects.put(who, self.host.now_us)
+        self.suspects.drop_while(lambda since_us: since_us <= over_us)
+        self.suspects.put(who, self.host.now_us)
         if new:
             self._suspected(who)
 
@@ -226,37 +226,37 @@ class Detector(Part, Generic[Who]):
         """Whether a peer is suspected: unanswered probes, no message since, and the suspicion has
         not expired.
         """
-        since_us = self._suspects.get(who)
+        since_us = self.suspects.get(who)
         if since_us is not None and since_us + self.settings.forget_us <= self.host.now_us:
-            del self._suspects[who]
+            del self.suspects[who]
             return False
         return since_us is not None
 
     def suspected_within(self, who: Who, span_us: int) -> bool:
         """Suspected, and within the last `span_us`; older evidence may be out of date."""
-        return self.is_suspect(who) and self._suspects[who] + span_us > self.host.now_us
+        return self.is_suspect(who) and self.suspects[who] + span_us > self.host.now_us
 
     def is_lost(self, who: Who) -> bool:
         """Whether a peer is suspected or has left."""
-        return who in self.left or (who in self._suspects and self.is_suspect(who))
+        return who in self.left or (who in self.suspects and self.is_suspect(who))
 
     def is_probing(self, who: Who) -> bool:
         return who in self._open
 
     def is_quiet(self, who: Who, quiet_us: int) -> bool:
         """Not heard from for longer than `quiet_us`, and neither being probed nor departed."""
-        heard_us = self._heard_us.get(who)
+        heard_us = self.last_heard_us.get(who)
         silent = heard_us is None or self.host.now_us - heard_us > quiet_us
         return silent and who not in self._open and who not in self.left
 
     def silent_for_us(self, who: Who) -> int | None:
         """Time since the last message from a peer; None if there was none."""
-        heard_us = self._heard_us.get(who)
+        heard_us = self.last_heard_us.get(who)
         return None if heard_us is None else self.host.now_us - heard_us
 
     def silent_since(self, some: Iterable[Who], time_us: int) -> set[Who]:
         """Those of several peers from which no message came since `time_us`."""
-        heard_us = self._heard_us
+        heard_us = self.last_heard_us
         return {who for who in some if heard_us.get(who, time_us - 1) < time_us}
 
     def rto_us(self, who: Who) -> int:

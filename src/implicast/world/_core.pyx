@@ -578,14 +578,14 @@ cdef class World:
     cdef _learn_role(self, role):
         """Handlers by kind of message for a class of peers; none if it overrides `receive`."""
         plain = getattr(role, "receive", None) is _Peer.receive
-        known = role._messages if plain else {}
+        known = role.message_handlers if plain else {}
         found = self._handlers[role] = {kind: _dispatch_of(role, handler) for kind, handler in known.items()}
         return found
 
     cdef _learn_alarms(self, role):
         """The same by kind of alarm."""
         plain = getattr(role, "wake", None) is _Peer.wake
-        known = role._alarms if plain else {}
+        known = role.alarm_handlers if plain else {}
         found = self._alarms[role] = {kind: _dispatch_of(role, handler) for kind, handler in known.items()}
         return found
 
