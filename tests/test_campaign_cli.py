@@ -59,3 +59,12 @@ def test_progress_says_how_much_is_left():
 
     assert tally.progress().startswith("broker 4/10, 4 failed, about ")
     assert tally.progress().endswith(" left")
+
+
+def test_a_campaign_of_blackouts_stops_all_members_and_finds_nothing_wrong():
+    went = CliRunner().invoke(
+        main, ["campaign", "dht", "--scenarios", "1", "--seed", "3", "--blackout", "--json"]
+    )
+    found = json.loads(went.stdout)
+    assert (went.exit_code, found["failed"]) == (0, 0), went.output
+    assert found["returns"] >= 16

@@ -67,6 +67,11 @@ from implicast.world.liars.trust import TrustResult
     help="An eighth of the peers crash and come back, every time.",
 )
 @click.option(
+    "--blackout",
+    is_flag=True,
+    help="All members stop once and start again; in half the scenarios a third does not.",
+)
+@click.option(
     "--liars",
     default="",
     metavar="TEXT",

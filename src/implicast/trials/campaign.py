@@ -68,6 +68,12 @@ MAPS = ("worldwide", "laboratory")
 AWAY_S = ((0.05, 0.5), (20.0, 60.0))
 """How long members are down: also shorter than any failure detection, and longer than any timeout.
 """
+FOUNDING_S = 20.0
+"""Further time to register again after a blackout: members wait for each other before they found a
+network.
+"""
+LOST = 0.33
+"""Share of the members that do not start again after a blackout."""
 PAYLOADS = (0, 16, 300)
 """Payload sizes of casts, in bytes."""
 MIXED = "mixed"
@@ -100,6 +106,10 @@ class CampaignOptions:
     """Half the peers change their description, or withdraw, at some time."""
     returning: bool = False
     """At least an eighth of the peers crash and restart."""
+    blackout: bool = False
+    """All members stop once and start again with their disks; in half the scenarios a third of them
+    does not start again.
+    """
     liars: Liars | None = None
     """Members that lie. Then only the notices of honest members are checked, and those that arrive
     are counted.
@@ -125,6 +135,9 @@ def scenario_of(
         widest.choice((churn.group, churn.group, 3)),
     )
     churn, network = replace(churn, away_s=away_s, group=group), chance.choice(("flat", "national"))
+    if options.blackout and "returns" in design.survives:
+        lost = stream(seed, "blackout", design.name, number).choice((0.0, LOST))
+        churn = replace(churn, blackouts=1, lost=lost, disk="kept")
     if options.lasting:
         churn = _prolong(churn, stream(seed, "lasting", design.name, number))
     few = design.few_tags and language == "tags"
@@ -278,7 +291,8 @@ def return_s(scenario: Scenario) -> float:
     waits_s = [
         _over_s(event.to_s, falls) - event.to_s for event in script if event.kind == "return"
     ]
-    return RETURN_S + max(waits_s, default=0.0)
+    founding_s = FOUNDING_S if scenario.churn.blackouts else 0.0
+    return RETURN_S + founding_s + max(waits_s, default=0.0)
 
 
 def _over_s(back_s: float, falls: list[tuple[float, float]]) -> float:
