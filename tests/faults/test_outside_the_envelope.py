@@ -24,7 +24,7 @@ def restarts(peers: int, at: str = "5..10") -> str:
 
 
 @pytest.mark.parametrize("design", ["spice", "spice-unloaded"])
-@pytest.mark.parametrize("peers", [12, 24])
+@pytest.mark.parametrize("peers", [12, pytest.param(24, marks=pytest.mark.long)])
 def test_a_power_cut_of_most_members_heals_without_a_storm(design, peers):
     """All but two peers restart within five seconds. Their backups restart too, so that no peer
     holds a copy of their extents: each restarted peer reclaims its own.
@@ -40,7 +40,9 @@ def test_a_power_cut_of_most_members_heals_without_a_storm(design, peers):
     assert found["change"]["upkeep_per_peer_minute"] < 300
 
 
-@pytest.mark.parametrize("seed", [991, 1, 4])
+@pytest.mark.parametrize(
+    "seed", [991, *(pytest.param(each, marks=pytest.mark.long) for each in (1, 4))]
+)
 def test_a_ring_that_fast_turnover_divides_becomes_one_ring(seed):
     """Sixty of 48 peers a minute are replaced for two minutes. The ring divides when all nodes that
     knew both parts are gone; introducers and origins of lookups lead from one ring to the other.
@@ -93,7 +95,7 @@ def test_a_late_progress_report_does_not_reopen_a_finished_cast(tmp_path):
         assert cast["settled_us"] - cast["time_us"] < 120_000_000
 
 
-@pytest.mark.parametrize("lost", ["0", "0.33"])
+@pytest.mark.parametrize("lost", ["0.33", pytest.param("0", marks=pytest.mark.long)])
 @pytest.mark.parametrize("design", ["dht", "condcast", "spice-unloaded", "bft", "broker"])
 def test_members_that_all_stop_found_the_network_again(design, lost):
     """A blackout: all members stop at once and start again at different times with their disks, or
