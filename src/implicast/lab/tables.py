@@ -130,7 +130,7 @@ RUN_CHANGE = pa.schema(
 )
 """The contract during change and after it, and the measures of change. `calm_s` is from the end of
 the last event to the first check without a violation (infinite: none did), `allowed_s` what the
-design allows itself for that, `sudden` how many deeds came without a word: where it is zero, the
+design allows itself for that, `sudden` how many events came without notice: where it is zero, the
 repairs are those of joins and leaves. `upkeep_at_rest` is null where rest was too short.
 """
 REPAIRS = ("repair_s_median", "repair_s_max")

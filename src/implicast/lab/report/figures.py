@@ -411,7 +411,7 @@ _CHANGE_UNITS = {
     "repair_s_median": "seconds",
     "repair_s_max": "seconds",
     "settle_s_max": "seconds",
-    "unrepaired": "deeds",
+    "unrepaired": "events",
     "upkeep_per_peer_minute": "messages per peer and minute",
     "upkeep_at_rest": "messages per peer and minute",
     "storm": "busiest second / mean second",
