@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: help setup demo live live-demo test test-long check bench compare install-service clean docs
+.PHONY: help setup demo live live-demo test test-long mutants check bench compare install-service clean docs
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -30,6 +30,9 @@ test: setup check ## format, lint, types and all tests but the long ones
 
 test-long: setup ## the long proofs
 	@$(BIN)/python -m pytest -m long
+
+mutants: setup ## 60 small faults in engines and judge: the share that the tests catch; up to two hours
+	@$(BIN)/python tools/mutants.py --count 60 --seed $${SEED:-1}
 
 check: setup ## format, lint and types
 	@$(BIN)/ruff format --check --quiet src tests bench examples tools setup.py

@@ -10,6 +10,7 @@ from time import process_time
 from implicast.casting.designs import designs
 from implicast.language.parse import description, parse
 from implicast.peer.contract import CastId
+from implicast.peer.expiry import LIFETIME_US
 from implicast.peer.ledger import Ledger
 from implicast.peer.signing import PROOF_BYTES, SIGNED_PAYLOAD_BYTES, KeyedSigning
 from implicast.world.key_ring import KeyRing
@@ -36,15 +37,17 @@ def costs(signatures: str) -> dict[str, float]:
         parse("(samba | jazz) & football"),
         description("samba, football"),
     )
-    sealed = signing.sign_payload(cast, target, bytes(100))
+    sealed = signing.sign_payload(cast, target, bytes(100), LIFETIME_US)
     about = ("entry", signing.name, 1, said)
     proof = signing.prove(about, said)
     return {
-        "seal a cast": micros(lambda: fresh(signing).sign_payload(cast, target, bytes(100))),
-        "open a cast, publisher new": micros(
-            lambda: fresh(signing).verified_payload(cast, target, sealed)
+        "seal a cast": micros(
+            lambda: fresh(signing).sign_payload(cast, target, bytes(100), LIFETIME_US)
         ),
-        "open a cast again": micros(lambda: signing.verified_payload(cast, target, sealed)),
+        "open a cast, publisher new": micros(
+            lambda: fresh(signing).verified_payload(cast, target, sealed, 0)
+        ),
+        "open a cast again": micros(lambda: signing.verified_payload(cast, target, sealed, 0)),
         "prove a registration": micros(lambda: fresh(signing).prove(about, said)),
         "check a registration": micros(
             lambda: fresh(signing).verify_proof(signing.name, about, proof, said)

@@ -47,12 +47,13 @@ class Shouter(Member):
         self.description = None
         self.host.deliver(Withdrawn(self.next_version()))
 
-    def cast(self, target: Target, payload: bytes) -> CastId:
+    def cast(self, target: Target, payload: bytes, expiry_us: int = 0) -> CastId:
         cast = self.next_cast()
+        carried = self.seal(cast, target, payload, expiry_us)
         for address in self.everybody:
             if address != self.address:
-                self.host.send(address, Shout(cast, target, payload))
-        self.inbox.take(cast, target, payload)
+                self.host.send(address, Shout(cast, target, carried))
+        self.inbox.take(cast, target, carried)
         return cast
 
     @handles(Shout)

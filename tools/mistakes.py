@@ -22,6 +22,16 @@ Rows of `ice` test the surface below SPICE, with a store made for the test.
 | design | mistake | rule | reported text |
 |---|---|---|---|
 """
+MUTANTS = """
+## Mutants
+
+`make mutants` puts small faults that a seed draws into engines and judge, one at a time, and prints
+the share that unit tests, golden journals and ten scenarios catch. These survive. `equivalent`: no
+run differs. `cost only`: messages, memory or time differ. `open`: no check sees the fault.
+
+| mutant | file | line | with the fault | sort | reason |
+|---|---|---|---|---|---|
+"""
 
 
 def mistakes() -> list[Any]:
@@ -36,9 +46,22 @@ def mistakes() -> list[Any]:
         sys.path.remove(str(FAULTS))
 
 
+def survivors() -> list[Any]:
+    """The mutants of `tools/mutants.py` that no check catches."""
+    sys.path.insert(0, str(FAULTS))
+    try:
+        return list(importlib.import_module("surviving_mutants").SURVIVORS)
+    finally:
+        sys.path.remove(str(FAULTS))
+
+
 def page() -> str:
     rows = [f"| {each.design} | {each.name} | {each.rule} | {each.says} |" for each in mistakes()]
-    return HEAD + "\n".join(rows) + "\n"
+    left = [
+        f"| {each.key} | {each.path} | `{each.before}` | `{each.after}` | {each.sort} | {each.reason} |"
+        for each in survivors()
+    ]
+    return HEAD + "\n".join(rows) + "\n" + MUTANTS + "\n".join(left) + "\n"
 
 
 if __name__ == "__main__":

@@ -78,6 +78,17 @@ from implicast.world.liars.trust import TrustResult
     help="Members that lie meanwhile, like share=0.2,strategy=silent; see `simulate --help`.",
 )
 @click.option(
+    "--wide",
+    is_flag=True,
+    help="Draw far more: power cuts, turnover, long absences, one-way partitions, deaf hosts, clock "
+    "jumps, faulty disks, 2 to 512 peers, parameters; each scenario leaves whole kinds out.",
+)
+@click.option(
+    "--guided",
+    is_flag=True,
+    help="With --wide: change scenarios that showed new messages, longer repair or higher cost.",
+)
+@click.option(
     "--whole", is_flag=True, help="Show failing scenarios as they are, without making them small."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each design.")
@@ -88,16 +99,26 @@ def campaign_command(
     first: int,
     jobs: int,
     liars: str,
+    wide: bool,
+    guided: bool,
     whole: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Try random scenarios of change on DESIGN (or on `all`) and judge each from outside."""
+    if guided and (not wide or jobs > 1):
+        raise click.UsageError("--guided needs --wide, and one process: each draw needs the last")
     meant = [each for each in designs().values() if _meant(each, options["language"])]
     chosen = meant if name == "all" else [design(name)]
     lying, failures = Liars.parse(liars), 0
     with mapper(jobs) as mapped:
         for each in chosen:
+            if wide:
+                given = CampaignOptions(**options, liars=lying)
+                failures += _wide(
+                    each, scenarios, seed, first, mapped, given, guided, whole, as_json
+                )
+                continue
             tally = Tally(each.name, scenarios)
             failed = campaign(
                 each,
@@ -118,6 +139,12 @@ def campaign_command(
             )
     if failures:
         raise SystemExit(1)
+
+
+def _wide(each: Design, *given: Any) -> int:
+    from implicast.wide_cli import run_wide  # imports this module for `Tally`
+
+    return run_wide(each, *given)
 
 
 def _meant(each: Design, language: str) -> bool:
@@ -159,6 +186,7 @@ class Tally:
         count = self.count
         count["scenarios"] += 1
         count["failed"] += bool(finding.reasons)
+        count["drawn_again"] += finding.redrawn
         change = finding.outcome.change if finding.outcome else None
         if finding.outcome is not None and finding.outcome.trust is not None:
             self._trust(finding.outcome.trust)
@@ -239,7 +267,8 @@ class Tally:
             f"{self.name}: {count['scenarios']} scenarios, {count['failed']} failed; reached during change "
             f"{self.ratio():.4f} of {count['expected']:,}, after it {count['expected_after']:,} expected; "
             f"longest repair {max(self.repairs_s, default=0.0):.1f} s, {count['returns']} came back, registered within "
-            f"{max(self.returns_s, default=0.0):.1f} s; {time.perf_counter() - self.begun:.0f} s"
+            f"{max(self.returns_s, default=0.0):.1f} s; {count['drawn_again']} drawn again; "
+            f"{time.perf_counter() - self.begun:.0f} s"
         ]
         for trust in self._trusted().values():
             lines.append(

@@ -116,8 +116,8 @@ def designs_command(name: str | None, as_json: bool) -> None:
     "--churn",
     default="",
     metavar="TEXT",
-    help="Churn, such as joins=64,leaves=32,crashes=32,over_s=600, or event=5:crash:7; "
-    "@FILE reads a script.",
+    help="Churn, such as joins=64,leaves=32,crashes=32,over_s=600, or event=5:crash:7; also outages, "
+    "rolls, flash, mass_leaves, oneway, deaf, jumps, disk=torn or disk=lost; @FILE reads a script.",
 )
 @click.option(
     "--liars",
@@ -293,7 +293,7 @@ def _outcome_text(outcome: SimulationOutcome, cost: dict[str, Any], journal: Pat
     broken = "as liars left it" if outcome.trust is not None else "not promised, and not kept"
     verdict = (
         "kept"
-        if contract.clean
+        if contract.clean and not outcome.unkept
         else "BROKEN"
         if scenario.promised() and not outcome.contract_held
         else broken
@@ -312,6 +312,7 @@ def _outcome_text(outcome: SimulationOutcome, cost: dict[str, Any], journal: Pat
     )
     lines += _change_lines(outcome.change) if outcome.change is not None else []
     lines += _trust_lines(outcome.trust) if outcome.trust is not None else []
+    lines += [f"  promise broken: {unkept}" for unkept in outcome.unkept]
     lines += [f"  objection: {objection}" for objection in outcome.objections]
     lines += [f"  note: {note}" for note in outcome.notes]
     lines += [f"  hint: {scenario.advice()}"] * (

@@ -20,6 +20,7 @@ from implicast.overlay.skip_graph.place import Place
 from implicast.peer.authority import Authority
 from implicast.peer.contract import CastId
 from implicast.peer.events import Estimated, Notice, Registered, Withdrawn
+from implicast.peer.expiry import with_expiry
 from implicast.peer.identity import Certificate, Enrolment, Revocation
 from implicast.peer.name import name_of, network_of
 from implicast.peer.wire import size
@@ -477,7 +478,7 @@ def test_a_late_step_of_the_first_attempt_does_not_make_a_member_count_twice_in_
     def attempt(at_us: int) -> Source:
         network.ledgers[1].now_us = at_us
         return network.members[1].multicasts.source(
-            cast, NO_TARGET, (), b"hello", KeyRange(HOME, HOME)
+            cast, NO_TARGET, (), with_expiry(2 * NOW_US, b"hello"), KeyRange(HOME, HOME)
         )
 
     def step_to(member: Bft, place: Place, source: Source) -> CastHop | None:

@@ -11,6 +11,7 @@ from implicast.casting.bft.validator import ALL_CHECKS
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.table import Level, LevelTable
 from implicast.peer.events import Notice
+from implicast.peer.expiry import expiry_of, with_expiry
 from implicast.peer.identity import Certificate
 
 N = 120
@@ -102,9 +103,10 @@ def test_check_1_keeps_forged_payloads_out(check_1: bool) -> None:
     network = Network(N, ALL_CHECKS if check_1 else ALL_CHECKS - {1})
     sent = network.cast(0, tagged("jazz"))
     replace = msgspec.structs.replace
+    false = with_expiry(expiry_of(sent[0][1].source.payload), b"forged")
 
     notified = network.carry(
-        [(to, replace(hop, source=replace(hop.source, payload=b"forged"))) for to, hop in sent]
+        [(to, replace(hop, source=replace(hop.source, payload=false))) for to, hop in sent]
     )
 
     assert bool(notified) is not check_1

@@ -41,7 +41,7 @@ def test_what_the_table_forgets_is_too_old_to_come_back() -> None:
     sent_us = SKEW_US  # a clock that is ahead as far as clocks may be
     assert meet(table, 1, sent_us, now_us=0) is None
 
-    for now_us in range(0, 3 * WINDOW_US, 1_000_000):
+    for now_us in range(0, WINDOW_US + 3 * SKEW_US, 1_000_000):
         assert meet(table, 1, sent_us, now_us) in ("repeated", "stale")
         meet(table, 2 + now_us, now_us, now_us)  # others come, and the first is forgotten
 
@@ -51,7 +51,7 @@ def test_what_the_table_forgets_is_too_old_to_come_back() -> None:
 def test_messages_from_the_past_and_from_the_future_are_refused() -> None:
     table: SeenTable[str] = SeenTable(WINDOW_US)
 
-    assert meet(table, 1, sent_us=0, now_us=WINDOW_US) == "stale"
+    assert meet(table, 1, sent_us=0, now_us=WINDOW_US + SKEW_US) == "stale"
     assert meet(table, 2, sent_us=SKEW_US + 1, now_us=0) == "premature"
 
 
@@ -64,7 +64,8 @@ def test_one_publisher_cannot_fill_the_table_from_however_many_places() -> None:
 
     assert flaws == [None] * 10 + ["flooding"] * 40
     assert meet(table, 1, 0, 0, b"honest") is None
-    assert meet(table, 99, 2 * WINDOW_US, 2 * WINDOW_US, b"flooder") is None, (
+    later_us = WINDOW_US + 2 * SKEW_US + 1
+    assert meet(table, 99, later_us, later_us, b"flooder") is None, (
         "the share is free again after the window"
     )
 

@@ -116,7 +116,7 @@ SPOILS: dict[str, tuple[str, Spoil]] = {
     "a negative start level": ("malformed", lambda net, hop, to: lying_source(net, to, start=-1)),
     "a time long past": (
         "stale",
-        lambda net, hop, to: lying_source(net, to, sent_us=NOW_US - 60_000_000),
+        lambda net, hop, to: lying_source(net, to, sent_us=NOW_US - 60_000_000 - SKEW_US),
     ),
     "a time to come": (
         "premature",

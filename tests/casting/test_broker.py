@@ -30,6 +30,7 @@ from implicast.overlay.backbone.views import FIRST_EPOCH
 from implicast.peer.contract import CastId
 from implicast.peer.errors import ParameterError
 from implicast.peer.events import Estimated, Joined, Left, Notice, Refused, Registered, Withdrawn
+from implicast.peer.expiry import LIFETIME_US
 from implicast.peer.ledger import Ledger
 from implicast.peer.name import name_of, version_of
 from implicast.peer.requests import RequestTimeout
@@ -40,6 +41,7 @@ from implicast.world.populations import population
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
 from implicast.world.world import World
+from sites import sealed
 
 S = 1_000_000
 JAZZ = Target((Term(has=("jazz",)),))
@@ -88,7 +90,7 @@ def registered(name=ONE, version=V1, description=FAN) -> Register:
 
 
 def passed(cast=CAST, epoch=FIRST_EPOCH) -> ForwardToBroker:
-    return ForwardToBroker(cast, epoch, JAZZ, b"x")
+    return ForwardToBroker(cast, epoch, JAZZ, sealed(b"x"))
 
 
 def carried(
@@ -97,7 +99,7 @@ def carried(
     return CastProgress(cast, epoch, notified, unreachable, declined, open)
 
 
-PUBLISH = Publish(CAST, JAZZ, b"x")
+PUBLISH = Publish(CAST, JAZZ, sealed(b"x"))
 
 
 # --- clients and their brokers
@@ -135,7 +137,7 @@ def test_what_is_asked_before_a_broker_is_known_is_sent_when_it_is(assurance):
     assert ledger.sent() == []
     client.receive(B, BrokerProbeAck())
 
-    assert ledger.sent() == [(B, registered()), (B, Publish(cast, JAZZ, b"hello"))]
+    assert ledger.sent() == [(B, registered()), (B, Publish(cast, JAZZ, sealed(b"hello")))]
 
 
 def test_silence_makes_a_client_ask_again_but_only_for_what_still_counts():
@@ -165,9 +167,9 @@ def test_a_client_drops_what_its_newest_description_does_not_fit_and_what_it_has
     ledger.take()
     casts = [CastId(TWO, 1, serial) for serial in (1, 2, 3)]
     for cast in (casts[0], casts[0], casts[1]):
-        client.receive(A, Notify(cast, JAZZ, b""))
+        client.receive(A, Notify(cast, JAZZ, sealed(b"")))
     client.register(Description(("football",)))
-    client.receive(B, Notify(casts[2], JAZZ, b""))
+    client.receive(B, Notify(casts[2], JAZZ, sealed(b"")))
 
     assert events(ledger) == [Notice(casts[0], b""), Notice(casts[1], b"")]
 
@@ -177,7 +179,7 @@ def test_a_client_counts_where_it_took_a_cast():
     client.register(FAN)
     ledger.take()
     for broker in (B, A, B):
-        client.receive(broker, Notify(CAST, JAZZ, b""))
+        client.receive(broker, Notify(CAST, JAZZ, sealed(b"")))
     entries = ledger.take()
 
     assert [event for verb, _, event in entries if verb == "deliver"] == [Notice(CAST, b"")]
@@ -189,12 +191,12 @@ def test_a_client_that_has_crashed_still_counts_where_it_took_a_cast():
     """Else a receipt would say that it declined what it had taken."""
     before, first = a_client()
     before.register(FAN)
-    before.receive(B, Notify(CAST, JAZZ, b""))
+    before.receive(B, Notify(CAST, JAZZ, sealed(b"")))
     first.take()
     client, ledger = a_client(kept=before.durable_state(), incarnation=2)
     ledger.take()
     for broker in (B, A):
-        client.receive(broker, Notify(CAST, JAZZ, b""))
+        client.receive(broker, Notify(CAST, JAZZ, sealed(b"")))
 
     answers = [(to, message.outcome) for verb, to, message in ledger.take() if verb == "send"]
     assert answers == [(B, Outcome.REPEAT), (A, Outcome.ELSEWHERE)]
@@ -226,7 +228,7 @@ def test_a_client_whose_broker_is_silent_asks_all_and_tells_the_first_that_answe
     assert {to for to, message in ledger.sent() if message == BrokerProbe()} == {A, B, C}
     client.receive(C, BrokerProbeAck())
     client.receive(B, BrokerProbeAck())
-    assert ledger.sent() == [(C, registered()), (C, Publish(cast, JAZZ, b"x"))]
+    assert ledger.sent() == [(C, registered()), (C, Publish(cast, JAZZ, sealed(b"x")))]
 
 
 def test_a_client_joins_once_however_often_it_changes_its_broker():
@@ -300,12 +302,12 @@ def test_a_client_that_begins_again_looks_for_a_broker_and_says_what_it_was():
 
     again, ledger = a_client(None, client.durable_state(), incarnation=2)
     again.join(())
-    again.carry_on(cast, JAZZ, b"x")
+    again.carry_on(cast, JAZZ, b"x", LIFETIME_US)
     ledger.take()
     again.receive(C, BrokerProbeAck())
     assert ledger.sent() == [
         (C, registered(version=version_of(2, 1))),
-        (C, Publish(cast, JAZZ, b"x")),
+        (C, Publish(cast, JAZZ, sealed(b"x"))),
     ]
 
 
@@ -383,7 +385,7 @@ def test_a_cast_goes_to_own_clients_and_through_filters_but_never_back():
     broker.receive(2, registered(TWO, description=Description(("football",))))
     ledger.take()
     broker.receive(B, passed())
-    assert ledger.sent() == [(1, Notify(CAST, JAZZ, b"x")), (C, passed())]
+    assert ledger.sent() == [(1, Notify(CAST, JAZZ, sealed(b"x"))), (C, passed())]
     broker.receive(B, passed())
     assert ledger.sent() == [], "a repeat is not carried again"
 
@@ -396,7 +398,7 @@ def test_predicates_are_left_to_the_index():
         )
     ledger.take()
     target = Target((Term(where=(Predicate("price", 1, 9),)),))
-    broker.receive(1, Publish(CAST, target, b""))
+    broker.receive(1, Publish(CAST, target, sealed(b"")))
 
     assert [to for to, _ in ledger.sent()] == [1, B], (
         "a filter cannot rule a predicate out, so it goes on"
@@ -411,7 +413,7 @@ def test_a_publisher_is_told_when_all_members_of_all_brokers_have_confirmed():
     broker.receive(1, registered())
     ledger.take()
     broker.receive(9, PUBLISH)
-    assert ledger.sent() == [(1, Notify(CAST, JAZZ, b"x")), (B, passed()), (C, passed())]
+    assert ledger.sent() == [(1, Notify(CAST, JAZZ, sealed(b"x"))), (B, passed()), (C, passed())]
     broker.receive(B, carried(notified=2))
     broker.receive(C, carried(declined=1, unreachable=1))
     assert ledger.sent() == []

@@ -38,6 +38,7 @@ from implicast.peer.events import (
     Settled,
     Withdrawn,
 )
+from implicast.peer.expiry import LIFETIME_US
 from implicast.peer.ledger import Ledger
 from implicast.peer.name import name_of, version_of
 from implicast.peer.requests import RequestTimeout
@@ -47,6 +48,7 @@ from implicast.world.churn import Churn
 from implicast.world.faults import Faults
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
+from sites import sealed
 
 S = 1_000_000
 LEASE_US = 90 * S
@@ -105,19 +107,21 @@ def final(notified=0, unreachable=0, declined=0, open=0, silent=()) -> CastProgr
 def test_what_was_answered_is_kept():
     server, ledger = a_server()
     server.receive(1, registered())
-    server.receive(2, Publish(CAST, JAZZ, b"x"))
-    assert ledger.sent() == [(1, RegisterAck(FIRST)), (1, Notify(CAST, JAZZ, b"x"))]
+    server.receive(2, Publish(CAST, JAZZ, sealed(b"x")))
+    assert ledger.sent() == [(1, RegisterAck(FIRST)), (1, Notify(CAST, JAZZ, sealed(b"x")))]
 
     again = Server(site(name_of(b"", 9), SERVER, server.durable_state(), incarnation=2))
 
     assert again.clients.index.description(ONE) == FAN
-    assert again.host.sent() == [(1, Notify(CAST, JAZZ, b"x"))], "an unfinished cast goes on"
+    assert again.host.sent() == [(1, Notify(CAST, JAZZ, sealed(b"x")))], (
+        "an unfinished cast goes on"
+    )
 
 
 def test_a_finished_cast_is_not_told_again_after_a_crash():
     server, _ = a_server()
     server.receive(1, registered())
-    server.receive(2, Publish(CAST, JAZZ, b"x"))
+    server.receive(2, Publish(CAST, JAZZ, sealed(b"x")))
     server.receive(1, ack())
 
     assert (
@@ -129,7 +133,7 @@ def test_a_finished_cast_is_not_told_again_after_a_crash():
 def test_the_publisher_hears_once_how_its_cast_ended():
     server, ledger = a_server()
     server.receive(1, registered())
-    server.receive(2, Publish(CAST, JAZZ, b"x"))
+    server.receive(2, Publish(CAST, JAZZ, sealed(b"x")))
     ledger.take()
     server.receive(1, ack())
     server.wake(ProgressAnswerDue(CAST, 0))
@@ -141,7 +145,7 @@ def test_what_is_declined_is_not_counted_as_notified():
     server, ledger = a_server()
     for address, name in ((1, ONE), (3, THREE)):
         server.receive(address, registered(name))
-    server.receive(2, Publish(CAST, JAZZ, b"x"))
+    server.receive(2, Publish(CAST, JAZZ, sealed(b"x")))
     ledger.take()
     server.receive(1, ack(outcome=Outcome.UNFIT))
     server.receive(3, ack(THREE, Outcome.REPEAT))
@@ -153,7 +157,7 @@ def test_the_sum_holds_at_all_times():
     server, ledger = a_server()
     for address, name in ((1, ONE), (3, THREE)):
         server.receive(address, registered(name))
-    server.receive(2, Publish(CAST, JAZZ, b"x"))
+    server.receive(2, Publish(CAST, JAZZ, sealed(b"x")))
     ledger.take()
     ledger.now_us += ANSWER_US
     server.wake(ProgressAnswerDue(CAST, 0))
@@ -161,7 +165,7 @@ def test_the_sum_holds_at_all_times():
         "after a second the publisher knows that it was accepted"
     )
     server.receive(1, ack())
-    server.receive(2, Publish(CAST, JAZZ, b"x"))
+    server.receive(2, Publish(CAST, JAZZ, sealed(b"x")))
     assert ledger.sent() == [(2, final(notified=1, open=1))], "and whenever it asks"
     server.receive(3, ack(THREE))
     assert ledger.sent() == [(2, final(notified=2))]
@@ -170,7 +174,7 @@ def test_the_sum_holds_at_all_times():
 def test_repeats_end_and_the_silent_are_named():
     server, ledger = a_server()
     server.receive(1, registered())
-    server.receive(2, Publish(CAST, JAZZ, b"x"))
+    server.receive(2, Publish(CAST, JAZZ, sealed(b"x")))
     tally, answers = 0, []
     for _ in range(100):
         sent = ledger.sent()
@@ -188,10 +192,10 @@ def test_repeats_end_and_the_silent_are_named():
 def test_a_repeated_publish_is_answered_and_not_carried_again():
     server, ledger = a_server()
     server.receive(1, registered())
-    server.receive(2, Publish(CAST, JAZZ, b"x"))
+    server.receive(2, Publish(CAST, JAZZ, sealed(b"x")))
     server.receive(1, ack())
     ledger.take()
-    server.receive(2, Publish(CAST, JAZZ, b"x"))
+    server.receive(2, Publish(CAST, JAZZ, sealed(b"x")))
 
     assert ledger.sent() == [(2, final(notified=1))]
 
@@ -201,14 +205,14 @@ def test_a_server_with_its_hands_full_takes_no_more_and_loses_nothing():
     server.receive(1, registered())
     half = FORWARDING_MAX // 2
     for serial in range(half + 3):
-        server.receive(2, Publish(CastId(TWO, 1, serial), JAZZ, b"x"))
+        server.receive(2, Publish(CastId(TWO, 1, serial), JAZZ, sealed(b"x")))
     assert len(server.forwarding.entries) == half, (
         "one publisher has half of the room, the rest is for the others"
     )
     assert len(server.durable_state().casts) == half
     server.receive(1, NotifyAck(CastId(TWO, 1, 0), ONE, Outcome.TAKEN))
     ledger.take()
-    server.receive(2, Publish(CastId(TWO, 1, half), JAZZ, b"x"))
+    server.receive(2, Publish(CastId(TWO, 1, half), JAZZ, sealed(b"x")))
 
     assert len(server.forwarding.entries) == half
     assert len(server.forwarding.ended) <= ENDED_MAX
@@ -229,9 +233,9 @@ def test_a_member_that_moved_is_told_where_it_is_now():
     server.receive(1, registered())
     server.receive(7, registered())
     ledger.take()
-    server.receive(2, Publish(CAST, JAZZ, b"x"))
+    server.receive(2, Publish(CAST, JAZZ, sealed(b"x")))
 
-    assert ledger.sent() == [(7, Notify(CAST, JAZZ, b"x"))]
+    assert ledger.sent() == [(7, Notify(CAST, JAZZ, sealed(b"x")))]
 
 
 def test_a_member_that_is_silent_for_a_lease_is_forgotten_and_found_again():
@@ -265,10 +269,10 @@ def test_what_no_member_would_say_harms_nobody():
     server.receive(1, registered(description=Description(("jazz", "jazz"))))
     server.receive(1, registered(version=FIRST + 1))
     for serial, term in enumerate((Term(), Term(lacks=("jazz",)))):
-        server.receive(2, Publish(CastId(TWO, 1, serial), Target((term,)), b""))
+        server.receive(2, Publish(CastId(TWO, 1, serial), Target((term,)), sealed(b"")))
         server.receive(2, Subscribe(TWO, 1, serial, 1, Target((term,))))
-    server.receive(2, Publish(CastId(TWO, 1, 9), Target(()), b""))
-    server.receive(2, PublishEvent(CAST, Description(("jazz", "jazz")), b""))
+    server.receive(2, Publish(CastId(TWO, 1, 9), Target(()), sealed(b"")))
+    server.receive(2, PublishEvent(CAST, Description(("jazz", "jazz")), sealed(b"")))
     with pytest.raises(ValueError, match="one word at both ends"):
         Predicate("price", 1, "x")
 
@@ -343,7 +347,7 @@ def test_a_repeated_notification_is_confirmed_and_not_delivered():
     client.register(FAN)
     ledger.take()
     for _ in range(2):
-        client.receive(SERVER, Notify(CAST, JAZZ, b"x"))
+        client.receive(SERVER, Notify(CAST, JAZZ, sealed(b"x")))
 
     entries = ledger.take()
     assert [message.outcome for verb, _, message in entries if verb == "send"] == [
@@ -360,7 +364,7 @@ def test_the_publisher_asks_until_nothing_is_open():
     assert events(ledger) == [Settled(cast, 1, open=2)]
     ledger.now_us += 3 * S
     client.wake(RequestTimeout())
-    assert (SERVER, Publish(cast, JAZZ, b"x")) in ledger.sent()
+    assert (SERVER, Publish(cast, JAZZ, sealed(b"x"))) in ledger.sent()
     client.receive(SERVER, CastProgress(cast, 0, 2, 0, 1, 0))
     assert events(ledger) == [Settled(cast, 2, declined=1)]
     ledger.now_us += 99 * S
@@ -398,16 +402,16 @@ def test_a_client_that_begins_again_says_what_it_was_and_carries_on():
     client.register(FAN)
     client.receive(SERVER, RegisterAck(FIRST))
     cast = client.cast(JAZZ, b"x")
-    client.receive(SERVER, Notify(CAST, JAZZ, b"y"))
+    client.receive(SERVER, Notify(CAST, JAZZ, sealed(b"y")))
 
     again, ledger = a_client(client.durable_state(), incarnation=2)
     again.join(())
-    again.carry_on(cast, JAZZ, b"x")
+    again.carry_on(cast, JAZZ, b"x", LIFETIME_US)
     entries = ledger.take()
     said = [message for verb, _, message in entries if verb == "send"]
-    assert said == [registered(version=version_of(2, 1)), Publish(cast, JAZZ, b"x")]
+    assert said == [registered(version=version_of(2, 1)), Publish(cast, JAZZ, sealed(b"x"))]
     again.receive(SERVER, RegisterAck(version_of(2, 1)))
-    again.receive(SERVER, Notify(CAST, JAZZ, b"y"))
+    again.receive(SERVER, Notify(CAST, JAZZ, sealed(b"y")))
     assert events(ledger) == [Registered(version_of(2, 1))], "what it heard before is no news"
     assert Joined() in [event for verb, _, event in entries if verb == "deliver"]
 
@@ -437,14 +441,14 @@ def test_subscriptions_outlive_both_ends():
     assert Subscribed(number, 1) in events(own)
 
     server = Server(site(name_of(b"", 9), SERVER, server.durable_state(), incarnation=2))
-    server.receive(2, PublishEvent(CAST, FAN, b"x"))
-    assert (HERE, EventNotify(CAST, FAN, b"x")) in server.host.sent()
+    server.receive(2, PublishEvent(CAST, FAN, sealed(b"x")))
+    assert (HERE, EventNotify(CAST, FAN, sealed(b"x"))) in server.host.sent()
 
     again, own = a_client(client.durable_state(), incarnation=2)
     again.join(())
     assert (SERVER, Subscribe(ONE, 2, number, 1, JAZZ)) in own.sent()
-    again.receive(SERVER, EventNotify(CAST, FAN, b"x"))
-    again.receive(SERVER, EventNotify(CAST, FAN, b"x"))
+    again.receive(SERVER, EventNotify(CAST, FAN, sealed(b"x")))
+    again.receive(SERVER, EventNotify(CAST, FAN, sealed(b"x")))
     assert own.take() == [
         ("deliver", None, Notice(CAST, b"x")),
         ("send", SERVER, ack()),

@@ -28,6 +28,7 @@ from implicast.world.populations import population
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import SimulationOutcome, simulate
 from implicast.world.world import World
+from sites import sealed
 
 DESIGN = DESIGNS[0]
 SECOND_US = 1_000_000
@@ -318,7 +319,7 @@ def test_a_cast_that_comes_twice_is_delivered_once() -> None:
         0,
         (Arc(key, key),),
         TargetQuery(Target((Term(("a",)),)), 4096, 4),
-        b"",
+        sealed(b""),
     )
     peers[0].receive(9, message)
     peers[0].receive(9, message)

@@ -38,6 +38,7 @@ from implicast.world.populations.links import ring_objections
 from implicast.world.scenario import Scenario
 from implicast.world.simulate import SimulationOutcome, simulate
 from implicast.world.world import World
+from sites import sealed
 
 DESIGN = DESIGNS[0]
 SECOND_US = 1_000_000
@@ -350,7 +351,7 @@ def test_a_cast_is_given_up_when_patience_is_over_and_the_publisher_is_told() ->
 
     assert _told(world) == [at for at in range(6) if at != alone]
     [(time_us, _, settled)] = _events(world, Settled)
-    assert settled.unreachable > 0
+    assert settled.uncertain > 0
     assert time_us >= tasks.FORWARD_MAX_US
 
 
@@ -358,7 +359,7 @@ def test_a_repeated_request_is_carried_once_and_answered_again() -> None:
     world, peers = _population([A] * 16)
     key = peers[0].links.me.key
     carry = ForwardCast(
-        CastId(bytes(16), 1, 1), 5, (Arc(key, key),), TargetQuery(_to("a"), 4096, 4), b""
+        CastId(bytes(16), 1, 1), 5, (Arc(key, key),), TargetQuery(_to("a"), 4096, 4), sealed(b"")
     )
     for _ in range(3):
         peers[0].receive(9, carry)
@@ -669,7 +670,11 @@ def test_a_cast_does_not_go_in_a_circle_over_a_peer_that_came_back_elsewhere(
     else:
         key = peers[0].links.me.key
         once = ForwardCast(
-            CastId(bytes(16), 1, 1), 0, (Arc(key, key),), TargetQuery(_to("a"), 4096, 4), b""
+            CastId(bytes(16), 1, 1),
+            0,
+            (Arc(key, key),),
+            TargetQuery(_to("a"), 4096, 4),
+            sealed(b""),
         )
         _at(world, 2.7, lambda: peers[0].receive(9, once))
     _run(world, 20)
@@ -688,7 +693,7 @@ def test_a_question_of_a_strange_make_is_dropped() -> None:
         (Arc(key, key), TargetQuery(_to("a"), 4096, 1 << 62)),
         (Arc(key, key), TargetQuery(_to("a"), 1 << 62, 4)),
     ):
-        peers[0].receive(9, ForwardCast(cast, 5, (arc,), query, b""))
+        peers[0].receive(9, ForwardCast(cast, 5, (arc,), query, sealed(b"")))
 
     assert world.kinds == {}
     assert _told(world) == []

@@ -8,11 +8,11 @@ from implicast.peer.ledger import Ledger
 from implicast.peer.member import Member
 from implicast.peer.name import name_of
 from implicast.peer.requests import Requests, RequestTimeout
-from sites import lone_site
+from sites import lone_site, sealed
 
 NAMES = [name_of(b"net", number) for number in range(6)]
 MEMBERS = [Contact(name, number) for number, name in enumerate(NAMES)]
-NOTIFY = Notify(CastId(NAMES[0], 1, 1), parse("jazz"), b"x")
+NOTIFY = Notify(CastId(NAMES[0], 1, 1), parse("jazz"), sealed(b"x"))
 
 
 def a_teller(assured=True):

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from functools import partial
 from itertools import permutations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from implicast.casting.designs import design
-from implicast.casting.replicated_lists import ring_broadcast
+from implicast.casting.replicated_lists import entry_table, ring_broadcast
 from implicast.casting.replicated_lists.anti_entropy import AntiEntropy, in_batches
 from implicast.casting.replicated_lists.entry_table import TOMBSTONE_US, EntryTable
 from implicast.casting.replicated_lists.fetches import Fetch
@@ -19,6 +20,7 @@ from implicast.casting.replicated_lists.messages import (
     FetchLists,
     ListEntry,
     ListsFetched,
+    PutAck,
     RangeLost,
 )
 from implicast.casting.replicated_lists.own_entries import OwnEntries
@@ -124,6 +126,25 @@ def test_what_is_not_renewed_is_forgotten_and_does_not_come_back_from_a_copy() -
     entries.expire(24, lease_us=10)
     entries.expire(25 + TOMBSTONE_US, lease_us=10)
     assert list(entries.all_held()) == [], "in the end removals are forgotten too"
+
+
+def listed_after_a_late_copy(after_us: int) -> list[ListEntry]:
+    """An entry is removed, removals are swept, and a copy of the entry comes late."""
+    entries = EntryTable()
+    entries.store(entry(1), 0)
+    entries.store(entry(2, b""), 1_000)
+    entries.expire(after_us, lease_us=1_000_000_000)
+    entries.store(entry(1), after_us)
+    return entries.listed(SLOT)
+
+
+def test_a_removal_is_remembered_for_as_long_as_copies_may_be_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert listed_after_a_late_copy(20 * S) == [], "freezes and partitions are shorter"
+
+    monkeypatch.setattr(entry_table, "TOMBSTONE_US", 0)
+    assert listed_after_a_late_copy(20 * S) == [entry(1)], "the removed entry is back"
 
 
 def test_equal_sums_mean_equal_entries() -> None:
@@ -411,6 +432,37 @@ def test_whoever_hears_that_its_keeper_died_lays_its_entry_again(
 
     monkeypatch.setattr(OwnEntries, "on_suspect", lambda self, holder: None)
     assert "lacks the entry of" in entries_when_copies_vanish_with_their_keeper()[0]
+
+
+def missing_after_an_old_confirmation() -> tuple[tuple[str, str], ...]:
+    """An entry is lost and put again. Then the acknowledgement of the first put arrives, late."""
+    town = Town("dht")
+    holder, *_, far = town.holders(hashed("rust"))
+    own_entries = town.members[far].own_entries
+    town.at(1, partial(town.members[far].register, Description(("rust",))))
+    town.run(5)
+    (own_entry,) = own_entries.by_serial.values()
+    assert not own_entry.missing, "the first put is complete"
+    late = PutAck(own_entry.serial, own_entry.stamp, "rust", "rust", holder)
+    own_entries.put_again([(own_entry, ("rust", "rust"))])
+    own_entries.on_put_ack(holder, late)
+    return own_entry.missing
+
+
+def test_the_confirmation_of_an_old_stamp_does_not_confirm_what_is_put_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert missing_after_an_old_confirmation() == (("rust", "rust"),)
+
+    put_ack = OwnEntries.on_put_ack
+    monkeypatch.setattr(
+        OwnEntries,
+        "on_put_ack",
+        lambda self, sender, ack: put_ack(
+            self, sender, msgspec.structs.replace(ack, stamp=1 << 62)
+        ),
+    )
+    assert missing_after_an_old_confirmation() == (), "nothing else refuses it"
 
 
 def wrong_after_a_keeper_of_copies_was_passed_over() -> list[str]:

@@ -42,14 +42,15 @@ from implicast.overlay.ice.settings import SurfaceSettings
 from implicast.peer.contract import CastId
 from implicast.peer.name import name_of
 from implicast.space.morton import BITS
-from implicast.space.tract import container, contains, intersect, scale_within, subtract
-from implicast.world.application import Application
+from implicast.space.tract import WHOLE, container, contains, intersect, scale_within, subtract
+from implicast.world.application import Application, Cast
 from implicast.world.frozen import awake, freeze, thaw
 from implicast.world.network import build
 from implicast.world.plan import Plan
 from implicast.world.populations import population
 from implicast.world.populations.registries import record_objections
 from implicast.world.world import World
+from sites import sealed
 
 _S = 1_000_000
 
@@ -89,7 +90,8 @@ class Town:
     def cast(self, publisher, text):
         member = self.peers[publisher]
         self.world.announce(member.upcoming_cast(), len(self.application.casts))
-        self.application.casts.append(type("Cast", (), {"settled_us": None})())
+        number, now_us = len(self.application.casts), self.world.now_us
+        self.application.casts.append(Cast(number, publisher, now_us, parse(text)))
         return member.cast(parse(text), b"")
 
     def keep_busy(self, tag, casts):
@@ -255,7 +257,7 @@ def test_a_member_that_fits_no_more_declines():
     town.world.on_event = lambda address, event: (
         settled.append(event) if type(event).__name__ == "Settled" else hear(address, event)
     )
-    town.peers[4].description = Description(("chess",))
+    town.peers[4].describe(Description(("chess",)))
     town.cast(1, "jazz")
     town.run(2)
 
@@ -421,7 +423,15 @@ def test_what_comes_down_is_shown_to_traversals_above():
     consumer, publisher = far_consumer(town, root, "jazz"), town.peers[7]
     cast = publisher.upcoming_cast()
     traversal = CastRequest(
-        RouteHeader((address, address + 1), 5), cast, parse("jazz"), 0, "jazz", 0, address, 0, b""
+        RouteHeader((address, address + 1), 5),
+        cast,
+        parse("jazz"),
+        0,
+        "jazz",
+        0,
+        address,
+        0,
+        sealed(b""),
     )
     root.receive(publisher.address, traversal)
     root.containers.gather(("jazz", address, 0))
@@ -812,7 +822,7 @@ def test_all_levels_of_replicas_are_copied_to_again():
         if root != address:
             town.owner(root).levels.learn_root("jazz", root, RootState(5, 2, True))
     assert list(record_objections(town.peers))
-    leader.register_again(())
+    leader.register_again(WHOLE)
     town.run(6)
 
     assert not list(record_objections(town.peers))
@@ -829,9 +839,9 @@ def test_what_ran_out_of_hops_and_waited_goes_on():
     )
     worn = RouteHeader((address, address + 1), 7, hops=peer.surface.settings.timers.hops_max + 1)
     cast, target = CastId(peer.name, 1, 1), parse("jazz")
-    payload = peer.signing.sign_payload(cast, target, b"")
+    payload = peer.seal(cast, target, b"")
     peer.traversals.on_cast(3, CastRequest(worn, cast, target, 0, "jazz", 0, address, 0, payload))
-    town.run(3)
+    town.run(9)
 
     assert town.told(cast) == [3]
 
@@ -847,8 +857,8 @@ def test_replicas_that_answer_are_mended_before_a_level_is_raised():
     endless = CopyRequest(
         RouteHeader((address, address + 1)), "jazz", address, 0, 2, leader.address, 1
     )
-    leader.replicas.raising["jazz"] = TraversalTask(leader.host.now_us, endless)
-    leader.register_again(())
+    leader.copies.active["jazz"] = TraversalTask(leader.host.now_us, endless)
+    leader.register_again(WHOLE)
     town.run(8)
 
     assert not list(record_objections(town.peers))

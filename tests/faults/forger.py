@@ -28,6 +28,7 @@ from implicast.peer.contract import CastId, Message
 from implicast.peer.embedded_proofs import extract_proof
 from implicast.peer.errors import RemoteError
 from implicast.peer.events import Notice, Settled
+from implicast.peer.expiry import EXPIRY_BYTES
 from implicast.peer.member import Member
 from implicast.peer.signing import SIGNED_KINDS, SIGNED_PAYLOAD_BYTES, SignedMessage
 from implicast.world.run import Run, silent
@@ -197,7 +198,7 @@ class Scene:
     def payload(self, was: bytes) -> bytes:
         """Another payload under the old seal, bare, or under the forger's (its own name is not in the cast)."""
         how = self.rng.randrange(3)
-        return (was[:SIGNED_PAYLOAD_BYTES] if how else b"") + FORGED
+        return was[: SIGNED_PAYLOAD_BYTES if how else EXPIRY_BYTES] + FORGED
 
     def packed(self, owner: Any, was: bytes) -> bytes:
         entry_proof, how = entry_proof_of(was), self.rng.randrange(4)

@@ -8,9 +8,17 @@ import pytest
 from drawn import as_found
 
 from implicast.casting.designs import design
+from implicast.peer.events import Settled
 from implicast.trials.campaign import scenario_of
 from implicast.world.churn import Churn
 from implicast.world.scenario import Scenario
+
+
+def without_unreachable(
+    cast: Any, notified: int, unreachable: int = 0, *rest: Any, **more: Any
+) -> Settled:
+    """A receipt that admits no unreachable member."""
+    return Settled(cast, notified, 0, *rest, **more)
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,8 @@ class Mistake:
     seed: int = 1
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the scenarios, such as `peers` or `faults`."""
+    long: bool = False
+    """The proof takes longer than ten seconds and runs in `make test-long`."""
 
     def candidates(self) -> list[Scenario]:
         """Where it is looked for."""

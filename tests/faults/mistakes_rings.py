@@ -1,11 +1,11 @@
 """Mistakes of the designs on hashed rings (DHT, publish/subscribe) and of the ring below them."""
 
-from mistake import Mistake
+from mistake import Mistake, without_unreachable
 
 from implicast.casting import inbox, notifier
 from implicast.casting.dht.member import Dht
 from implicast.casting.pubsub import PubSub
-from implicast.casting.replicated_lists import RingMember
+from implicast.casting.replicated_lists import RingMember, doubtful_casts
 from implicast.casting.replicated_lists.anti_entropy import AntiEntropy
 from implicast.casting.replicated_lists.holder import ListHolder
 from implicast.casting.replicated_lists.messages import PutAck
@@ -134,7 +134,7 @@ MISTAKES = (
         "no memory of received casts",
         "opchord-pubsub",
         rule="a member recognises duplicates (casting/inbox.py)",
-        put=several((inbox.Seen, "first", lambda self, cast, now_us: True)),
+        put=several((inbox.Seen, "first", lambda self, *given: True)),
         says="repeated",
         churn="event=5:crash:3",
         changes=LOSSY,
@@ -152,6 +152,7 @@ MISTAKES = (
         says="the ring is open",
         churn="event=5..40:split:0+4+6+12+16+17+19+20",
         changes=SMALL,
+        long=True,
     ),
     Mistake(
         "a repair takes no number of its own",
@@ -171,5 +172,15 @@ MISTAKES = (
         says="left, and its cast",
         churn="event=9.01:leave:17",
         changes=SMALL,
+    ),
+    Mistake(
+        "receipts admit no unreachable member",
+        "dht",
+        rule="a receipt counts the members that did not answer "
+        "(casting/replicated_lists/doubtful_casts.py)",
+        put=several((doubtful_casts, "Settled", without_unreachable)),
+        says="misreported",
+        churn="event=5..60:freeze:3",
+        changes={**SMALL, "casts": 120, "network": "flat"},
     ),
 )

@@ -1,16 +1,17 @@
 """Mistakes put into SPICE on purpose: storing, traversals, moving registries, replicas."""
 
-from mistake import Mistake
+from mistake import Mistake, without_unreachable
 
 from implicast.casting import inbox
 from implicast.casting.spice import casts, registry
+from implicast.casting.spice import casts as spice_casts
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.homes import address_of, roots_of
 from implicast.casting.spice.items import CLOSED, ReplicationHeader
 from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.registrations import Registrations, RetryRegistration, RetryReregister
 from implicast.casting.spice.registries import Registries
-from implicast.casting.spice.replicas import Replicas
+from implicast.casting.spice.registry_copies import RegistryCopies
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.stores import Stores
 from implicast.peer.requests import RetryPolicy
@@ -121,11 +122,11 @@ def ready_at_once(patch):
     """The roots of a new level answer before anything was copied to them."""
 
     def hasty(self, tag, level):
-        self.propose_header(
+        self.spice.replicas.propose_header(
             tag, ReplicationHeader(self.spice.levels.header(tag).number + 1, level, level, False)
         )
 
-    patch.setattr(Replicas, "start_copy", hasty)
+    patch.setattr(RegistryCopies, "start_copy", hasty)
 
 
 def only_the_original(patch):
@@ -156,7 +157,7 @@ MISTAKES = (
         "no memory at the consumer",
         "spice",
         rule="a consumer recognises duplicates (casting/inbox.py)",
-        put=lambda patch: patch.setattr(inbox.Seen, "first", lambda self, cast, now_us=0: True),
+        put=lambda patch: patch.setattr(inbox.Seen, "first", lambda self, *given: True),
         says="repeated",
         churn="event=5:crash:3",
         changes=LOSSY,
@@ -240,5 +241,14 @@ MISTAKES = (
         churn="event=60:join:24,event=61:join:25,event=62:join:26",
         changes={**SMALL, "casts": 150},
         parameters=LOW,
+    ),
+    Mistake(
+        "receipts admit no unreachable member",
+        "spice",
+        rule="a receipt counts the members that did not answer (casting/spice/casts.py)",
+        put=lambda patch: patch.setattr(spice_casts, "Settled", without_unreachable),
+        says="misreported",
+        churn="event=5..150:freeze:3",
+        changes={"peers": 24, "casts": 200, "faults": Faults(), "strict": False, "network": "flat"},
     ),
 )

@@ -16,6 +16,7 @@ from implicast.casting.designs import design
 from implicast.language.target import Description, Target, Term
 from implicast.peer.contract import CastId, Message
 from implicast.peer.events import IncarnationAdvanced, Joined, Notice, Registered, Settled
+from implicast.peer.expiry import LIFETIME_US
 from implicast.peer.member import Member
 from implicast.peer.wire import Codec
 from implicast.space.digest import stream
@@ -140,7 +141,7 @@ class Returning:
                 self.world.at(
                     self.world.now_us,
                     number,
-                    partial(self.member(address).carry_on, cast, to(tag), b"x"),
+                    partial(self.member(address).carry_on, cast, to(tag), b"x", LIFETIME_US),
                 )
         self.go(0)
 

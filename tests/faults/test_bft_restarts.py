@@ -139,6 +139,9 @@ def test_a_neighbour_whose_answers_were_lost_gets_the_cast_from_its_publisher_al
 
 
 def test_a_publisher_does_not_wait_long_for_one_that_fell_silent_just_now() -> None:
+    """The receipt is final in 7 s. A lost peer may be alive, so it is not counted as unreachable:
+    the region where it was is uncertain.
+    """
     scene = Returning("bft")
     scene.fall(7)
     for address in range(12):
@@ -148,4 +151,5 @@ def test_a_publisher_does_not_wait_long_for_one_that_fell_silent_just_now() -> N
     scene.go(7)
 
     (settled,) = scene.settled.values()
-    assert (settled.notified, settled.unreachable) == (11, 1)
+    assert (settled.notified, settled.unreachable) == (11, 0)
+    assert settled.uncertain > 0

@@ -301,11 +301,11 @@ def test_a_flood_that_is_remembered_is_caught(tmp_path, monkeypatch):
         def __init__(self, number: int) -> None:
             self.hoard: list[bytes] = []
 
-    def hoard(self, cast, now_us=0):
+    def hoard(self, *given):
         if not hasattr(self._bound, "hoard"):
             self._bound = Hoard(self._bound)
         self._bound.hoard.append(bytes(bytearray(ENTRY)))
-        return first(self, cast, now_us)
+        return first(self, *given)
 
     monkeypatch.setattr(inbox.Seen, "first", hoard)
     flood = Tides("centralised", tmp_path / "run").go()

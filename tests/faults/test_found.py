@@ -63,7 +63,17 @@ FOUND = {
 }
 
 
-@pytest.mark.parametrize(("name", "seed", "number"), FOUND)
+SHORT = {found[0]: found for found in reversed(FOUND)}
+"""The first scenario of each design runs in `make test`, the others in `make test-long`."""
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "number"),
+    [
+        pytest.param(*found, marks=() if found in SHORT.values() else pytest.mark.long)
+        for found in FOUND
+    ],
+)
 def test_a_scenario_in_which_a_fault_was_found_is_clean(name, seed, number):
     found = check(as_found(scenario_of(designs()[name], seed, number)))
 

@@ -10,6 +10,7 @@ from implicast.cli import main
 from implicast.language.target import Description
 from implicast.peer.contract import CastId, Message
 from implicast.peer.errors import LocalError, ParameterError
+from implicast.peer.expiry import with_expiry
 from implicast.peer.ledger import Ledger
 from implicast.trials.attacks import attack_row, scenario
 from implicast.world.application import Application
@@ -49,7 +50,8 @@ class Nod(Message):
 
 
 CAST = CastId(bytes(16), 1, 1)
-NOTE, NOD = Note(CAST, b"genuine"), Nod(CAST)
+NOTE, NOD = Note(CAST, with_expiry(7, b"genuine")), Nod(CAST)
+FALSE_NOTE = Note(CAST, with_expiry(7, FORGED))
 
 
 class Even:
@@ -146,7 +148,7 @@ def test_what_each_generic_liar_does_with_a_cast_and_its_confirmation() -> None:
     assert what_leaves("share=1,strategy=delaying", NOTE, NOD) == []
     assert what_leaves("share=1,strategy=selective,victim=2", NOTE, NOD) == [(2, NOD)]
     assert what_leaves("share=1,strategy=selective,victim=3", NOTE, NOD) == [(2, NOTE), (2, NOD)]
-    assert what_leaves("share=1,strategy=forging", NOTE) == [(2, Note(CAST, FORGED))]
+    assert what_leaves("share=1,strategy=forging", NOTE) == [(2, FALSE_NOTE)]
     assert len(what_leaves("share=1,strategy=flooding", NOTE)) in (16, 17)
     assert len(what_leaves("share=1,strategy=misrouting", NOTE)) == 1
     assert what_leaves("share=1,strategy=dropping+forging", NOTE, NOD) == [(2, NOD)]
@@ -160,7 +162,7 @@ def test_a_liar_that_can_afford_nothing_repeats_nothing() -> None:
 
 
 def test_forging_and_carrying_reach_payloads_however_deep() -> None:
-    assert forged(Envelope(NOTE, 4)) == Envelope(Note(CAST, FORGED), 4)
+    assert forged(Envelope(NOTE, 4)) == Envelope(FALSE_NOTE, 4)
     assert carries(Envelope(NOTE, 4))
     assert not carries(NOD)
 

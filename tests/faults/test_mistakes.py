@@ -16,7 +16,17 @@ MISTAKES: list[Mistake] = [
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "mistakes.md"
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda each: f"{each.design}: {each.name}")
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        pytest.param(
+            each,
+            id=f"{each.design}: {each.name}",
+            marks=pytest.mark.long if each.long else (),
+        )
+        for each in MISTAKES
+    ],
+)
 def test_a_mistake_is_caught_and_only_the_mistake(
     mistake: Mistake, monkeypatch: pytest.MonkeyPatch
 ):
@@ -53,3 +63,11 @@ def test_every_mistake_has_a_name_of_its_own_and_is_shown_by_words(tool):
 def test_the_page_lists_them_all_those_of_the_surface_too(tool):
     assert {"ice", *(each.design for each in MISTAKES)} == {each.design for each in tool.mistakes()}
     assert tool.page() == PAGE.read_text("utf-8"), "run: python tools/mistakes.py"
+
+
+def test_every_surviving_mutant_is_a_fault_of_a_line_that_exists(tool):
+    source = PAGE.parents[2] / "src" / "implicast"
+    for each in tool.survivors():
+        lines = [line.strip() for line in (source / each.path).read_text("utf-8").splitlines()]
+        assert each.before in lines, f"{each.key}: {each.path} has no such line"
+        assert each.before != each.after

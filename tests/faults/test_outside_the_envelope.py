@@ -102,7 +102,7 @@ def test_members_that_all_stop_found_the_network_again(design, lost):
     a third of them never does. No member is left that could introduce the others.
     """
     found = simulated(
-        design, "--peers", "16", "--casts", "100", "--seed", "7", *GROUPS,
+        design, "--peers", "16", "--casts", "130", "--seed", "7", *GROUPS,
         "--churn", f"blackouts=1,lost={lost},over_s=10",
     )  # fmt: skip
     assert found["contract"]["missing"] == found["contract"]["repeated"] == 0
@@ -111,10 +111,66 @@ def test_members_that_all_stop_found_the_network_again(design, lost):
     assert found["change"]["return_s_max"] < 75
 
 
+@pytest.mark.parametrize(
+    ("design", "peers", "seed", "upkeep"),
+    [
+        ("spice-unloaded", 24, 3, 600),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in (
+                ("spice-unloaded", 12, 3, 600),
+                ("spice-unloaded", 24, 5, 600),
+                ("spice-unloaded", 48, 3, 900),
+                ("spice", 24, 3, 600),
+            )
+        ),
+    ],
+)
+def test_a_blackout_whose_members_start_over_40_s_ends_without_a_storm(design, peers, seed, upkeep):
+    """Members start while most owners of the surface are still missing. Requests to owners that are
+    missing, and traversals that ask all members to register again, must not travel in circles.
+    """
+    found = simulated(
+        design, "--peers", str(peers), "--casts", "80", "--seed", str(seed), *GROUPS,
+        "--churn", "blackouts=1,away_s=20..60,over_s=10",
+    )  # fmt: skip
+    assert found["contract"]["missing"] == found["contract"]["repeated"] == 0
+    assert found["objections"] == []
+    assert found["change"]["repair_s_max"] < 60
+    assert found["change"]["upkeep_per_peer_minute"] < upkeep
+
+
 def test_attributes_return_after_a_blackout():
     found = simulated(
         "opchord-pubsub", "--peers", "12", "--casts", "80", "--seed", "3", "--workload",
         "attributes", "--register", "messages", "--churn", "blackouts=1,over_s=10",
     )  # fmt: skip
     assert found["contract"]["missing"] == found["contract"]["repeated"] == 0
+    assert found["objections"] == []
+
+
+SIGNED = ("--set", "signed=true")
+LONG_AWAY = [
+    ("dht", ()),
+    *(
+        pytest.param(design, extra, marks=pytest.mark.long)
+        for design in ("dht", "condcast", "spice-unloaded", "bft")
+        for extra in ((), SIGNED)
+        if (design, extra) != ("dht", ()) and (design, extra) != ("bft", SIGNED)
+    ),
+]
+
+
+@pytest.mark.parametrize(("design", "extra"), LONG_AWAY)
+def test_a_publisher_that_was_away_for_forty_minutes_causes_no_second_notice(design, extra):
+    """The publisher resumes the casts of its outbox. Every member remembers them until they expire.
+    Casts of bft are always signed.
+    """
+    found = simulated(
+        design, "--peers", "16", "--casts", "260", "--interval-ms", "10000", "--seed", "991",
+        *GROUPS, *extra,
+        "--churn", "event=100..101:burst~50:3,event=100.5..2500:return:3",
+    )  # fmt: skip
+    assert found["contract"]["repeated"] == found["contract"]["missing"] == 0
+    assert found["contract"]["expected"] > 0
     assert found["objections"] == []

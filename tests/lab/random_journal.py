@@ -96,7 +96,9 @@ def random_journal(
         cast.warm_up = cast.number < warm_up
         if rng.random() < 0.5:
             cast.settled_us = cast.time_us + rng.randrange(60_000_000)
-            cast.receipt = CastReceipt(rng.randrange(6), rng.randrange(2), rng.randrange(2))
+            cast.receipt = CastReceipt(
+                rng.randrange(6), rng.randrange(2), rng.randrange(2), rng.random() < 0.3
+            )
     journal = Journal(directory, warm_up)
     journal.kinds += ["Cast", "Notify", "Probe"]
     for serial in range(sends):

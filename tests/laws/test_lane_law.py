@@ -20,6 +20,7 @@ from implicast.world.plan import Plan
 from implicast.world.populations import population
 from implicast.world.populations.condcast import lazy_peers
 from implicast.world.populations.population import preload_by_verb
+from sites import sealed
 
 pytestmark = pytest.mark.skipif(
     built("world._lanes") is None, reason="there was no C compiler, or it is not asked for"
@@ -106,7 +107,7 @@ def test_a_cast_is_led_where_the_carrier_would_carry_it(number: int) -> None:
             0,
             arcs,
             TargetQuery(target, bits, settled.hashes),
-            b"news",
+            sealed(b"news"),
         )
         at = chance.randrange(len(awake))
         awake[at].receive(0, carry)

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from implicast.net.bulk import CAST, MOST, NOTICE, RECEIPT, SETTLED, write_all
-from implicast.net.store import SCHEMA, Store
+from implicast.net.store import REMEMBERED, SCHEMA, Store
 from implicast.peer.contract import CastId
 
 DONE = "update notices set done_us = ? where publisher = ? and life = ? and serial = ?"
@@ -30,7 +30,7 @@ def writes_of_a_node(chance, count):
             found.append((SETTLED, (number, *chance.choice(casts))))
         elif kind == 3:
             notices.append((b"a", 1, chance.randrange(1 + count // 2)))
-            found.append((NOTICE, (*notices[-1], b"p%d" % number, "", number)))
+            found.append((NOTICE, (*notices[-1], b"p%d" % number, "", number, number + 9)))
         elif kind == 4 and notices:
             found.append((DONE, (7, *chance.choice(notices))))
         else:
@@ -50,7 +50,7 @@ def test_many_rows_a_statement_leave_what_one_by_one_leaves(seed):
     chance = Random(seed)
     together, one_by_one = sqlite3.connect(":memory:"), sqlite3.connect(":memory:")
     for db in (together, one_by_one):
-        db.executescript(SCHEMA)
+        db.executescript(SCHEMA + REMEMBERED)
     writes = writes_of_a_node(chance, chance.choice((1, 5, 40, 12 * MOST)))
     while writes:
         cut = chance.randrange(1, len(writes) + 1)

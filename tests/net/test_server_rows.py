@@ -19,6 +19,7 @@ from implicast.peer.contract import CastId
 from implicast.peer.ledger import Ledger
 from implicast.peer.name import name_of, version_of
 from implicast.peer.site import Site
+from sites import sealed
 
 DESIGN = design("centralised")
 
@@ -86,9 +87,9 @@ def muddle(peer, rng, serials):
         target = None if rng.random() < 0.3 else parse("jazz")
         peer.receive(number, Subscribe(name, 1, rng.randrange(3), next(serials), target))
     elif kind == 3:
-        peer.receive(number, Publish(cast, parse("jazz"), b"x", False))
+        peer.receive(number, Publish(cast, parse("jazz"), sealed(b"x", 10**15), False))
     elif kind == 4:
-        peer.receive(number, PublishEvent(cast, description("jazz"), b"x"))
+        peer.receive(number, PublishEvent(cast, description("jazz"), sealed(b"x", 10**15)))
     elif peer.forwarding.notifying:
         told = rng.choice(list(peer.forwarding.notifying))
         for contact in peer.forwarding.notifying[told][1]:

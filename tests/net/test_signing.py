@@ -13,6 +13,7 @@ from implicast.net.authority import CertificateAuthority
 from implicast.net.identity import IdentityError, node_certificate, own_key, pem, read_key
 from implicast.net.signing import PendingSignature, VerificationCache, signing_of
 from implicast.peer.contract import CastId
+from implicast.peer.expiry import LIFETIME_US
 from implicast.peer.ledger import Ledger
 from implicast.peer.signatures import Ed25519
 from implicast.peer.signing import KeyedSigning
@@ -66,21 +67,21 @@ def test_a_confirmation_that_is_signed_when_it_leaves_is_the_same(authority):
 def test_a_publisher_does_not_check_its_own_cast_and_everybody_else_does(authority):
     late = signing_of(node(authority, "ann"), SIGNED, Ledger(), ("127.0.0.1", 1), b"lab", late=True)
     cast, checked = CastId(late.name, 1, 1), []
-    sealed = late.sign_payload(cast, "gpu", b"hello")
+    sealed = late.sign_payload(cast, "gpu", b"hello", LIFETIME_US)
     assert (
-        late.verified_payload(cast, "gpu", sealed) == b"hello"
+        late.verified_payload(cast, "gpu", sealed, 0) == b"hello"
     )  # the authority's word on its name is known from now on
     late._scheme = Refusing(checked)
 
-    assert late.verified_payload(cast, "gpu", sealed) == b"hello"
+    assert late.verified_payload(cast, "gpu", sealed, 0) == b"hello"
     assert not checked
-    assert late.verified_payload(cast, "eu", sealed) is None  # not what it signed
-    assert late.verified_payload(cast, "gpu", sealed[:-1] + b"!") is None
+    assert late.verified_payload(cast, "eu", sealed, 0) is None  # not what it signed
+    assert late.verified_payload(cast, "gpu", sealed[:-1] + b"!", 0) is None
     assert len(checked) == 2
     late.sign_message(
         NotifyAck(cast, late.name, Outcome.TAKEN)
     ).signed()  # it has signed something else since
-    assert late.verified_payload(cast, "gpu", sealed) is None
+    assert late.verified_payload(cast, "gpu", sealed, 0) is None
     assert len(checked) == 3
 
 

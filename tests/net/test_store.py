@@ -8,9 +8,11 @@ import sys
 import pytest
 
 from implicast.language.parse import parse
+from implicast.net.remembered import prune, seen_blocks
 from implicast.net.store import Store, StoreError
 from implicast.peer.contract import CastId
 from implicast.peer.events import Settled
+from implicast.peer.expiry import LIFETIME_US
 from implicast.peer.memory import Seen
 
 ANN = b"a" * 16
@@ -33,7 +35,7 @@ def test_a_notice_is_kept_once_and_given_out_until_it_is_done(tmp_path):
     again = Store(tmp_path / "node.db")
 
     assert [row[2] for row in again.inbox()] == [1, 3]
-    assert all(Seen(again.heard_blocks(0)).met(cast) for cast in casts(3))
+    assert all(Seen(seen_blocks(again, 0)).met(cast) for cast in casts(3))
     assert again.counts() == {"inbox": 3, "inbox_open": 2, "outbox_open": 0}
     again.close()
 
@@ -97,13 +99,20 @@ def test_what_is_done_goes_first_when_the_inbox_is_full(tmp_path):
             store.notice(cast, "", b"x", cast.serial)
         for cast in casts(10)[::2]:
             store.done(cast, 99)
-        store.prune(keep=7)
+        prune(store, 100, keep=7)
         await store.committed()
         left = [row[2] for row in store.inbox(open_only=False)]
+        remembered = Seen(seen_blocks(store, 100))
+        prune(store, 2 * LIFETIME_US, keep=7)
+        await store.committed()
+        later = seen_blocks(store, 2 * LIFETIME_US)
         store.close()
-        return left
+        return left, remembered, later
 
-    assert asyncio.run(fill()) == [2, 4, 6, 7, 8, 9, 10]
+    left, remembered, later = asyncio.run(fill())
+    assert left == [2, 4, 6, 7, 8, 9, 10]
+    assert all(map(remembered.met, casts(10))), "the casts of deleted notices are remembered"
+    assert not later, "until after their expiry"
 
 
 def test_a_file_that_another_process_has_is_refused_in_a_sentence(tmp_path, monkeypatch):

@@ -93,10 +93,25 @@ def test_what_is_rare_is_told():
     assert "registering" in text(node_cells({**NODE, "registered": False}))
     assert text(node_cells({**NODE, "queued": 12_345})).endswith("12,345 B 3")
     assert "running" in text(cast_cells(CAST))
-    receipts = {**CAST, "expected": 4, "notified": 2, "declined": 1, "unreachable": 1, "open": 0}
+    receipts = {
+        **CAST,
+        "expected": 4,
+        "notified": 2,
+        "declined": 1,
+        "unreachable": 1,
+        "uncertain": 0,
+        "open": 0,
+    }
     assert "████████░░ 2 of 4" in text(cast_cells(receipts))
     assert "1 declined, 1 unreachable" in text(cast_cells(receipts))
-    nobody = {**receipts, "expected": 0, "notified": 0, "declined": 0, "unreachable": 0}
+    nobody = {
+        **receipts,
+        "expected": 0,
+        "notified": 0,
+        "declined": 0,
+        "unreachable": 0,
+        "uncertain": 0,
+    }
     assert "no member matched" in text(cast_cells(nobody))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from implicast.overlay.ice.alarms import CommitDue, JoinRetry, Tick
 from implicast.overlay.ice.backup_copies import BackupCopy, split_into_parts
 from implicast.overlay.ice.death_poll import DeathPoll
 from implicast.overlay.ice.handoff import OutgoingHandoff
@@ -17,7 +18,6 @@ from implicast.overlay.ice.messages import (
     BackupDelta,
     BackupSnapshot,
     ClaimUpdate,
-    CommitDue,
     ConfirmDeath,
     DeathVote,
     DeltaAck,
@@ -31,15 +31,13 @@ from implicast.overlay.ice.messages import (
     Heartbeat,
     HeartbeatAck,
     JoinRequest,
-    JoinRetry,
     NoBackupCopy,
     OwnershipClaim,
     SnapshotAck,
-    Tick,
 )
 from implicast.overlay.ice.ownership import TAKEN_OVER
 from implicast.overlay.ice.ownership_map import better, gap_beside, touches
-from implicast.overlay.ice.routing import RoutingDecision
+from implicast.overlay.ice.routing_decision import RoutingDecision
 from implicast.overlay.ice.settings import SurfaceSettings, Timers
 from implicast.overlay.ice.surface import IceSurface
 from implicast.peer.ledger import Ledger
@@ -276,7 +274,7 @@ def test_who_owns_ground_beside_ours_is_asked_of_acquaintances_too():
     one.heartbeats.on_heartbeat(9, Heartbeat(1, 0, 7, (), (), (), (), False, ()))
     ledger.take()
     assert one.ownership.gap is not None
-    one.takeover.fill_gap()
+    one.gaps.fill_gap()
 
     assert 9 in [to for to, _ in sent(ledger, FindOwner)]
 

@@ -7,6 +7,7 @@ from statistics import fmean
 import pytest
 
 from implicast.casting.spice.spice import Spice
+from implicast.overlay.ice.alarms import ProbeRoundDue
 from implicast.overlay.ice.item_store import RouteHeader
 from implicast.overlay.ice.joining import Extent, ProbeRound
 from implicast.overlay.ice.messages import (
@@ -14,7 +15,6 @@ from implicast.overlay.ice.messages import (
     LatencyProbe,
     LatencyReply,
     OwnershipClaim,
-    ProbeRoundDue,
 )
 from implicast.overlay.ice.settings import SurfaceSettings
 from implicast.overlay.ice.surface import IceSurface

@@ -159,7 +159,7 @@ def test_a_view_is_not_followed_in_two_lives_when_the_root_heard_of_neither():
     first = brokers.views()[1]
     brokers.fall(1)
     brokers.link_faults.mend((1, 0))
-    assert first == View(brokers.views()[0].epoch, 0, (0,), 64)
+    assert first == View(brokers.views()[0].epoch, 0, (0,), 64, lost=(2,))
     assert 1 not in brokers.world.peers[0].views.followed
     brokers.rise(1)
     brokers.go(60)

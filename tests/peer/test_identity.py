@@ -248,3 +248,18 @@ def test_memory_of_checked_certificates_is_bounded() -> None:
         assert trust.flaw(issue(authority, f"peer {each}"), 0) is None
 
     assert len(trust.checked) == 10
+
+
+def test_what_is_held_of_a_departed_name_is_given_up_with_its_last_certificate() -> None:
+    authority, _ = an_authority(validity_us=HOUR_US)
+    for applicant in ("ann", "bob"):
+        issue(authority, applicant)
+    authority.release(ANN, b"jazz\0")
+    issue(authority, "bob", now_us=HOUR_US // 2)
+
+    assert authority.forget_departed(HOUR_US - 1) == [], "a void certificate has not expired"
+    assert authority.forget_departed(HOUR_US) == [ANN]
+    assert [each.since_us for each in authority.held(named("bob"))] == [HOUR_US // 2]
+    records = {each.name: each for each in authority.state().holders}
+    assert (records[ANN].places, records[ANN].given_up) == ((), ())
+    assert records[ANN].tried == (b"jazz\0",), "it cannot try as many realms again"

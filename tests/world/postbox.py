@@ -170,7 +170,7 @@ class Poster(Member):
         self.description = description
         self.host.send(self.server, Say(self.contact, self.next_version(), description))
 
-    def cast(self, target: Target, payload: bytes) -> CastId:
+    def cast(self, target: Target, payload: bytes, expiry_us: int = 0) -> CastId:
         cast = self.next_cast()
         self.host.send(self.server, Spread(cast, target, payload))
         return cast

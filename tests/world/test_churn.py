@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ AT_LEAST = "0.25 of the first number of peers, and at least two, are always ther
 
 MUCH = Churn.parse(
     "joins=20,leaves=10,crashes=9,group=3,restarts=2,freezes=5,slow=3,cuts=4,flaps=4,splits=2,drift=0.01,over_s=300,"
-    "returns=4,disk=any,bursts=2,falls=3,anew=12"
+    "returns=4,disk=any,bursts=2,falls=3,anew=12,oneway=2,deaf=2,jumps=6,jumps_back=true"
 )
 COUNTS = st.integers(0, 9)
 
@@ -62,7 +63,10 @@ def test_as_many_events_as_asked_for():
     said = {kind: found.pop(kind) for kind in ("register", "describe", "withdraw")}
     assert sum(said.values()) == 12
     assert all(said.values())
-    once = {"return": 4, "burst": 2, "fall": 3, "restart": 2, "split": 2}
+    back = sum(event.detail == "back" for event in MUCH.script(1, 40, 2))
+    assert back
+    once = {"return": 4 + back, "oneway": 2, "deaf": 2, "jump": 6}
+    once |= {"burst": 2, "fall": 3, "restart": 2, "split": 2}
     assert found == Counter(join=20, leave=10, crash=3, freeze=5, slow=3, cut=4, flap=4, **once)
     assert all(len(event.who) == 3 for event in MUCH.script(1, 40, 2) if event.kind == "crash")
 
@@ -222,6 +226,62 @@ def test_what_could_not_be_drawn_is_said_with_the_reason():
 def test_every_kind_of_event_has_an_example_above():
     assert set(KINDS) == {event.kind for event in MUCH.script(1, 40, 2)} | {"fail"}
     assert any(event.kind == "fail" for event in Churn(fails=2).script(1, 40, 3))
+
+
+def test_an_outage_stops_a_share_at_once_and_starts_it_together():
+    script = Churn.parse("outages=1,outage_share=0.5..0.5,disk=any").script(4, 40, 0)
+
+    assert {event.kind for event in script} == {"return"}
+    assert len({(event.from_s, event.to_s) for event in script}) == 1
+    assert sum(len(event.who) for event in script) == 20
+    assert {event.disk for event in script} == {"kept", "old", "empty"}
+
+
+def test_a_rolling_restart_takes_every_member_in_turn():
+    script = Churn.parse("rolls=1,roll_s=2..2,away_s=1..1").script(4, 20, 0)
+
+    assert sorted(who for event in script for who in event.who) == list(range(20))
+    times = [event.from_s for event in script]
+    assert [round(b - a, 3) for a, b in pairwise(times)] == [2.0] * 19
+
+
+def test_a_flash_crowd_multiplies_the_members_within_ten_seconds():
+    script = Churn.parse("flash=1,flash_factor=3..3").script(4, 20, 1)
+
+    assert [event.who for event in script] == [(address,) for address in range(21, 61)]
+    assert script[-1].from_s - script[0].from_s < 10
+
+
+def test_a_mass_leave_is_one_event_of_a_share():
+    [event] = Churn.parse("mass_leaves=1,leave_share=0.5..0.5").script(4, 20, 0)
+
+    assert (event.kind, len(event.who)) == ("leave", 10)
+
+
+def test_a_clock_that_goes_back_belongs_to_a_restart():
+    script = Churn.parse("jumps=20,jumps_back=true").script(4, 60, 0)
+    back = [event for event in script if event.detail == "back"]
+
+    assert 0 < len(back) < 20
+    returns = {(event.from_s, event.who) for event in script if event.kind == "return"}
+    assert {(event.from_s, event.who) for event in back} == returns
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("event=5:jump:3", "an amount ~ belongs to"),
+        ("event=5:jump~3:3:ahead", "a jump takes no word but back"),
+        ("event=5..9:return:3:wet", "a disk is one of kept, old, empty, torn, lost"),
+        ("event=5:deaf:3", "a deaf happens from one time to another"),
+        ("outages=1,outage_share=0.5..2", "outage_share"),
+        ("flash=1,flash_factor=0.5..2", "flash_factor"),
+        ("jumps_back=perhaps", "it takes true or false"),
+    ],
+)
+def test_wrong_words_of_the_rarer_events_are_refused(text, says):
+    with pytest.raises(ParameterError, match=says):
+        Churn.parse(text)
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "change.md"

@@ -5,7 +5,7 @@ is bent together with its constant is bent all the same.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +15,7 @@ from implicast.language.target import Description, Target, Term
 from implicast.world import invariants
 from implicast.world.application import Cast, CastReceipt, Registration
 from implicast.world.invariants import NEVER_US, ContractChecker, Notices, Version
+from implicast.world.receipts import CastFacts, falsehood
 
 S = 1_000_000
 SAMBA, JAZZ = Description(("samba",)), Description(("jazz",))
@@ -146,6 +147,13 @@ CASES: dict[str, Case] = {
         told=[(0, 1, 100.1), (0, 2, 130)],
         settled={0: (101, CastReceipt(2, 0, 0))},
     ),
+    "an incomplete receipt of one told only later": Case(
+        {"misreported": 1},
+        said=BOTH,
+        told=[(0, 1, 100.1), (0, 2, 130)],
+        settled={0: (101, CastReceipt(2, 0, 0, 1))},
+        exact=False,
+    ),
     "a receipt of too few": Case(
         {"misreported": 1}, said=BOTH, told=TWO, settled={0: (101, CastReceipt(1, 0, 0))}
     ),
@@ -164,6 +172,39 @@ CASES: dict[str, Case] = {
         told=[(0, 1, 100.1), (0, 1, 120)],
         settled={0: (130, CastReceipt(2, 0, 0))},
         forgotten={1: (90, [110])},
+    ),
+    "a complete receipt without one that was owed": Case(
+        {"misreported": 1, "missing": 1},
+        said=BOTH,
+        told=TOLD,
+        settled={0: (101, CastReceipt(1, 0, 0))},
+        exact=False,
+    ),
+    "a complete receipt before one that was owed is told": Case(
+        {"misreported": 1, "missing": 0},
+        said=BOTH,
+        told=[(0, 1, 100.1), (0, 2, 130)],
+        settled={0: (101, CastReceipt(1, 0, 0))},
+        exact=False,
+    ),
+    "one is out of reach, and counted": Case(
+        {"misreported": 0}, said=BOTH, told=TOLD, settled={0: (101, CastReceipt(1, 0, 1))}
+    ),
+    "one has declined, and is counted": Case(
+        {"misreported": 0}, said=BOTH, told=TOLD, settled={0: (101, CastReceipt(1, 1, 0))}
+    ),
+    "one is missing in a region that is not known": Case(
+        {"misreported": 0}, said=BOTH, told=TOLD, settled={0: (101, CastReceipt(1, 0, 0, 1))}
+    ),
+    "two are out of reach where one is selected": Case(
+        {"misreported": 1}, told=[], settled={0: (101, CastReceipt(0, 0, 2))}, exact=False
+    ),
+    "one is out of reach that registered only later": Case(
+        {"misreported": 1},
+        said=[said(1, 0, 1), said(2, 102, 103)],
+        told=TOLD,
+        settled={0: (101, CastReceipt(1, 0, 1))},
+        exact=False,
     ),
     "a true receipt": Case(
         {"misreported": 0}, said=BOTH, told=TWO, settled={0: (101, CastReceipt(2, 0, 0))}
@@ -215,6 +256,8 @@ def without(*names: str) -> Put:
     return with_attribute(ContractChecker, "report", blind)
 
 
+missing_at = CastFacts.missing_at
+
 MUTATIONS: dict[str, Put] = {
     "flights of ten minutes": with_attribute(invariants, "FLIGHT_US", 600 * S),
     "flights of six seconds": with_attribute(invariants, "FLIGHT_US", 6 * S),
@@ -259,24 +302,39 @@ MUTATIONS: dict[str, Put] = {
     "late after an hour": with_attribute(invariants, "LATE_US", 3_600 * S),
     "late at once": with_attribute(invariants, "LATE_US", 0),
     "no receipt is looked at": with_attribute(
-        ContractChecker, "is_misreported", lambda self, cast, receipt, told: False
+        ContractChecker, "is_misreported", lambda self, cast, facts: False
     ),
     "receipts of too few are true": with_attribute(
-        ContractChecker,
-        "is_misreported",
-        lambda self, cast, receipt, times_us: (
-            receipt.notified > sum(time_us <= cast.settled_us for time_us in times_us)
-        ),
+        invariants, "falsehood", lambda facts, report, exact: falsehood(facts, report, False)
     ),
     "receipts may look ahead": with_attribute(
-        ContractChecker,
-        "is_misreported",
-        lambda self, cast, receipt, told: receipt.notified > len(told),
+        CastFacts, "notices_by", lambda self, time_us: len(self.times_us)
     ),
     "receipts are always exact": with_attribute(
-        ContractChecker,
-        "is_misreported",
-        lambda self, cast, receipt, told: receipt.notified != len(told),
+        invariants, "falsehood", lambda facts, report, exact: falsehood(facts, report, True)
+    ),
+    "a complete receipt may lack one member": with_attribute(
+        CastFacts, "missing_at", lambda self, time_us: max(0, missing_at(self, time_us) - 1)
+    ),
+    "a complete receipt may lack what came later": with_attribute(
+        CastFacts, "missing_at", lambda self, time_us: len(self.owed - self.notified_us.keys())
+    ),
+    "declined and unreachable are ignored": with_attribute(
+        invariants,
+        "falsehood",
+        lambda facts, report, exact: falsehood(
+            facts, replace(report, receipt=CastReceipt(report.receipt.notified, 0, 0)), exact
+        ),
+    ),
+    "uncertain regions are ignored": with_attribute(
+        invariants,
+        "falsehood",
+        lambda facts, report, exact: falsehood(
+            facts, replace(report, receipt=replace(report.receipt, uncertain=0)), exact
+        ),
+    ),
+    "a receipt may count any number of others": with_attribute(
+        CastFacts, "selected_by", lambda self, time_us: 1 << 30
     ),
     "blind to what is missing": without("missing"),
     "blind to what is repeated": without("repeated"),

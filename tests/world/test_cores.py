@@ -13,6 +13,7 @@ from implicast.world.faults import Faults
 from implicast.world.world import World
 
 CHURN = "joins=4,leaves=2,crashes=2,freezes=1,slow=1,cuts=1,splits=1,drift=0.01,over_s=15"
+RARE = "outages=1,oneway=1,deaf=1,jumps=3,jumps_back=true,mass_leaves=1,flash=1,disk=torn,over_s=15"
 FAULTS = "loss=0.03,duplicate=0.03,reorder=0.2"
 
 
@@ -122,3 +123,18 @@ def test_a_world_that_is_closed_lets_go_of_what_waits(both):
     world.close()
 
     assert not world.step()
+
+
+@pytest.mark.parametrize("drift", ["", ",drift=0.02"])
+def test_the_rarer_events_are_the_same_in_both(both, tmp_path, drift):
+    scenario = Scenario(
+        "dht",
+        peers=12,
+        casts=30,
+        seed=5,
+        workload_parameters={"tags": 12, "tags_per_peer": 3},
+        churn=Churn.parse(RARE + drift),
+    )
+    one, other = both_journals(both, scenario, tmp_path)
+
+    assert one == other

@@ -14,6 +14,7 @@ from implicast.peer.errors import ScenarioError
 from implicast.peer.wire import Codec
 from implicast.world.application import Application
 from implicast.world.churn import Churn
+from implicast.world.clocks import allow_jumps, jump
 from implicast.world.fault_injector import CHECK_US, LAST_CHECKS, FaultInjector
 from implicast.world.faults import Faults
 from implicast.world.frozen import MAIL_MAX, freeze, thaw
@@ -22,6 +23,7 @@ from implicast.world.link_faults import LinkFaults
 from implicast.world.plan import Plan
 from implicast.world.run import Run
 from implicast.world.scenario import Scenario
+from implicast.world.scripted_events import ScriptedEvent
 from implicast.world.simulate import simulate
 from implicast.world.world import World
 
@@ -55,9 +57,13 @@ class Even:
         return 10
 
 
-def two(rates: dict[int, float] | None = None, **options) -> tuple[World, Listener, Listener]:
+def two(
+    rates: dict[int, float] | None = None, jumps: tuple[int, ...] = (), **options
+) -> tuple[World, Listener, Listener]:
     world = World(Even(), **options)
     world.rates = rates or {}
+    if jumps:
+        allow_jumps(world, [ScriptedEvent(0, 0, "jump", jumps, 1)])
     peers = [Listener(address, world.host(address)) for address in range(2)]
     for address, peer in enumerate(peers):
         world.place(address, peer)
@@ -272,6 +278,40 @@ def test_nothing_crosses_a_partition():
     link_faults.heal(frozenset({1, 2}))
     assert link_faults.copy_delays_us(0, 0, 1, 10) == (10,)
     assert link_faults.copy_delays_us(0, 1, 2, 10) == ()
+
+
+def test_a_partition_in_one_direction_and_a_deaf_host_lose_only_what_they_name():
+    faults = LinkFaults(None)
+
+    def passes(sender: int, receiver: int) -> bool:
+        return faults.copy_delays_us(0, sender, receiver, 5) == (5,)
+
+    faults.mute(frozenset({1, 2}))
+    assert [passes(1, 0), passes(0, 1), passes(1, 2)] == [False, True, True]
+    faults.deafen(frozenset({0}))
+    faults.unmute(frozenset({1, 2}))
+    assert [passes(1, 0), passes(0, 1), passes(2, 0)] == [False, True, False]
+    assert not faults.meet(0, 0, 1)
+    faults.undeafen(frozenset({0}))
+    assert passes(1, 0)
+
+
+@pytest.mark.parametrize("rate", [1.0, 1.25])
+def test_a_clock_jumps_ahead_at_once_and_back_at_the_next_start(rate):
+    world, one, _ = two({0: rate, 1: rate}, jumps=(0,))
+    world.run(10_000_000)
+    before_us = one.host.now_us
+    one.host.after(1_000_000, Tick())
+    jump(world, ScriptedEvent.parse("10:jump~20:0"))
+
+    assert one.host.now_us == before_us + 20_000_000
+    world.run(int(10_000_000 + 1_000_000 * rate) + 1)
+    assert [what for _, what in one.heard] == ["tick"], "a jump moves no armed alarm"
+    after_us = one.host.now_us
+    jump(world, ScriptedEvent.parse("10:jump~25:0:back"))
+    assert one.host.now_us == after_us
+    world.crash(0)
+    assert world.host(0).now_us == after_us - 25_000_000
 
 
 def test_a_slow_peer_is_slow_both_ways():

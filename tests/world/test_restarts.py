@@ -24,7 +24,7 @@ def run(script, casts=80, journal=None, **more):
     return simulate(Scenario("postbox", casts=casts, churn=churn, **parts), journal)
 
 
-@pytest.mark.parametrize("disk", ["kept", "old", "empty"])
+@pytest.mark.parametrize("disk", ["kept", "old", "empty", "torn", "lost"])
 def test_a_member_comes_back_with_its_disk_an_old_one_or_none(disk, tmp_path):
     script = f"event=2:describe:3,event=4..9:return:3:{disk},event=12..15:return:3:{disk}"
     found = run(script, journal=tmp_path / "run")
@@ -38,6 +38,19 @@ def test_a_member_comes_back_with_its_disk_an_old_one_or_none(disk, tmp_path):
     assert [row["back_us"] > row["from_us"] for row in incarnations] == [True, True]
     assert len({row["peer"] for row in incarnations}) == (2 if disk == "empty" else 1)
     assert len(read(tmp_path / "run", "peers")) == 13 + 2 * (disk == "empty")
+
+
+@pytest.mark.parametrize(("disk", "kept"), [("torn", 1), ("lost", 0)])
+def test_a_faulty_disk_has_lost_what_was_written_last(disk, kept, tmp_path):
+    """Two descriptions in the last second: a torn disk holds the first, a lost one neither."""
+    script = f"event=3.3:describe:3:one,event=3.7:describe:3:two,event=4..9:return:3:{disk}"
+    run(script, journal=tmp_path / "run")
+
+    rows = [row for row in read(tmp_path / "run", "registrations").to_pylist() if row["peer"] == 3]
+    restored = rows[-1]["tags"]
+    assert restored == (["one"] if kept else rows[0]["tags"])
+    [back] = [row for row in read(tmp_path / "run", "incarnations").to_pylist() if row["returned"]]
+    assert back["copied_us"] < back["from_us"] - 5_000_000, "it may be told again what it forgot"
 
 
 def test_a_member_that_is_back_and_registered_is_owed_what_it_fits():

@@ -19,7 +19,8 @@ from implicast.language.index import Index
 from implicast.language.target import Description, Target
 from implicast.peer.changes import ChangedKeys
 from implicast.peer.contract import Address, Contact, Message, Name, Part, Version, handles
-from implicast.peer.lease import Leases
+from implicast.peer.lease import OWED_US, Leases
+from implicast.peer.memory import Recent
 from implicast.peer.signing import SignedMessage
 from implicast.peer.site import Site
 
@@ -30,6 +31,8 @@ NAMES_MAX = 16
 name registered first is removed when there are more.
 """
 SWEEPS_PER_LEASE = 8
+SILENT_CLIENTS_MAX = 4_096
+"""Clients whose lease has expired and that are still owed casts; the oldest is forgotten first."""
 
 
 class ClientEntry(Message):
@@ -62,6 +65,7 @@ class ClientRegistry(Part):
         "entries",
         "index",
         "leases",
+        "silent",
     )
 
     def __init__(
@@ -80,6 +84,10 @@ class ClientRegistry(Part):
         self.changed: ChangedKeys[Name] = ChangedKeys()
         self.index: Index[Name] = Index()
         self.leases: Leases[Name] = Leases(lease_us)
+        self.silent: Recent[Name, tuple[int, Description]] = Recent(SILENT_CLIENTS_MAX)
+        """Clients removed because their lease expired: until when they are owed casts, and their
+        description. They may be frozen, cut off, or clients of another front end by now.
+        """
         self._at: dict[Address, tuple[Name, ...]] = {}
         if site.watched:
             self.host.after(lease_us // SWEEPS_PER_LEASE, LeaseSweep())
@@ -87,6 +95,29 @@ class ClientRegistry(Part):
     def select(self, target: Target) -> list[Contact]:
         entries = self.entries
         return [entries[name].contact for name in self.index.select(target)]
+
+    def may_lack(self, target: Target) -> bool:
+        """Whether a target selects a client that was removed for its silence."""
+        return any(target.selects(description) for description in self._owed())
+
+    def is_present(self, name: Name) -> bool:
+        """Whether a client was heard from lately. Another may be a client of another front end."""
+        heard_us = self.leases.heard_us(name)
+        return heard_us is not None and self.host.now_us < heard_us + self.leases.lease_us // 3
+
+    def tags(self) -> list[str]:
+        """Tags of the clients, and of those removed for their silence that are still owed casts:
+        casts to them have to come here, to be counted as uncertain.
+        """
+        owed = [tag for description in self._owed() for tag in description.tags]
+        return sorted({*self.index.tags(), *owed}) if owed else self.index.tags()
+
+    def _owed(self) -> list[Description]:
+        """Descriptions of the clients that were removed for their silence within `OWED_US`."""
+        if self.silent:
+            now_us = self.host.now_us
+            self.silent.drop_while(lambda known: known[0] <= now_us)
+        return [description for _, description in self.silent.values()]
 
     def holdings(self) -> Iterable[Any]:
         return [(entry.contact, entry.description) for entry in self.entries.values()]
@@ -98,6 +129,7 @@ class ClientRegistry(Part):
         """Store an entry and renew its lease. Returns the description that it replaces."""
         name, address = entry.contact.name, entry.contact.address
         before = self.forget(name)
+        self.silent.pop(name, None)
         self.entries[name] = entry
         self.changed.note(name)
         self.renew(name)
@@ -157,4 +189,7 @@ class ClientRegistry(Part):
         """Remove clients whose lease has expired."""
         self.host.after(self.leases.lease_us // SWEEPS_PER_LEASE, LeaseSweep())
         for name in self.leases.lapsed(self.host.now_us):
-            self._forgotten(name, self.forget(name))
+            before = self.forget(name)
+            if before is not None:
+                self.silent.put(name, (self.host.now_us + OWED_US, before))
+            self._forgotten(name, before)

@@ -23,13 +23,14 @@ from implicast.casting.central_subscriptions import EventNotify, PublishEvent
 from implicast.casting.client_registry import ClientRegistry
 from implicast.casting.complaints import Complain, ComplaintLog, Slowing
 from implicast.casting.front_end_messages import DRY, SILENT_MAX, CastProgress, Publish
-from implicast.casting.notifier import Notification, Notifier, Notify, NotifyTally
+from implicast.casting.notifier import Notifier, Notify, NotifyTally
 from implicast.language.target import Description, Target
 from implicast.overlay.backbone.backbone import Backbone
 from implicast.peer.changes import ChangedKeys
 from implicast.peer.contract import Address, CastId, Contact, Message, Name, Part, handles
+from implicast.peer.expiry import expiry_of
 from implicast.peer.fields import Payload, Token
-from implicast.peer.memory import Recent, Seen, Shares
+from implicast.peer.memory import HORIZON_US, Recent, SeenLately, Shares
 from implicast.peer.policy import policy_of
 from implicast.peer.requests import PendingRequest, Requests, RetryPolicy
 from implicast.peer.site import Site
@@ -70,8 +71,12 @@ class ProgressAnswerDue(Message):
 class NoBackbone:
     """Stands for the backbone at a front end that is the only one."""
 
+    is_alone = True
     epoch = 0
     neighbours: tuple[Address, ...] = ()
+
+    def lost_brokers(self) -> int:
+        return 0
 
 
 @dataclass(slots=True)
@@ -97,7 +102,7 @@ class ForwardingEntry:
 
 
 Hop = Publish | ForwardToBroker | PublishEvent
-Selection = tuple[Notification, Sequence[Contact]]
+Selection = tuple[Notify | EventNotify, Sequence[Contact]]
 """The notification of a cast, and the own clients that it goes to."""
 
 
@@ -110,6 +115,7 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         "_assured",
         "_backbone",
         "_clients",
+        "_is_recovering",
         "_matching",
         "_policy",
         "_requests",
@@ -131,27 +137,22 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         clients: ClientRegistry,
         backbone: Backbone | NoBackbone,
         matching: Callable[[Description], Sequence[Contact]] = lambda description: (),
+        is_recovering: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_recovering`: whether clients of an earlier incarnation may be unregistered still."""
         super().__init__(site.address, site.host)
-        self._assured, self._signing, self._policy = (
-            site.assured,
-            site.signing,
-            policy_of(site.parameters),
-        )
-        self._requests, self._clients, self._backbone, self._matching = (
-            requests,
-            clients,
-            backbone,
-            matching,
-        )
+        self._assured, self._signing = site.assured, site.signing
+        self._policy = policy_of(site.parameters)
+        self._requests, self._clients, self._backbone = requests, clients, backbone
+        self._matching, self._is_recovering = matching, is_recovering
         self.complaint_log = ComplaintLog(
             lambda: site.host.now_us, site.durable_state.complaint_log if site.durable_state else ()
         )
         """Complaints of own clients."""
-        self.notifier = Notifier(
-            site.address, site.host, requests, site.assured, self._on_own_finished, site.signing
-        )
-        self._seen = Seen()
+        is_ours = lambda name: backbone.is_alone or clients.is_present(name)  # noqa: E731
+        given = site.assured, self._on_own_finished, site.signing, is_ours
+        self.notifier = Notifier(site.address, site.host, requests, *given)
+        self._seen = SeenLately()
         self.entries: dict[CastId, ForwardingEntry] = {}
         self._shares: Shares[Name] = Shares(FORWARDING_MAX)
         self.ended: Recent[CastId, NotifyTally] = Recent(ENDED_MAX)
@@ -173,7 +174,7 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
 
     def forward_cast(self, requester: Address, client: bool, hop: Hop) -> None:
         """Forward a cast for a client, or for a broker of the present view. Ignored if the payload
-        is not signed by the publisher or the publisher exceeds its rate.
+        is not signed by the publisher, the cast has expired or the publisher exceeds its rate.
         """
         about = (
             hop.description
@@ -182,7 +183,8 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
             if hop.dry
             else hop.target
         )
-        if self._signing.verified_payload(hop.cast, about, hop.payload) is None or (
+        now_us = self.host.now_us
+        if self._signing.verified_payload(hop.cast, about, hop.payload, now_us) is None or (
             client and self._exceeds_rate(hop)
         ):
             return
@@ -229,17 +231,32 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         return {each: onward for each in backbone.neighbours if backbone.leads(each, hop.target)}
 
     def _notify_own(self, hop: Hop) -> bool:
-        """Notify own clients, once per cast. False if there is no room to remember the cast."""
+        """Notify own clients, once per cast. False if there is no room to remember the cast. With
+        receipts the clients are notified again when the counts are forgotten: they drop repeats.
+        """
         cast = hop.cast
         if cast in self.notifier.casts or cast in self.ended:
             return True
         if hop.dry:
             self.ended[cast] = NotifyTally(0, notified=len(self._select(hop)[1]))
             return True
-        if not self._seen.first(cast, self.host.now_us):
-            return self._seen.met(cast)
-        self.notify_own(*self._select(hop))
+        is_new = self._remember(cast)
+        if not self._seen.met(cast):
+            return False
+        if is_new or self._assured:
+            is_uncertain = self._is_recovering() or (
+                not isinstance(hop, PublishEvent) and self._clients.may_lack(hop.target)
+            )
+            self.notify_own(*self._select(hop))
+            tally = self.notifier.casts.get(cast) or self.ended.get(cast)
+            if is_uncertain and tally is not None:
+                tally.mark_uncertain()
         return True
+
+    def _remember(self, cast: CastId) -> bool:
+        """Record a cast as forwarded; whether it is new."""
+        now_us = self.host.now_us
+        return self._seen.first(cast, now_us + HORIZON_US, now_us)
 
     def _select(self, hop: Hop) -> Selection:
         if isinstance(hop, PublishEvent):
@@ -248,11 +265,11 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
             )
         return Notify(hop.cast, hop.target, hop.payload), self._clients.select(hop.target)
 
-    def notify_own(self, notification: Notification, members: Sequence[Contact]) -> None:
+    def notify_own(self, notification: Notify | EventNotify, members: Sequence[Contact]) -> None:
         """Notify own clients, at first or after a restart. If the audience is too large or the
         publisher is throttled, all count as declined.
         """
-        self._seen.first(notification.cast, self.host.now_us)
+        self._remember(notification.cast)
         if not self._policy.allows_audience(len(members)) or not self.complaint_log.admits(
             notification.cast, members
         ):
@@ -262,6 +279,15 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
             self.notifying[notification.cast] = notification, members
             self.changed.note(notification.cast)
         self.notifier.notify_members(notification, members)
+
+    def resume_own(self, notification: Notify | EventNotify, members: Sequence[Contact]) -> None:
+        """Continue to notify own clients after a restart. If the cast has expired meanwhile, all
+        count as unreachable.
+        """
+        if self.host.now_us < expiry_of(notification.payload):
+            self.notify_own(notification, members)
+        else:
+            self._on_own_finished(notification.cast, NotifyTally(0, unreachable=len(members)))
 
     def _pass_on(self, requester: Address, client: bool, hop: Hop, entry: ForwardingEntry) -> None:
         """Forward to every matching neighbour, except a broker that asked."""
@@ -318,6 +344,8 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
             sum(each.declined for each in counts),
             sum(each.open for each in counts),
             tuple(name for each in counts for name in each.silent)[:SILENT_MAX],
+            sum(each.uncertain for each in counts)
+            + (self._backbone.lost_brokers() if client else 0),
         )
 
     # --- complaints

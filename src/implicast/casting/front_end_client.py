@@ -29,6 +29,7 @@ from implicast.casting.notifier import Receiver
 from implicast.language.target import Description, Target
 from implicast.peer.contract import Address, CastId, Message, Version, handles
 from implicast.peer.events import Estimated, Left, Refused, Registered, Settled, Slowed, Withdrawn
+from implicast.peer.expiry import expiry_of
 from implicast.peer.member import Member
 from implicast.peer.requests import PendingRequest, Requests, RetryPolicy
 from implicast.peer.signing import SignedMessage
@@ -38,6 +39,8 @@ REGISTER, CAST = "register", "cast"
 REGISTER_RETRY = RetryPolicy(2_000_000, times=1 << 30)
 CAST_RETRY = RetryPolicy(2_000_000, times=60, factor=1.1)
 """About a hundred minutes, with growing waits."""
+CAST_REPEATED_US = 6_600_000_000
+"""Longer than a client asks for one cast. Only casts that expire sooner need an alarm."""
 KEEP_ALIVE_RETRY_US = 1_000_000
 """Wait before an unanswered keep-alive is repeated."""
 OPEN_CASTS_MAX = 4_096
@@ -48,6 +51,12 @@ ESTIMATES = 1 << 47
 FrontEndRequest = Publish | PublishEvent
 
 
+class OpenCastExpires(Message):
+    """Fires when a cast expires that may still be open then."""
+
+    cast: CastId
+
+
 class FrontEndClient(Member, parts={"requests": Requests, "receiver": Receiver}):
     """A member and its front end, which is None while the member looks for one."""
 
@@ -56,6 +65,7 @@ class FrontEndClient(Member, parts={"requests": Requests, "receiver": Receiver})
         "_complete",
         "_estimates",
         "_keep_alive_armed",
+        "_partial",
         "_unanswered",
         "front_end",
         "keep_alive_us",
@@ -77,6 +87,8 @@ class FrontEndClient(Member, parts={"requests": Requests, "receiver": Receiver})
         )
         self.open_casts: dict[CastId, FrontEndRequest] = {}
         """Casts that have no final answer; without receipts, casts that wait for a front end."""
+        self._partial: dict[CastId, Settled] | None = None
+        """Receipts so far of open casts that expire soon; None if there are none."""
         self.keep_alive_us = keep_alive_us if site.watched else 0
         self.leaving = False
         self._complete = 0
@@ -94,18 +106,14 @@ class FrontEndClient(Member, parts={"requests": Requests, "receiver": Receiver})
     def withdraw(self) -> None:
         self.register(None)
 
-    def cast(self, target: Target, payload: bytes) -> CastId:
+    def cast(self, target: Target, payload: bytes, expiry_us: int = 0) -> CastId:
         cast = self.next_cast()
-        return self.request_cast(
-            Publish(cast, target, self.signing.sign_payload(cast, target, payload))
-        )
+        return self.request_cast(Publish(cast, target, self.seal(cast, target, payload, expiry_us)))
 
     def estimate(self, target: Target) -> int:
         self._estimates += 1
         cast = CastId(self.name, self.incarnation, ESTIMATES + self._estimates)
-        self.request_cast(
-            Publish(cast, target, self.signing.sign_payload(cast, (DRY, target), b""), dry=True)
-        )
+        self.request_cast(Publish(cast, target, self.seal(cast, (DRY, target), b""), dry=True))
         return self._estimates
 
     def complain(self, cast: CastId) -> bool:
@@ -174,9 +182,26 @@ class FrontEndClient(Member, parts={"requests": Requests, "receiver": Receiver})
             return request.cast
         if self.assured or self.front_end is None or request.dry:
             self.open_casts[request.cast] = request
+        if self.assured and not request.dry:
+            self._watch_expiry(request)
         if self.front_end is not None:
             self._send(request)
         return request.cast
+
+    def _watch_expiry(self, request: FrontEndRequest) -> None:
+        left_us = expiry_of(request.payload) - self.host.now_us
+        if left_us < CAST_REPEATED_US:
+            self._partial = self._partial or {}
+            self._partial[request.cast] = Settled(request.cast, 0)
+            self.host.after(max(0, left_us), OpenCastExpires(request.cast))
+
+    @handles(OpenCastExpires)
+    def on_open_cast_expires(self, alarm: OpenCastExpires) -> None:
+        """The cast is asked for no more. Its receipt becomes final."""
+        last = self._partial.pop(alarm.cast, None) if self._partial is not None else None
+        if last is not None and self.open_casts.pop(alarm.cast, None) is not None:
+            self.requests.drop(CAST, alarm.cast)
+            self.host.deliver(last.at_expiry())
 
     def _send(self, request: FrontEndRequest) -> None:
         assert self.front_end is not None, "requests wait until there is a front end"
@@ -237,7 +262,10 @@ class FrontEndClient(Member, parts={"requests": Requests, "receiver": Receiver})
             )
         else:
             counts = (progress.notified, progress.unreachable, progress.declined, progress.open)
-            self.host.deliver(Settled(progress.cast, *counts, progress.silent))
+            settled = Settled(progress.cast, *counts, progress.silent, progress.uncertain)
+            if self._partial is not None and progress.cast in self._partial:
+                self._partial[progress.cast] = settled
+            self.host.deliver(settled)
 
     @handles(Slowing)
     def on_slowing(self, sender: Address, slowing: Slowing) -> None:

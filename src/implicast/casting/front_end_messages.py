@@ -84,6 +84,8 @@ class CastProgress(Message):
     declined: Count
     open: Count
     silent: Annotated[tuple[Name, ...], Meta(max_length=SILENT_MAX)] = ()
+    uncertain: Count = 0
+    """Front ends that may lack registrations of selected members."""
 
 
 class BrokerProbe(Message):

@@ -11,6 +11,12 @@ from enum import IntEnum
 from implicast.language.target import Target
 from implicast.peer.contract import CastId
 from implicast.peer.events import Notice
+from implicast.peer.expiry import (
+    DEFAULT_MEMORY_US,
+    expiry_of,
+    is_expired,
+    remembered_until_us,
+)
 from implicast.peer.member import Member
 from implicast.peer.memory import Seen, SeenBlock
 from implicast.peer.policy import UNLIMITED
@@ -33,7 +39,13 @@ class Outcome(IntEnum):
     ELSEWHERE = 6
     """The member took it from another front end, which counts it."""
     FORGED = 7
-    """The publisher did not make this cast, or made it too long ago."""
+    """The publisher did not make this cast."""
+    EXPIRED = 8
+    """The cast has expired, and the member does not remember it."""
+    UNSELECTED = 9
+    """The target selects neither the member's description nor its former one: the sender combined
+    entries of both. The receipt does not count the member.
+    """
 
 
 class Inbox:
@@ -43,31 +55,41 @@ class Inbox:
 
     def __init__(self, member: Member, seen_blocks: Iterable[SeenBlock] = ()) -> None:
         self._member = member
-        self.seen = Seen(seen_blocks)
+        self.seen = Seen(seen_blocks, now_us=member.host.now_us if seen_blocks else 0)
 
-    def take(self, cast: CastId, target: Target, payload: bytes) -> Outcome:
+    def take(self, cast: CastId, target: Target, carried: bytes) -> Outcome:
         """Deliver a notice unless it was delivered before or the member's newest description does
         not fit.
         """
         description = self._member.description
         return self.admit(
-            cast, target, payload, description is not None and target.selects(description)
+            cast, target, carried, description is not None and target.selects(description)
         )
 
-    def admit(self, cast: CastId, about: object, payload: bytes, fits: bool) -> Outcome:
-        """Deliver a notice that fits, once, if its publisher made the cast. `about`: the target, or
-        the description of an event.
+    def _misfit(self, about: object) -> Outcome:
+        """Whether the member's former description fitted."""
+        former = self._member.former
+        is_former = isinstance(about, Target) and former is not None and about.selects(former)
+        return Outcome.UNFIT if is_former or not isinstance(about, Target) else Outcome.UNSELECTED
+
+    def admit(self, cast: CastId, about: object, carried: bytes, fits: bool) -> Outcome:
+        """Deliver a notice that fits, once, before its expiry, if its publisher made the cast.
+        `about`: the target, or the description of an event. `carried`: the payload as it was sent.
         """
         member, seen = self._member, self.seen
         if not fits:
-            return Outcome.REPEAT if seen.met(cast) else Outcome.UNFIT
-        opened = member.signing.verified_payload(cast, about, payload)
+            return Outcome.REPEAT if seen.met(cast) else self._misfit(about)
+        now_us, policy, expiry_us = member.host.now_us, member.policy, expiry_of(carried)
+        if is_expired(expiry_us, now_us):
+            return Outcome.REPEAT if seen.met(cast) else Outcome.EXPIRED
+        opened = member.signing.verified_payload(cast, about, carried, now_us)
         if opened is None:
             return Outcome.FORGED
-        now_us, policy = member.host.now_us, member.policy
         if policy is not UNLIMITED and not seen.met(cast) and not policy.admits(cast, now_us):
             return Outcome.FULL
-        if not seen.first(cast, now_us):
+        until_us = remembered_until_us(expiry_us, now_us, member.signing.signed)
+        if not seen.first(cast, until_us, now_us):
             return Outcome.REPEAT if seen.met(cast) else Outcome.FULL
-        member.host.deliver(Notice(cast, opened))
+        is_long = until_us > now_us + DEFAULT_MEMORY_US
+        member.host.deliver(Notice(cast, opened, until_us if is_long else 0))
         return Outcome.TAKEN

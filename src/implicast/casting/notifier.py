@@ -96,17 +96,22 @@ class NotifyTally:
     declined: int = 0
     unreachable: int = 0
     silent: list[Name] = field(default_factory=list)
+    uncertain: int = 0
+    """1 if the notifying peer may lack registrations of selected members."""
+
+    def mark_uncertain(self) -> None:
+        self.uncertain = 1
 
     def count(self, outcome: Outcome | None, name: Name = b"") -> None:
         """Count the outcome at one member; None: the member with this name never answered."""
         self.open -= 1
         if outcome in (Outcome.TAKEN, Outcome.REPEAT):
             self.notified += 1
-        elif outcome is None:
+        elif outcome in (None, Outcome.EXPIRED):
             self.unreachable += 1
-            if len(self.silent) < SILENT_MAX:
+            if len(self.silent) < SILENT_MAX and name:
                 self.silent.append(name)
-        elif outcome != Outcome.ELSEWHERE:  # the other front end counts it
+        elif outcome not in (Outcome.ELSEWHERE, Outcome.UNSELECTED):
             self.declined += 1
 
 
@@ -120,6 +125,7 @@ class Notifier(Part):
         "_assured",
         "_ended",
         "_in_flight",
+        "_is_ours",
         "_requests",
         "_signing",
         "_waiting",
@@ -135,15 +141,15 @@ class Notifier(Part):
         assured: bool,
         ended: OnFinished,
         signing: Signing = UNSIGNED,
+        is_ours: Callable[[Name], bool] = lambda name: True,
     ) -> None:
-        """`ended` is called once for every cast, when no member is open. Never without receipts."""
+        """`ended` is called once for every cast, when no member is open. Never without receipts.
+        `is_ours`: whether a member that does not answer can only be reached by this peer. One that
+        another peer may have notified makes the receipt uncertain.
+        """
         super().__init__(address, host)
-        self._requests, self._assured, self._ended, self._signing = (
-            requests,
-            assured,
-            ended,
-            signing,
-        )
+        self._requests, self._assured, self._ended = requests, assured, ended
+        self._signing, self._is_ours = signing, is_ours
         self._in_flight = 0
         self._waiting: deque[tuple[Contact, CastId, Message]] | None = None
         """Created when needed: most members never notify so many."""
@@ -223,7 +229,11 @@ class Notifier(Part):
                 self._count(ack.cast, name, None)
 
     def _on_request_lost(self, key: tuple[CastId, Name], request: PendingRequest) -> None:
-        self._count(*key, None)
+        cast, name = key
+        is_ours, tally = self._is_ours(name), self.casts.get(cast)
+        if not is_ours and tally is not None:
+            tally.mark_uncertain()
+        self._count(cast, name, None if is_ours else Outcome.ELSEWHERE)
 
     def _count(self, cast: CastId, name: Name, outcome: Outcome | None) -> None:
         self._in_flight -= 1

@@ -82,7 +82,8 @@ def try_command(
     found = followed(among(explanation, target, _described(there)), network, receipt)
     if as_json:
         answers = {
-            each: getattr(receipt, each) for each in ("notified", "declined", "unreachable", "open")
+            each: getattr(receipt, each)
+            for each in ("notified", "declined", "unreachable", "open", "uncertain")
         }
         click.echo(json.dumps({**found.described(), **answers}, indent=2, ensure_ascii=False))
     else:

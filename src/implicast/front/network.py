@@ -61,6 +61,9 @@ class Receipt:
     declined: int
     unreachable: int
     open: int
+    uncertain: int
+    """Regions of the overlay whose members are not known; the receipt is complete only if it is 0.
+    """
     reached: tuple[str, ...]
     """Who was told, in the order of arrival."""
     messages: int
@@ -345,6 +348,7 @@ class Network:
             declined=settled.declined,
             unreachable=settled.unreachable,
             open=settled.open,
+            uncertain=settled.uncertain,
             reached=tuple(self._names[peer] for _, peer, _ in told),
             messages=len(self.trace.steps(number)),
             hops=sum(depth for _, _, depth in told) / len(told) if told else 0.0,

@@ -238,6 +238,7 @@ class Gatherer:
                         "notified": row.notified,
                         "declined": row.declined,
                         "unreachable": row.unreachable,
+                        "uncertain": row.uncertain,
                     }
                 )
         self._ended = [row for row in left if self.now_us - row.time_us < FORGET_US]

@@ -29,6 +29,7 @@ RECEIPTS = pa.schema(
         ("notified", pa.int64()),
         ("declined", pa.int64()),
         ("unreachable", pa.int64()),
+        ("uncertain", pa.int64()),
     ]
 )
 CASTS = pa.schema(
@@ -115,7 +116,7 @@ class Lake:
         told = {
             row["cast"]: row for row in self.gathered("receipts").sort_by("settled_us").to_pylist()
         }
-        empty = dict.fromkeys(("settled_us", "notified", "declined", "unreachable"))
+        empty = dict.fromkeys(("settled_us", "notified", "declined", "unreachable", "uncertain"))
         made = self.gathered("casts").to_pylist()
         rows = [{**empty, **told.get(row["cast"], {}), **row, "warm_up": False} for row in made]
         return pa.Table.from_pylist(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from implicast.net.clock import REFUSE_S
 from implicast.net.config import address_of, text_of
 from implicast.net.errors import NodeError
-from implicast.peer.contract import CastId
 
 if TYPE_CHECKING:
     from implicast.net.node import Node
@@ -84,8 +83,4 @@ class Bootstrap:
         """Resume the unsettled casts of earlier incarnations, once this node has joined."""
         await self._node.joined.wait()
         self._node.member()
-        now_us = self._node.driver.tick()
-        for incarnation, serial, target, payload, until_us in list(self._node.store.unsettled()):
-            cast = CastId(self._node.name, incarnation, serial)
-            if incarnation != self._node.incarnation and now_us < until_us:
-                self._node.driver.call("carry_on", cast, target, payload)
+        self._node.outbox.resume()

@@ -18,13 +18,13 @@ MOST = 64
 to be prepared.
 """
 
-NOTICE = "insert or ignore into notices values (?, ?, ?, ?, ?, ?, null)"
+NOTICE = "insert or ignore into notices values (?, ?, ?, ?, ?, ?, null, ?)"
 CAST = "insert into outbox values (?, ?, ?, ?, ?, ?, null)"
 RECEIPT = "insert or replace into receipts values (?, ?, ?, ?)"
 SETTLED = "update outbox set settled_us = ? where life = ? and serial = ?"
 
 _BULK = {
-    NOTICE: ("insert or ignore into notices values ", "(?, ?, ?, ?, ?, ?, null)", ""),
+    NOTICE: ("insert or ignore into notices values ", "(?, ?, ?, ?, ?, ?, null, ?)", ""),
     CAST: ("insert into outbox values ", "(?, ?, ?, ?, ?, ?, null)", ""),
     RECEIPT: ("insert or replace into receipts values ", "(?, ?, ?, ?)", ""),
     SETTLED: (

@@ -13,6 +13,7 @@ from implicast.net import control, locations
 from implicast.net.blobs import INLINE_MAX
 from implicast.net.options import debug_option, dir_option, json_option, node_option
 from implicast.peer.errors import ParameterError
+from implicast.peer.expiry import LIFETIME_MAX_US
 
 
 @click.command("cast")
@@ -30,6 +31,11 @@ from implicast.peer.errors import ParameterError
     is_flag=True,
     help="This node also checks the registrations of the selected members (ring designs).",
 )
+@click.option(
+    "--expires",
+    help="Lifetime: no peer sends the cast later. A number with its unit, like 90s, 15m, 12h or 7d; "
+    "at most 30d. Default: ttl_s of node.toml, 24h if it is not set.",
+)
 @node_option
 @dir_option
 @json_option
@@ -40,6 +46,7 @@ def cast_command(
     path: Path | None,
     wait: float,
     verified: bool,
+    expires: str | None,
     name: str | None,
     directory: Path | None,
     as_json: bool,
@@ -57,6 +64,7 @@ def cast_command(
         "target": target,
         "wait": wait,
         "verified": verified,
+        **({} if expires is None else {"expires_s": lifetime_s(expires)}),
         **_payload(message, path),
     }
     receipt: dict[str, Any] = {}
@@ -69,6 +77,20 @@ def cast_command(
     click.echo(json.dumps(receipt, indent=2) if as_json else receipt_text(receipt))
     if receipt["unreachable"] or not receipt["complete"]:
         raise SystemExit(1)
+
+
+def lifetime_s(text: str) -> float:
+    """Read a duration like 90s, 15m, 12h or 7d, in seconds."""
+    units = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+    number, unit = text[:-1], text[-1:]
+    if unit not in units or not number.replace(".", "", 1).isdecimal():
+        raise ParameterError(
+            f"--expires {text}: write a number with its unit, like 90s, 15m, 12h or 7d"
+        )
+    lifetime = float(number) * units[unit]
+    if not 0 < lifetime * 1e6 <= LIFETIME_MAX_US:
+        raise ParameterError(f"--expires {text}: more than 0s and at most 30d are possible")
+    return lifetime
 
 
 def _show_fetched(fetched: dict[str, int], as_json: bool) -> None:
@@ -101,14 +123,16 @@ def receipt_text(receipt: dict[str, Any]) -> str:
     parts += [
         f"{receipt[each]} {each}" for each in ("declined", "unreachable", "open") if receipt[each]
     ]
+    parts += [f"members of {receipt['uncertain']} regions of the overlay are not known"] * bool(
+        receipt["uncertain"]
+    )
     parts += ["did not answer: " + ", ".join(name[:8] for name in receipt["silent"])] * bool(
         receipt["silent"]
     )
     if "fetched" in receipt and receipt["fetched"]["have"] < receipt["fetched"]["expected"]:
         parts.append(f"{receipt['fetched']['have']} have fetched it so far")
-    parts += ["the receipt is not complete yet; `implicast receipts` shows it later"] * (
-        not receipt["complete"]
-    )
+    if receipt["open"] or not (receipt["complete"] or receipt["uncertain"]):
+        parts.append("the receipt is not complete yet; `implicast receipts` shows it later")
     return "; ".join(parts)
 
 

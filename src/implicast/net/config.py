@@ -18,6 +18,7 @@ import msgspec
 from implicast.net.private_files import make_private_folder, tighten, write_private
 from implicast.peer.contract import Address
 from implicast.peer.errors import LocalError
+from implicast.peer.expiry import LIFETIME_MAX_US
 
 
 class ConfigError(LocalError):
@@ -50,6 +51,7 @@ class NodeConfig(msgspec.Struct, forbid_unknown_fields=True):
     casts_per_s: float = 10.0
     casts_burst: float = 50.0
     ttl_s: float = 86_400.0
+    """Seconds from a cast of this node to its expiry, at most 30 days. No peer sends it later."""
     proxy: bool = False
     """Run stand-ins for light clients."""
     payload_max: int = 16 << 20
@@ -63,13 +65,19 @@ class NodeConfig(msgspec.Struct, forbid_unknown_fields=True):
 def read_config(directory: Path) -> NodeConfig:
     path = directory / "node.toml"
     try:
-        return msgspec.convert(tomllib.loads(path.read_text()), NodeConfig, strict=False)
+        config = msgspec.convert(tomllib.loads(path.read_text()), NodeConfig, strict=False)
     except FileNotFoundError:
         raise ConfigError(f"{directory} is not a node's folder: it has no node.toml") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
+    if not 0 < config.ttl_s * 1e6 <= LIFETIME_MAX_US:
+        raise ConfigError(
+            f"{path}: ttl_s = {config.ttl_s:g}: casts expire after more than 0 and at most "
+            f"{LIFETIME_MAX_US // 1_000_000} seconds (30 days)"
+        )
+    return config
 
 
 def write_config(directory: Path, config: NodeConfig) -> None:

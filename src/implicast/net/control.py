@@ -122,7 +122,9 @@ async def _cast(node: Node, request: Answer) -> AsyncIterator[Answer]:
             _read_file, Path(request["file"]), node.config.payload_max
         )
     deadline = asyncio.get_running_loop().time() + wait
-    receipt = await node.cast(target, payload, wait, name, bool(request.get("verified", False)))
+    expires_s = float(request["expires_s"]) if "expires_s" in request else None
+    verified = bool(request.get("verified", False))
+    receipt = await node.cast(target, payload, wait, name, verified, expires_s)
     async for each in _fetched(node, receipt.cast, deadline):
         yield {"fetched": each}
     yield node.receipt(receipt.cast).described()
@@ -203,7 +205,14 @@ async def _receipts(node: Node, request: Answer) -> AsyncIterator[Answer]:
             if settled is None
             else {
                 each: getattr(settled, each)
-                for each in ("expected", "notified", "declined", "unreachable", "open")
+                for each in (
+                    "expected",
+                    "notified",
+                    "declined",
+                    "unreachable",
+                    "open",
+                    "uncertain",
+                )
             }
         )
         yield {

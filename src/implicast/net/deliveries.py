@@ -35,7 +35,8 @@ class Deliveries:
             log_event(event)
             if isinstance(event, Notice):
                 node.counters["delivered"] += 1
-                store.notice(event.cast, "", event.payload, store.arrival_us(driver.host.now_us))
+                arrival_us = store.arrival_us(driver.host.now_us)
+                store.notice(event.cast, "", event.payload, arrival_us, event.until_us)
                 node.payloads.noticed(event.payload)
                 hold = True
             elif isinstance(event, Settled):

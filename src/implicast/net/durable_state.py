@@ -9,10 +9,11 @@ import msgspec
 from implicast.casting.designs import Design
 from implicast.net.config import text_of
 from implicast.net.connection_pool import ConnectionPool
+from implicast.net.remembered import seen_blocks
 from implicast.net.store import Store
 from implicast.peer.changes import Changes
 from implicast.peer.contract import Message
-from implicast.peer.memory import HORIZON_US
+from implicast.peer.expiry import CLOCK_BOUND_US
 
 log = logging.getLogger("implicast")
 _pack = msgspec.msgpack.Encoder().encode
@@ -48,7 +49,7 @@ class DurableStateStore:
             )
             return None
         if self._role == "member":
-            heard = self._store.heard_blocks(time.time_ns() // 1000 - HORIZON_US)
+            heard = seen_blocks(self._store, time.time_ns() // 1000 - CLOCK_BOUND_US)
             state = msgspec.structs.replace(
                 state, member=msgspec.structs.replace(state.member, seen_blocks=heard)
             )

@@ -15,7 +15,7 @@ from implicast.peer.errors import RemoteError
 from implicast.peer.fields import Digest, Micros, Text, Token
 from implicast.peer.wire import MESSAGE_BYTES_MAX, UNREADABLE
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Version of the protocol. Nodes with different versions refuse each other; the error names both.
 """
 HEADER = struct.Struct(">IBQ")

@@ -112,13 +112,14 @@ class CastRow(JournalRow, tag="c"):
 
 
 class ReceiptRow(JournalRow, tag="t"):
-    """The publisher's receipt is complete."""
+    """The publisher's receipt is final: nothing is open."""
 
     cast: CastId
     time_us: int
     notified: int
     declined: int
     unreachable: int
+    uncertain: int = 0
 
 
 class RegistrationRow(JournalRow, tag="r"):
@@ -236,7 +237,7 @@ class JournalWriter:
         )
         self.write(RequestRow(number, now_us, verb, cast))
         if cast is not None and verb != "carry_on":
-            what, payload = arguments
+            what, payload = arguments[:2]
             self.write(
                 CastRow(cast, now_us, str(what) if verb != "publish" else None, digest(payload))
             )
@@ -254,7 +255,12 @@ class JournalWriter:
                 if not event.open:
                     self.write(
                         ReceiptRow(
-                            event.cast, now_us, event.notified, event.declined, event.unreachable
+                            event.cast,
+                            now_us,
+                            event.notified,
+                            event.declined,
+                            event.unreachable,
+                            event.uncertain,
                         )
                     )
             elif isinstance(event, Registered | Withdrawn):

@@ -40,17 +40,20 @@ def log_event(event: Message) -> None:
         if log.isEnabledFor(logging.DEBUG):
             log.debug("notice of %s, %d bytes", _named(event.cast), len(event.payload))
     elif isinstance(event, Settled):
-        level = logging.WARNING if event.unreachable and not event.open else logging.INFO
+        missed = (event.unreachable or event.uncertain) and not event.open
+        level = logging.WARNING if missed else logging.INFO
         if log.isEnabledFor(level):
             log.log(
                 level,
-                "cast %s: %d of %d notified, %d declined, %d unreachable, %d open",
+                "cast %s: %d of %d notified, %d declined, %d unreachable, %d open, "
+                "%d regions uncertain",
                 _named(event.cast),
                 event.notified,
                 event.expected,
                 event.declined,
                 event.unreachable,
                 event.open,
+                event.uncertain,
             )
     elif isinstance(event, Registered):
         log.info("registered: the description is visible to all casts (version %d)", event.version)

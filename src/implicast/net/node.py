@@ -42,11 +42,12 @@ from implicast.net.frames import PROTOCOL, Hello
 from implicast.net.heartbeat import NodeHeartbeats
 from implicast.net.identity import contexts, name_in, root_key
 from implicast.net.inbox import InboxMessage, InboxReader, Payloads
-from implicast.net.outbox import Outbox
+from implicast.net.outbox import Outbox, lifetime_of
 from implicast.net.private_files import make_private_folder, tighten
 from implicast.net.proxy import Proxy
 from implicast.net.receipt import PeerEvents, Receipt
 from implicast.net.record import Recorder
+from implicast.net.remembered import prune
 from implicast.net.revocation import Revocations, RevocationsKnown, RevokedNames
 from implicast.net.services import Services
 from implicast.net.signing import expel, load_grant, signing_of
@@ -56,6 +57,7 @@ from implicast.net.store import Store
 from implicast.net.subscriptions import NodeSubscriptions
 from implicast.peer.contract import NAME_BYTES, Address, CastId, Incarnation, Name, Peer
 from implicast.peer.events import Estimated, Refused
+from implicast.peer.expiry import CLOCK_BOUND_US
 from implicast.peer.member import Member
 from implicast.peer.name import next_incarnation
 from implicast.peer.signing import UNSIGNED, Signing
@@ -354,6 +356,7 @@ class Node:
         wait: float = 5.0,
         name: str = "",
         verified: bool = False,
+        expires_s: float | None = None,
     ) -> Receipt:
         """Send a payload to all members that the target selects.
 
@@ -362,11 +365,14 @@ class Node:
         returns, the receipt may still be incomplete. `wait` is the time in seconds to wait for a
         complete receipt after the commit. With `verified`, this node itself checks the
         registrations of the selected members, in designs that show them to the publisher.
+        `expires_s`: seconds after which no peer sends the cast and no member takes it, at most 30
+        days; without it `ttl_s` of the configuration holds.
 
         A payload of more than 32 KiB is stored at this node, and the receivers fetch it from here;
         `name` is the file name they see.
         """
-        return await self.outbox.cast(target, payload, wait, name, verified)
+        lifetime_us = lifetime_of(self.config.ttl_s if expires_s is None else expires_s)
+        return await self.outbox.cast(target, payload, wait, name, verified, lifetime_us)
 
     def upcoming_cast(self) -> CastId:
         """The id of the next cast. An application that stores it first can look the cast up in the
@@ -492,8 +498,9 @@ class Node:
             if self.driver.journal is not None:
                 self.driver.journal.note_storage(self.driver.host.now_us)
             if self.store.dirty:
-                self.store.prune()
+                prune(self.store, self.driver.host.now_us)
                 await self.store.committed()
+            self.outbox.end_expired(CLOCK_BOUND_US)
 
     def background(self, what: Any) -> None:
         """Run a coroutine as a task that is cancelled when the node stops."""

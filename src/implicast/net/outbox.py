@@ -15,7 +15,8 @@ from implicast.net.errors import NodeError
 from implicast.net.receipt import Receipt
 from implicast.peer.bucket import Bucket
 from implicast.peer.contract import CastId
-from implicast.peer.events import Estimated
+from implicast.peer.events import Estimated, Settled
+from implicast.peer.expiry import LIFETIME_MAX_US
 from implicast.peer.memory import Recent
 
 if TYPE_CHECKING:
@@ -24,6 +25,16 @@ if TYPE_CHECKING:
 
 TARGETS_MAX = 64
 """Parsed targets that a node caches. Most targets are used more than once."""
+
+
+def lifetime_of(seconds: float) -> int:
+    """A lifetime of a cast in microseconds; `NodeError` if it is too long or not positive."""
+    if not 0 < seconds * 1e6 <= LIFETIME_MAX_US:
+        raise NodeError(
+            f"a cast cannot expire after {seconds:g} s: more than 0 s and at most "
+            f"{LIFETIME_MAX_US // 1_000_000} s (30 days) are possible"
+        )
+    return int(seconds * 1e6)
 
 
 class Outbox:
@@ -37,7 +48,7 @@ class Outbox:
         """Casts that wait for their commit, in the order of their serial numbers."""
 
     async def cast(
-        self, target: str, payload: bytes, wait: float, name: str, verified: bool
+        self, target: str, payload: bytes, wait: float, name: str, verified: bool, lifetime_us: int
     ) -> Receipt:
         """Send a payload to all members that the target selects (see `Node.cast`)."""
         wanted = self._read(target)
@@ -45,7 +56,8 @@ class Outbox:
         self.spend()
         payload = self._node.payloads.carried(payload, name)
         complete = self._node.events.expect_receipt(cast)
-        refusal = await asyncio.shield(self._accept(cast, wanted, payload, verified))
+        accepted = self._accept(cast, wanted, payload, verified, lifetime_us)
+        refusal = await asyncio.shield(accepted)
         if refusal:
             raise NodeError(f"the cast was refused: {refusal}")
         with contextlib.suppress(TimeoutError):
@@ -71,7 +83,7 @@ class Outbox:
             await asyncio.wait(self._accepted.values())
 
     def _accept(
-        self, cast: CastId, target: Target, payload: bytes, verified: bool
+        self, cast: CastId, target: Target, payload: bytes, verified: bool, lifetime_us: int
     ) -> "asyncio.Future[str]":
         """Write a cast into the outbox, and pass it to the peer when it is committed. The peer
         sends no message of a cast that is not on disk, so after a crash a cast reaches all members
@@ -83,15 +95,18 @@ class Outbox:
         node = self._node
         started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         now_us = node.driver.tick()
-        node.store.cast(cast, target, payload, now_us, now_us + int(node.config.ttl_s * 1e6))
+        until_us = now_us + lifetime_us
+        node.store.cast(cast, target, payload, now_us, until_us)
         node.state_store.note_neighbours(node.pool)  # a restarted node resumes the cast with them
         self._accepted[cast] = started
         node.store.commit().add_done_callback(
-            lambda committed: self._start(cast, target, payload, verified)
+            lambda committed: self._start(cast, target, payload, verified, until_us)
         )
         return started
 
-    def _start(self, cast: CastId, target: Target, payload: bytes, verified: bool) -> None:
+    def _start(
+        self, cast: CastId, target: Target, payload: bytes, verified: bool, until_us: int
+    ) -> None:
         """Pass a committed cast to the peer. Commits end in order, so casts start in the order of
         their serial numbers.
         """
@@ -102,11 +117,35 @@ class Outbox:
             return
         before = node.events.refusals
         if node.member().upcoming_cast() == cast:
-            node.driver.call("cast_verified" if verified else "cast", target, payload)
+            verb = "cast_verified" if verified else "cast"
+            node.driver.call(verb, target, payload, until_us)
         else:  # the peer has advanced its incarnation since
-            node.driver.call("carry_on", cast, target, payload)
+            node.driver.call("carry_on", cast, target, payload, until_us)
         refused = node.events.refusals > before
         started.set_result(node.refused[-1].reason if refused else "")
+
+    def resume(self) -> None:
+        """Resume the unsettled casts of earlier incarnations that have not expired, and end those
+        that have.
+        """
+        node = self._node
+        self.end_expired(0)
+        for incarnation, serial, target, payload, until_us in list(node.store.unsettled()):
+            cast = CastId(node.name, incarnation, serial)
+            if incarnation != node.incarnation and node.driver.tick() < until_us:
+                node.driver.call("carry_on", cast, target, payload, until_us)
+
+    def end_expired(self, grace_us: int) -> None:
+        """End the unsettled casts whose expiry passed more than `grace_us` ago: their receipt
+        becomes final, with open members counted as unreachable.
+        """
+        node = self._node
+        now_us = node.driver.tick()
+        for incarnation, serial in node.store.expired(now_us - grace_us):
+            cast = CastId(node.name, incarnation, serial)
+            last = node.store.receipt(incarnation, serial) or Settled(cast, 0)
+            node.store.settled(last.at_expiry(), now_us)
+            node.events.on_event(last.at_expiry())
 
     def complain(self, cast: CastId) -> bool:
         """Send a complaint about a received cast (see `Node.complain`)."""

@@ -63,6 +63,7 @@ class ProxyCastResult(Message):
     unreachable: Count = 0
     open: Count = 0
     known: bool = False
+    uncertain: Count = 0
 
     @classmethod
     def of(cls, number: int, receipt: Receipt) -> "ProxyCastResult":
@@ -76,6 +77,7 @@ class ProxyCastResult(Message):
             receipt.unreachable,
             receipt.open,
             receipt.known,
+            receipt.uncertain,
         )
 
     def receipt(self) -> Receipt:
@@ -89,6 +91,7 @@ class ProxyCastResult(Message):
             self.open,
             (),
             self.known,
+            self.uncertain,
         )
 
 

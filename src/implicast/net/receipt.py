@@ -25,7 +25,10 @@ REFUSED_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The known result of a cast. Always expected = notified + declined + unreachable + open."""
+    """The known result of a cast. Always expected = notified + declined + unreachable + open.
+
+    `uncertain` counts regions of the overlay whose members are not known. It stands outside the sum.
+    """
 
     cast: CastId
     expected: int
@@ -37,6 +40,7 @@ class Receipt:
     """Names of some unreachable members."""
     known: bool
     """False if no result has arrived yet."""
+    uncertain: int = 0
 
     @classmethod
     def of(cls, cast: CastId, settled: Settled | None) -> "Receipt":
@@ -49,17 +53,19 @@ class Receipt:
             settled.unreachable,
             settled.open,
         )
-        return cls(cast, *counts, tuple(name.hex() for name in settled.silent), True)
+        silent = tuple(name.hex() for name in settled.silent)
+        return cls(cast, *counts, silent, True, settled.uncertain)
 
     @property
     def complete(self) -> bool:
-        return self.known and not self.open
+        """Whether every selected member is counted: nothing is open and no region uncertain."""
+        return self.known and not self.open and not self.uncertain
 
     def described(self) -> dict[str, Any]:
         named = f"{self.cast.publisher.hex()}.{self.cast.incarnation}.{self.cast.serial}"
         counts = {
             each: getattr(self, each)
-            for each in ("expected", "notified", "declined", "unreachable", "open")
+            for each in ("expected", "notified", "declined", "unreachable", "open", "uncertain")
         }
         return {"cast": named, **counts, "silent": list(self.silent), "complete": self.complete}
 

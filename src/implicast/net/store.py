@@ -29,9 +29,8 @@ from implicast.net.private_files import make_private_folder, touch_private
 from implicast.peer.contract import CastId, Incarnation
 from implicast.peer.errors import LocalError
 from implicast.peer.events import Settled
-from implicast.peer.memory import BLOCK_SERIAL_BITS, SeenBlock
 
-VERSION = 2
+VERSION = 3
 SCHEMA = """
 create table meta (key text primary key, value blob) without rowid;
 create table notices (
@@ -50,7 +49,19 @@ DURABLE_ROWS = """
 create table kept_rows (
     number integer primary key, part text, key blob, value blob, unique (part, key));
 """
-MIGRATIONS: dict[int, str] = {1: DURABLE_ROWS}
+REMEMBERED = """
+alter table notices add column until_us integer;
+create table remembered (
+    publisher blob, life integer, serial integer, until_us integer,
+    primary key (publisher, life, serial)) without rowid;
+"""
+"""Until when the cast of a notice is remembered, and the ids of casts whose notice is deleted and
+that are still remembered (`remembered.py`).
+"""
+MIGRATIONS: dict[int, str] = {
+    1: DURABLE_ROWS,
+    2: REMEMBERED,
+}
 """Migration scripts by the version they start from."""
 COMMIT_DELAY_S = (0.003, 0.02)
 """Bounds in seconds of the pause between two commits of a node that writes continuously. Within
@@ -119,7 +130,7 @@ class Store:
             )
         if version == 0:
             self._db.executescript(
-                f"begin; {SCHEMA} {DURABLE_ROWS} pragma user_version={VERSION}; commit;"
+                f"begin; {SCHEMA} {DURABLE_ROWS} {REMEMBERED} pragma user_version={VERSION}; commit;"
             )
         while 0 < version < VERSION:
             self._db.executescript(
@@ -130,33 +141,18 @@ class Store:
     # --- executed at once, at startup
 
     def get(self, key: str) -> bytes | None:
-        row = self._execute_now("select value from meta where key = ?", key).fetchone()
+        row = self.execute_now("select value from meta where key = ?", key).fetchone()
         return None if row is None else bytes(row[0])
 
     def put_now(self, key: str, value: bytes) -> None:
         """Write a value and commit before returning: for values that must be durable before the
         node sends anything.
         """
-        self._execute_now("insert or replace into meta values (?, ?)", key, value)
-
-    def heard_blocks(self, since_us: int) -> tuple[SeenBlock, ...]:
-        """The casts that arrived since a time, as blocks of bits for the peer's duplicate
-        detection.
-        """
-        blocks: dict[tuple[bytes, int, int], int] = {}
-        rows = self._execute_now(
-            "select publisher, life, serial from notices where arrived_us >= ?", since_us
-        )
-        for publisher, incarnation, serial in rows:
-            block = (bytes(publisher), incarnation, serial >> BLOCK_SERIAL_BITS)
-            blocks[block] = blocks.get(block, 0) | 1 << (serial & (1 << BLOCK_SERIAL_BITS) - 1)
-        return tuple(SeenBlock(*block, bits) for block, bits in blocks.items())
+        self.execute_now("insert or replace into meta values (?, ?)", key, value)
 
     def rows(self, part: str) -> list[bytes]:
         """The stored rows of one part of the durable state, in the order of their last write."""
-        found = self._execute_now(
-            "select value from kept_rows where part = ? order by number", part
-        )
+        found = self.execute_now("select value from kept_rows where part = ? order by number", part)
         return [bytes(value) for (value,) in found]
 
     # --- collected and committed together
@@ -185,13 +181,17 @@ class Store:
         set back, because readers continue after the last time they have seen.
         """
         if not self._last_us:
-            (last_us,) = self._execute_now("select max(arrived_us) from notices").fetchone()
+            (last_us,) = self.execute_now("select max(arrived_us) from notices").fetchone()
             self._last_us = last_us or 0
         self._last_us = max(now_us, self._last_us + 1)
         return self._last_us
 
-    def notice(self, cast: CastId, target: str, payload: bytes, now_us: int) -> None:
-        self.write(NOTICE, (cast.publisher, cast.incarnation, cast.serial, payload, target, now_us))
+    def notice(
+        self, cast: CastId, target: str, payload: bytes, now_us: int, until_us: int = 0
+    ) -> None:
+        """Add a notice. `until_us`: until when its cast is remembered; 0 for the default."""
+        key = (cast.publisher, cast.incarnation, cast.serial)
+        self.write(NOTICE, (*key, payload, target, now_us, until_us or None))
 
     def done(self, cast: CastId, now_us: int) -> None:
         self.write(
@@ -295,7 +295,7 @@ class Store:
         if self._db.in_transaction:
             self._db.execute("rollback")
 
-    def _execute_now(self, statement: str, *values: Any) -> sqlite3.Cursor:
+    def execute_now(self, statement: str, *values: Any) -> sqlite3.Cursor:
         """Execute a statement at once. A running commit ends first, so that nothing is read before
         it is durable.
         """
@@ -312,20 +312,27 @@ class Store:
         first.
         """
         clause = "and done_us is null" if open_only else ""
-        return self._execute_now(
-            f"select * from notices where arrived_us > ? {clause} order by arrived_us limit ?",
+        return self.execute_now(
+            "select publisher, life, serial, payload, target, arrived_us, done_us "
+            f"from notices where arrived_us > ? {clause} order by arrived_us limit ?",
             after_us,
             most,
         ).fetchall()
 
     def unsettled(self) -> Iterator[tuple[Incarnation, int, Target, bytes, int]]:
         """Unsettled casts: incarnation, serial, target, payload, expiry time in microseconds."""
-        rows = self._execute_now(
+        rows = self.execute_now(
             "select life, serial, target, payload, until_us from outbox "
             "where settled_us is null order by life, serial"
         ).fetchall()
         for incarnation, serial, target, payload, until_us in rows:
             yield incarnation, serial, _target.decode(target), payload, until_us
+
+    def expired(self, before_us: int) -> list[tuple[Incarnation, int]]:
+        """Incarnation and serial of unsettled casts that expired before this time."""
+        return self.execute_now(
+            "select life, serial from outbox where settled_us is null and until_us <= ?", before_us
+        ).fetchall()
 
     def has(self, cast: CastId) -> bool:
         """True if the cast is in the inbox or waits for the next commit."""
@@ -334,27 +341,27 @@ class Store:
             statement is NOTICE and values[:3] == key for statement, values in self.pending_writes
         ):
             return True
-        found = self._execute_now(
+        found = self.execute_now(
             "select 1 from notices where publisher = ? and life = ? and serial = ?", *key
         )
         return found.fetchone() is not None
 
     def carried(self, incarnation: Incarnation, serial: int) -> bytes | None:
         """The bytes that a cast of this node carries as its payload."""
-        row = self._execute_now(
+        row = self.execute_now(
             "select payload from outbox where life = ? and serial = ?", incarnation, serial
         ).fetchone()
         return None if row is None else bytes(row[0])
 
     def receipt(self, incarnation: Incarnation, serial: int) -> Settled | None:
-        row = self._execute_now(
+        row = self.execute_now(
             "select settled from receipts where life = ? and serial = ?", incarnation, serial
         ).fetchone()
         return None if row is None else _settled.decode(row[0])
 
     def receipts(self, most: int = 100) -> list[tuple[Any, ...]]:
         """Rows of incarnation, serial, target, made_us, settled (or None); newest first."""
-        rows = self._execute_now(
+        rows = self.execute_now(
             "select o.life, o.serial, o.target, o.made_us, r.settled "
             "from outbox o left join receipts r on o.life = r.life and o.serial = r.serial "
             "order by o.made_us desc limit ?",
@@ -379,16 +386,7 @@ class Store:
         }
 
     def _count(self, what: str) -> int:
-        return int(self._execute_now(f"select count(*) from {what}").fetchone()[0])
-
-    def prune(self, keep: int = NOTICES_MAX) -> None:
-        """Delete the oldest done notices beyond `keep`. Notices that are not done stay."""
-        self.write(
-            "delete from notices where (publisher, life, serial) in ("
-            "select publisher, life, serial from notices where done_us is not null "
-            "order by arrived_us limit max(0, (select count(*) from notices) - ?))",
-            (keep,),
-        )
+        return int(self.execute_now(f"select count(*) from {what}").fetchone()[0])
 
     def abandon(self) -> None:
         """Discard all uncommitted writes, for tests of crashes."""

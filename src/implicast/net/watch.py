@@ -163,10 +163,15 @@ def cast_cells(row: StatusRow) -> tuple[Any, ...]:
     expected = row["expected"]
     filled = round(BAR * (row["notified"] + row["declined"]) / expected) if expected else BAR
     bar = Text(
-        "█" * filled + "░" * (BAR - filled), style="green" if not row["unreachable"] else "red"
+        "█" * filled + "░" * (BAR - filled),
+        style="red" if row["unreachable"] or row["uncertain"] else "green",
     )
     progress = f"{row['notified']} of {expected}" if expected else "no member matched"
-    more = [f"{row[each]} {each}" for each in ("open", "declined", "unreachable") if row[each]]
+    more = [
+        f"{row[each]} {each}"
+        for each in ("open", "declined", "unreachable", "uncertain")
+        if row[each]
+    ]
     return (
         made,
         row["node"],

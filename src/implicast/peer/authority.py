@@ -205,6 +205,24 @@ class Authority:
         held[realm] = (*unrevoked, issued)
         return issued
 
+    def unreceived(
+        self,
+        applicant: Name,
+        realm: bytes,
+        address: Address,
+        public: bytes,
+        above: int,
+        now_us: int,
+    ) -> Certificate | None:
+        """A certificate of the place that was issued within the last third of a validity, for this
+        address and key, with a serial above this number; None if there is none.
+        """
+        for each in reversed(self._places.get(applicant, {}).get(realm, ())):
+            is_new = each.serial > above and each.since_us >= now_us - self._validity_us // 3
+            if is_new and (each.address, each.public) == (address, public):
+                return None if each.serial in self.revoked else each
+        return None
+
     def _decline(
         self,
         applicant: Name,
@@ -349,6 +367,24 @@ class Authority:
         chance = (self._incarnation & (1 << CHANCE_BITS) - 1) << NUMBER_BITS
         if number > self._number:
             self._number = ((number >> bits) + 1 << bits) | chance
+
+    def forget_departed(self, now_us: int) -> list[Name]:
+        """Drop expired certificates and expired void ones; returns the names left without any. The
+        realms that a name tried stay: otherwise it could try `TRIALS_MAX` others each time.
+        """
+        departed = list[Name]()
+        for name in list(self._places):
+            places = {
+                realm: live
+                for realm, some in self._places[name].items()
+                if (live := tuple([each for each in some if each.until_us > now_us]))
+            }
+            given_up = [each for each in self._given_up.get(name, ()) if each > now_us]
+            self._places[name], self._given_up[name] = places, given_up
+            if not places and not given_up:
+                del self._given_up[name]
+                departed.append(name)
+        return departed
 
     def _forget_expired(self, now_us: int) -> None:
         """Drop expired entries. An applicant that gives up places and asks for others adds to the

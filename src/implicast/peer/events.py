@@ -12,6 +12,10 @@ class Notice(Message):
 
     cast: CastId
     payload: bytes
+    until_us: Micros = 0
+    """Until when the member remembers the cast; 0: for the default time from now
+    (`expiry.DEFAULT_MEMORY_US`).
+    """
 
 
 class Registered(Message):
@@ -65,11 +69,37 @@ class Settled(Message):
     """Members, or peers that notify members, that may still answer."""
     silent: tuple[Name, ...] = ()
     """Names of some of the unreachable members."""
+    uncertain: Count = 0
+    """Regions of the overlay whose members are not known, so that a selected member there may have
+    been missed. It stands outside the sum of `expected`.
+    """
 
     @property
     def expected(self) -> int:
         """Members that were selected."""
         return self.notified + self.declined + self.unreachable + self.open
+
+    def at_expiry(self) -> "Settled":
+        """The final receipt of a cast that has expired while members were open. Open members count
+        as unreachable. Since the publisher does not know all that was selected, the receipt is not
+        complete.
+        """
+        return Settled(
+            self.cast,
+            self.notified,
+            self.unreachable + self.open,
+            self.declined,
+            0,
+            self.silent,
+            self.uncertain + 1,
+        )
+
+    @property
+    def complete(self) -> bool:
+        """Whether every member that was owed the cast was notified or is counted. A final receipt
+        with `uncertain` regions is never complete.
+        """
+        return not self.open and not self.uncertain
 
 
 class Slowed(Message):

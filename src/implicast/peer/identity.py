@@ -42,6 +42,10 @@ CHECKED_MAX = 2_048
 """Verified certificates that a peer remembers; its neighbour lists name some hundreds."""
 EARLY_US = 300_000_000
 """A certificate is accepted up to 300 s before its time of issue, because clocks differ."""
+SKEW_US = 120_000_000
+"""Largest difference of two clocks that dated messages tolerate: each may be off by a minute. A
+node whose clock is further off than that does not join.
+"""
 NAMES_MAX = 8_192
 """Expelled names in one list."""
 

@@ -16,6 +16,11 @@ UNENDING_US = 1 << 60
 are sent.
 """
 
+OWED_US = 600_000_000
+"""A member that falls silent without leaving is still owed casts for this long (10 minutes). Until
+then a receipt does not count the place where it was registered as known.
+"""
+
 
 def renewal_us(lease_us: int) -> int:
     """Interval between an owner's renewals."""

@@ -15,6 +15,7 @@ from implicast.peer.contract import (
 )
 from implicast.peer.errors import RemoteError
 from implicast.peer.events import IncarnationAdvanced, Refused
+from implicast.peer.expiry import LIFETIME_MAX_US, LIFETIME_US
 from implicast.peer.memory import SeenBlock
 from implicast.peer.name import NUMBERS, has_next, incarnation_of, next_incarnation, version_of
 from implicast.peer.policy import policy_of
@@ -55,6 +56,7 @@ class Member(Peer, parts={"envelopes": Envelopes}):
         "contact",
         "description",
         "envelopes",
+        "former",
         "incarnation",
         "name",
         "policy",
@@ -80,6 +82,8 @@ class Member(Peer, parts={"envelopes": Envelopes}):
         """The member's description. After a restart it is the one from disk until the application
         changes it.
         """
+        self.former: Description | None = None
+        """The description before this one; None after a restart."""
         self.version: Version = 0
         self.serial = 0
         self._resumed: CastId | None = None
@@ -105,10 +109,12 @@ class Member(Peer, parts={"envelopes": Envelopes}):
         """Remove this member's description. `Withdrawn(version)` follows when it is complete."""
 
     @abstractmethod
-    def cast(self, target: Target, payload: bytes) -> CastId:
-        """Send a payload to all members that the target selects."""
+    def cast(self, target: Target, payload: bytes, expiry_us: int = 0) -> CastId:
+        """Send a payload to all members that the target selects. `expiry_us`: the time after which
+        no peer sends it; 0 stands for the default lifetime (`expiry.py`).
+        """
 
-    def cast_verified(self, target: Target, payload: bytes) -> CastId:
+    def cast_verified(self, target: Target, payload: bytes, expiry_us: int = 0) -> CastId:
         """Cast, and verify the registrations of the selected members at the publisher. Designs that
         do not show registrations to publishers deliver `Refused`; there the peers that store them
         verify them.
@@ -155,7 +161,7 @@ class Member(Peer, parts={"envelopes": Envelopes}):
         """Set the description; None removes it. Returns the version under which it has to be
         announced.
         """
-        self.description = description
+        self.former, self.description = self.description, description
         return self.next_version()
 
     def next_cast(self) -> CastId:
@@ -170,12 +176,20 @@ class Member(Peer, parts={"envelopes": Envelopes}):
         """Identity of the next cast."""
         return self._resumed or CastId(self.name, self.incarnation, self.serial + 1)
 
-    def carry_on(self, cast: CastId, target: Target, payload: bytes) -> None:
-        """Continue a cast of an earlier incarnation under its old identity. Members that have it
-        drop it as a repeat.
+    def carry_on(self, cast: CastId, target: Target, payload: bytes, expiry_us: int) -> None:
+        """Continue a cast of an earlier incarnation under its old identity and with its old expiry.
+        Members that have it drop it as a repeat. The caller continues no cast that has expired.
         """
         self._resumed = cast
-        self.cast(target, payload)
+        self.cast(target, payload, expiry_us)
+
+    def seal(self, cast: CastId, about: object, payload: bytes, expiry_us: int = 0) -> bytes:
+        """The payload of an own cast as it is sent: with its expiry, at most the longest lifetime
+        from now, and signed where casts are signed.
+        """
+        now_us = self.host.now_us
+        latest_us = min(expiry_us or now_us + LIFETIME_US, now_us + LIFETIME_MAX_US)
+        return self.signing.sign_payload(cast, about, payload, latest_us)
 
     def advance_incarnation(self, known: Version) -> Version:
         """Another peer knows a later version of this member than its own: take an incarnation above

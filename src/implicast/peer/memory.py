@@ -2,23 +2,30 @@
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from implicast.peer.contract import CastId, Incarnation, Message, Name, Serial
+from implicast.peer.expiry import remembered_until_us
+from implicast.peer.fields import Micros
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
+PERIOD_US = 21_600_000_000
+"""Casts are forgotten in groups: those whose memory ends in the same period of 6 hours."""
 HORIZON_US = 900_000_000
-"""How long a cast is remembered: longer than it is repeated after the longest partition and the
-longest absence of a server (15 minutes).
+"""How long a front end remembers the casts that it has forwarded: longer than one is repeated after
+the longest partition and the longest absence of a server (15 minutes). It only saves work, since
+members remember each cast until after its expiry.
 """
 BLOCKS_MAX = 65_536
-"""Blocks of one generation."""
+"""Blocks that one member remembers."""
 
 Block = tuple[Name, Incarnation, Serial]
-BLOCK_SERIAL_BITS = 6
-"""Casts are remembered in blocks of 2^6 serials."""
+BLOCK_SERIAL_BITS = 10
+"""Casts are remembered in blocks of 2^10 serials."""
+WORD_SERIAL_BITS = 6
+"""Casts are written to disk in words of 2^6 serials."""
 PLACES_MAX = 1_024
 """Casts whose block is cached: the members that receive one cast share one value, which saves 72
 bytes each.
@@ -26,12 +33,16 @@ bytes each.
 
 
 class SeenBlock(Message):
-    """Casts of one publisher that were seen: bit i stands for serial `block * 64 + i`."""
+    """Casts of one publisher that were seen, on disk: bit i stands for serial `block * 64 + i`."""
 
     publisher: Name
     incarnation: Incarnation
     block: Serial
     bits: int
+    until_us: Micros = 0
+    """Until when they are remembered. 0: not known, as in state of earlier versions; they are then
+    remembered as if they arrived now with the default lifetime.
+    """
 
 
 GONE_MAX = 1_024
@@ -157,64 +168,143 @@ class Shares(Generic[Key]):
 class Seen:
     """Casts that a member has seen.
 
-    A cast is remembered by publisher, incarnation and serial for at least `HORIZON_US`, longer than
-    any peer repeats it. The memory has two generations; the older one is dropped when the younger
-    has lasted for a horizon. Within a generation each serial is one bit, so that thousands of casts
-    of a fast publisher cost a few bytes each, and a large serial cannot evict others. Publishers
-    share the room of a generation (`Shares`): one that fills it is refused first.
+    A cast is remembered by publisher, incarnation and serial until a given time, and for less than
+    `period_us` longer: casts whose time ends in the same period are forgotten together. Within a
+    period each serial is one bit, so that thousands of casts of a fast publisher cost a few bytes
+    each, and a large serial cannot evict others. Publishers share the room (`Shares`): one that
+    fills it is refused first. Nothing is forgotten before its time to make room.
     """
 
-    __slots__ = ("_bound", "_old", "_shares", "_turned_us", "_young")
+    __slots__ = ("_bound", "_others", "_period", "_shares", "_young")
+    period_us: ClassVar[int] = PERIOD_US
 
-    def __init__(self, seen_blocks: Iterable[SeenBlock] = (), bound: int = BLOCKS_MAX) -> None:
-        self._bound = bound
-        self._young: dict[Block, int] = {
-            (each.publisher, each.incarnation, each.block): each.bits for each in seen_blocks
-        }
-        self._old: dict[Block, int] = {}
-        self._turned_us = 0
+    def __init__(
+        self, seen_blocks: Iterable[SeenBlock] = (), bound: int = BLOCKS_MAX, now_us: int = 0
+    ) -> None:
+        self._bound, self._period = bound, 0
+        self._young: dict[Block, int] = {}
+        """Blocks of the period `_period`, the one used last."""
+        self._others: dict[int, dict[Block, int]] | None = None
+        """Blocks of other periods. Most members of a large population have none."""
         self._shares: Shares[Name] | None = None
-        """Shares of the younger generation. Made when it is half full, since most members of a
-        large population see few casts.
-        """
+        """Made when the memory is half full, since most members see few casts."""
+        for each in seen_blocks:
+            self._restore(each, now_us)
+        self._forget_ended(now_us)
+
+    def _restore(self, each: SeenBlock, now_us: int) -> None:
+        until_us = each.until_us or remembered_until_us(0, now_us, is_proven=False)
+        self._use_period(until_us // self.period_us, 0)
+        shift = BLOCK_SERIAL_BITS - WORD_SERIAL_BITS
+        block = (each.publisher, each.incarnation, each.block >> shift)
+        at = (each.block & (1 << shift) - 1) << WORD_SERIAL_BITS
+        self._young[block] = self._young.get(block, 0) | each.bits << at
 
     def met(self, cast: CastId) -> bool:
         """Whether this cast was seen."""
         block, bit = place_of(cast)
-        return bool((self._young.get(block, 0) | self._old.get(block, 0)) & bit)
+        return bool(self._young.get(block, 0) & bit) or (
+            self._others is not None and self._met_in_others(block, bit)
+        )
 
-    def first(self, cast: CastId, now_us: int = 0) -> bool:
-        """Record a cast. True if it is new and there is room to remember it."""
-        young = self._young
-        if now_us - self._turned_us >= HORIZON_US:
-            self._old, self._young, self._turned_us, self._shares = young, {}, now_us, None
-            young = self._young
+    def _met_in_others(self, block: Block, bit: int) -> bool:
+        assert self._others is not None
+        return any(each.get(block, 0) & bit for each in self._others.values())
+
+    def first(self, cast: CastId, until_us: int, now_us: int) -> bool:
+        """Remember a cast until a time. True if it is new and there is room to remember it."""
+        period = until_us // self.period_us
+        if period != self._period:
+            self._use_period(period, now_us)
         block, bit = place_of(cast)
-        bits = young.get(block, 0)
-        if (bits | self._old.get(block, 0)) & bit or (
-            not bits and not self._has_room(cast.publisher)
-        ):
+        bits = self._young.get(block, 0)
+        if bits & bit or (self._others is not None and self._met_in_others(block, bit)):
             return False
-        young[block] = bits | bit
+        if not bits and not self._has_room(cast.publisher, now_us):
+            return False
+        self._young[block] = bits | bit
         return True
 
-    def _has_room(self, publisher: Name) -> bool:
+    def _use_period(self, period: int, now_us: int) -> None:
+        """Make the blocks of a period the young ones."""
+        if period == self._period:
+            return
+        others = {} if self._others is None else self._others
+        if self._young:
+            others[self._period] = self._young
+        self._young, self._period = others.pop(period, {}), period
+        self._others = others or None
+        self._forget_ended(now_us)
+
+    def _forget_ended(self, now_us: int) -> bool:
+        """Forget the periods that have ended; whether there were any."""
+        this = now_us // self.period_us
+        ended = [period for period in self._others or () if period < this]
+        if self._young and self._period < this:
+            self._young = {}
+            ended.append(self._period)
+        if self._others is not None:
+            self._others = {
+                period: blocks for period, blocks in self._others.items() if period >= this
+            } or None
+        if ended:
+            self._shares = None
+        return bool(ended)
+
+    def _has_room(self, publisher: Name, now_us: int) -> bool:
         """Whether there is room for one more block of a publisher; counts it if so."""
+        if self._shares is None and 2 * len(self) < self._bound:
+            return True  # less than half full: no publisher can have more than is free
+        if self._may_share(publisher):
+            return True
+        return self._forget_ended(now_us) and self._has_room(publisher, now_us)
+
+    def _may_share(self, publisher: Name) -> bool:
         if self._shares is None:
-            if 2 * len(self._young) < self._bound:
-                return True  # less than half full: no publisher can have more than is free
             self._shares = Shares(self._bound)
-            for known, _, _ in self._young:
-                self._shares.add(known)
+            for blocks in (self._young, *(self._others or {}).values()):
+                for known, _, _ in blocks:
+                    self._shares.add(known)
         if not self._shares.allows(publisher):
             return False
         self._shares.add(publisher)
         return True
 
+    def __len__(self) -> int:
+        """Blocks remembered."""
+        others = sum(map(len, self._others.values())) if self._others is not None else 0
+        return len(self._young) + others
+
+    def __bool__(self) -> bool:
+        return True
+
     def blocks(self) -> tuple[SeenBlock, ...]:
         """All that is remembered, as values for durable state."""
-        both = {block: bits | self._old.get(block, 0) for block, bits in self._young.items()}
-        return tuple(SeenBlock(*block, bits) for block, bits in {**self._old, **both}.items())
+        found: list[SeenBlock] = []
+        for period, blocks in {**(self._others or {}), self._period: self._young}.items():
+            until_us = (period + 1) * self.period_us - 1
+            for (publisher, incarnation, block), bits in blocks.items():
+                for number, word in _words(bits):
+                    number += block << BLOCK_SERIAL_BITS - WORD_SERIAL_BITS
+                    found.append(SeenBlock(publisher, incarnation, number, word, until_us))
+        return tuple(found)
+
+
+class SeenLately(Seen):
+    """Casts that a front end has forwarded within the last `HORIZON_US`."""
+
+    __slots__ = ()
+    period_us: ClassVar[int] = HORIZON_US
+
+
+def _words(bits: int) -> Iterator[tuple[int, int]]:
+    """The words of a block that are not 0, each with its number."""
+    number = 0
+    while bits:
+        if word := bits & (1 << (1 << WORD_SERIAL_BITS)) - 1:
+            yield number, word
+        bits >>= 1 << WORD_SERIAL_BITS
+        number += 1
 
 
 @lru_cache(PLACES_MAX)

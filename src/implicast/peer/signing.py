@@ -6,8 +6,7 @@ name without a lookup. The proof also carries the authority's admission of the n
 because anyone can make a key. Each signed text begins with its purpose and the network's identity,
 so that a signature fits one text only. Incarnations, versions and serials are part of the signed
 text: another peer can neither replay an older statement as the newest nor advance a peer's numbers.
-A cast carries the time at which it was made. Members refuse it when it is older than their memory
-of casts they have seen.
+The signature of a cast covers its expiry (`expiry.py`): no other peer can prolong or shorten it.
 
 Some statements need a right from the authority (`Right`): values of protected attributes, and tags
 with a protected prefix. Rights travel with the signer's proof.
@@ -25,6 +24,7 @@ from msgspec import Meta
 
 from implicast.language.target import Description
 from implicast.peer.contract import Address, CastId, Host, Message, Name, Part, Peer, handles
+from implicast.peer.expiry import EXPIRY_BYTES, expiry_of, is_current, with_expiry
 from implicast.peer.memory import Recent
 from implicast.peer.name import name_of_public
 from implicast.peer.signatures import PUBLIC_BYTES, SIGNATURE_BYTES, Scheme, Signer
@@ -36,13 +36,8 @@ PROOF_BYTES = SIGNED_BYTES + TIME_BYTES + SIGNATURE_BYTES
 """Length of a proof without rights: public key, signature, then the authority's admission of the
 key (expiry time and signature).
 """
-SIGNED_PAYLOAD_BYTES = PROOF_BYTES + TIME_BYTES
-"""Bytes that signing adds to the payload of a cast."""
-OLDEST_US, EARLIEST_US = 600_000_000, 300_000_000
-"""A cast is accepted up to 600 s after it was made, and up to 300 s before by the receiver's clock,
-since clocks differ. Together they equal the time for which members remember casts (`HORIZON_US`),
-so that a replayed cast is never delivered twice.
-"""
+SIGNED_PAYLOAD_BYTES = EXPIRY_BYTES + PROOF_BYTES
+"""Bytes in front of the payload of a signed cast: its expiry, and the proof."""
 FOR_EVER_US = (1 << 62) - 1
 CHECKED_MAX = 4_096
 """Verified signatures that a peer remembers, because casts and copies arrive several times."""
@@ -88,15 +83,19 @@ class Signing:
     __slots__ = ()
     signed: ClassVar[bool] = False
 
-    def sign_payload(self, cast: CastId, about: object, payload: bytes) -> bytes:
-        """The payload as it is sent with a cast; `about` is the target or the description that is
-        signed with it.
+    def sign_payload(self, cast: CastId, about: object, payload: bytes, expiry_us: int) -> bytes:
+        """The payload as it is sent with a cast: the expiry, then the payload. `about` is the
+        target or the description that is signed with it.
         """
-        return payload
+        return with_expiry(expiry_us, payload)
 
-    def verified_payload(self, cast: CastId, about: object, payload: bytes) -> bytes | None:
-        """The payload as its publisher wrote it; None if the publisher did not make this cast."""
-        return payload
+    def verified_payload(
+        self, cast: CastId, about: object, carried: bytes, now_us: int
+    ) -> bytes | None:
+        """The payload as its publisher wrote it; None if the publisher did not make this cast, or
+        it has expired.
+        """
+        return carried[EXPIRY_BYTES:] if is_current(expiry_of(carried), now_us) else None
 
     def prove(self, about: tuple[object, ...], description: Description | None = None) -> bytes:
         """Proof that this peer makes this statement, with the rights that its description needs."""
@@ -200,20 +199,20 @@ class KeyedSigning(Signing):
 
     # --- casts
 
-    def sign_payload(self, cast: CastId, about: object, payload: bytes) -> bytes:
-        made = self._host.now_us.to_bytes(TIME_BYTES, "big")
-        return self._sign(("cast", self._network, cast, about, made, payload)) + made + payload
+    def sign_payload(self, cast: CastId, about: object, payload: bytes, expiry_us: int) -> bytes:
+        proof = self._sign(("cast", self._network, cast, about, expiry_us, payload))
+        return with_expiry(expiry_us, proof + payload)
 
-    def verified_payload(self, cast: CastId, about: object, payload: bytes) -> bytes | None:
-        made, inner = payload[PROOF_BYTES:SIGNED_PAYLOAD_BYTES], payload[SIGNED_PAYLOAD_BYTES:]
-        age_us = self._host.now_us - int.from_bytes(made, "big")
-        if not -EARLIEST_US <= age_us <= OLDEST_US:
+    def verified_payload(
+        self, cast: CastId, about: object, carried: bytes, now_us: int
+    ) -> bytes | None:
+        expiry_us, inner = expiry_of(carried), carried[SIGNED_PAYLOAD_BYTES:]
+        if not is_current(expiry_us, now_us):
             self.refused += 1
             return None
-        is_sound = self._is_signed(
-            cast.publisher, ("cast", self._network, cast, about, made, inner), payload
-        )
-        return inner if is_sound else None
+        text = ("cast", self._network, cast, about, expiry_us, inner)
+        proof = carried[EXPIRY_BYTES:SIGNED_PAYLOAD_BYTES]
+        return inner if self._is_signed(cast.publisher, text, proof) else None
 
     # --- statements of a peer about itself
 

@@ -11,10 +11,11 @@ supports both, and continue during all of this. Afterwards
 
 - at no time may a peer have been notified twice, wrongly, with altered content, or of a cast that
   was never made;
-- no publisher may have been given a false final receipt;
-- every restarted member must have been registered again within `RETURN_S`;
-- the design's invariants must hold within its repair time after the last change, and every later
-  cast must be correct;
+- no publisher may have been given a false receipt, a wrong refusal, or none in the promised time;
+- every registration must have been complete, and every restarted member registered again, in the
+  promised time (`world/promised_times.py`);
+- the design's invariants must hold within its repair time after the last change and from then on,
+  and every later cast must be correct;
 - a cast may on average take at most `COST` times the messages of one server: nothing loops;
 - every live joining member must have joined, every leaving member have left, and every
   registration be complete.
@@ -28,6 +29,7 @@ the scenario still fails.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
@@ -35,12 +37,13 @@ from implicast.casting.designs import Design
 from implicast.casting.designs import design as by_name
 from implicast.peer.errors import ScenarioError
 from implicast.space.digest import digest_bits, stream
-from implicast.world.churn import ANY_DISK, Churn
+from implicast.world.churn import Churn
 from implicast.world.faults import Faults
 from implicast.world.liars.liars import Liars
 from implicast.world.liars.trust import TrustResult
+from implicast.world.promised_times import FOUNDING_S
 from implicast.world.scenario import ASSEMBLED, MESSAGES, Scenario
-from implicast.world.scripted_events import ScriptedEvent
+from implicast.world.scripted_events import ANY_DISK, ScriptedEvent
 from implicast.world.simulate import DesignCrash, SimulationOutcome, simulate
 
 PEERS = (16, 128)
@@ -51,14 +54,6 @@ FREEZE_S, CUT_S, SPLIT_S = (14.0, 150.0), (20.0, 150.0), (20.0, 420.0)
 """Durations of these faults in lasting scenarios."""
 WORKLOADS = {"tags": "groups", "attributes": "attributes"}
 """The workload of each language."""
-RETURN_S = 40.0
-"""A restarted member must be registered again within this time.
-
-If another member crashes meanwhile, or the network is partitioned, or a peer is frozen, the time
-starts again when that is over: a registration is not confirmed while some peers cannot be reached.
-"""
-DISTURBING = ("crash", "fall", "return", "fail", "restart", "split", "cut", "flap", "freeze")
-"""Kinds of events after which the time starts again."""
 COST = 200.0
 """Largest average number of messages of a cast, as a multiple of those of one server (RTH). With
 loss or frozen peers it is up to 60; more than this is a message storm.
@@ -67,10 +62,6 @@ MAPS = ("worldwide", "laboratory")
 """Networks of half the scenarios, beside flat and national ones."""
 AWAY_S = ((0.05, 0.5), (20.0, 60.0))
 """How long members are down: also shorter than any failure detection, and longer than any timeout.
-"""
-FOUNDING_S = 20.0
-"""Further time to register again after a blackout: members wait for each other before they found a
-network.
 """
 LOST = 0.33
 """Share of the members that do not start again after a blackout."""
@@ -82,6 +73,13 @@ FEW_TAGS = {"tags": 12, "tags_per_peer": 4}
 """Parameters of `zipf` for designs whose overlay has a place for each tag of each peer
 (`Design.few_tags`).
 """
+ALIVE = 2
+"""Members that must be alive at the end of a scenario; with fewer, most rules require nothing. Only
+then the scenario is drawn again.
+"""
+REDRAWS = 5
+"""How often a scenario is drawn again at most."""
+ATTEMPT_BITS = 32
 SHRINK_RUNS = 120
 """Number of further runs to shrink a failing scenario."""
 
@@ -93,6 +91,10 @@ class Finding:
     scenario: Scenario
     reasons: tuple[str, ...]
     outcome: SimulationOutcome | None = None
+    redrawn: int = 0
+    """Scenarios of the same number drawn before this one and left out, because too few members were
+    alive at the end.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ def scenario_of(
 ) -> Scenario:
     """The scenario of this number. Other options change only what they name."""
     options = replace(options or CampaignOptions(), **more)
-    language = _language(design, seed, number, options.language)
+    language = language_of(design, seed, number, options.language)
     chance = stream(seed, "campaign", design.name, number)
     peers = int(PEERS[0] * (PEERS[1] / PEERS[0]) ** chance.random())
     churn = _churn(chance, design.survives, peers)
@@ -144,10 +146,11 @@ def scenario_of(
     longest_s = max(
         each[1] for each in (churn.freeze_s, churn.split_s, churn.cut_s, churn.down_s, churn.away_s)
     )
+    founding_s = FOUNDING_S if churn.blackouts else 0.0
     return Scenario(
         design.name,
         peers=peers,
-        casts=int(churn.over_s + longest_s + design.repair_us / 1e6 + TAIL_S),
+        casts=int(churn.over_s + longest_s + design.repair_us / 1e6 + founding_s + TAIL_S),
         seed=digest_bits(31, seed, "campaign", number),
         parameters=dict(design.trial),
         workload="zipf" if few else WORKLOADS[language],
@@ -163,7 +166,8 @@ def scenario_of(
     )
 
 
-def _language(design: Design, seed: int, number: int, wanted: str) -> str:
+def language_of(design: Design, seed: int, number: int, wanted: str) -> str:
+    """The language of the scenario of this number."""
     if not design.survives:
         raise ScenarioError(
             f"{design.name} declares no faults that it survives: campaigns need at least one"
@@ -238,10 +242,10 @@ def _faults(chance: Random) -> Faults:
     )
 
 
-def check(scenario: Scenario) -> Finding:
-    """Run a scenario and list what was wrong with it."""
+def check(scenario: Scenario, journal: Path | None = None) -> Finding:
+    """Run a scenario and list what was wrong with it. The journal is kept if a directory is given."""
     try:
-        outcome = simulate(scenario)
+        outcome = simulate(scenario, journal)
     except DesignCrash as crash:
         return Finding(scenario, (f"broke down: {crash.__cause__!r}",))
     return Finding(scenario, tuple(_reasons(outcome)), outcome)
@@ -272,36 +276,9 @@ def _reasons(outcome: SimulationOutcome) -> Iterator[str]:
             f"a cast took {outcome.measures['RTH']:.0f} times the messages of one server; "
             f"{COST:.0f} are allowed"
         )
-    allowed_s = return_s(outcome.scenario)
-    if change.return_s_max > allowed_s:
-        yield (
-            f"restarted, and registered again only after {change.return_s_max:.0f} s; "
-            f"{allowed_s:.0f} s are allowed"
-        )
+    yield from outcome.unkept
     yield from change.complaints
     yield from outcome.objections
-
-
-def return_s(scenario: Scenario) -> float:
-    """The time within which every restarted member must be registered again in this scenario."""
-    found = by_name(scenario.design)
-    infrastructure = found.infrastructure(scenario.peers, found.settle(scenario.parameters))
-    script = scenario.churn.script(scenario.seed, scenario.peers, infrastructure)
-    falls = [(event.from_s, event.to_s) for event in script if event.kind in DISTURBING]
-    waits_s = [
-        _over_s(event.to_s, falls) - event.to_s for event in script if event.kind == "return"
-    ]
-    founding_s = FOUNDING_S if scenario.churn.blackouts else 0.0
-    return RETURN_S + founding_s + max(waits_s, default=0.0)
-
-
-def _over_s(back_s: float, falls: list[tuple[float, float]]) -> float:
-    """When a member restarted at `back_s` can start registering for the last time: after all faults
-    of others that overlap its time limit.
-    """
-    return max(
-        [back_s, *(to_s for from_s, to_s in falls if from_s <= back_s + RETURN_S and to_s > back_s)]
-    )
 
 
 def _deceptions(trust: TrustResult, is_promised: bool) -> Iterator[str]:
@@ -353,7 +330,15 @@ class ScenarioCheck:
     options: CampaignOptions
 
     def __call__(self, number: int) -> Finding:
-        return check(scenario_of(by_name(self.design), self.seed, number, self.options))
+        """A scenario in which too few members were alive at the end is drawn again, by the number
+        with the attempt above `ATTEMPT_BITS`.
+        """
+        for attempt in range(REDRAWS + 1):
+            drawn = number + (attempt << ATTEMPT_BITS)
+            finding = check(scenario_of(by_name(self.design), self.seed, drawn, self.options))
+            if finding.reasons or finding.outcome is None or finding.outcome.alive >= ALIVE:
+                break
+        return replace(finding, redrawn=attempt)
 
 
 def shrink(
@@ -370,6 +355,8 @@ _KINDER: tuple[Callable[[Faults], Faults], ...] = (
     lambda faults: replace(faults, loss=0.0),
     lambda faults: replace(faults, duplicate=0.0),
     lambda faults: replace(faults, reorder=0.0),
+    lambda faults: replace(faults, delay=0.0),
+    lambda faults: replace(faults, jitter=0.0),
 )
 
 

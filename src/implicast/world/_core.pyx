@@ -93,7 +93,7 @@ cdef inline bint _before(Entry *one, Entry *other) noexcept nogil:
 cdef class World:
     """Peers, their clock and their network. There is no global state: one process may run many worlds."""
 
-    cdef public object latency_us, journal, faults, codec, rng, peers, hosts, rates, casts, numbers
+    cdef public object latency_us, journal, faults, codec, rng, peers, hosts, rates, shifts, casts, numbers
     cdef public object payload_of, events, on_event, materialise
     cdef public int64_t now_us, cause, busy, carried
     cdef public int purpose, depth
@@ -141,6 +141,7 @@ cdef class World:
         self.journal, self.faults, self.codec = journal, faults, codec
         self.rng = stream(seed, "protocol")
         self.peers, self.hosts, self.rates, self.casts, self.numbers = {}, {}, {}, {}, {}
+        self.shifts = {}
         self.payload_of = _nothing
         self.materialise, self._peer_table, self._swifts, self._swift_kind = None, [], [], -1
         self.events = []
@@ -189,7 +190,11 @@ cdef class World:
         """The host of an address; the same object until the peer there crashes."""
         if address not in self.hosts:
             rate = self.rates.get(address, 1.0)
-            self.hosts[address] = WorldHost(self, address) if rate == 1 else DriftingHost(self, address, rate)
+            self.hosts[address] = (
+                WorldHost(self, address)
+                if rate == 1 and address not in self.shifts
+                else DriftingHost(self, address, rate, self.shifts.get(address, 0))
+            )
         return self.hosts[address]
 
     def place(self, address, peer):
@@ -671,22 +676,24 @@ cdef class WorldHost:
 
 
 cdef class DriftingHost(WorldHost):
-    """A host whose clock, and with it every alarm, runs fast or slow."""
+    """A host whose clock, and with it every alarm, runs fast or slow, or jumps. A jump moves no alarm that is armed
+    already."""
 
     cdef double _rate
+    cdef public int64_t shift_us
 
-    def __init__(self, World world, int address, double rate):
+    def __init__(self, World world, int address, double rate, int64_t shift_us):
         super().__init__(world, address)
-        self._rate = rate
+        self._rate, self.shift_us = rate, shift_us
 
     @property
     def now_us(self):
-        return int(self.world.now_us / self._rate)
+        return int(self.world.now_us / self._rate) + self.shift_us
 
     def after(self, delay_us, alarm):
         """Fire no alarm early by the host's own clock. A peer that waits for a deadline would otherwise re-arm its alarm
         without end."""
-        due_us = self.now_us + delay_us
+        due_us = self.now_us - self.shift_us + delay_us
         at_us = int(due_us * self._rate)
         while int(at_us / self._rate) < due_us:
             at_us += 1

@@ -10,14 +10,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from implicast.casting.condcast.messages import ForwardCast
 from implicast.casting.spice._records import take
-from implicast.peer.memory import HORIZON_US, place_of
 from implicast.space.ring import Arc
 
 cdef object _Carry = ForwardCast
 cdef object _Arc = Arc
 cdef object _take = take
-cdef object _place_of = place_of
-cdef object _HORIZON_US = HORIZON_US
 
 cdef enum:
     LEVELS_MAX = 64
@@ -156,7 +153,7 @@ cdef class Lane:
             count = self._above_floor(at, me, levels, lows, highs, count)
         cast, payload = carry.cast, carry.payload
         if not start and not self._passing[at]:  # otherwise the node's own filter excludes it
-            if not _take(member.inbox, member, cast, query.target, payload, _place_of, _HORIZON_US):
+            if not _take(member.inbox, member, cast, query.target, payload):
                 member.notify(cast, query, payload)
         if not count:
             return True

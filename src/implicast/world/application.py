@@ -5,7 +5,7 @@ notices in the journal are the other.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from implicast.language.render import render
 from implicast.language.target import Description, Target, Value, scalar_text
-from implicast.peer.contract import CastId, Message, Peer
+from implicast.peer.contract import CastId, Message, Name, Peer
 from implicast.peer.events import (
     IncarnationAdvanced,
     Joined,
@@ -23,9 +23,12 @@ from implicast.peer.events import (
     Settled,
     Withdrawn,
 )
+from implicast.peer.expiry import LIFETIME_US
 from implicast.peer.member import Member
 from implicast.world.arrays import lists, optional, strings
 from implicast.world.journal import JOIN, LEAVE, REGISTER, WITHDRAW, Journal
+from implicast.world.receipts import CastReceipt as CastReceipt
+from implicast.world.receipts import ReceiptReport
 from implicast.world.world import World
 
 ROWS_AT_ONCE = 1 << 17
@@ -46,15 +49,6 @@ class Registration:
     completed_us: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CastReceipt:
-    """The final receipt of a cast, with no delivery pending."""
-
-    notified: int
-    declined: int
-    unreachable: int
-
-
 @dataclass(slots=True)
 class Cast:
     """One cast: publisher, time, and when its publisher knew the outcome."""
@@ -69,6 +63,12 @@ class Cast:
     """A warm-up cast, made before the measured ones."""
     carried_us: int | None = None
     """When its publisher resumed it after returning with its disk."""
+    reports: list[ReceiptReport] = field(default_factory=list)
+    """All receipts in order of time, without those that repeat the one before."""
+    refused_us: int | None = None
+    """When its publisher was told that the system declined it."""
+    silent: set[int] = field(default_factory=set)
+    """Members that receipts name as unreachable; -1: a name that no registered member has."""
 
     @property
     def begun_us(self) -> int:
@@ -109,6 +109,10 @@ class Application:
         """By member and the member's own version number of the registration."""
         self.latest: dict[int, Registration] = {}
         """By member, its last registration or withdrawal."""
+        self.names: dict[Name, int] = {}
+        """By name of a member that has registered, its number."""
+        self.is_lazy = False
+        """Whether members were registered that are not materialised. Their names are not known."""
         self.on_registered: Callable[[int], None] = lambda peer: None
         """Called with each member whose registration or withdrawal is complete."""
         world.on_event, world.payload_of = self.on_event, self.payload_of
@@ -129,7 +133,7 @@ class Application:
 
     def all_preloaded(self, descriptions: Iterable[Description]) -> None:
         """Record that all members are registered now, although most are not materialised."""
-        now_us = self.world.now_us
+        now_us, self.is_lazy = self.world.now_us, True
         self.registrations += [
             Registration(peer, 1, now_us, each, now_us) for peer, each in enumerate(descriptions)
         ]
@@ -160,6 +164,8 @@ class Application:
             self._note_left(address)
         elif isinstance(event, Refused):
             self.refused.append((now_us, address, f"{event.verb}: {event.reason}"))
+            if event.verb == "cast":
+                self._note_refused(self.number(address))
 
     def write(self, journal: Journal) -> None:
         """Write the tables of casts and registrations."""
@@ -234,6 +240,7 @@ class Application:
         version = self.latest[peer].version + 1 if peer in self.latest else 1
         noted = Registration(peer, version, self.world.now_us, description)
         self.registrations.append(noted)
+        self.names[member.name] = peer
         self.latest[peer] = self._open[peer, member.upcoming_version()] = noted
         return noted
 
@@ -261,10 +268,33 @@ class Application:
             self._open[peer, event.version] = registration
 
     def _settle(self, cast: Cast, event: Settled) -> None:
-        """A receipt may be updated while deliveries are pending; the last one counts."""
+        """A receipt may be updated while deliveries are pending. The journal has the last final
+        one; the judge reads all of them.
+        """
+        receipt = CastReceipt(event.notified, event.declined, event.unreachable, event.uncertain)
+        report = ReceiptReport(self.world.now_us, receipt, event.open)
+        if not (cast.reports and cast.reports[-1].says_the_same(report)):
+            cast.reports.append(report)
+        if not self.is_lazy:
+            cast.silent.update(self.names.get(name, -1) for name in event.silent)
         if not event.open:
-            cast.settled_us = self.world.now_us
-            cast.receipt = CastReceipt(event.notified, event.declined, event.unreachable)
+            cast.settled_us, cast.receipt = self.world.now_us, receipt
+
+    def _note_refused(self, publisher: int) -> None:
+        """Record which cast was refused. An alarm may serve several requests of a peer: then it is
+        the oldest cast of the publisher that has not ended.
+        """
+        number = self.world.purpose
+        if not (0 <= number < len(self.casts) and self.casts[number].publisher == publisher):
+            unended = (
+                cast.number
+                for cast in self.casts
+                if cast.publisher == publisher and cast.settled_us is None
+                if cast.refused_us is None
+            )
+            number = next(unended, -1)
+        if number >= 0:
+            self.casts[number].refused_us = self.world.now_us
 
     def _cast(self, number: int, publisher: int, target: Target) -> None:
         caster = self.choose_publisher(publisher)
@@ -275,14 +305,18 @@ class Application:
 
     def carry_on(self, address: int, before_us: int) -> None:
         """Resume the casts in the outbox of a member that returned with a disk of this time, as a
-        node does.
+        node does. Casts that have expired end with a receipt that is not complete.
         """
         number, member = self.number(address), self._member(address)
         names = {
             of: name for name, of in self.world.casts.items() if self.casts[of].publisher == number
         }
         for cast in [self.casts[of] for of in sorted(names)]:
-            if cast.settled_us is None and cast.time_us <= before_us and member.assured:
+            if cast.settled_us is not None or cast.time_us > before_us or not member.assured:
+                continue
+            if self.world.now_us >= cast.time_us + LIFETIME_US:
+                self._settle(cast, Settled(names[cast.number], 0).at_expiry())
+            else:
                 cast.carried_us = self.world.now_us
                 again = partial(self._carry_on, address, names[cast.number], cast)
                 self.world.at(self.world.now_us, cast.number, again)
@@ -290,7 +324,8 @@ class Application:
     def _carry_on(self, address: int, name: CastId, cast: Cast) -> None:
         member = self._able(address)
         if member is not None:
-            member.carry_on(name, cast.target, self.payload_of(cast.number))
+            expiry_us = cast.time_us + LIFETIME_US
+            member.carry_on(name, cast.target, self.payload_of(cast.number), expiry_us)
 
     def cast_now(self, address: int, target: Target) -> None:
         """Cast now. Casts are numbered in the order in which they are made."""
@@ -323,7 +358,7 @@ def _cast_columns(casts: Sequence[Cast]) -> dict[str, Any]:
             name: optional(
                 [None if each is None else getattr(each, name) for each in receipts], pa.int64()
             )
-            for name in ("notified", "declined", "unreachable")
+            for name in ("notified", "declined", "unreachable", "uncertain")
         },
     }
 

@@ -14,21 +14,30 @@ those of the initial population; a member that returns keeps its address. `drawi
 import warnings
 from dataclasses import dataclass, fields
 
-from implicast.casting.designs import Design
 from implicast.language.errors import OldNameWarning
 from implicast.peer.errors import ParameterError, ScenarioError
 from implicast.world.drawing import Drawing
-from implicast.world.scripted_events import DISKS, Range, ScriptedEvent, number, script_items, span
+from implicast.world.scripted_events import (
+    ANY_DISK,
+    DISKS,
+    FAULTY_DISKS,
+    Range,
+    ScriptedEvent,
+    number,
+    script_items,
+    span,
+)
 
 EVENTS_MAX = 100_000
 """Events of one kind in one script. A larger number is a typing error."""
+FACTOR_MAX = 1_000
+"""Largest factor of a flash crowd. A larger one is a typing error."""
 FREE_MAX = 1_000
 """Unused addresses below that of the last named newcomer. Each costs a host; a larger number is a
 typing error.
 """
 
 
-ANY_DISK = "any"
 EVENT, OLD_EVENT = "event", "deed"
 OLD_EVENT_ADVICE = "churn: `deed=` is now called `event=`; `deed=` is accepted through version 0.2"
 
@@ -59,13 +68,31 @@ class Churn:
     """Members that crash and come back at their address."""
     away_s: Range = (2.0, 15.0)
     disk: str = "kept"
-    """The disk with which they come back: kept, old or empty; `any`: drawn for each."""
+    """The disk with which they come back: kept, old, empty, torn or lost; `any`: one of the first
+    three, drawn for each.
+    """
     blackouts: int = 0
     """Power cuts: all members stop at once. Each starts again after a time of `away_s`, with a disk
     of `disk`.
     """
     lost: float = 0.0
     """Share of the members that never start again after a blackout."""
+    outages: int = 0
+    """Power cuts in a part of the network: a share of the members stops at once. They start again
+    together, after a time of `away_s`, with disks of `disk`.
+    """
+    outage_share: Range = (0.25, 1.0)
+    rolls: int = 0
+    """Rolling restarts: all members stop one after the other, at intervals of `roll_s`, each for a
+    time of `away_s`.
+    """
+    roll_s: Range = (1.0, 5.0)
+    flash: int = 0
+    """Flash crowds: newcomers multiply the number of members by `flash_factor` within 10 s."""
+    flash_factor: Range = (2.0, 4.0)
+    mass_leaves: int = 0
+    """Times at which a share of the members leaves at once."""
+    leave_share: Range = (0.25, 0.5)
     bursts: int = 0
     """Publishers that cast many times a second."""
     burst_s: Range = (0.5, 2.0)
@@ -90,8 +117,20 @@ class Churn:
     splits: int = 0
     """Partitions: no message crosses between the two sides."""
     split_s: Range = (3.0, 20.0)
+    oneway: int = 0
+    """Partitions in one direction, for a time of `split_s`: the messages of the first side do not
+    leave it.
+    """
     share: float = 0.5
     """Largest share of the peers on the first side of a partition."""
+    deaf: int = 0
+    """Hosts that receive nothing; what they send arrives."""
+    deaf_s: Range = (3.0, 20.0)
+    jumps: int = 0
+    """Clocks that jump."""
+    jump_s: Range = (1.0, 30.0)
+    jumps_back: bool = False
+    """Half of the jumps go back, when their member restarts."""
     drift: float = 0.0
     """Clocks run at rates from 1 - drift to 1 + drift."""
     over_s: float = 60.0
@@ -113,10 +152,9 @@ class Churn:
         _between("share", self.share, 0, 1, "a share from 0 to 1")
         _between("lost", self.lost, 0, 1, "a share from 0 to 1")
         _between("drift", self.drift, 0, 0.5, "a share from 0 to 0.5")
-        if self.disk not in (*DISKS, ANY_DISK):
-            raise ParameterError(
-                f"churn: disk={self.disk} is unknown; it takes {', '.join((*DISKS, ANY_DISK))}"
-            )
+        disks = (*DISKS, *FAULTY_DISKS, ANY_DISK)
+        if self.disk not in disks:
+            raise ParameterError(f"churn: disk={self.disk} is unknown; it takes {', '.join(disks)}")
         _between("over_s", self.over_s, 0.001, 1e7, "seconds, more than none")
         for name in _RANGES:
             low, high = getattr(self, name)
@@ -124,6 +162,14 @@ class Churn:
                 name, low, 0.001, high, "two numbers LOW..HIGH, the lower first, from 0.001 on"
             )
             _between(name, high, 0, 1e7, "numbers that end")
+        for name in ("outage_share", "leave_share"):
+            _between(name, getattr(self, name)[1], 0, 1, "shares of at most 1")
+        _between(
+            "flash_factor", self.flash_factor[0], 1, FACTOR_MAX, f"factors from 1 to {FACTOR_MAX}"
+        )
+        _between(
+            "flash_factor", self.flash_factor[1], 1, FACTOR_MAX, f"factors from 1 to {FACTOR_MAX}"
+        )
 
     @classmethod
     def parse(cls, text: str) -> "Churn":
@@ -265,6 +311,13 @@ _COUNTS = (
     "cuts",
     "flaps",
     "splits",
+    "outages",
+    "rolls",
+    "flash",
+    "mass_leaves",
+    "oneway",
+    "deaf",
+    "jumps",
     "bursts",
     "falls",
     "anew",
@@ -277,6 +330,12 @@ _RANGES = (
     "cut_s",
     "flap_s",
     "split_s",
+    "outage_share",
+    "roll_s",
+    "flash_factor",
+    "leave_share",
+    "deaf_s",
+    "jump_s",
     "burst_s",
     "burst_rate",
 )
@@ -285,6 +344,8 @@ _RANGES = (
 def _text(value: int | float | str | Range) -> str:
     if isinstance(value, tuple):
         return f"{value[0]!r}..{value[1]!r}"
+    if isinstance(value, bool):
+        return str(value).lower()
     return value if isinstance(value, str) else repr(value)
 
 
@@ -293,6 +354,10 @@ def _value(name: str, text: str) -> int | float | str | Range:
         return text
     if name in _RANGES:
         return span("churn", name, text)
+    if name == "jumps_back":
+        if text not in ("true", "false"):
+            raise ParameterError(f"churn: {name}={text}; it takes true or false")
+        return text == "true"
     value = number("churn", name, text)
     if name not in _COUNTS and name not in ("group", "guests"):
         return value
@@ -304,44 +369,3 @@ def _value(name: str, text: str) -> int | float | str | Range:
 def _between(name: str, value: float, low: float, high: float, takes: str) -> None:
     if not low <= value <= high:
         raise ParameterError(f"churn: {name}={value:g} is out of range; it takes {takes}")
-
-
-_OF_MEMBERS = (
-    "join",
-    "leave",
-    "crash",
-    "return",
-    "register",
-    "describe",
-    "withdraw",
-    "burst",
-    "fall",
-)
-
-
-def refuse_the_impossible(
-    script: tuple[ScriptedEvent, ...], design: Design, peers: int, infrastructure: int
-) -> None:
-    """Raise a `ScenarioError` for an event that is impossible for an address it names."""
-    fixed = range(peers, peers + infrastructure)
-    for event in script:
-        named = [who for who in event.who if who in fixed]
-        if event.kind in ("restart", "fail") and len(named) < len(event.who):
-            have = f"they are {list(fixed)}" if fixed else f"{design.name} has none"
-            raise ScenarioError(
-                f"churn: {event.text()}: only servers and brokers restart or fail; {have}"
-            )
-        if event.kind == "restart" and design.fixture is None:
-            raise ScenarioError(
-                f"churn: {event.text()}: {design.name} has nothing that can come back"
-            )
-        if event.kind == "return" and design.member is None:
-            raise ScenarioError(f"churn: {event.text()}: members of {design.name} do not come back")
-        if event.kind in _OF_MEMBERS and named:
-            raise ScenarioError(
-                f"churn: {event.text()}: {named[0]} is no peer; it takes restart or fail"
-            )
-        if event.kind == "join" and min(event.who) < fixed.stop:
-            raise ScenarioError(
-                f"churn: {event.text()}: newcomers have addresses from {fixed.stop} on"
-            )

@@ -47,6 +47,10 @@ COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "declined": ("peers", "members that declined, in the final receipt"),
         "unreachable": ("peers", "unreachable members in the final receipt"),
+        "uncertain": (
+            "regions",
+            "regions whose members are not known, in the final receipt; it is complete only if 0",
+        ),
     },
     "registrations": {
         "peer": ("peer", "the described peer"),

@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from implicast.space.digest import stream
-from implicast.world.scripted_events import DISKS, Range, ScriptedEvent
+from implicast.world.scripted_events import ANY_DISK, BACK, DISKS, Range, ScriptedEvent
 
 if TYPE_CHECKING:
     from implicast.world.churn import Churn
@@ -21,6 +21,9 @@ STAYING = 0.25
 """Share of the initial population that is present at any time, newcomers included; never fewer than
 two peers.
 """
+
+FLASH_S = 10.0
+"""The newcomers of a flash crowd ask to join within this many seconds."""
 
 
 class Drawing:
@@ -47,21 +50,14 @@ class Drawing:
     def events(self) -> list[ScriptedEvent]:
         """All drawn events, in order of time."""
         drawn: list[ScriptedEvent] = []
-        kinds = (*_DRAW, "blackouts")
-        moments = [(time_s, kind) for kind in kinds for time_s in self._moments_s(kind)]
+        moments = [(time_s, kind) for kind in _DRAW for time_s in self._moments_s(kind)]
         for time_s, kind in sorted(moments):
             self.asked[kind] += self._at_once(kind)
-            if kind == "blackouts":
-                drawn += (outage := self.blackout(time_s))
-                self.done[kind] += bool(outage)
-                continue
-            event = (
-                _DRAW[kind](self, time_s)
-                if kind == "joins" or len(self._present(time_s)) > 1
-                else None
-            )
-            drawn += [event] if event is not None else []
-            self.done[kind] += 0 if event is None else len(event.who) if kind == "crashes" else 1
+            possible = kind in _ALWAYS or len(self._present(time_s)) > 1
+            events = _DRAW[kind](self, time_s) if possible else []
+            drawn += events
+            peers = sum(len(event.who) for event in events)
+            self.done[kind] += peers if kind == "crashes" else bool(events)
         return drawn
 
     def shortfall(self) -> list[str]:
@@ -115,34 +111,54 @@ class Drawing:
         until_s = round(time_s + _uniform(self.chance, lasts_s), 3)
         return ScriptedEvent(time_s, until_s, kind, who, round(amount, 3), detail)
 
-    def join(self, time_s: float) -> ScriptedEvent:
+    def join(self, time_s: float) -> list[ScriptedEvent]:
         self.members[self.fresh] = time_s
         self.fresh += 1
-        return ScriptedEvent(time_s, time_s, "join", (self.fresh - 1,))
+        return [ScriptedEvent(time_s, time_s, "join", (self.fresh - 1,))]
 
-    def leave(self, time_s: float) -> ScriptedEvent | None:
+    def flash(self, time_s: float) -> list[ScriptedEvent]:
+        """Newcomers that multiply the members present, spread evenly over `FLASH_S`."""
+        factor = _uniform(self.chance, self.churn.flash_factor)
+        count = max(1, round(len(self.members) * (factor - 1)))
+        return [
+            event
+            for turn in range(count)
+            for event in self.join(round(time_s + turn * FLASH_S / count, 3))
+        ]
+
+    def leave(self, time_s: float) -> list[ScriptedEvent]:
         return self._end(time_s, "leave", 1)
 
-    def crash(self, time_s: float) -> ScriptedEvent | None:
+    def mass_leave(self, time_s: float) -> list[ScriptedEvent]:
+        """A share of the members present leaves at once."""
+        share = _uniform(self.chance, self.churn.leave_share)
+        return self._end(time_s, "leave", max(1, round(share * len(self._present(time_s)))))
+
+    def crash(self, time_s: float) -> list[ScriptedEvent]:
         return self._end(time_s, "crash", self.churn.group)
 
-    def _end(self, time_s: float, kind: str, count: int) -> ScriptedEvent | None:
+    def _end(self, time_s: float, kind: str, count: int) -> list[ScriptedEvent]:
         who = self._some(time_s, max(0, min(count, len(self.members) - self.least)))
         for each in who:
             del self.members[each]
-        return ScriptedEvent(time_s, time_s, kind, who) if who else None
+        return [ScriptedEvent(time_s, time_s, kind, who)] if who else []
 
-    def come_back(self, time_s: float) -> ScriptedEvent | None:
+    def come_back(self, time_s: float) -> list[ScriptedEvent]:
         """An absent member is not drawn for another event until `SETTLED_S` after its return."""
-        churn = self.churn
         if len(self._present(time_s)) <= self.least:
-            return None
-        disk = churn.disk if churn.disk in DISKS else self.chance.choice(DISKS)
-        who = self._some(time_s)
-        away = self._lasting(
-            time_s, churn.away_s, "return", who, detail="" if disk == "kept" else disk
-        )
-        self.members[who[0]] = away.to_s
+            return []
+        disk = self._disk()
+        return [self._absence(time_s, self._some(time_s), disk)]
+
+    def _disk(self) -> str:
+        """The detail of a `return`."""
+        disk = self.churn.disk
+        drawn = self.chance.choice(DISKS) if disk == ANY_DISK else disk
+        return "" if drawn == "kept" else drawn
+
+    def _absence(self, time_s: float, who: tuple[int, ...], disk: str) -> ScriptedEvent:
+        away = self._lasting(time_s, self.churn.away_s, "return", who, detail=disk)
+        self.members.update(dict.fromkeys(who, away.to_s))
         return away
 
     def blackout(self, time_s: float) -> list[ScriptedEvent]:
@@ -156,67 +172,104 @@ class Drawing:
         for each in present:
             if each in gone:
                 del self.members[each]
-                continue
-            disk = churn.disk if churn.disk in DISKS else self.chance.choice(DISKS)
-            detail = "" if disk == "kept" else disk
-            away = self._lasting(time_s, churn.away_s, "return", (each,), detail=detail)
-            self.members[each] = away.to_s
-            events.append(away)
+            else:
+                disk = self._disk()
+                events.append(self._absence(time_s, (each,), disk))
         return events
 
-    def burst(self, time_s: float) -> ScriptedEvent:
+    def outage(self, time_s: float) -> list[ScriptedEvent]:
+        """A share of the members present stops at once and starts again together."""
+        present = self._present(time_s)
+        share = _uniform(self.chance, self.churn.outage_share)
+        who = self._some(time_s, max(1, round(share * len(present))))
+        until_s = round(time_s + _uniform(self.chance, self.churn.away_s), 3)
+        disks: dict[str, list[int]] = {}
+        for each in who:
+            disks.setdefault(self._disk(), []).append(each)
+            self.members[each] = until_s
+        return [
+            ScriptedEvent(time_s, until_s, "return", tuple(some), detail=disk)
+            for disk, some in disks.items()
+        ]
+
+    def roll(self, time_s: float) -> list[ScriptedEvent]:
+        """All members present restart, one after the other."""
+        present, events = self._present(time_s), []
+        for each in self.chance.sample(present, len(present)):
+            disk = self._disk()
+            events.append(self._absence(time_s, (each,), disk))
+            time_s = round(time_s + _uniform(self.chance, self.churn.roll_s), 3)
+        return events
+
+    def burst(self, time_s: float) -> list[ScriptedEvent]:
         rate = _uniform(self.chance, self.churn.burst_rate)
-        return self._lasting(time_s, self.churn.burst_s, "burst", self._some(time_s), rate)
+        return [self._lasting(time_s, self.churn.burst_s, "burst", self._some(time_s), rate)]
 
-    def fall(self, time_s: float) -> ScriptedEvent | None:
-        who = self._end(time_s, "crash", 1)
+    def fall(self, time_s: float) -> list[ScriptedEvent]:
+        ended = self._end(time_s, "crash", 1)
         rate = _uniform(self.chance, self.churn.burst_rate)
-        return self._lasting(time_s, self.churn.burst_s, "fall", who.who, rate) if who else None
+        return [self._lasting(time_s, self.churn.burst_s, "fall", each.who, rate) for each in ended]
 
-    def change_registration(self, time_s: float) -> ScriptedEvent:
-        return ScriptedEvent(
-            time_s, time_s, self.chance.choice(_REGISTRATION_KINDS), self._some(time_s)
-        )
+    def change_registration(self, time_s: float) -> list[ScriptedEvent]:
+        kind = self.chance.choice(_REGISTRATION_KINDS)
+        return [ScriptedEvent(time_s, time_s, kind, self._some(time_s))]
 
-    def restart(self, time_s: float) -> ScriptedEvent | None:
-        who = (self.chance.choice(self.fixed),) if self.fixed else ()
-        return self._lasting(time_s, self.churn.down_s, "restart", who) if who else None
+    def restart(self, time_s: float) -> list[ScriptedEvent]:
+        if not self.fixed:
+            return []
+        who = (self.chance.choice(self.fixed),)
+        return [self._lasting(time_s, self.churn.down_s, "restart", who)]
 
-    def fail(self, time_s: float) -> ScriptedEvent | None:
+    def fail(self, time_s: float) -> list[ScriptedEvent]:
         if len(self.fixed) < 2:
-            return None
-        return ScriptedEvent(
-            time_s, time_s, "fail", (self.fixed.pop(self.chance.randrange(len(self.fixed))),)
-        )
+            return []
+        who = (self.fixed.pop(self.chance.randrange(len(self.fixed))),)
+        return [ScriptedEvent(time_s, time_s, "fail", who)]
 
-    def freeze(self, time_s: float) -> ScriptedEvent:
-        return self._lasting(time_s, self.churn.freeze_s, "freeze", self._some(time_s))
+    def freeze(self, time_s: float) -> list[ScriptedEvent]:
+        return [self._lasting(time_s, self.churn.freeze_s, "freeze", self._some(time_s))]
 
-    def slow(self, time_s: float) -> ScriptedEvent:
+    def slow(self, time_s: float) -> list[ScriptedEvent]:
         amount = _uniform(self.chance, self.churn.slow_ms)
-        return ScriptedEvent(
-            time_s, self.churn.over_s, "slow", self._some(time_s), round(amount, 3)
-        )
+        who = self._some(time_s)
+        return [ScriptedEvent(time_s, self.churn.over_s, "slow", who, round(amount, 3))]
 
-    def cut(self, time_s: float) -> ScriptedEvent:
-        return self._lasting(time_s, self.churn.cut_s, "cut", self._pair(time_s))
+    def cut(self, time_s: float) -> list[ScriptedEvent]:
+        return [self._lasting(time_s, self.churn.cut_s, "cut", self._pair(time_s))]
 
-    def flap(self, time_s: float) -> ScriptedEvent:
+    def flap(self, time_s: float) -> list[ScriptedEvent]:
         amount = _uniform(self.chance, self.churn.flap_s)
-        return self._lasting(time_s, self.churn.cut_s, "flap", self._pair(time_s), amount)
+        return [self._lasting(time_s, self.churn.cut_s, "flap", self._pair(time_s), amount)]
 
     def _pair(self, time_s: float) -> tuple[int, ...]:
         return tuple(self.chance.sample([*self._present(time_s), *self.fixed], 2))
 
-    def split(self, time_s: float) -> ScriptedEvent:
+    def split(self, time_s: float) -> list[ScriptedEvent]:
+        return [self._lasting(time_s, self.churn.split_s, "split", self._side(time_s))]
+
+    def oneway(self, time_s: float) -> list[ScriptedEvent]:
+        return [self._lasting(time_s, self.churn.split_s, "oneway", self._side(time_s))]
+
+    def _side(self, time_s: float) -> tuple[int, ...]:
         hosts = [*self._present(time_s), *self.fixed]
-        side = self.chance.sample(
-            hosts, max(1, int(self.chance.uniform(0, self.churn.share) * len(hosts)))
-        )
-        return self._lasting(time_s, self.churn.split_s, "split", tuple(sorted(side)))
+        size = max(1, int(self.chance.uniform(0, self.churn.share) * len(hosts)))
+        return tuple(sorted(self.chance.sample(hosts, size)))
+
+    def deaf(self, time_s: float) -> list[ScriptedEvent]:
+        who = (self.chance.choice([*self._present(time_s), *self.fixed]),)
+        return [self._lasting(time_s, self.churn.deaf_s, "deaf", who)]
+
+    def jump(self, time_s: float) -> list[ScriptedEvent]:
+        """A clock goes ahead; or it goes back and its member restarts, if members do."""
+        amount, who = round(_uniform(self.chance, self.churn.jump_s), 3), self._some(time_s)
+        if not self.churn.jumps_back or self.chance.random() < 0.5:
+            return [ScriptedEvent(time_s, time_s, "jump", who, amount)]
+        disk = self._disk()
+        back = ScriptedEvent(time_s, time_s, "jump", who, amount, BACK)
+        return [back, self._absence(time_s, who, disk)]
 
 
-_DRAW: dict[str, Callable[[Drawing, float], ScriptedEvent | None]] = {
+_DRAW: dict[str, Callable[[Drawing, float], list[ScriptedEvent]]] = {
     "joins": Drawing.join,
     "leaves": Drawing.leave,
     "crashes": Drawing.crash,
@@ -231,7 +284,18 @@ _DRAW: dict[str, Callable[[Drawing, float], ScriptedEvent | None]] = {
     "cuts": Drawing.cut,
     "flaps": Drawing.flap,
     "splits": Drawing.split,
+    "blackouts": Drawing.blackout,
+    "outages": Drawing.outage,
+    "rolls": Drawing.roll,
+    "flash": Drawing.flash,
+    "mass_leaves": Drawing.mass_leave,
+    "oneway": Drawing.oneway,
+    "deaf": Drawing.deaf,
+    "jumps": Drawing.jump,
 }
+"""By count of a `Churn`, the function that draws the events of one moment."""
+_ALWAYS = ("joins", "blackouts", "flash")
+"""Kinds that need no two members present."""
 _REGISTRATION_KINDS = ("register", "describe", "describe", "withdraw")
 _RATES = {
     "joins": ("join_rate", 1.0),
@@ -245,6 +309,7 @@ _WHY = {
     "crashes": _STAY,
     "falls": _STAY,
     "returns": _STAY,
+    "mass_leaves": _STAY,
     "restarts": "there are no servers or brokers",
     "fails": "the last server or broker stays",
 }

@@ -10,7 +10,7 @@ Events may overlap. A peer that is frozen or down for several reasons stays so u
 them ends. A peer that failed or crashed for good stays down.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import compress, repeat
@@ -23,7 +23,7 @@ from implicast.peer.contract import Peer
 from implicast.peer.member import Member
 from implicast.space.digest import digest_bits, stream
 from implicast.world.application import Application
-from implicast.world.churn import Churn
+from implicast.world.clocks import allow_jumps, jump
 from implicast.world.frozen import awake, freeze, thaw
 from implicast.world.journal import JOIN, UPKEEP
 from implicast.world.link_faults import LinkFaults
@@ -98,6 +98,7 @@ class FaultInjector:
         know, and these members.
         """
         self._chance = stream(plan.seed, "introducers of newcomers")
+        allow_jumps(world, script)
         application.on_joined, application.on_left = self._on_joined, self._on_left
         application.choose_publisher, application.on_registered = (
             self._choose_publisher,
@@ -106,6 +107,7 @@ class FaultInjector:
 
     def schedule(self, start_us: int) -> None:
         """Put all events on the agenda."""
+        self.restarts.schedule_copies(start_us, self._at)
         for event in self.script:
             begin, end = _HANDLERS[event.kind]
             self._at(start_us + int(event.from_s * _S), partial(self.carry_out, begin, event))
@@ -137,7 +139,23 @@ class FaultInjector:
 
     def violations(self) -> list[str]:
         """Violations of the overlay's invariants at this moment."""
-        return self.overlay_check(self.present())
+        return self.overlay_check(self.introduced())
+
+    def introduced(self) -> list[Peer]:
+        """Present peers without newcomers that no member can let in: every member they know was
+        gone before they could exchange a message.
+        """
+        strangers = self._strangers()
+        return [each for each in self.present() if each.address not in strangers]
+
+    def _strangers(self) -> set[int]:
+        """Newcomers that have not joined, and know no member that is still there."""
+        peers, joining = self.world.peers.keys(), self.incarnations.joining()
+        return {
+            each
+            for each, known in self._unconnected.items()
+            if self.application.number(each) in joining and not peers & set(known)
+        }
 
     def carry_out(self, act: "Act", event: ScriptedEvent) -> None:
         act(self, event)
@@ -176,12 +194,15 @@ class FaultInjector:
             return [each for each in sorted(self.world.peers) if renamed.get(each, each) not in out]
         return sorted(self.world.peers.keys() - out)
 
-    def _frozen_members(self) -> list[int]:
-        """Members that have joined and are not leaving, frozen ones included. A newcomer joins
-        through these if all are frozen.
-        """
+    def _joining(self) -> list[int]:
+        """Addresses of peers that have asked to join and have not joined yet."""
+        joining, renamed = self.incarnations.joining(), self.world.numbers
+        return [each for each in sorted(self.world.peers) if renamed.get(each, each) in joining]
+
+    def _members(self, addresses: Iterable[int]) -> list[int]:
+        """Those of some addresses where members are, frozen ones included."""
         peers = self.world.peers
-        return [address for address in self._staying() if isinstance(awake(peers[address]), Member)]
+        return [address for address in addresses if isinstance(awake(peers[address]), Member)]
 
     def complaints(self) -> list[str]:
         """Newcomers that never joined, leavers that never left and registrations never completed,
@@ -189,14 +210,7 @@ class FaultInjector:
         """
         application = self.application
         here = {application.number(address) for address in self.world.peers}
-        strangers = (
-            self._unconnected.items()
-        )  # excused: every member it knows was gone before they could exchange a message
-        lost = {
-            application.number(each)
-            for each, known in strangers
-            if not self.world.peers.keys() & set(known)
-        }
+        lost = {application.number(each) for each in self._strangers()}
         found = [
             f"{who} never joined"
             for who in self.incarnations.joining()
@@ -244,10 +258,15 @@ class FaultInjector:
                 self._unconnected[address] = known
 
     def _introduce(self, address: int) -> tuple[int, ...]:
-        able = [each for each in self.able() or self._frozen_members() if each != address]
-        known = tuple(self._chance.sample(able, min(INTRODUCERS, len(able))))
-        self.world.at(self.world.now_us, JOIN, partial(self._join_through, address, known))
-        return known
+        """Let a peer join through members; through frozen ones if all are frozen, and through
+        members that are joining too if none has joined. Without these, two members that start could
+        each found a network, and neither would know of the other.
+        """
+        known = self.able() or self._members(self._staying()) or self._members(self._joining())
+        able = [each for each in known if each != address]
+        introducers = tuple(self._chance.sample(able, min(INTRODUCERS, len(able))))
+        self.world.at(self.world.now_us, JOIN, partial(self._join_through, address, introducers))
+        return introducers
 
     def _join_through(self, address: int, introducers: tuple[int, ...]) -> None:
         if self.application.awake(address):
@@ -411,6 +430,21 @@ class FaultInjector:
     def _heal(self, event: ScriptedEvent) -> None:
         self.link_faults.heal(frozenset(event.who))
 
+    def _mute(self, event: ScriptedEvent) -> None:
+        self.link_faults.mute(frozenset(event.who))
+
+    def _unmute(self, event: ScriptedEvent) -> None:
+        self.link_faults.unmute(frozenset(event.who))
+
+    def _deafen(self, event: ScriptedEvent) -> None:
+        self.link_faults.deafen(frozenset(event.who))
+
+    def _undeafen(self, event: ScriptedEvent) -> None:
+        self.link_faults.undeafen(frozenset(event.who))
+
+    def _jump(self, event: ScriptedEvent) -> None:
+        jump(self.world, event)
+
     def _choose_publisher(self, wanted: int) -> int | None:
         """Any able member with equal probability, newcomers included; None if there is none."""
         able = self.able()
@@ -439,17 +473,11 @@ _HANDLERS: dict[str, tuple[Act, Act | None]] = {
     "cut": (FaultInjector._cut, FaultInjector._mend),
     "flap": (FaultInjector._cut, FaultInjector._mend),
     "split": (FaultInjector._split, FaultInjector._heal),
+    "oneway": (FaultInjector._mute, FaultInjector._unmute),
+    "deaf": (FaultInjector._deafen, FaultInjector._undeafen),
+    "jump": (FaultInjector._jump, None),
 }
 """By kind, what to do at the begin and at the end of an event."""
-
-
-def drift_rates(churn: Churn, seed: int, hosts: int) -> dict[int, float]:
-    """By host, how many seconds pass while its clock advances one second."""
-    some = range(hosts if churn.drift else 0)
-    return {
-        host: 1 + churn.drift * (2 * digest_bits(48, seed, "drift", host) / 2**48 - 1)
-        for host in some
-    }
 
 
 def _ended(reasons: dict[int, list[ScriptedEvent]], address: int, event: ScriptedEvent) -> bool:

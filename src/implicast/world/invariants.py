@@ -22,21 +22,19 @@ returns with an old copy of its disk has forgotten later notices and may get the
 notice is excused if the publisher was gone before it knew the outcome of the cast: crashed, or
 leaving in a run with faults. A repeated, uninvited, invented or altered notice is never excused.
 
-A receipt is final when no delivery is pending. It never reports more notices than there were.
-Without churn, and if no member was unreachable, it reports the exact number.
+The rules of receipts are in `receipts.py`; what a design promises about time is checked by
+`promises.py`.
 """
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import pairwise
-
-import numpy as np
-import numpy.typing as npt
 
 from implicast.language.target import Description, Target, Term
-from implicast.world.application import Cast, CastReceipt, Registration
+from implicast.world.application import Cast, Registration
+from implicast.world.notices import Notices as Notices
+from implicast.world.receipts import CastFacts, ReceiptReport, falsehood
 
 FLIGHT_US = 60_000_000
 """Longest flight of a cast. A change of description within this time allows both outcomes."""
@@ -44,7 +42,6 @@ LATE_US = 10_000_000
 """A notice later than this after its cast is late."""
 NEVER_US = 1 << 62
 
-Ints = npt.NDArray[np.int64]
 Away = Mapping[int, Sequence[tuple[int, int]]]
 """By member, the intervals of its absence; `NEVER_US` as the end if it does not return."""
 
@@ -58,47 +55,6 @@ order.
 def for_good(gone_us: Mapping[int, int]) -> Away:
     """Absences of members that do not return."""
     return {peer: ((at_us, NEVER_US),) for peer, at_us in gone_us.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Notices:
-    """All notices as columns: cast (-1: unknown), member, time, and whether the payload was
-    altered.
-    """
-
-    cast: Ints
-    peer: Ints
-    time_us: Ints
-    altered: npt.NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, rows: Iterable[tuple[int, int, int]], altered: Sequence[int] = ()) -> "Notices":
-        """From rows (cast, peer, time_us), and the indices of the altered ones."""
-        columns = np.array(list(rows), np.int64).reshape(-1, 3)
-        other = np.zeros(len(columns), bool)
-        other[list(altered)] = True
-        return cls(columns[:, 0], columns[:, 1], columns[:, 2], other)
-
-    def __len__(self) -> int:
-        return len(self.cast)
-
-    def by_cast(self, casts: int) -> Iterator[tuple[list[int], list[int]]]:
-        """For each cast the notified peers, in order of time, and the times. Notices of unknown
-        casts are left out.
-        """
-        order = np.lexsort((self.time_us, self.cast))
-        for start, end in pairwise(np.searchsorted(self.cast[order], np.arange(casts + 1))):
-            part = order[start:end]
-            yield self.peer[part].tolist(), self.time_us[part].tolist()
-
-    def otherwise(self, casts: Collection[int]) -> int:
-        """Number of altered notices of these casts."""
-        numbers = self.cast[self.altered].tolist()
-        return sum(number in casts for number in numbers)
-
-    def stray(self, casts: int) -> int:
-        """Number of notices of casts that were never made."""
-        return int(np.count_nonzero((self.cast < 0) | (self.cast >= casts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,44 +211,67 @@ class ContractChecker:
         stray = self.notices.stray(len(self.casts))
         count: Counter[str] = Counter(invented=stray, notified=stray)
         count["altered"] = self.notices.otherwise(self._made(from_us, to_us))
-        for cast, (peers, times_us) in zip(
-            self.casts, self.notices.by_cast(len(self.casts)), strict=True
-        ):
+        for cast, peers, times_us in self._by_cast():
             if from_us <= cast.time_us < to_us:
                 count["notified"] += len(peers)
                 notified_us = self._first(cast, peers, times_us, count)
-                self._weigh(cast, notified_us, count)
-                count["misreported"] += cast.receipt is not None and self.is_misreported(
-                    cast, cast.receipt, times_us
+                owed = self._weigh(cast, notified_us, count)
+                count["misreported"] += self.is_misreported(
+                    cast, self._facts(cast, owed, notified_us, times_us)
                 )
         return ContractReport(**{each.name: count[each.name] for each in fields(ContractReport)})
+
+    def _by_cast(self) -> Iterator[tuple[Cast, list[int], list[int]]]:
+        """Each cast with the notified peers, in order of time, and the times."""
+        by_cast = self.notices.by_cast(len(self.casts))
+        return ((cast, *notified) for cast, notified in zip(self.casts, by_cast, strict=True))
+
+    def facts(self) -> Iterator[tuple[Cast, CastFacts]]:
+        """Each cast with what the journal shows of it."""
+        count: Counter[str] = Counter()
+        for cast, peers, times_us in self._by_cast():
+            notified_us = self._first(cast, peers, times_us, count)
+            owed = self._weigh(cast, notified_us, count)
+            yield cast, self._facts(cast, owed, notified_us, times_us)
+
+    def _facts(
+        self, cast: Cast, owed: set[int], notified_us: dict[int, int], times_us: list[int]
+    ) -> CastFacts:
+        """Who was ever selected is found only for casts whose receipts count more members than
+        notified ones.
+        """
+        receipts = [cast.receipt, *(each.receipt for each in cast.reports)]
+        counts_others = any(each and (each.declined or each.unreachable) for each in receipts)
+        selected_us: dict[int, int] = {}
+        for index in self.versions.selected(cast.target) if counts_others or cast.silent else ():
+            version = self.versions.all[index]
+            asked_us = selected_us.get(version.peer, NEVER_US)
+            selected_us[version.peer] = min(asked_us, version.begun_us)
+        return CastFacts(cast.time_us, owed, selected_us, notified_us, times_us)
 
     def _made(self, from_us: int, to_us: int) -> set[int]:
         return {cast.number for cast in self.casts if from_us <= cast.time_us < to_us}
 
-    def is_misreported(self, cast: Cast, receipt: CastReceipt, times_us: Sequence[int]) -> bool:
-        """Compare a receipt with the number of notices, not of members: a member that has forgotten
-        a cast takes it again and is counted again.
-        """
+    def is_misreported(self, cast: Cast, facts: CastFacts) -> bool:
+        """Whether the last final receipt, which is in the journal, is false."""
+        if cast.receipt is None:
+            return False
         assert cast.settled_us is not None, "a receipt comes when a cast has ended"
-        knew = sum(cast.time_us <= time_us <= cast.settled_us for time_us in times_us)
-        if receipt.notified > knew:
-            return True
-        return self.exact and not receipt.unreachable and receipt.notified < knew
+        last = ReceiptReport(cast.settled_us, cast.receipt, 0)
+        return falsehood(facts, last, self.exact) is not None
 
     def missed(self, publishers: Container[int]) -> dict[int, int]:
         """By cast of these publishers, the number of missing notices, where there are any."""
         found = {}
-        for cast, (peers, times_us) in zip(
-            self.casts, self.notices.by_cast(len(self.casts)), strict=True
-        ):
+        for cast, peers, times_us in self._by_cast():
             if cast.publisher in publishers:
                 count: Counter[str] = Counter()
                 self._weigh(cast, self._first(cast, peers, times_us, count), count)
                 found[cast.number] = count["missing"]
         return {number: missing for number, missing in found.items() if missing}
 
-    def _weigh(self, cast: Cast, notified_us: dict[int, int], count: Counter[str]) -> None:
+    def _weigh(self, cast: Cast, notified_us: dict[int, int], count: Counter[str]) -> set[int]:
+        """Count what is expected, missing, late and uninvited; the result is who was owed."""
         steady, possible = self._selected(cast)
         end_us = cast.begun_us + FLIGHT_US
         must = steady | {
@@ -301,12 +280,11 @@ class ContractChecker:
             if not self.is_away(peer, cast.time_us, end_us)
             and must_notify(self.versions, peer, set(indices), cast.time_us, end_us)
         }
-        missing = must - notified_us.keys()
-        if missing and self.is_abandoned(cast):
-            count["excused"] += len(missing)
-            must -= missing
-        count["expected"] += len(must)
-        count["missing"] += len(must - notified_us.keys())
+        missing = len(must - notified_us.keys())
+        excused = missing if missing and self.is_abandoned(cast) else 0
+        count["excused"] += excused
+        count["expected"] += len(must) - excused
+        count["missing"] += missing - excused
         if notified_us and max(notified_us.values()) > cast.time_us + LATE_US:
             count["late"] += sum(
                 time_us > cast.time_us + LATE_US for time_us in notified_us.values()
@@ -316,6 +294,7 @@ class ContractChecker:
             count["uninvited"] += not any(
                 each.during(cast.time_us, notified_us[peer]) for each in versions
             )
+        return must
 
     def _first(
         self, cast: Cast, peers: list[int], times_us: list[int], count: Counter[str]

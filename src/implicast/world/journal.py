@@ -104,6 +104,7 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("notified", pa.int64()),
             ("declined", pa.int64()),
             ("unreachable", pa.int64()),
+            ("uncertain", pa.int64()),
         ]
     ),
     "registrations": pa.schema(

@@ -1,4 +1,5 @@
-"""Temporary faults of a running network: dead and flapping links, partitions, slow peers.
+"""Temporary faults of a running network: dead and flapping links, partitions in both directions or
+one, deaf hosts, slow peers.
 
 `faults.py` describes the faults that last for the whole run; scripted events switch those of this
 module on and off.
@@ -13,7 +14,7 @@ class LinkFaults:
     `kind`.
     """
 
-    __slots__ = ("_apart", "_cut", "_kind", "_slow_us", "copy_delays_us")
+    __slots__ = ("_apart", "_cut", "_deaf", "_kind", "_mute", "_slow_us", "copy_delays_us")
 
     def __init__(self, kind: MessageFaults | None) -> None:
         self._kind: DelayFunction = without_faults if kind is None else kind.copy_delays_us
@@ -23,6 +24,9 @@ class LinkFaults:
         """
         self._cut: dict[tuple[int, int], list[int]] = {}
         self._apart: list[frozenset[int]] = []
+        self._mute: list[frozenset[int]] = []
+        """Sides whose messages do not leave them."""
+        self._deaf: list[frozenset[int]] = []
         self._slow_us: dict[int, int] = {}
 
     # --- switching faults on and off
@@ -49,6 +53,24 @@ class LinkFaults:
         self._apart.remove(side)
         self._turn()
 
+    def mute(self, side: frozenset[int]) -> None:
+        """Drop all messages from this side to all other hosts."""
+        self._mute.append(side)
+        self._turn()
+
+    def unmute(self, side: frozenset[int]) -> None:
+        self._mute.remove(side)
+        self._turn()
+
+    def deafen(self, hosts: frozenset[int]) -> None:
+        """Drop all messages to these hosts."""
+        self._deaf.append(hosts)
+        self._turn()
+
+    def undeafen(self, hosts: frozenset[int]) -> None:
+        self._deaf.remove(hosts)
+        self._turn()
+
     def slow(self, host: int, more_us: int) -> None:
         """Add to the latency of every message to or from a host. A negative value takes an earlier
         one back.
@@ -67,13 +89,16 @@ class LinkFaults:
 
     def _turn(self) -> None:
         self.copy_delays_us = (
-            self._faulty_delays_us if self._cut or self._apart or self._slow_us else self._kind
+            self._faulty_delays_us if self._severing() or self._slow_us else self._kind
         )
+
+    def _severing(self) -> bool:
+        return bool(self._cut or self._apart or self._mute or self._deaf)
 
     def _faulty_delays_us(
         self, now_us: int, sender: int, receiver: int, latency_us: int
     ) -> tuple[int, ...]:
-        if (self._cut or self._apart) and self._severed(now_us, sender, receiver):
+        if self._severing() and self._severed(now_us, sender, receiver):
             return ()
         copies = self._kind(now_us, sender, receiver, latency_us)
         slow_us = self._slow_us
@@ -90,4 +115,8 @@ class LinkFaults:
         for turn_us in self._cut.get((sender, receiver), ()):
             if not turn_us or now_us // turn_us % 2 == 0:
                 return True
-        return any((sender in side) != (receiver in side) for side in self._apart)
+        return (
+            any((sender in side) != (receiver in side) for side in self._apart)
+            or any(sender in side and receiver not in side for side in self._mute)
+            or any(receiver in hosts for hosts in self._deaf)
+        )

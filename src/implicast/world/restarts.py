@@ -1,5 +1,5 @@
 """Members that crash and come back at their address: with their disk, with an old copy of it, or
-with an empty one.
+with an empty one, or with a disk that has lost what was written last.
 
 The disk holds `Peer.durable_state` as of the crash, the old copy that of the member's first
 completed registration. With either, the member keeps its name and starts its next incarnation. With
@@ -8,11 +8,15 @@ joins through live members and registers when it has joined: the description on 
 one, the last description registered at its address. Like a node on a network it resumes the casts
 of its outbox whose outcome it does not know.
 
+Two disks are faulty. A `lost` disk holds the state of `UNWRITTEN_S` before the crash, a `torn` one
+that before the last change, if it changed within that time.
+
 A member with an old copy of its disk has forgotten what it sent and received after the copy was
 made, and may receive it again.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from implicast.casting.designs import Design
@@ -22,8 +26,14 @@ from implicast.world.application import Application
 from implicast.world.change import PeerIncarnation
 from implicast.world.frozen import awake
 from implicast.world.plan import Plan
-from implicast.world.scripted_events import ScriptedEvent
+from implicast.world.scripted_events import FAULTY_DISKS, ScriptedEvent
 from implicast.world.world import World
+
+UNWRITTEN_S = 1.0
+"""What a faulty disk may lose: the changes of this many seconds before the crash."""
+COPIES = 20
+"""States that are compared in this time to find the last change."""
+_S = 1_000_000
 
 
 class PeerIncarnations:
@@ -121,6 +131,9 @@ class Restarts:
         )
         self.join_again = join_again
         """Lets the member at an address join again."""
+        self._faulty = [event for event in script if event.disk in FAULTY_DISKS]
+        self._copies: dict[tuple[int, ScriptedEvent], list[tuple[int, Any]]] = {}
+        """By address and absence with a faulty disk, states before the crash and their times."""
         self._named = {who for event in script if event.kind == "return" for who in event.who}
         self._fresh = hosts
         """Number of the next member that comes back with an empty disk."""
@@ -131,6 +144,8 @@ class Restarts:
         self._old: dict[int, tuple[int, Any]] = {}
         """By address, when the disk was copied and what it held."""
         self._disks: dict[int, Any] = {}
+        self._held_until_us: dict[int, int] = {}
+        """By address, the time of the state on a faulty disk."""
         self._away: dict[int, list[ScriptedEvent]] = {}
         self.descriptions: dict[int, Description | None] = {}
         """By number of a returned member, the description that it registers once it has joined."""
@@ -145,6 +160,25 @@ class Restarts:
         if address in self._named and address not in self._old:
             self._old[address] = self.world.now_us, awake(self.world.peers[address]).durable_state()
 
+    def schedule_copies(
+        self, start_us: int, at: Callable[[int, Callable[[], object]], None]
+    ) -> None:
+        """Copy the state of members whose disk will lose the last writes: once for a `lost` disk,
+        `COPIES` times for a `torn` one.
+        """
+        for event in self._faulty:
+            crash_us, lost_us = start_us + int(event.from_s * _S), int(UNWRITTEN_S * _S)
+            for turn in range(COPIES if event.disk == "torn" else 1):
+                at_us = max(start_us, crash_us - lost_us + turn * lost_us // COPIES)
+                at(at_us, partial(self._copy, event))
+
+    def _copy(self, event: ScriptedEvent) -> None:
+        for address in event.who:
+            peer = self.world.peers.get(address)
+            if peer is not None:
+                copy = self.world.now_us, awake(peer).durable_state()
+                self._copies.setdefault((address, event), []).append(copy)
+
     def begin_absence(self, event: ScriptedEvent) -> None:
         for address in event.who:
             peer = self.world.peers.get(address)
@@ -153,9 +187,20 @@ class Restarts:
                 self._away[address].append(event)
             elif peer is not None and number not in self.application.left:
                 self._disks[address] = awake(peer).durable_state()
+                self._lose_last_writes(address, event)
                 self._away[address] = [event]
                 self.application.crashed[number] = self.world.now_us
                 self.world.crash(address)
+
+    def _lose_last_writes(self, address: int, event: ScriptedEvent) -> None:
+        """Replace the disk of a member by the state that a faulty one holds."""
+        state = self._disks[address]
+        self._held_until_us.pop(address, None)
+        copies = self._copies.pop((address, event), [])
+        if event.disk == "torn":
+            copies = [each for each in copies if each[1] != state][-1:]
+        if copies:
+            self._held_until_us[address], self._disks[address] = copies[0]
 
     def cancel(self, address: int) -> None:
         """A member that crashes for good while absent does not come back."""
@@ -174,6 +219,8 @@ class Restarts:
         copied_us, durable_state = None, None if disk == "empty" else self._disks[address]
         if disk == "old" and address in self._old:
             copied_us, durable_state = self._old[address]
+        if disk in FAULTY_DISKS:
+            copied_us = self._held_until_us.get(address)
         if durable_state is None:
             self._rename(address)
         number = self.application.number(address)

@@ -23,9 +23,9 @@ from implicast.workload.workload import Workload, workload
 from implicast.world.application import Application
 from implicast.world.arrays import numbers, runs
 from implicast.world.change import Timeline, write_change_tables
-from implicast.world.churn import refuse_the_impossible
+from implicast.world.clocks import drift_rates
 from implicast.world.core import new_world, ready_for
-from implicast.world.fault_injector import CHECK_US, LAST_CHECKS, FaultInjector, drift_rates
+from implicast.world.fault_injector import CHECK_US, LAST_CHECKS, FaultInjector
 from implicast.world.faults import FaultStream
 from implicast.world.invariants import FLIGHT_US
 from implicast.world.journal import REGISTER, Journal
@@ -35,7 +35,9 @@ from implicast.world.network import PhysicalNetwork, build
 from implicast.world.plan import Plan
 from implicast.world.populations import population
 from implicast.world.populations.population import LazyPeers
+from implicast.world.promised_times import repair_us
 from implicast.world.scenario import ASSEMBLED, Scenario
+from implicast.world.script_checks import refuse_the_impossible
 from implicast.world.tally import Ints
 from implicast.world.world import MessageFaults
 
@@ -408,7 +410,8 @@ class Run:
         cast's time of flight, or after the repair time if that is later.
         """
         over_us = start_us + int(injector.end_s() * 1e6)
-        calm_us = over_us + self.design.repair_us
+        peers, loss = self.scenario.peers, self.scenario.faults.loss
+        calm_us = over_us + repair_us(self.design.repair_us, injector.script, peers, loss)
         end_us = max(calm_us, start_us + span_us + FLIGHT_US)
         self.timeline = Timeline(start_us, over_us, calm_us, end_us)
         injector.schedule(start_us)

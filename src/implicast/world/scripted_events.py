@@ -17,6 +17,9 @@
 | flap | that link is dead and alive in turns of ~ seconds |
 | slow | every message to or from the peer takes ~ milliseconds longer |
 | split | no message crosses between these peers and all others |
+| oneway | no message of these peers reaches any other; those of the others reach them |
+| deaf | no message reaches the peer; those that it sends arrive |
+| jump | the clock of the peer goes ~ seconds ahead; with `back`, ~ seconds back at its next start |
 """
 
 from dataclasses import dataclass
@@ -40,20 +43,43 @@ KINDS = (
     "cut",
     "flap",
     "split",
+    "oneway",
+    "deaf",
+    "jump",
     "burst",
     "fall",
     "register",
     "describe",
     "withdraw",
 )
-LASTING = ("return", "restart", "freeze", "slow", "cut", "flap", "split", "burst", "fall")
+LASTING = (
+    "return",
+    "restart",
+    "freeze",
+    "slow",
+    "cut",
+    "flap",
+    "split",
+    "oneway",
+    "deaf",
+    "burst",
+    "fall",
+)
 PAIRED = ("cut", "flap")
-AMOUNTED = ("slow", "flap", "burst", "fall")
-DETAILED = ("return", "describe")
+AMOUNTED = ("slow", "flap", "burst", "fall", "jump")
+DETAILED = ("return", "describe", "jump")
 DISKS = ("kept", "old", "empty")
 """The disk of a member that comes back: its state at the crash; its state at its first
 registration; nothing.
 """
+FAULTY_DISKS = ("torn", "lost")
+"""Disks that lose what was written last: the last change of the state before the crash is
+incomplete and discarded; the changes of the last second are missing.
+"""
+ANY_DISK = "any"
+"""Draw one of `DISKS` for each member."""
+BACK = "back"
+"""The detail of a `jump` back."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -65,10 +91,12 @@ class ScriptedEvent:
     kind: str
     who: tuple[int, ...]
     amount: float = 0.0
-    """Milliseconds for `slow`, seconds for `flap`, casts per second for `burst` and `fall`."""
+    """Milliseconds for `slow`, seconds for `flap` and `jump`, casts per second for `burst` and
+    `fall`.
+    """
     detail: str = ""
     """For `return` the disk, empty for `kept`. For `describe` the tags as `jazz+samba`; empty: the
-    description of a member drawn by the seed.
+    description of a member drawn by the seed. For `jump`, `back` or empty.
     """
 
     def __post_init__(self) -> None:
@@ -100,12 +128,15 @@ class ScriptedEvent:
             raise ParameterError(
                 f"churn: event {self.text()}: a further word belongs to {' and '.join(DETAILED)}"
             )
-        if self.kind == "return" and self.disk not in DISKS:
-            raise ParameterError(f"churn: event {self.text()}: a disk is one of {', '.join(DISKS)}")
+        if self.kind == "return" and self.disk not in (*DISKS, *FAULTY_DISKS):
+            disks = ", ".join((*DISKS, *FAULTY_DISKS))
+            raise ParameterError(f"churn: event {self.text()}: a disk is one of {disks}")
+        if self.kind == "jump" and self.detail not in ("", BACK):
+            raise ParameterError(f"churn: event {self.text()}: a jump takes no word but {BACK}")
 
     @property
     def disk(self) -> str:
-        """The disk of a `return`: one of `DISKS`."""
+        """The disk of a `return`: one of `DISKS` or `FAULTY_DISKS`."""
         return self.detail or "kept"
 
     @classmethod

@@ -13,6 +13,8 @@ import numpy as np
 from implicast.casting.designs import Design
 from implicast.language.parameters import Parameters
 from implicast.peer.errors import ImplicastError
+from implicast.peer.member import Member
+from implicast.peer.policy import UNLIMITED, policy_of
 from implicast.world import journal as journals
 from implicast.world.arrays import numbers
 from implicast.world.change import ANNOUNCED, Change, PeerIncarnation, change
@@ -29,6 +31,8 @@ from implicast.world.liars.detection import lie_detection
 from implicast.world.liars.trust import TrustResult, trust
 from implicast.world.populations import population
 from implicast.world.populations.population import LazyPeers
+from implicast.world.promised_times import PromisedTimes
+from implicast.world.promises import PromiseChecker, RunFacts
 from implicast.world.run import Progress, Run, silent
 from implicast.world.scenario import Scenario
 from implicast.world.tally import Measures, messages, tally
@@ -71,6 +75,10 @@ class SimulationOutcome:
     """Delivery among honest members; None without liars."""
     notes: list[str] = field(default_factory=list)
     """Where the run did less than the scenario asked for, and what could not be checked."""
+    unkept: list[str] = field(default_factory=list)
+    """Promises to publishers and members that were broken (`promises.py`)."""
+    alive: int = 0
+    """Members present at the end."""
 
     @property
     def contract_held(self) -> bool:
@@ -79,6 +87,8 @@ class SimulationOutcome:
         """
         if self.trust is not None:
             return self.trust.harmless
+        if self.unkept:
+            return False
         return (
             self.contract.clean
             if self.change is None
@@ -103,6 +113,7 @@ class SimulationOutcome:
             "bytes": self.bytes,
             "objections": self.objections,
             "notes": self.notes,
+            "unkept": self.unkept,
             **({"change": self.change.described()} if self.change is not None else {}),
             **({"trust": self.trust.described()} if self.trust is not None else {}),
         }
@@ -140,7 +151,7 @@ def _simulate(
     finally:
         run.world.close()
     application, injector = run.application, run.injector
-    objections, notes = network_objections(run), _notes(run)
+    objections, notes, alive = network_objections(run), _notes(run), _alive(run)
     run.release_peers()
     counted, measures = messages(directory), tally(directory)
     noticed, incarnations = (
@@ -164,6 +175,8 @@ def _simulate(
         else change(directory, run.timeline, judge, _complaints(run, injector, judge)),
         _trust(run, judge),
         notes,
+        _unkept(run, judge),
+        alive,
     )
     run.disband()
     return outcome
@@ -187,6 +200,34 @@ def _trust(run: Run, judge: ContractChecker) -> TrustResult | None:
     )
 
 
+def _unkept(run: Run, judge: ContractChecker) -> list[str]:
+    """Broken promises. A run with liars has other ones (`_trust`)."""
+    injector, parameters = run.injector, run.plan.parameters
+    if run.coalition is not None:
+        return []
+    quiet = injector is None and not run.scenario.faults.text()
+    script = () if injector is None else injector.script
+    from_us = 0 if injector is None else run.timeline.from_us
+    facts = RunFacts(
+        () if injector is None else injector.incarnations.all(),
+        PromisedTimes.of(script, from_us, run.scenario.peers, run.scenario.faults.loss),
+        run.world.now_us,
+        assured=parameters["assurance"] != "none",
+        undisturbed=quiet,
+        limited=policy_of(parameters) is not UNLIMITED,
+        samples=() if injector is None else injector.samples,
+        timeline=None if injector is None else run.timeline,
+    )
+    return PromiseChecker(judge, run.application.registrations, facts).broken()
+
+
+def _alive(run: Run) -> int:
+    """Number of members present at the end."""
+    if run.injector is None:
+        return run.scenario.peers
+    return sum(isinstance(peer, Member) for peer in run.injector.present())
+
+
 def network_objections(run: Run) -> list[str]:
     """Violations at the end of the run. Lazy peers that were never materialised are checked by
     their columns, if the design supports it (`_notes` says so).
@@ -194,7 +235,7 @@ def network_objections(run: Run) -> list[str]:
     if run.lazy_peers is not None:
         return run.lazy_peers.objections(run.world.peers) or []
     return population(run.design).objections(
-        run.population if run.injector is None else run.injector.present()
+        run.population if run.injector is None else run.injector.introduced()
     )
 
 

@@ -79,6 +79,10 @@ class World:
         self.hosts: dict[int, WorldHost] = {}
         self.rates: dict[int, float] = {}
         """By address, seconds of world time per second of the peer's clock; 1 by default."""
+        self.shifts: dict[int, int] = {}
+        """By address, microseconds by which the clock of the next peer there is ahead. An address
+        whose clock may jump has an entry before its host is made.
+        """
         self.casts: dict[CastId, int] = {}
         self.numbers: dict[int, int] = {}
         """By address, the number of the member there, where it differs from the address: a member
@@ -110,7 +114,9 @@ class World:
         if address not in self.hosts:
             rate = self.rates.get(address, 1.0)
             self.hosts[address] = (
-                WorldHost(self, address) if rate == 1 else DriftingHost(self, address, rate)
+                WorldHost(self, address)
+                if rate == 1 and address not in self.shifts
+                else DriftingHost(self, address, rate, self.shifts.get(address, 0))
             )
         return self.hosts[address]
 
@@ -350,23 +356,25 @@ class WorldHost:
 
 
 class DriftingHost(WorldHost):
-    """A host whose clock, and with it every alarm, runs fast or slow."""
+    """A host whose clock, and with it every alarm, runs fast or slow, or jumps. A jump moves no
+    alarm that is armed already.
+    """
 
-    __slots__ = ("_rate",)
+    __slots__ = ("_rate", "shift_us")
 
-    def __init__(self, world: World, address: int, rate: float) -> None:
+    def __init__(self, world: World, address: int, rate: float, shift_us: int) -> None:
         super().__init__(world, address)
-        self._rate = rate
+        self._rate, self.shift_us = rate, shift_us
 
     @property
     def now_us(self) -> int:
-        return int(self.world.now_us / self._rate)
+        return int(self.world.now_us / self._rate) + self.shift_us
 
     def after(self, delay_us: int, alarm: Message) -> None:
         """Fire no alarm early by the host's own clock. A peer that waits for a deadline would
         otherwise re-arm its alarm without end.
         """
-        due_us = self.now_us + delay_us
+        due_us = self.now_us - self.shift_us + delay_us
         at_us = int(due_us * self._rate)
         while int(at_us / self._rate) < due_us:
             at_us += 1

@@ -74,8 +74,9 @@ DESIGNS = (
             ),
             Parameter(
                 "validity_s",
-                21_600.0,
-                "validity of certificates; members renew them in time",
+                7_200.0,
+                "validity of certificates; members renew them in time. What the authority and the "
+                "revocation lists hold of a departed member is given up after it",
                 60,
                 3.2e9,
                 unit="s",

@@ -49,8 +49,14 @@ all of them lie.
 """
 RECOVERY_US = 2_000_000
 """How long a restarted authority waits for their answers; applicants retry meanwhile."""
+ALL_REALMS = b""
+"""No realm: the stamp of all places of a name whose places have expired."""
 REASONS = {"not_allowed": "a tag or value asked for is protected, and this name has no right to it"}
 """Reasons given to an applicant, where the name of the flaw is not clear enough."""
+FORGET_US = 600_000_000
+"""Interval at which the authority drops what has expired of departed members."""
+SERIAL_MAX = 1 << 62
+"""Above all serials."""
 STAMPS_MAX = 1 << 20
 """Places whose latest application stamp is remembered."""
 
@@ -70,6 +76,7 @@ class AuthorityPeer(Peer):
     __slots__ = (
         "_assured",
         "_awaited",
+        "_forgotten_us",
         "_incarnation",
         "_lease_us",
         "_published",
@@ -78,6 +85,7 @@ class AuthorityPeer(Peer):
         "_scheme",
         "_signing",
         "_stamps",
+        "_validity_us",
         "authority",
         "holders",
         "refusals",
@@ -106,6 +114,8 @@ class AuthorityPeer(Peer):
         }
         # latest application stamp for each place
         self._stamps: Recent[tuple[Name, bytes], Version] = Recent(STAMPS_MAX)
+        self._validity_us = int(float(parameters["validity_s"]) * 1e6)
+        self._forgotten_us = now_us
         self.refusals: Counter[str] = Counter()
         self._publishing, self._published_us, self._published = (
             False,
@@ -138,21 +148,34 @@ class AuthorityPeer(Peer):
         if application.newest is not None:
             self.authority.count_on_from(application.newest, now_us)
         if any(
-            self._stamps.get((name, realm), 0) > application.stamp for realm in application.wanted
+            max(self._stamps.get((name, each), 0) for each in (realm, ALL_REALMS))
+            > application.stamp
+            for realm in application.wanted
         ):
             return  # a late copy: one of the places was released since
+        self._forget_departed()
         self._record_holder(sender, name)
         self._release_places(sender, name, application)
+        public, above = application.enrolment.public, self._received(name, application)
         try:
-            certificates = tuple(
-                self.grant(sender, name, application.wanted, application.enrolment.public)
-            )
+            certificates = tuple(self.grant(sender, name, application.wanted, public, above))
         except GrantDeclined as declined:
             self._deny(sender, application, "declined", str(declined))
             return
         for realm in application.wanted:
             self._is_newest(name, realm, application.stamp)
         self._reply(sender, application, certificates)
+
+    def _received(self, name: Name, application: Apply) -> int:
+        """The highest serial that the applicant is known to have received. Certificates above it
+        may have been dropped on their way and are sent again: each new one may revoke the one in
+        use.
+        """
+        stamps = [self._stamps.get((name, realm), 0) for realm in application.wanted]
+        if application.newest is not None:
+            return application.newest.serial
+        is_repeat = all(stamp == application.stamp for stamp in stamps)
+        return 0 if is_repeat else SERIAL_MAX
 
     def _is_outdated(self, sender: Address, application: Apply) -> bool:
         """Whether this authority may lack revocations: it still waits for members after a restart,
@@ -177,9 +200,31 @@ class AuthorityPeer(Peer):
 
     def _is_newest(self, name: Name, realm: bytes, stamp: Version) -> bool:
         """Record the stamp of an application for a place. True if it is the latest."""
-        before = self._stamps.get((name, realm), 0)
+        before = max(self._stamps.get((name, each), 0) for each in (realm, ALL_REALMS))
         self._stamps[name, realm] = max(before, stamp)
         return stamp > before
+
+    def _forget_departed(self) -> None:
+        """Give up departed members whose last certificate has expired. One stamp of each name
+        remains, above all its applications: a late copy of one is still refused.
+        """
+        now_us = self.host.now_us
+        if now_us < self._forgotten_us + FORGET_US:
+            return
+        self._forgotten_us = now_us
+        departed = dict.fromkeys(self.authority.forget_departed(now_us))
+        self.holders = {
+            address: held
+            for address, held in self.holders.items()
+            if held[1] >= now_us - self._validity_us or held[0] not in departed
+        }
+        newest = dict[Name, Version]()
+        for (name, realm), stamp in list(self._stamps.items()):
+            if name in departed:
+                newest[name] = max(newest.get(name, 0), stamp)
+                del self._stamps[name, realm]
+        for name, stamp in newest.items():
+            self._stamps[name, ALL_REALMS] = stamp
 
     def _flaw(self, sender: Address, application: Apply) -> str | None:
         enrolment = application.enrolment
@@ -201,17 +246,25 @@ class AuthorityPeer(Peer):
         self.host.send(sender, Denied(application.request, reason))
 
     def grant(
-        self, address: Address, name: Name, wanted: Sequence[bytes], public: bytes
+        self,
+        address: Address,
+        name: Name,
+        wanted: Sequence[bytes],
+        public: bytes,
+        above: int = SERIAL_MAX,
     ) -> list[Certificate]:
-        """Issue certificates for all these places. Raises `GrantDeclined` and issues none if one is
-        declined.
+        """Issue certificates for all these places, but no second one where the applicant has yet to
+        receive one with a serial above this number. Raises `GrantDeclined` and issues none if one
+        is declined.
         """
         before = {each.realm for each in self.authority.held(name)}
         certificates: list[Certificate] = []
         try:
             for realm in wanted:
+                who = (name, realm, address, public)
                 certificates.append(
-                    self.authority.issue(name, realm, address, public, self.host.now_us)
+                    self.authority.unreceived(*who, above, self.host.now_us)
+                    or self.authority.issue(*who, self.host.now_us)
                 )
         except GrantDeclined:
             for each in certificates:

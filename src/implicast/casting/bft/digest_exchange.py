@@ -26,6 +26,7 @@ from implicast.casting.bft.validator import HopValidator
 from implicast.casting.inbox import Outcome
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.peer.contract import Address, CastId, Part, handles
+from implicast.peer.expiry import expiry_of, is_expired
 from implicast.peer.memory import Recent
 
 DIGEST_US = 3_000_000
@@ -40,6 +41,11 @@ DIGESTS_MAX = 256
 """Digests in one message; the bound in `messages.py` is the same."""
 REMEMBERED_MAX = 1_024
 """Casts stored for requests, requested, served, or received this way; the oldest is evicted first.
+"""
+
+REMEMBERED_US = 300_000_000
+"""For 5 min a cast is stored for requests, and its digests, requests and answers are remembered: by
+then every receiver refuses it as older than its window.
 """
 
 Query = tuple[int, bytes]
@@ -86,12 +92,13 @@ class DigestExchange(Part):
         self._fresh: dict[tuple[Query, bytes], Source] = {}  # by multicast and own place
         self._wide: dict[Query, Source] = {}  # casts whose digest goes to many members in range
         self._stored: Recent[Query, Source] = Recent(REMEMBERED_MAX)
-        self._asked: Recent[tuple[Address, Query], None] = Recent(REMEMBERED_MAX)
-        self._served: Recent[tuple[Address, Query], None] = Recent(REMEMBERED_MAX)
+        # each with the time of its first entry
+        self._asked: Recent[tuple[Address, Query], int] = Recent(REMEMBERED_MAX)
+        self._served: Recent[tuple[Address, Query], int] = Recent(REMEMBERED_MAX)
         # members that sent the digest of a cast
-        self._holders_of: Recent[tuple[Address, Query], None] = Recent(REMEMBERED_MAX)
+        self._holders_of: Recent[tuple[Address, Query], int] = Recent(REMEMBERED_MAX)
         # casts received first by exchange
-        self.delivered: Recent[CastId, None] = Recent(REMEMBERED_MAX)
+        self.delivered: Recent[CastId, int] = Recent(REMEMBERED_MAX)
 
     def note_cast(self, source: Source, place: bytes | None = None) -> None:
         """Plan the digest of a cast that an own place in range received.
@@ -110,8 +117,17 @@ class DigestExchange(Part):
         else:
             self._fresh[source.name, place] = source
 
+    def _forget_old(self) -> None:
+        """Drop what was recorded more than `REMEMBERED_US` ago."""
+        since_us = self.host.now_us - REMEMBERED_US
+        self._stored.drop_while(lambda source: source.sent_us < since_us)
+        for table in (self._asked, self._served, self._holders_of):
+            table.drop_while(lambda at_us: at_us < since_us)
+        self.delivered.drop_while(lambda at_us: at_us < since_us)
+
     @handles(DigestDue)
     def on_digest_due(self, alarm: DigestDue) -> None:
+        self._forget_old()
         found = [
             (source, self._beside(place, source.key_range))
             for (_, place), source in self._fresh.items()
@@ -160,11 +176,11 @@ class DigestExchange(Part):
         """Request the casts that are lacking and for an own place."""
         for each in digests.casts:
             query, key_range = (each.query, each.place), KeyRange(each.low, each.high)
-            self._holders_of[sender, query] = None
+            self._holders_of.once((sender, query), self.host.now_us)
             if query in self._stored or self._lacks is None or not self._lacks(each.cast):
                 continue
             if any(map(key_range.holds, self._graph.places.held)) and self._asked.once(
-                (sender, query), None
+                (sender, query), self.host.now_us
             ):
                 self.host.send(sender, RequestCast(each.query, each.place))
 
@@ -173,13 +189,17 @@ class DigestExchange(Part):
         """Send a stored cast, once to each member."""
         query = (asked.query, asked.place)
         source = self._stored.get(query)
-        if source is not None and self._served.once((sender, query), None):
+        if (
+            source is not None
+            and not is_expired(expiry_of(source.payload), self.host.now_us)
+            and self._served.once((sender, query), self.host.now_us)
+        ):
             self.host.send(sender, RequestedCast(source))
 
     @handles(RequestedCast)
     def on_requested_cast(self, sender: Address, requested: RequestedCast) -> None:
         source = requested.source
-        if self._asked.pop((sender, source.name), self) is self:
+        if self._asked.pop((sender, source.name), None) is None:
             self._validator.refuse("unasked_echo")
             return
         flaw = self._flaw(source)
@@ -190,5 +210,5 @@ class DigestExchange(Part):
             map(source.key_range.holds, self._graph.places.held)
         ):
             if self._deliver(source, source.key_range) is Outcome.TAKEN:
-                self.delivered[source.cast] = None
+                self.delivered.once(source.cast, self.host.now_us)
             self.note_cast(source)

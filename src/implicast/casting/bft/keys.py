@@ -76,6 +76,11 @@ def handles_of(term: Term) -> list[KeyRange]:
     return [*tags, *map(_range, term.where)] or [prefix_range(HOME)]
 
 
+def is_one_handle(term: Term) -> bool:
+    """Whether a term selects every peer in the key range of its handle."""
+    return len(term.has) + len(term.where) <= 1 and not term.lacks
+
+
 def _range(predicate: Predicate) -> KeyRange:
     attribute = b"v" + _encode_text(predicate.attribute)
     if isinstance(predicate.low, str):

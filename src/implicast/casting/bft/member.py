@@ -31,7 +31,7 @@ from implicast.peer.signing import UNSIGNED
 from implicast.peer.site import Site
 
 CONTACTS_STORED = 16
-"""Neighbours of the home place that are stored for a restart."""
+"""Neighbours that are stored for a restart, those of the home place first."""
 
 
 class DurableBft(DurableState):
@@ -142,6 +142,7 @@ class Bft(
 
     def join(self, introducers: tuple[Address, ...]) -> None:
         known = self._durable.contacts if self._durable is not None else ()
+        self.graph.members.silent_nodes.expect(known)
         self.placement.begin_join(tuple(dict.fromkeys((*introducers, *known))))
         if self.description is not None and not self.version:
             self.register(self.description)
@@ -156,10 +157,10 @@ class Bft(
     def withdraw(self) -> None:
         self.placement.place_description(self.describe(None), None)
 
-    def cast(self, target: Target, payload: bytes) -> CastId:
+    def cast(self, target: Target, payload: bytes, expiry_us: int = 0) -> CastId:
         cast = self.next_cast()
         if self._may_cast():
-            self.multicasts.cast(cast, target, payload)
+            self.multicasts.cast(cast, target, self.seal(cast, target, payload, expiry_us))
         return cast
 
     def cast_range(self, low: bytes, high: bytes, payload: bytes) -> CastId:
@@ -168,7 +169,8 @@ class Bft(
         """
         cast = self.next_cast()
         if self._may_cast():
-            self.multicasts.cast_range(cast, KeyRange(low, high), payload)
+            sealed = self.seal(cast, (low, high), payload)
+            self.multicasts.cast_range(cast, KeyRange(low, high), sealed)
         return cast
 
     def _may_cast(self) -> bool:
@@ -215,11 +217,12 @@ class Bft(
         return self.graph.places.stored_bytes(wide=self.assured)
 
     def durable_state(self) -> DurableBft:
-        home = self.graph.places.home
-        near = [node.address for node in home.table.levels[0].nodes] if home is not None else []
-        contacts = tuple(each for each in dict.fromkeys(near) if each != self.address)[
-            :CONTACTS_STORED
-        ]
+        places = self.graph.places
+        tables = [each.table for each in (places.home, *places.held.values()) if each is not None]
+        near = dict.fromkeys(node.address for each in tables for node in each.levels[0].nodes)
+        near.pop(self.address, None)
+        # without them a member that was cut off would restart as if it were the whole network
+        contacts = (tuple(near) or self.graph.members.silent_contacts())[:CONTACTS_STORED]
         seen, revocation = (
             self.durable_member(self.inbox.seen.blocks()),
             self.graph.places.certificate_store.trust.revocation,

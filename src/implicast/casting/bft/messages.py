@@ -108,6 +108,8 @@ class CastHopAck(Message):
     declined: Count = 0
     missed: Count = 0
     silent: Annotated[tuple[Name, ...], Meta(max_length=SILENT_MAX)] = ()
+    uncertain: Count = 0
+    """Key ranges below whose members are not known."""
 
 
 class Apply(Message):

@@ -6,13 +6,12 @@ are acknowledged.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import msgspec
 
 from implicast.casting.bft.concerned_places import ConcernedPlaces
 from implicast.casting.bft.digest_exchange import DigestExchange
-from implicast.casting.bft.keys import handles_of
+from implicast.casting.bft.keys import handles_of, is_one_handle
 from implicast.casting.bft.messages import CastHop, Source, hop_body
 from implicast.casting.bft.multicast import (
     KeyRange,
@@ -22,12 +21,14 @@ from implicast.casting.bft.multicast import (
     legs,
     start_level,
 )
+from implicast.casting.bft.seen_multicast import Arrival, SeenMulticast
 from implicast.casting.bft.settings import BftSettings
 from implicast.casting.bft.step_delivery import SUSPECTED, CastReport, CoverageNode, StepDelivery
 from implicast.casting.bft.validator import PROVEN_FAULTS, HopValidator, SeenTable
 from implicast.casting.inbox import Outcome
 from implicast.language.target import Target
 from implicast.overlay.skip_graph.graph import SkipGraph
+from implicast.overlay.skip_graph.table import Level
 from implicast.peer.contract import Address, CastId, Name, Part, handles
 from implicast.peer.identity import Certificate
 from implicast.peer.memory import Recent
@@ -45,20 +46,6 @@ COUNTED_MAX = 4_096
 """Casts for which this member remembers the range and attempt it was counted in."""
 MISBEHAVIOUR_MAX = 1_024
 """Misbehaving addresses remembered; the oldest is evicted first."""
-Arrival = tuple[Address, int, bytes]
-"""How a multicast arrived: sender, level, key of the forwarding place."""
-
-
-@dataclass(slots=True)
-class SeenMulticast:
-    """A multicast seen here: its source part, the own places that have yet to accept it (`open`),
-    and the coverage to report to each parent.
-    """
-
-    source: Source
-    key_range: KeyRange
-    open: list[bytes]
-    coverages: dict[Arrival, CoverageNode] = field(default_factory=dict)
 
 
 class Multicasts(Part, parts={"delivery": StepDelivery, "digest_exchange": DigestExchange}):
@@ -106,6 +93,7 @@ class Multicasts(Part, parts={"delivery": StepDelivery, "digest_exchange": Diges
         self.delivery = StepDelivery(
             requests,
             graph.members,
+            settings.k,
             assured,
             self._recast,
             lambda address: self.record_misbehaviour(address, "unconfirmed"),
@@ -116,7 +104,7 @@ class Multicasts(Part, parts={"delivery": StepDelivery, "digest_exchange": Diges
 
     def cast(self, cast: CastId, target: Target, payload: bytes) -> None:
         """Send one multicast for each handle of the target."""
-        self.delivery.begin_cast(cast)
+        self.delivery.begin_cast(cast, all(map(is_one_handle, target.terms)))
         chosen = tuple(self._choose(handles_of(term)) for term in target.terms)
         key_ranges = [
             handles_of(term)[index] for term, index in zip(target.terms, chosen, strict=True)
@@ -127,7 +115,7 @@ class Multicasts(Part, parts={"delivery": StepDelivery, "digest_exchange": Diges
 
     def cast_range(self, cast: CastId, key_range: KeyRange, payload: bytes) -> None:
         """Send one multicast to a key range, as in the paper: descriptions are not evaluated."""
-        self.delivery.begin_cast(cast)
+        self.delivery.begin_cast(cast, is_exact=True)
         self._multicast(self.source(cast, NO_TARGET, (), payload, key_range))
         self.delivery.all_sent(cast)
 
@@ -174,6 +162,9 @@ class Multicasts(Part, parts={"delivery": StepDelivery, "digest_exchange": Diges
             self._record_multicast(source, self.concerned(source)),
             self.delivery.open_coverage(source),
         )
+        self._count_silent(source.key_range, coverage)
+        if self.delivery.assured and not self._graph.is_agreed(key, source.start):
+            coverage.tally.add(CastReport(uncertain=1))
         leg, takes_part = first_leg(
             self._graph.places.held[key].table,
             source.start,
@@ -191,16 +182,14 @@ class Multicasts(Part, parts={"delivery": StepDelivery, "digest_exchange": Diges
         ring, and they may be alive: perhaps only their answers were dropped.
         """
         certificate, common = source.certificate, self.validator.vectors.common
-        level, suspects = (
-            self._graph.places.held[certificate.key].table.levels[source.start],
-            dict[Address, Name](),
-        )
+        level = self._graph.places.held[certificate.key].table.levels[source.start]
+        suspects = dict[Address, Name | None]()
         for node in self._graph.members.lost_within(SUSPECTED_US):
             is_near = common(certificate.vector, node.vector) >= source.start and level.spans(
                 node.key
             )
             if is_near and source.key_range.holds(node.key):
-                suspects[node.address] = node.name
+                suspects[node.address] = None
         if suspects:
             self.delivery.send(
                 suspects, self.signed_hop(source, source.start, certificate), coverage, SUSPECTED
@@ -333,10 +322,28 @@ class Multicasts(Part, parts={"delivery": StepDelivery, "digest_exchange": Diges
             self.digest_exchange.note_cast(entry.source, key)
         place = self._graph.places.held[key]
         table = place.table
+        self._count_silent(key_range, coverage, table.levels[0])
         # a place may have shorter lists than the forwarder beside it
         level = min(level, table.top)
         for leg in legs(table, level, key_range, self.validator.halves, self._settings.through):
             self._send(entry, place.certificate, leg, coverage)
+
+    def _count_silent(
+        self, key_range: KeyRange, coverage: CoverageNode, near: Level[Certificate] | None = None
+    ) -> None:
+        """Count an uncertain region if a silent peer, which may only be frozen or cut off, had a
+        place in the range (`near`: and within this list), or if a contact of an earlier incarnation
+        has not been listed again.
+        """
+
+        def concerns(key: bytes) -> bool:
+            return key_range.holds(key) and (near is None or near.spans(key))
+
+        members = self._graph.members
+        if self.delivery.assured and (
+            members.silent_nodes.contacts() or members.silent_places(concerns)
+        ):
+            coverage.tally.add(CastReport(uncertain=1))
 
     def _count_outcome(
         self, entry: SeenMulticast, outcome: Outcome | None, coverage: CoverageNode
@@ -362,7 +369,9 @@ class Multicasts(Part, parts={"delivery": StepDelivery, "digest_exchange": Diges
         ):
             self._counted[cast] = here
             coverage.tally.add(CastReport(taken=1))
-        elif outcome is not Outcome.REPEAT:
+        elif outcome is Outcome.EXPIRED:
+            coverage.tally.add(CastReport(missed=1))
+        elif outcome not in (Outcome.REPEAT, Outcome.UNSELECTED):
             coverage.tally.add(CastReport(declined=1))
 
     def _send(

@@ -308,11 +308,14 @@ class PlacementAgent(Part):
     # --- taking and releasing places
 
     def _take_places(self, request: Version, certificates: Sequence[Certificate]) -> None:
-        """Join the graph at these places. A place that has arrived is renewed instead."""
-        self._certificates = {}
+        """Join the graph at these places. A place that has arrived is renewed instead, unless it
+        knows no other peer: a restarted member takes its places without an answer.
+        """
+        self._certificates, held = {}, self._graph.places.held
         for certificate in certificates:
-            self._held[certificate.realm] = certificate.key
-            if self._graph.has_arrived(certificate.key):
+            key = self._held[certificate.realm] = certificate.key
+            is_alone = bool(self._introducers) and key in held and self._graph.is_alone(key)
+            if self._graph.has_arrived(key) and not is_alone:
                 self._graph.renew(certificate)
             else:
                 self._graph.search.take_place(certificate, self._introducers)

@@ -58,15 +58,25 @@ class CastReport:
     taken: int = 0
     declined: int = 0
     missed: int = 0
-    """Members out of reach beyond those in `silent`."""
+    """Members that refused the cast because it has expired."""
     silent: tuple[Name, ...] = ()
+    """Members that left a step unacknowledged, once for each such step. A member has k senders: it
+    is unreachable if none of them got an acknowledgement.
+    """
+    uncertain: int = 0
+    """Key ranges whose members are not known."""
 
     def add(self, other: "CastReport | CastHopAck") -> None:
         self.taken, self.declined = self.taken + other.taken, self.declined + other.declined
-        self.missed += other.missed
+        self.missed, self.uncertain = self.missed + other.missed, self.uncertain + other.uncertain
         if other.silent:
-            named = tuple(dict.fromkeys((*self.silent, *other.silent)))
-            self.silent, self.missed = named[:SILENT_MAX], self.missed + len(named[SILENT_MAX:])
+            named = (*self.silent, *other.silent)
+            self.silent = named[:SILENT_MAX]
+            self.uncertain += len(named[SILENT_MAX:])
+
+    def unreachable(self, senders: int) -> list[Name]:
+        """Members that none of this many senders reached."""
+        return [name for name, count in Counter(self.silent).items() if count >= senders]
 
 
 @dataclass(slots=True)
@@ -99,10 +109,12 @@ class StepDelivery(Part):
 
     Calls `recast(source)` to repeat an own cast, and `unconfirmed(address)` when a live peer never
     acknowledged a step. Without assurance, steps are sent once and nothing is counted.
-    `restarted_us` is the time of the member's restart, if any.
+    `senders`: number of senders of each member. `restarted_us` is the time of the member's restart,
+    if any.
     """
 
     __slots__ = (
+        "_inexact",
         "_members",
         "_own_casts",
         "_recast",
@@ -110,6 +122,7 @@ class StepDelivery(Part):
         "_report_unconfirmed",
         "_requests",
         "_restarted_us",
+        "_senders",
         "_starting",
         "assured",
     )
@@ -118,21 +131,19 @@ class StepDelivery(Part):
         self,
         requests: Requests,
         members: GraphMembers,
+        senders: int,
         assured: bool,
         recast: Callable[[Source], None],
         unconfirmed: Callable[[Address], None],
         restarted_us: int | None = None,
     ) -> None:
         super().__init__(requests.address, requests.host)
-        self._requests, self._members, self.assured, self._restarted_us = (
-            requests,
-            members,
-            assured,
-            restarted_us,
-        )
+        self._requests, self._members, self._senders = requests, members, senders
+        self.assured, self._restarted_us = assured, restarted_us
         self._recast, self._report_unconfirmed = recast, unconfirmed
         # own casts -> coverage of their multicasts by query
         self._own_casts: dict[CastId, dict[int, CoverageNode]] = {}
+        self._inexact: dict[CastId, bool] = {}  # own casts that may not select who is in range
         self._recasts: Counter[CastId] = Counter()  # how often own casts were repeated
         self._starting: CastId | None = None  # the own cast whose multicasts have not all begun
         requests.topic(STEP, ONCE, self._unconfirmed)
@@ -142,10 +153,14 @@ class StepDelivery(Part):
 
     # --- own casts
 
-    def begin_cast(self, cast: CastId) -> None:
-        """Register an own cast: the steps sent for it decide its outcome."""
+    def begin_cast(self, cast: CastId, is_exact: bool) -> None:
+        """Register an own cast: the steps sent for it decide its outcome. `is_exact`: the target
+        selects every member in the key ranges of its multicasts.
+        """
         if self.assured:
             self._own_casts[cast], self._starting = {}, cast
+            if not is_exact:
+                self._inexact[cast] = True
 
     def open_coverage(self, source: Source, parent: Step | None = None) -> CoverageNode:
         """The coverage of an incoming step, or of an own multicast."""
@@ -180,16 +195,18 @@ class StepDelivery(Part):
             coverage.step(1)
             step = (to, hop.source.query, hop.level, hop.forwarder.key)
             if not self._requests.ask(topic, step, to, hop, (coverage, name)):
-                self.host.send(to, hop)  # too many open requests: sent once, counted as closed
-                self._close(coverage, name)
+                self.host.send(to, hop)  # too many open requests: sent once, counted as lost
+                self._close(coverage, name, is_lost=True)
 
     def drop_peer(self, address: Address) -> None:
-        """Close all steps to a peer that has left."""
+        """Close all steps to a peer that has left. It may have left before its report, so the
+        members below it are unknown; below a step of level 0 there are none.
+        """
         for topic in TOPICS:
             for step in [each for each in self._requests.pending_keys(topic) if each[0] == address]:
                 pending = self._requests.answered(topic, step)
                 if pending is not None:
-                    self._close(pending.context[0], None)
+                    self._close(pending.context[0], None, is_lost=step[2] > 0)
 
     @handles(CastHopAck)
     def on_cast_hop_ack(self, sender: Address, ack: CastHopAck) -> None:
@@ -205,7 +222,9 @@ class StepDelivery(Part):
             return
         coverage = pending.context[0]
         # true for about one acknowledgement in six
-        if coverage.counts and (ack.taken or ack.declined or ack.missed or ack.silent):
+        if coverage.counts and (
+            ack.taken or ack.declined or ack.missed or ack.silent or ack.uncertain
+        ):
             coverage.tally.add(ack)
         self._close(coverage, None)
 
@@ -271,6 +290,7 @@ class StepDelivery(Part):
     def _report(self, coverage: CoverageNode, level: int, place: bytes) -> CastHopAck:
         tally = coverage.tally
         taken, declined, missed = tally.taken, tally.declined, tally.missed
+        uncertain = min(COUNT_MAX, tally.uncertain + coverage.lost + (not coverage.counts))
         if taken + declined + missed > COUNT_MAX:
             taken, declined, missed = (min(each, COUNT_MAX) for each in (taken, declined, missed))
         return CastHopAck(
@@ -283,6 +303,7 @@ class StepDelivery(Part):
             declined,
             missed,
             tally.silent,
+            uncertain,
         )
 
     def _close(self, coverage: CoverageNode, missed: Name | None, is_lost: bool = False) -> None:
@@ -307,12 +328,29 @@ class StepDelivery(Part):
         ):
             return
         del self._own_casts[cast], self._recasts[cast]
-        total = CastReport()
-        for coverage in coverages.values():
-            total.add(coverage.tally)
-        unreachable = (
-            total.missed
-            + len(total.silent)
-            + (not coverages or any(coverage.lost for coverage in coverages.values()))
+        self.host.deliver(self._receipt(cast, list(coverages.values())))
+
+    def _receipt(self, cast: CastId, coverages: list[CoverageNode]) -> Settled:
+        """A member that some of its senders reached may be reached by all others, which count it. In
+        a small ring a member has fewer senders than k, so it is not known.
+        """
+        total, silent, doubtful = CastReport(), dict[Name, None](), dict[Name, None]()
+        uncertain = sum(each.lost for each in coverages) if coverages else 1
+        for each in coverages:
+            total.add(CastReport(each.tally.taken, each.tally.declined, each.tally.missed))
+            uncertain += each.tally.uncertain
+            unreachable = each.tally.unreachable(self._senders)
+            silent |= dict.fromkeys(unreachable)
+            doubtful |= dict.fromkeys(name for name in each.tally.silent if name not in unreachable)
+        if self._inexact.pop(cast, False):  # the target may not select who did not answer
+            doubtful, silent = doubtful | silent, {}
+        names = tuple([name for name in silent if name not in doubtful])
+        return Settled(
+            cast,
+            total.taken,
+            total.missed + len(names),
+            total.declined,
+            0,
+            names[:SILENT_MAX],
+            uncertain + len(doubtful),
         )
-        self.host.deliver(Settled(cast, total.taken, unreachable, total.declined, 0, total.silent))

@@ -33,7 +33,7 @@ from implicast.casting.bft.messages import CastHop, Source, hop_body
 from implicast.casting.bft.multicast import Halves, concerned
 from implicast.overlay.skip_graph.table import LevelTable
 from implicast.peer.contract import Name
-from implicast.peer.identity import Certificate, Trust
+from implicast.peer.identity import SKEW_US, Certificate, Trust
 from implicast.peer.memory import Recent
 from implicast.space.vector import Vectors
 
@@ -43,9 +43,7 @@ Query = tuple[int, bytes]
 Entry = TypeVar("Entry")
 
 WINDOW_US = 60_000_000
-"""Maximum age of a message at arrival."""
-SKEW_US = 5_000_000
-"""Maximum difference of two clocks."""
+"""Maximum age of a message at arrival, by one clock."""
 ENTRIES_MAX = 131_072
 """Total weight of all publishers' entries."""
 PER_PUBLISHER_MAX = 8_192
@@ -193,7 +191,9 @@ class SeenTable(Generic[Entry]):
         """Why a multicast not seen before must be refused, or None."""
         if sent_us > now_us + SKEW_US:
             return "premature"
-        if sent_us <= now_us - self.window_us or sent_us <= self._horizons.get(publisher, -1):
+        if sent_us <= now_us - self.window_us - SKEW_US or sent_us <= self._horizons.get(
+            publisher, -1
+        ):
             return "stale"
         return "flooding" if self.is_full(publisher, now_us) else None
 
@@ -213,7 +213,7 @@ class SeenTable(Generic[Entry]):
         self._weights[publisher] = self._weights.get(publisher, 0) + weight
         self._weight += weight
         # A message may be dated SKEW_US ahead. After this time it would be refused as stale.
-        self._order.append((now_us + self.window_us + SKEW_US, query, publisher))
+        self._order.append((now_us + self.window_us + 2 * SKEW_US, query, publisher))
         while self._weight > self.entries_max:
             self._trim(max(self._weights, key=self._weights.__getitem__))
 

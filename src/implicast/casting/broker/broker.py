@@ -22,7 +22,7 @@ from implicast.casting.front_end_messages import BrokerProbe, BrokerProbeAck, Pu
 from implicast.language.target import Description
 from implicast.overlay.backbone.backbone import Backbone
 from implicast.overlay.backbone.messages import View
-from implicast.overlay.backbone.views import FIRST_EPOCH, Views
+from implicast.overlay.backbone.views import FIRST_EPOCH, RECOVERY_US, Views
 from implicast.peer.contract import Address, Incarnation, Message, Name, Peer, Version, handles
 from implicast.peer.detector import DetectorSettings
 from implicast.peer.fields import Token
@@ -95,9 +95,16 @@ class Broker(Peer, parts=PARTS):
         self.requests = Requests(address, host)
         room, error = int(given["expected_tags"]), float(given["routing_error"])
         self.backbone = Backbone(
-            address, host, self.requests, room, error, self.clients.index.tags, self._on_covered
+            address, host, self.requests, room, error, self.clients.tags, self._on_covered
         )
-        self.forwarding = ForwardingTable(site, self.requests, self.clients, self.backbone)
+        recovered_us = host.now_us + RECOVERY_US if site.durable_state else 0
+        self.forwarding = ForwardingTable(
+            site,
+            self.requests,
+            self.clients,
+            self.backbone,
+            is_recovering=lambda: host.now_us < recovered_us,
+        )
         watch_us = int(float(given["watch_s"]) * 1e6)
         detector_settings = DetectorSettings(tries=int(given["tries"]), health_max=HEALTH_MAX)
         self.views = Views(

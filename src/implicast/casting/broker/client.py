@@ -100,14 +100,15 @@ class BrokerClient(FrontEndClient):
     @handles(Notify)
     def on_notify(self, sender: Address, notify: Notify) -> None:
         """An earlier or a later broker of this client may notify it too. The cast counts at the
-        broker from which it was taken.
+        broker that was answered first.
         """
         outcome = self.receiver.inbox.take(notify.cast, notify.target, notify.payload)
         if not self.assured:
             return
-        if outcome == Outcome.TAKEN:
+        first = self._notified_by.get(notify.cast)
+        if first is None and outcome not in (Outcome.REPEAT, Outcome.FULL):
             self._notified_by[notify.cast] = sender
-        elif outcome == Outcome.REPEAT and self._notified_by.get(notify.cast) != sender:
+        elif first != sender and outcome != Outcome.FULL:
             outcome = Outcome.ELSEWHERE
         self.host.send(
             sender, self.signing.sign_message(NotifyAck(notify.cast, self.name, outcome))

@@ -74,7 +74,7 @@ class CentralisedClient(FrontEndClient, Subscriber):
     def publish(self, description: Description, payload: bytes) -> CastId:
         cast = self.next_cast()
         return self.request_cast(
-            PublishEvent(cast, description, self.signing.sign_payload(cast, description, payload))
+            PublishEvent(cast, description, self.seal(cast, description, payload))
         )
 
     def durable_state(self) -> DurableClient:

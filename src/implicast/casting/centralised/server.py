@@ -187,7 +187,7 @@ class Server(Peer, parts=PARTS):
         for unfinished in durable.casts:
             notification = unfinished.notify or unfinished.matched
             assert notification is not None, "an unfinished cast has a notification of either kind"
-            self.forwarding.notify_own(notification, unfinished.members)
+            self.forwarding.resume_own(notification, unfinished.members)
 
     def durable_state(self) -> DurableServer:
         members, complaint_log = (

@@ -12,6 +12,7 @@ unknown and prune nothing. A withdrawal completes at once, because the peer itse
 whether it is selected. A stale aggregate costs messages, never a missing notice.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from implicast.casting.condcast.flows import Flows
@@ -141,16 +142,15 @@ class Condcast(
             self.own = self._aggregate(None)
         self.visibility.announce(Withdrawn(version))
 
-    def cast(self, target: Target, payload: bytes) -> CastId:
-        key = self.links.me.key
-        return self.condcast(
-            Arc(key, key), TargetQuery(target, self.settings.bits, self.settings.hashes), payload
-        )
+    def cast(self, target: Target, payload: bytes, expiry_us: int = 0) -> CastId:
+        key, settings = self.links.me.key, self.settings
+        query = TargetQuery(target, settings.bits, settings.hashes)
+        return self.condcast(Arc(key, key), query, payload, expiry_us)
 
-    def condcast(self, arc: Arc, query: Query, payload: bytes) -> CastId:
+    def condcast(self, arc: Arc, query: Query, payload: bytes, expiry_us: int = 0) -> CastId:
         """Cast to all peers in an arc of keys whose value matches the query."""
         cast = self.next_cast()
-        self.forwarder.cast(cast, arc, query, self.signing.sign_payload(cast, query, payload))
+        self.forwarder.cast(cast, arc, query, self.seal(cast, query, payload, expiry_us))
         return cast
 
     def estimate(self, target: Target) -> int:
@@ -180,7 +180,10 @@ class Condcast(
         return key_of(self._network, self.name, self.description, self._landmarks)
 
     def value(self) -> FingerValue | None:
-        return self.own
+        """The value that aggregates include. It is unknown while nodes beside this one are silent:
+        so every cast reaches this peer, which reports the gap.
+        """
+        return None if self.links.liveness.silent.are_beside() else self.own
 
     def _adds_nothing(self, value: FingerValue) -> bool:
         """Whether every table already covers this value. Without refreshes (tables at rest) an
@@ -238,3 +241,8 @@ class Condcast(
 
     def on_bypassed(self) -> None:
         self.visibility.restart()
+
+    def on_right_bypassed(self, old: Ref, new: Ref, others: Sequence[Ref]) -> None:
+        liveness = self.links.liveness
+        if silent := [ref for ref in (old, *others) if ref not in liveness.departed]:
+            liveness.silent.add_beside(silent)

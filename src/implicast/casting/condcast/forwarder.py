@@ -27,7 +27,7 @@ from implicast.casting.condcast.messages import (
     StuckRetry,
     WrongIncarnation,
 )
-from implicast.casting.condcast.split import Match, NextHops, split, split_around
+from implicast.casting.condcast.split import Match, NextHops, split, split_alone, split_around
 from implicast.casting.condcast.tasks import SubTask, Task, Tasks
 from implicast.casting.inbox import Outcome
 from implicast.language.aggregate import TargetQuery
@@ -138,8 +138,8 @@ class CastForwarder(Part, parts={"requests": Requests}):
             self.spread(message.arcs, task)
 
     def _is_valid(self, message: ForwardCast) -> bool:
-        """Whether the publisher's signature verifies, the arcs have integer keys, and the query has
-        this network's filter size.
+        """Whether the publisher's signature verifies, the cast has not expired, the arcs have
+        integer keys, and the query has this network's filter size.
         """
         query, settings = message.query, self._settings
         if isinstance(query, TargetQuery) and (
@@ -149,9 +149,10 @@ class CastForwarder(Part, parts={"requests": Requests}):
         for arc in message.arcs:  # a loop: twice as fast as `any`
             if type(arc.start) is not int or type(arc.end) is not int:
                 return False
-        return (
-            self._member.signing.verified_payload(message.cast, query, message.payload) is not None
+        payload = self._member.signing.verified_payload(
+            message.cast, query, message.payload, self.host.now_us
         )
+        return payload is not None
 
     def _pass_on(self, message: ForwardCast) -> None:
         """Forward once, without any answer."""
@@ -171,13 +172,16 @@ class CastForwarder(Part, parts={"requests": Requests}):
         if task.query is None:
             return
         if task.is_over(self.host.now_us):
-            task.count(0, len(arcs))
+            task.count(0, uncertain=len(arcs))
             self._give_up(task)
             return
         here, onward, stuck = self._split(arcs, task.query)
         if here:
             outcome = self._member.notify(task.cast, task.query, task.payload)
-            task.count(outcome in (Outcome.TAKEN, Outcome.REPEAT), outcome == Outcome.FULL)
+            task.count(
+                outcome in (Outcome.TAKEN, Outcome.REPEAT),
+                outcome in (Outcome.FULL, Outcome.EXPIRED),
+            )
         for ref, pieces in onward:
             self._send(task, task.query, ref, pieces)
         if stuck:
@@ -189,6 +193,8 @@ class CastForwarder(Part, parts={"requests": Requests}):
         ring = self.ring
         # otherwise no peer is suspected and no aggregate expires
         if ring.links.detector is not None:
+            if not ring.table.nodes and ring.links.right != ring.links.me:
+                return split_alone(ring.table, arcs, ring.links.right)
             ring.table.expire(self.host.now_us)
             if ring.any_lost():
                 return split_around(ring.table, arcs, match, ring.is_lost)
@@ -200,7 +206,7 @@ class CastForwarder(Part, parts={"requests": Requests}):
         if self.requests.ask(FORWARD, self._token, ref.address, message):
             self.subtasks[self._token] = task.open[self._token] = SubTask(task, ref, arcs)
         else:
-            task.count(0, len(arcs))
+            task.count(0, uncertain=len(arcs))
 
     # --- answers
 
@@ -210,7 +216,7 @@ class CastForwarder(Part, parts={"requests": Requests}):
         if subtask is not None:
             self._close(covered.token)
             self.ring.links.liveness.on_message_from(subtask.to)
-            subtask.task.count(covered.notified, covered.lost)
+            subtask.task.count(covered.notified, covered.unreachable, covered.uncertain)
             self._finish(subtask.task)
 
     @handles(ForwardProgress)
@@ -251,14 +257,22 @@ class CastForwarder(Part, parts={"requests": Requests}):
         return subtask
 
     def _finish(self, task: Task) -> None:
-        """Complete the task and report, if nothing of it is open."""
+        """Complete the task and report, if nothing of it is open. Nodes that are silent may have
+        members on a ring of their own.
+        """
         if not (task.open or task.stuck or task.query is None):
+            silent = self.ring.links.liveness.silent
+            if silent.are_in_doubt():
+                silent.probe()
+                task.count(0, uncertain=1)
             task.end()
             self._answer(task)
 
     def _answer(self, task: Task) -> None:
         if task.requester is None:
-            self.host.deliver(Settled(task.cast, task.notified, task.lost))
+            self.host.deliver(
+                Settled(task.cast, task.notified, task.unreachable, uncertain=task.uncertain)
+            )
         else:
             self.host.send(task.requester[0], task.answer(task.requester[1]))
 
@@ -304,8 +318,8 @@ class CastForwarder(Part, parts={"requests": Requests}):
     def _give_up(self, task: Task) -> None:
         for token, subtask in list(task.open.items()):
             self._close(token)
-            task.count(0, len(subtask.arcs))
-        task.count(0, len(task.take_stuck()))
+            task.count(0, uncertain=len(subtask.arcs))
+        task.count(0, uncertain=len(task.take_stuck()))
         self._finish(task)
 
     def return_tasks(self) -> None:

@@ -33,8 +33,9 @@ class ForwardCast(Message):
 
 
 class ArcsCovered(Message):
-    """Coverage report for a set of arcs: number of members notified, and number of arcs given up
-    after the time limit.
+    """Coverage report for a set of arcs: number of members notified, of members without room, and
+    of regions whose members are not known: arcs given up after the time limit, and places where
+    nodes of the ring are silent.
     """
 
     wire = 0x0802
@@ -42,7 +43,8 @@ class ArcsCovered(Message):
     cast: CastId
     token: Token
     notified: Count
-    lost: Count
+    unreachable: Count
+    uncertain: Count = 0
 
 
 class ForwardProgress(Message):

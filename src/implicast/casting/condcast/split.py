@@ -55,6 +55,21 @@ def split_around(
     return here, _by_finger(table, pieces), joined(stuck)
 
 
+def split_alone(
+    table: Table, arcs: Iterable[Arc], right: Ref
+) -> tuple[bool, NextHops, tuple[Arc, ...]]:
+    """Return the same for a node whose right neighbour is an earlier incarnation of its own peer,
+    so that its table is empty: all beyond that neighbour is stuck until the ring is repaired.
+    """
+    here, stuck = False, []
+    for arc in arcs:
+        here = here or table.me.key in arc
+        for piece in arc.cut([table.me.key, right.key]):
+            if table.clockwise_key(piece.start) >= table.clockwise_key(right.key):
+                stuck.append(piece)
+    return here, [], joined(stuck)
+
+
 def split_by_definition(table: Table, arcs: Iterable[Arc], match: Match) -> tuple[bool, NextHops]:
     """Return whether the node's own key is in the range, and the next hops, with no finger lost."""
     return split_around(table, arcs, match, lambda ref: False)[:2]

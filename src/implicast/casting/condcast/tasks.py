@@ -47,12 +47,14 @@ class Task:
     open: dict[int, SubTask] = field(default_factory=dict)
     stuck: tuple[Arc, ...] = ()
     notified: int = 0
-    lost: int = 0
+    unreachable: int = 0
+    uncertain: int = 0
 
-    def count(self, notified: int, lost: int) -> None:
-        """Add to the members notified, and to the arcs given up or members without room."""
+    def count(self, notified: int, unreachable: int = 0, uncertain: int = 0) -> None:
+        """Add to the members notified, the members without room, and the uncertain regions."""
         self.notified += notified
-        self.lost += lost
+        self.unreachable += unreachable
+        self.uncertain += uncertain
 
     def wait(self, arcs: tuple[Arc, ...]) -> None:
         """These arcs cannot be reached yet."""
@@ -66,7 +68,7 @@ class Task:
         """Return the present report for the requester."""
         done = self.query is None
         return (
-            ArcsCovered(self.cast, token, self.notified, self.lost)
+            ArcsCovered(self.cast, token, self.notified, self.unreachable, self.uncertain)
             if done
             else ForwardProgress(self.cast, token)
         )

@@ -4,7 +4,10 @@ reads, which members they select.
 A list (`replicated_lists/`) contains the members with a tag; in `dht`, with all their tags.
 """
 
+from collections import Counter
+from collections.abc import Sequence, Set
 from functools import lru_cache
+from itertools import chain
 
 import msgspec
 
@@ -13,30 +16,35 @@ from implicast.casting.replicated_lists import Fetch, OwnEntry, RingMember
 from implicast.casting.replicated_lists.messages import Found, Slot
 from implicast.casting.replicated_lists.own_entry import (
     DECODED_MAX,
-    PRESENT,
     ListRange,
     key_of_value,
     reader,
 )
 from implicast.language.target import Description, Scalar, Target, Term
-from implicast.peer.contract import CastId, Contact, Name
+from implicast.peer.contract import CastId, Contact, Name, Version
 from implicast.peer.site import Site
 
+VERSIONS = 127
+"""Versions of a description that entries of the naive design tell apart, in one byte. A prime, so
+that the first versions of two incarnations differ too.
+"""
 TAGS = "t"
 """Namespace of the lists of tags."""
 tags_of = reader(frozenset[str], frozenset[str]())
 """Decodes all tags of a registration."""
 
 Lists = dict[str, list[Found]]
-"""By fetched tag: the members with it, each with all its tags encoded (nothing in the naive
-design).
+"""By fetched tag: the members with it, each with all its tags encoded (in the naive design, with the
+version of its description).
 """
 
 
 @lru_cache(DECODED_MAX)
-def packed_of(description: Description, naive: bool) -> bytes:
-    """Return the content of a member's entries."""
-    return PRESENT if naive else msgspec.msgpack.encode(description.tags)
+def packed_of(description: Description, naive: bool, version: Version = 0) -> bytes:
+    """Return the content of a member's entries: all its tags; in the naive design what tells entries
+    of a description from those of the one before it.
+    """
+    return msgspec.msgpack.encode(version % VERSIONS if naive else description.tags)
 
 
 class Dht(RingMember):
@@ -52,7 +60,7 @@ class Dht(RingMember):
         return key_of_value(value)
 
     def entries_for(self, description: Description) -> list[OwnEntry]:
-        packed = packed_of(description, self.naive)
+        packed = packed_of(description, self.naive, self.version if self.naive else 0)
         return [self.own_entries.new_entry(_list_of(tag), 0, packed) for tag in description.tags]
 
     def described(self, slot: Slot, packed: bytes) -> Description | None:
@@ -75,12 +83,27 @@ class Dht(RingMember):
 
     def on_lists(self, cast: CastId, fetch: Fetch) -> None:
         target, payload = fetch.about
-        lists = {str(each[2]): found for each, found in zip(fetch.ranges, fetch.lists, strict=True)}
+        self.notify(Notify(cast, target, payload), self.select(fetch, fetch.lists))
+
+    def select(self, fetch: Fetch, lists: Sequence[Sequence[Found]]) -> dict[Name, Contact]:
+        target, _ = fetch.about
+        by_tag = {
+            str(each[2]): list(found) for each, found in zip(fetch.ranges, lists, strict=True)
+        }
         select = intersected if self.naive else filtered
         selected: dict[Name, Contact] = {}
         for term in target.terms:
-            selected |= select(term, lists)
-        self.notify(Notify(cast, target, payload), selected)
+            selected |= select(term, by_tag)
+        return selected
+
+    def unclear(self, fetch: Fetch) -> Set[Name]:
+        """In the naive design entries do not state the description that they belong to."""
+        if not self.naive or len(fetch.ranges) == 1:
+            return frozenset()
+        lists = (*fetch.lists, *fetch.silent)
+        seen = {(owner.name, packed) for found in lists for owner, _, packed in found}
+        versions = Counter(name for name, _ in seen)
+        return {name for name, count in versions.items() if count > 1}
 
 
 def _list_of(tag: str) -> ListRange:
@@ -96,11 +119,13 @@ def intersected(term: Term, lists: Lists) -> dict[Name, Contact]:
 
 
 def filtered(term: Term, lists: Lists) -> dict[Name, Contact]:
-    """Return the members in the list of the term's first tag that satisfy the whole term."""
+    """Return the members that satisfy a term, by their entries in the lists of all terms: a member
+    that changes may be in the list of another term with its new tags already.
+    """
     wanted, excluded = frozenset(term.has), frozenset(term.lacks)
-    likely = lists[term.has[0]]
+    likely = list(chain.from_iterable(lists.values()))
     for letters in map(
-        str.encode, term.has[1:]
+        str.encode, term.has
     ):  # a tag whose bytes do not occur is absent: most entries need no decoding
         likely = [entry for entry in likely if letters in entry[2]]
     return {

@@ -13,6 +13,7 @@ values. For each term a cast fetches the lists of the constraint that admits the
 filters them by the whole target, and notifies the selected peers.
 """
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
@@ -32,7 +33,7 @@ from implicast.casting.pubsub.value_mapping import (
 )
 from implicast.casting.replicated_lists import Fetch, OwnEntry, RingMember
 from implicast.casting.replicated_lists.durable import DurableRing
-from implicast.casting.replicated_lists.messages import Slot
+from implicast.casting.replicated_lists.messages import Found, Slot
 from implicast.casting.replicated_lists.own_entry import ListRange, reader
 from implicast.language.target import Description, Scalar, Target, Value
 from implicast.peer.contract import Address, CastId, Contact, Name, handles
@@ -126,13 +127,18 @@ class PubSub(RingMember, Subscriber):
         if isinstance(content, Description):
             self._found_subscriptions(cast, fetch, content, payload)
             return
+        self.notify(Notify(cast, content, payload), self.select(fetch, fetch.lists))
+
+    def select(self, fetch: Fetch, lists: Sequence[Sequence[Found]]) -> dict[Name, Contact]:
+        content, _ = fetch.about
+        if isinstance(content, Description):
+            return {}
         newest: dict[Name, tuple[int, Description, Contact]] = {}
-        for owner, _, packed in chain.from_iterable(fetch.lists):
+        for owner, _, packed in chain.from_iterable(lists):
             profile, known = profile_of(packed), newest.get(owner.name)
             if profile is not None and (known is None or known[0] < profile[0]):
                 newest[owner.name] = *profile, owner
-        selected = {name: owner for name, (_, one, owner) in newest.items() if content.selects(one)}
-        self.notify(Notify(cast, content, payload), selected)
+        return {name: owner for name, (_, one, owner) in newest.items() if content.selects(one)}
 
     def sizes(self, target: Target) -> list[list[list[ListRange]]]:
         terms = [self.mapping.spans(term) for term in target.terms]
@@ -174,7 +180,7 @@ class PubSub(RingMember, Subscriber):
         names = self.mapping.names(description)
         ranges = [(SUBSCRIBERS, attribute, value, value, False) for attribute, value in names]
         if ranges:
-            sealed = self.signing.sign_payload(cast, description, payload)
+            sealed = self.seal(cast, description, payload)
             self.fetches.start(cast, Fetch((description, sealed), ranges), "publish")
         return cast
 

@@ -178,6 +178,8 @@ class AntiEntropy(HolderPart):
         if ring.state != IN or summary.by == ring.me:
             return
         high = self._chord.table.key_of(summary.by)
+        if summary.more == 1 and state.is_ready:
+            state.limit_to(summary.low)  # copies of keys before these end at an earlier node
         if state.entries.summary(summary.low, high) == (summary.count, summary.total):
             self._note_confirmed(summary.low, high)
         else:

@@ -7,12 +7,13 @@ revive the entry.
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 from implicast.casting.replicated_lists.messages import ListEntry, Slot
 from implicast.peer.contract import Address, Contact, Name
+from implicast.peer.lease import OWED_US
 from implicast.peer.memory import Recent, Shares
 from implicast.space.digest import digest_bits
 
@@ -32,6 +33,8 @@ PAST_MAX = 64
 """Slack for addresses that no stored entry has: the set is rebuilt when it exceeds twice the live
 addresses plus this.
 """
+SILENT_ENTRIES_MAX = 16_384
+"""Removed entries of silent owners that are remembered; the oldest is forgotten first."""
 TOMBSTONE_US = 25_000_000
 """How long a tombstone is retained after the last message about it: longer than the freezes and
 partitions after which an old copy may return. A copy that returns later causes notifications in
@@ -83,6 +86,7 @@ class EntryTable:
         "digests",
         "losses",
         "owned",
+        "silent",
     )
 
     def __init__(self, compared: bool = True) -> None:
@@ -108,12 +112,16 @@ class EntryTable:
         self.changes = self.losses = 0
         self._due_us = 0
         """No entry and no tombstone expires before this time."""
+        self.silent: Recent[tuple[Slot, Ident], tuple[int, ListEntry]] = Recent(SILENT_ENTRIES_MAX)
+        """Entries removed because their owner is silent, and until when it is owed casts."""
 
     def store(self, entry: ListEntry, now_us: int) -> int:
         """Store an entry unless a newer version is known. Return 0 if it is stored (or known
         already), the known stamp if that is newer, `NO_ROOM` if the table is full.
         """
         slot, ident, in_force = entry.slot, entry.ident, entry.in_force
+        if self.silent:
+            self.silent.pop((slot, ident), None)
         by_ident = self._slots.get(slot)
         known = by_ident.get(ident) if by_ident is not None else None
         if known is not None and known.entry.stamp >= entry.stamp:
@@ -228,6 +236,18 @@ class EntryTable:
             if not by_ident:
                 self._close(entry)
 
+    def note_silent(self, entries: Iterable[ListEntry], now_us: int) -> None:
+        """Remember removed entries of a silent owner while it is owed casts."""
+        for entry in entries:
+            self.silent.put((entry.slot, entry.ident), (now_us + OWED_US, entry))
+
+    def silent_in(self, slots: Collection[Slot], now_us: int) -> list[ListEntry]:
+        """Return the remembered entries of silent owners in these lists."""
+        if not self.silent:
+            return []
+        self.silent.drop_while(lambda known: known[0] <= now_us)
+        return [entry for (slot, _), (_, entry) in self.silent.items() if slot in slots]
+
     def expire(self, now_us: int, lease_us: int) -> None:
         """Turn entries whose lease has expired into removals, and drop old tombstones."""
         if now_us < self._due_us:
@@ -247,6 +267,7 @@ class EntryTable:
                     ListEntry(entry.key, entry.slot, entry.owner, entry.number, entry.stamp, b""),
                     now_us,
                 )
+                self.note_silent([entry], now_us)
             else:
                 self.drop([entry])
 

@@ -25,6 +25,7 @@ from implicast.casting.replicated_lists.messages import (
     NewerListEntry,
     PutAck,
     PutEntry,
+    PutRepeated,
     RenewEntries,
     Slot,
 )
@@ -128,6 +129,10 @@ class ListHolder(HolderPart):
         if not self._state.proofs.are_valid(entries):
             return False
         self._owner_probes.note_alive(put.owner.name)
+        known = self._state.entries.get(entries[0].slot, entries[0].ident)
+        is_repeated = known is not None and known.entry.stamp == put.stamp
+        if is_repeated and put.owner.address != self.address:
+            self.host.send(put.owner.address, PutRepeated(put.serial))
         if self._stores(entries, put.serial):
             copies = self._state.settings.copies or int(
                 self._state.is_leaving
@@ -231,8 +236,14 @@ class ListHolder(HolderPart):
             count = sum(len(self._state.entries.listed(slot)) for slot in slots)
             self.answer_to(request.origin, ListsFetched(*head, 0, 1, (), count))
             return True
+        state = self._state
+        silent = tuple(
+            (entry.owner, entry.number, entry.packed)
+            for entry in state.entries.silent_in(slots, self.host.now_us)
+        )[:LIST_ITEMS]
+        more = 0, silent, int(any(state.may_lack(key) for key, _ in own))
         for part in in_parts(self._found(slots), LIST_ITEMS):
-            self.answer_to(request.origin, ListsFetched(*head, *part))
+            self.answer_to(request.origin, ListsFetched(*head, *part, *more))
         return True
 
     def _found(self, slots: list[Slot]) -> list[Found]:

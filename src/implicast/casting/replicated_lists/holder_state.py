@@ -6,14 +6,19 @@ from typing import TypeVar
 
 from implicast.casting.replicated_lists.entry_proofs import EntryProofs
 from implicast.casting.replicated_lists.entry_table import NO_ROOM, EntryTable
-from implicast.casting.replicated_lists.messages import ListEntry
+from implicast.casting.replicated_lists.messages import ListEntry, LostRanges
 from implicast.language.target import Scalar
 from implicast.overlay.chord import Chord
 from implicast.peer.contract import Contact, Host, Name, Part
 from implicast.peer.memory import Recent
+from implicast.space.ring import up_to
 
 ENTRIES_PER_MESSAGE = 500
 """Entries in one message."""
+LOST_RANGES_MAX = 64
+"""Lost ranges that are remembered; the oldest is forgotten first."""
+PUT_AGAIN_US = 60_000_000
+"""Time in which the owners of lost entries hear of the loss and put them again."""
 ABSENT_MAX = 1024
 """Owners remembered as crashed."""
 
@@ -56,6 +61,7 @@ class HolderState:
         "is_leaving",
         "is_ready",
         "key_of",
+        "lost_ranges",
         "own",
         "proofs",
         "settings",
@@ -82,6 +88,8 @@ class HolderState:
         """`is_ready`: the node has received the entries that it owns. `is_leaving`: it is handing
         them off.
         """
+        self.lost_ranges: Recent[tuple[int, int], int] = Recent(LOST_RANGES_MAX)
+        """Key ranges (low, high] whose entries were lost with all copies, and when."""
         self.absent: Recent[Name, int] = Recent(ABSENT_MAX)
         """Owners considered crashed, and until when their entries are refused."""
 
@@ -114,12 +122,44 @@ class HolderState:
         """Mark the stored entries as complete from `floor_key` to the own key."""
         self.is_ready, self.floor_key = True, floor_key
 
+    def note_lost(self, low: int, high: int, age_us: int = 0) -> None:
+        """The entries of (low, high] were lost, until their owners put them again."""
+        self.lost_ranges.put((low, high), self.host.now_us - age_us)
+
+    def may_lack(self, key: int) -> bool:
+        """Whether entries at this key may be missing here: they were lost and the owners have had no
+        time to put them again, or they may be on another ring.
+        """
+        silent = self.chord.ring.liveness.silent
+        if silent.are_in_doubt():
+            silent.probe()
+            return True
+        return any(up_to(low, key, high) for low, high in self._recently_lost())
+
+    def lost_in(self, low: int, high: int) -> LostRanges:
+        """Return the ranges that overlap (low, high] and were lost so lately that the owners may not
+        have put their entries again.
+        """
+        return tuple(
+            (first, last, self.host.now_us - self.lost_ranges[first, last])
+            for first, last in self._recently_lost()
+            if up_to(first, high, last) or up_to(low, last, high)
+        )
+
+    def _recently_lost(self) -> list[tuple[int, int]]:
+        over_us = self.host.now_us - PUT_AGAIN_US
+        return [lost for lost, since_us in self.lost_ranges.items() if since_us > over_us]
+
     def limit_to_copies(self) -> None:
         """Raise `floor_key` to the lower end of the range of copies: the node does not
         receive updates of entries below it.
         """
-        if self.is_further(self.floor_key, beyond := self.copies_low()):
-            self.floor_key = beyond
+        self.limit_to(self.copies_low())
+
+    def limit_to(self, low: int) -> None:
+        """Raise `floor_key` to `low`, if it is below that."""
+        if self.is_further(self.floor_key, low):
+            self.floor_key = low
 
     # Entries
 

@@ -6,6 +6,7 @@ select. The parts of this package make that survive joins, leaves and crashes.
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence, Set
 from math import log2
 from typing import Any
 
@@ -13,13 +14,15 @@ from msgspec.structs import replace as replace_fields
 
 from implicast.casting.notifier import Notifier, Notify, NotifyTally, Receiver
 from implicast.casting.replicated_lists.anti_entropy import AntiEntropy
+from implicast.casting.replicated_lists.described_entries import ADDED, DescribedEntries
+from implicast.casting.replicated_lists.doubtful_casts import DoubtfulCasts
 from implicast.casting.replicated_lists.durable import DurableRing
 from implicast.casting.replicated_lists.entry_proofs import EntryProofs
 from implicast.casting.replicated_lists.fetches import Fetch, Fetches
 from implicast.casting.replicated_lists.holder import ListHolder
 from implicast.casting.replicated_lists.holder_state import HolderState
 from implicast.casting.replicated_lists.lease_renewals import LeaseRenewals
-from implicast.casting.replicated_lists.messages import Slot
+from implicast.casting.replicated_lists.messages import Found, Slot
 from implicast.casting.replicated_lists.own_entries import OwnEntries
 from implicast.casting.replicated_lists.own_entry import ListRange, OwnEntry
 from implicast.casting.replicated_lists.owner_probes import OwnerProbes
@@ -29,9 +32,17 @@ from implicast.casting.replicated_lists.settings import list_settings, refresh_u
 from implicast.language.target import Description, Scalar, Target
 from implicast.overlay.chord import Chord
 from implicast.overlay.links import Links
-from implicast.peer.contract import Address, CastId, Contact, Incarnation, Message, Name, handles
+from implicast.peer.contract import (
+    Address,
+    CastId,
+    Contact,
+    Incarnation,
+    Message,
+    Name,
+    handles,
+)
 from implicast.peer.detector import Detector
-from implicast.peer.events import Estimated, Joined, Refused, Registered, Settled, Withdrawn
+from implicast.peer.events import Estimated, Joined, Refused, Registered, Withdrawn
 from implicast.peer.member import Member
 from implicast.peer.name import version_of
 from implicast.peer.requests import Requests, UpkeepRequests
@@ -58,6 +69,7 @@ class RingMember(
         "owner_probes": OwnerProbes,
         "holder": ListHolder,
         "own_entries": OwnEntries,
+        "described_entries": DescribedEntries,
         "lease_renewals": LeaseRenewals,
         "fetches": Fetches,
         "requests": Requests,
@@ -69,8 +81,8 @@ class RingMember(
     """Ring, fingers, replicated lists and notification, and the verbs that use them."""
 
     __slots__ = (
+        "_doubtful",
         "_leave_by_us",
-        "_listed_as",
         "_pending_removals",
         "_pending_version",
         "_site",
@@ -78,6 +90,7 @@ class RingMember(
         "anti_entropy",
         "broadcast",
         "chord",
+        "described_entries",
         "detector",
         "fetches",
         "holder",
@@ -95,26 +108,20 @@ class RingMember(
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self.receiver = Receiver(
-            self, site.durable_state.member.seen_blocks if site.durable_state is not None else ()
-        )
+        durable = site.durable_state
+        self.receiver = Receiver(self, durable.member.seen_blocks if durable is not None else ())
         self._leave_by_us = self._token = 0
+        self._doubtful = DoubtfulCasts(self.unclear)
         self._pending_removals: list[OwnEntry] = []
         self._pending_version = 0
-        """Removals that an earlier incarnation did not complete, and the version that they belong
-        to.
-        """
-        self._listed_as: Description | None = None
-        """The description that the lists state of this member, or will once all puts are
-        acknowledged.
-        """
+        """Removals that an earlier incarnation did not complete, and their version."""
         self._site: Site | None = site
         if site.assured or not site.resting:
             self.make_parts()
-        if site.durable_state is not None:
-            self._listed_as = self.description
-            self._pending_removals = self.own_entries.restore(site.durable_state.entries)
-            self._pending_version = site.durable_state.member.version
+        if durable is not None:
+            self.described_entries.listed_as = self.description
+            self._pending_removals = self.own_entries.restore(durable.entries)
+            self._pending_version = durable.member.version
 
     def __getattr__(self, name: str) -> Any:
         """Create the parts on first use. In a population at rest most members only receive
@@ -153,6 +160,9 @@ class RingMember(
         self.holder = ListHolder(state, self.owner_probes, self.receive)
         self.own_entries = OwnEntries(
             state, self.holder, self.incarnation, self.on_put_done, self._on_later_incarnation
+        )
+        self.described_entries = DescribedEntries(
+            state, self.own_entries, self.entries_for, self.all_put
         )
         self.lease_renewals = LeaseRenewals(
             state, self.holder, self.upkeep_requests, self.own_entries
@@ -199,14 +209,21 @@ class RingMember(
         """Called when all lists of a cast have been read."""
 
     @abstractmethod
+    def select(self, fetch: Fetch, lists: Sequence[Sequence[Found]]) -> dict[Name, Contact]:
+        """Return the members that the target of a fetch selects in these lists; none for an event."""
+
+    def unclear(self, fetch: Fetch) -> Set[Name]:
+        """Return the members whose entries in these lists are of several descriptions."""
+        return frozenset()
+
+    @abstractmethod
     def described(self, slot: Slot, packed: bytes) -> Description | None:
         """Return what an entry states about its owner, for the check of protected tags, which need
         the authority's signature. None: nothing.
         """
 
-    def is_number_of(
-        self, owner: Name, number: int
-    ) -> bool:  # whether an entry of this owner may have this number
+    def is_number_of(self, owner: Name, number: int) -> bool:
+        """Whether an entry of this owner may have this number."""
         return not number
 
     # Verbs
@@ -220,10 +237,7 @@ class RingMember(
         """
         self.become(None)
         self._leave_by_us = self.host.now_us + OWN_CASTS_US
-        entries, self._listed_as = self.all_put(), None
-        self.own_entries.put(
-            "leave", [self.own_entries.removal(own_entry) for own_entry in entries]
-        )
+        self.own_entries.put("leave", self.described_entries.forget())
 
     @handles(LeaveCheck)
     def on_leave_check(self, alarm: LeaveCheck) -> None:
@@ -234,42 +248,27 @@ class RingMember(
             self.range_handoff.leave()
 
     def register(self, description: Description) -> None:
-        self._restate(self.describe(description))
+        version = self.describe(description)
+        self.described_entries.put(self.description, version)
 
     def withdraw(self) -> None:
-        self._restate(self.describe(None))
+        self.described_entries.put(None, self.describe(None))
 
     def restore_listed(self, description: Description) -> None:
         """Set the description in an assembled population, where the holders already store its
         entries.
         """
-        self._listed_as = description
+        self.described_entries.listed_as = description
         self.describe(description)
-
-    def _restate(self, group: Any) -> None:
-        """Put the entries of the present description, and remove those of the former one that it
-        lacks.
-        """
-        wanted = [] if self.description is None else self.entries_for(self.description)
-        same = {(own_entry.namespace, own_entry.attribute, own_entry.low) for own_entry in wanted}
-        former = [own_entry for own_entry in self.all_put() if not own_entry.number]
-        self._listed_as, removals = self.description, []
-        for own_entry in former:
-            if (own_entry.namespace, own_entry.attribute, own_entry.low) in same:
-                self.own_entries.forget(own_entry)
-            else:
-                removals.append(self.own_entries.removal(own_entry))
-        self.own_entries.put(group, [*wanted, *removals])
 
     def all_put(self) -> list[OwnEntry]:
         """Return the entries that this member has in lists. Without leases `OwnEntries` does not
         retain them; they are computed from the description.
         """
         if self.holder_state.settings.lease_us:
-            return [
-                own_entry for own_entry in self.own_entries.by_serial.values() if own_entry.packed
-            ]
-        return [] if self._listed_as is None else self.entries_for(self._listed_as)
+            return [each for each in self.own_entries.by_serial.values() if each.packed]
+        listed_as = self.described_entries.listed_as
+        return [] if listed_as is None else self.entries_for(listed_as)
 
     def on_put_done(self, group: Any) -> None:
         """Called when all puts of a group are acknowledged: the removals of a leave, one version of
@@ -277,11 +276,13 @@ class RingMember(
         """
         if group == "leave":
             self.on_leave_check(LeaveCheck())
+        elif isinstance(group, tuple) and group[0] == ADDED:
+            self.described_entries.on_added(group[1])
         elif isinstance(group, tuple):
             if self.description is None and not self.version:
                 self.host.deliver(Withdrawn(group[1]))
         elif group == self.version:
-            done = Registered if self.description is not None else Withdrawn
+            done = Withdrawn if self.description is None else Registered
             self.host.deliver(done(self.version))
 
     def _on_later_incarnation(self, incarnation: Incarnation) -> None:
@@ -292,7 +293,7 @@ class RingMember(
         version = self.advance_incarnation(version_of(incarnation, 0))
         self.own_entries.set_incarnation(self.incarnation)
         if has_spoken:
-            self._restate(version)
+            self.described_entries.put(self.description, version)
         self.own_entries.put_all_again()
 
     def durable_state(self) -> DurableRing:
@@ -312,12 +313,14 @@ class RingMember(
 
     # Casting
 
-    def cast_verified(self, target: Target, payload: bytes) -> CastId:
-        return self.cast(target, payload, verified=True)
+    def cast_verified(self, target: Target, payload: bytes, expiry_us: int = 0) -> CastId:
+        return self.cast(target, payload, expiry_us, verified=True)
 
-    def cast(self, target: Target, payload: bytes, verified: bool = False) -> CastId:
+    def cast(
+        self, target: Target, payload: bytes, expiry_us: int = 0, verified: bool = False
+    ) -> CastId:
         cast = self.next_cast()
-        fetch = self.fetch_for(target, self.signing.sign_payload(cast, target, payload))
+        fetch = self.fetch_for(target, self.seal(cast, target, payload, expiry_us))
         if isinstance(fetch, str):
             self.host.deliver(Refused("cast", fetch))
         else:
@@ -327,32 +330,35 @@ class RingMember(
     def _on_fetched(self, cast: CastId, fetch: Fetch, is_whole: bool) -> None:
         if fetch.counts:
             self._estimated(fetch, is_whole)
-        elif is_whole:
-            self.on_lists(cast, fetch)
-        else:
-            self.host.deliver(Settled(cast, 0, unreachable=len(fetch.missing_ranges())))
+            return
+        if not is_whole:
+            fetch.note_missing()
+        if self.assured:
+            self._doubtful.note(cast, fetch)
+        self.on_lists(cast, fetch)
 
     def notify(self, message: Notify, members: dict[Name, Contact]) -> None:
         """Notify the selected members; deliver locally if this member is one of them. Refused above
         the policy's `audience_max`.
         """
         if not self.policy.allows_audience(len(members)):
+            self._doubtful.pop(message.cast, None)
             self.host.deliver(
                 Refused("cast", f"it selects {len(members)} members, more than audience_max allows")
             )
             return
         here = None
-        if members.pop(self.name, None) is not None:
+        is_silent = self._doubtful.is_silent(message.cast, self.name, self.select)
+        if members.pop(self.name, None) is not None or is_silent:
             here = self.receiver.inbox.take(message.cast, message.target, message.payload)
         named = (members[name] for name in sorted(members))
-        others = [
-            each for each in named if each.address != self.address
-        ]  # another name at this member's address: an earlier peer, which is gone
+        # another name at this member's address: an earlier peer, which is gone
+        others = [each for each in named if each.address != self.address]
         self.notifier.notify_members(message, others, here)
 
     def _settled(self, cast: CastId, counts: NotifyTally) -> None:
-        totals = (counts.notified, counts.unreachable, counts.declined, counts.open)
-        self.host.deliver(Settled(cast, *totals, tuple(counts.silent)))
+        in_doubt = self.links.liveness.silent.are_in_doubt()
+        self.host.deliver(self._doubtful.settled(cast, counts, self.select, self.name, in_doubt))
 
     # Estimating
 
@@ -365,12 +371,9 @@ class RingMember(
         else:
             terms = self.sizes(target)
             about = (self._token, terms, len(fetch.ranges))
-            ranges = [
-                each for constraints in terms for constraint in constraints for each in constraint
-            ]
-            self.fetches.start(
-                CastId(self.name, 0, self._token), Fetch(about, ranges, counts=True), "estimate"
-            )
+            ranges = [each for of_term in terms for constraint in of_term for each in constraint]
+            counting = Fetch(about, ranges, counts=True)
+            self.fetches.start(CastId(self.name, 0, self._token), counting, "estimate")
         return self._token
 
     def _estimated(self, fetch: Fetch, is_whole: bool) -> None:
@@ -387,12 +390,8 @@ class RingMember(
         self.host.deliver(Estimated(token, members, messages))
 
     def holdings(self) -> Any:
-        neighbours = (
-            self.links.left,
-            self.links.right,
-            self.links.lefts,
-            self.chord.table.fingers(),
-        )
+        links, fingers = self.links, self.chord.table.fingers()
+        neighbours = (links.left, links.right, links.lefts, fingers)
         return (neighbours, list(self.holder_state.all_entries()))
 
 

@@ -5,8 +5,9 @@ from typing import Annotated
 from msgspec import Meta
 
 from implicast.overlay.links.refs import Ref
+from implicast.overlay.links.silence import NO_DOUBT, Doubt
 from implicast.peer.contract import Address, CastId, Contact, Message, Name
-from implicast.peer.fields import TEXT_MAX, Flag, Text, Token
+from implicast.peer.fields import TEXT_MAX, Count, Flag, Micros, Text, Token
 from implicast.space.ring import ID_BITS
 
 PARTS_MAX = 4_096
@@ -111,6 +112,15 @@ class PutAck(Message):
     holder: Address
 
 
+class PutRepeated(Message):
+    """Answer to a repeated `PutEntry`: the sender has stored this put before, so its acknowledgement
+    or that of the copies was lost. The owner sends further repeats to the sender directly.
+    """
+
+    wire = 0x0617
+    serial: Stamp
+
+
 class EntryOutdated(Message):
     """Negative answer to `PutEntry`: the holder has a newer entry of this owner; `stamp` is its
     stamp. As an alarm: the same, where the owner is its own holder.
@@ -193,6 +203,10 @@ class SyncEntries(Message):
 OFFER, REPLY = range(2)
 
 
+LostRanges = Annotated[tuple[tuple[RingKey, RingKey, Micros], ...], Meta(max_length=256)]
+"""Key ranges (low, high] whose entries were lost with all copies, each with the time since then."""
+
+
 class PullRange(Message):
     """Range handoff on a join: the sender is the new predecessor, owns (low, own key] and asks for
     its entries.
@@ -216,6 +230,10 @@ class RangeEntries(Message):
     part: Part
     parts: Part
     entries: SomeEntries
+    lost: LostRanges = ()
+    """Ranges whose entries were lost a short while ago and may not have been put again."""
+    doubt: Doubt = NO_DOUBT
+    """What the sender knows of silent nodes: the receiver joins after they were reported."""
 
 
 class RangeTaken(Message):
@@ -272,6 +290,8 @@ class SuspectReport(Message):
     key: RingKey
     limit: RingKey
     by: Address
+    silent: Ref | None = None
+    """The node at this address."""
 
 
 class BroadcastAck(Message):
@@ -335,12 +355,17 @@ class ListsFetched(Message):
     parts: Part
     found: Annotated[tuple[Found, ...], Meta(max_length=1 << 16)]
     count: Token = 0
+    silent: Annotated[tuple[Found, ...], Meta(max_length=1 << 16)] = ()
+    """Entries that were removed because their owner is silent."""
+    uncertain: Count = 0
+    """1 if entries of these lists were lost and may not have been put again."""
 
 
 REPLICATED_LIST_KINDS: tuple[type[Message], ...] = (
     PutEntry,
     CopyEntries,
     PutAck,
+    PutRepeated,
     EntryOutdated,
     RenewEntries,
     EntriesRenewed,

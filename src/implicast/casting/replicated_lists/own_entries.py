@@ -21,6 +21,7 @@ from implicast.casting.replicated_lists.messages import (
     NewerListEntry,
     PutAck,
     PutEntry,
+    PutRepeated,
 )
 from implicast.casting.replicated_lists.own_entry import (
     RETRY_CHECK_US,
@@ -266,6 +267,8 @@ class OwnEntries(HolderPart):
                     False,
                 )
                 self._holder.on_request(self.address, request)
+                if own_entry.holder is not None:
+                    self.host.send(own_entry.holder, request)
         self._arm()
 
     def _arm(self) -> None:
@@ -278,7 +281,7 @@ class OwnEntries(HolderPart):
         self._armed = False
         for own_entry in list(self._open.values()):
             if own_entry.due_us <= self.host.now_us and own_entry.serial in self._open:
-                self._chord.set_detour(int(self.host.rng.random() * 3))
+                self._chord.set_detour(1 + int(self.host.rng.random() * 2))
                 self._send_out(own_entry)
         self._chord.set_detour(0)
         self._arm()
@@ -302,6 +305,11 @@ class OwnEntries(HolderPart):
             self._close(own_entry)
             if not self._open:  # a dict does not shrink by itself
                 self._open, self._groups = {}, {}
+
+    @handles(PutRepeated)
+    def on_put_repeated(self, sender: Address, answer: PutRepeated) -> None:
+        if (own_entry := self._open.get(answer.serial)) is not None:
+            own_entry.holder = sender
 
     @handles(EntryOutdated)
     def on_outdated(self, sender: Address, outdated: EntryOutdated) -> None:

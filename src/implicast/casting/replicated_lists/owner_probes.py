@@ -180,6 +180,7 @@ class OwnerProbes(HolderPart):
         self._state.absent[owner.name] = now_us + ABSENT_US
         theirs = entries.of_owner(owner)
         entries.drop(theirs)
+        entries.note_silent(theirs, now_us)
         keys = tuple(dict.fromkeys(entry.key for entry in theirs))
         self._forgotten[owner.name] = ForgottenOwner(owner.address, now_us, keys, now_us)
         self._arm()

@@ -8,6 +8,7 @@ lost (`ring_broadcast.py`).
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from implicast.casting.replicated_lists.anti_entropy import AntiEntropy
 from implicast.casting.replicated_lists.holder_state import HolderPart, HolderState
@@ -51,7 +52,9 @@ class RangeHandoff(HolderPart, RingListener):
         "_missing_range",
         "_on_joined",
         "_parts",
+        "_pulled_low",
         "_reported_us",
+        "_right",
         "_tries",
         "_turn",
         "anti_entropy",
@@ -74,7 +77,11 @@ class RangeHandoff(HolderPart, RingListener):
         self._handed_off = False
         """Whether a successor has acknowledged everything, so that this node may leave."""
         self._missing_range = (0, 0)
+        self._pulled_low = state.own
+        """Lower end of the range that was pulled last."""
         self._lefts: tuple[Ref, ...] = ()
+        self._right = state.chord.ring.me
+        """The right neighbour before the last change of neighbours."""
         self._reported_us: dict[Ref, int] = {}
         """Suspected nodes between the predecessor and this node that were reported, and when."""
         state.chord.set_listener(self)
@@ -82,7 +89,7 @@ class RangeHandoff(HolderPart, RingListener):
     def restore(self) -> None:
         """Start as a member of an assembled ring, with no entries yet."""
         self._state.set_complete_from(self._state.copies_low())
-        self._lefts = self._ring.lefts
+        self._lefts, self._right = self._ring.lefts, self._ring.right
         self._chord.fingers.schedule_fix_fingers()
         self.anti_entropy.start_rounds(least=0.0)
 
@@ -96,17 +103,20 @@ class RangeHandoff(HolderPart, RingListener):
 
     def _pull(self) -> None:
         ring, is_alone = self._ring, self._ring.right == self._ring.me
+        self._pulled_low = self._state.low()
         if not is_alone and self._tries < HANDOFF_TRIES_MAX:
             self._arm_retry()
-            ring.send_right(PullRange(ring.me, self._state.low(), self._turn))
+            ring.send_right(PullRange(ring.me, self._pulled_low, self._turn))
             return
-        self._begin_serving()
         if not is_alone:
-            self._broadcast.announce_range_lost(self._state.low(), self._state.own)
+            self._broadcast.announce_range_lost(self._pulled_low, self._state.own)
+        self._begin_serving()
 
     def _begin_serving(self) -> None:
-        self._state.set_complete_from(self._state.low())
-        self._lefts = self._ring.lefts
+        """All losses are announced before the reads that waited are served."""
+        self._state.set_complete_from(self._pulled_low)
+        self._announce_missing()
+        self._lefts, self._right = self._ring.lefts, self._ring.right
         self._on_joined()
         self.anti_entropy.sync_soon()
         if self._state.is_leaving:
@@ -139,9 +149,14 @@ class RangeHandoff(HolderPart, RingListener):
         state = self._state
         if not state.is_ready or self._ring.state != IN:
             return
-        for part in state.parts(pull.low, self._chord.table.key_of(pull.by)):
-            self.host.send(pull.by.address, RangeEntries(self._ring.me, False, pull.turn, *part))
-        missing = (pull.low, state.floor_key)
+        missing, key = (pull.low, state.floor_key), self._chord.table.key_of(pull.by)
+        lost = state.lost_in(pull.low, key)
+        if state.is_further(*missing):
+            lost += ((*missing, 0),)
+        doubt = lost, self._ring.liveness.silent.shared()
+        for part in state.parts(pull.low, key):
+            entries = RangeEntries(self._ring.me, False, pull.turn, *part, *doubt)
+            self.host.send(pull.by.address, entries)
         if state.is_further(*missing) and self._missing_range != missing:
             self._missing_range = missing
             self._broadcast.announce_range_lost(*missing)
@@ -188,6 +203,10 @@ class RangeHandoff(HolderPart, RingListener):
             if state.is_leaving and state.is_ready and is_relevant:
                 self._push()  # its own successor must have what a leaving node receives
         elif not state.is_ready and self._completes(range_entries):
+            self._ring.liveness.silent.inherit(range_entries.doubt)
+            for low, high, age_us in range_entries.lost:
+                state.note_lost(low, high, age_us)
+                self._broadcast.watch_range_lost(low, high)
             self._begin_serving()
 
     def _completes(self, range_entries: RangeEntries | RangeTaken) -> bool:
@@ -219,11 +238,19 @@ class RangeHandoff(HolderPart, RingListener):
         self.anti_entropy.note_repair()
         self._report_suspects()
         state.limit_to_copies()
+        self._announce_missing()
+        before, self._right = self._right, self._ring.right
+        if self._ring.me != before and lies_between(self._ring.me, self._ring.right, before):
+            self._broadcast.inform_right(self._chord.table.key_of(before))
+        self.anti_entropy.sync_soon()
+
+    def _announce_missing(self) -> None:
+        """If this node owns keys of which it does not have the entries, these are lost."""
+        state = self._state
         missing = (state.low(), state.floor_key)
         if state.is_further(*missing):
             state.set_complete_from(missing[0])
             self._broadcast.announce_range_lost(*missing)
-        self.anti_entropy.sync_soon()
 
     def _report_suspects(self) -> None:
         """Report predecessors that stopped answering, once the ring is repaired behind them; also
@@ -241,7 +268,7 @@ class RangeHandoff(HolderPart, RingListener):
                 self._reported_us[ref] = reported_us.get(ref, self.host.now_us)
                 if ref not in reported_us or self._fell_silent(ref, since_us=reported_us[ref]):
                     self._reported_us[ref] = self.host.now_us
-                    self._broadcast.announce(SuspectReport, ref.address)
+                    self._broadcast.announce(partial(SuspectReport, silent=ref), ref.address)
 
     def _fell_silent(self, ref: Ref, since_us: int = -1) -> bool:
         detector = self._ring.detector

@@ -6,7 +6,9 @@ its arc behind it: retries are routed to its *key*, so the node that owns the ke
 arc. A node that receives a report twice forwards it only as far as the second one reaches further.
 
 - `RangeLost`: a node takes over keys of which it has no copies. Owners of entries there put them
-  again. Sent three times, since a node that crashes while forwarding takes its arc with it.
+  again. Sent three times, since a node that crashes while forwarding takes its arc with it. More
+  nodes are missing than their neighbours can name, so all nodes are in doubt for a while
+  (`overlay/links/silence.py`).
 - `SuspectReport`: a node has repaired the ring over a silent predecessor. It may be wrong, so
   receivers do not rely on it: those that hold entries of the suspect probe it (`owner_probes.py`),
   and those that have it as a finger check it. Owners of entries that the suspect holds put them
@@ -15,6 +17,7 @@ arc. A node that receives a report twice forwards it only as far as the second o
 
 from bisect import bisect_right
 from collections.abc import Callable
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -22,6 +25,7 @@ from implicast.casting.replicated_lists.holder_state import HolderPart, HolderSt
 from implicast.casting.replicated_lists.messages import BroadcastAck, RangeLost, SuspectReport
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, StandingAlarm, handles
+from implicast.peer.lease import OWED_US
 from implicast.peer.memory import Recent
 from implicast.space.digest import digest_bits
 from implicast.space.ring import from_on
@@ -40,10 +44,26 @@ KNOWN_US = 180_000_000
 """How long they are remembered: a report passes at most six hops, each delayed by up to 30 s of
 retries.
 """
+RECENT_US = 60_000_000
+"""Reports of this time are passed on to nodes that were bypassed when they were sent."""
+RECENT_MAX = 64
+"""Reports that are remembered for this; the oldest is forgotten first."""
 ROUNDS_MAX = 64
 """Repetitions of `RangeLost` under way; beyond that a report is sent once."""
 UNACKED_MAX = 1024
 """Messages awaiting acknowledgement; beyond that they are sent once."""
+
+
+class LossRound(NamedTuple):
+    """A report of a lost range that is to be sent, `left` times from now on. With `unless_since_us`,
+    only if no such report was received since then.
+    """
+
+    due_us: int
+    low: int
+    high: int
+    left: int
+    unless_since_us: int | None = None
 
 
 class BroadcastRetry(StandingAlarm):
@@ -57,6 +77,7 @@ class RingBroadcast(HolderPart):
         "_armed",
         "_known",
         "_on_suspect",
+        "_recent",
         "_rounds",
         "_serial",
         "_unacked",
@@ -79,14 +100,17 @@ class RingBroadcast(HolderPart):
         received.
         """
         self._unacked: dict[tuple[int, int, int], tuple[RangeLost | SuspectReport, int]] = {}
-        self._rounds: list[tuple[int, int, int, int]] = []
+        self._recent: Recent[int, tuple[RangeLost | SuspectReport, int]] = Recent(RECENT_MAX)
+        """By serial, the reports that were received lately, and when."""
+        self._rounds: list[LossRound] = []
         self._serial = 0
         self._armed = False
 
     def announce_range_lost(self, low: int, high: int) -> None:
+        self._state.note_lost(low, high)
         self.announce(RangeLost, low, high)
         if len(self._rounds) < ROUNDS_MAX:
-            self._rounds.append((self.host.now_us + ROUND_US, low, high, ROUNDS - 1))
+            self._rounds.append(LossRound(self.host.now_us + ROUND_US, low, high, ROUNDS - 1))
         self._arm()
 
     def announce(
@@ -120,9 +144,12 @@ class RingBroadcast(HolderPart):
         over_us = self.host.now_us - KNOWN_US
         self._known.drop_while(lambda reached: reached[1] <= over_us)
         self._known[subject] = max(reach, known or 0), self.host.now_us
+        self._recent.once(report.serial, (report, self.host.now_us))
         if known is None and isinstance(report, RangeLost):
+            self._ring.liveness.silent.doubt_for(OWED_US)
             self.on_range_lost(report.low, report.high)
         elif known is None and isinstance(report, SuspectReport):
+            self._ring.liveness.silent.add(() if report.silent is None else (report.silent,))
             self._chord.check_finger(report.who)
             self._on_suspect(report.who)
         if known is None or reach > known:
@@ -143,11 +170,23 @@ class RingBroadcast(HolderPart):
             table.addresses, keys, [*keys[1:], report.limit], strict=False
         ):
             if (limit - own - 1) & mask > known:
-                report = replace(report, key=key, limit=limit, by=self.address)
-                if len(self._unacked) < UNACKED_MAX:
-                    self._unacked[report.serial, key, limit] = (report, REPEATS_MAX)
-                self.host.send(address, report)
+                self._send(address, replace(report, key=key, limit=limit, by=self.address))
         self._arm()
+
+    def inform_right(self, limit: int) -> None:
+        """The right neighbour is nearer than before: up to the key `limit` there may be nodes that
+        were bypassed when recent reports were sent.
+        """
+        over_us, right = self.host.now_us - RECENT_US, self._ring.right
+        self._recent.drop_while(lambda received: received[1] <= over_us)
+        for report, _ in self._recent.values():
+            self._send(right.address, replace(report, key=right.key, limit=limit, by=self.address))
+        self._arm()
+
+    def _send(self, to: Address, report: RangeLost | SuspectReport) -> None:
+        if len(self._unacked) < UNACKED_MAX:
+            self._unacked[report.serial, report.key, report.limit] = (report, REPEATS_MAX)
+        self.host.send(to, report)
 
     @handles(RangeLost, SuspectReport)
     def on_report(self, sender: Address, report: RangeLost | SuspectReport) -> None:
@@ -177,12 +216,35 @@ class RingBroadcast(HolderPart):
             else:  # the limit is reached, or this node owns the key itself
                 del self._unacked[name]
         rounds, self._rounds, now_us = self._rounds, [], self.host.now_us
-        for due_us, low, high, left in rounds:
-            if due_us > now_us:
-                self._rounds.append((due_us, low, high, left))
+        for each in rounds:
+            if each.due_us > now_us:
+                self._rounds.append(each)
                 continue
-            if self._ring.state == IN:
-                self.announce(RangeLost, low, high)
-            if left > 1:
-                self._rounds.append((now_us + 2 * ROUND_US, low, high, left - 1))
+            if self._ring.state == IN and not self._was_reported(each):
+                self.announce(RangeLost, each.low, each.high)
+            if each.left > 1:
+                due_us = now_us + 2 * ROUND_US
+                self._rounds.append(each._replace(due_us=due_us, left=each.left - 1))
         self._arm()
+
+    def watch_range_lost(self, low: int, high: int) -> None:
+        """This node owns keys of a range that another node has reported as lost. Report it again if
+        no report comes within a while: the other node may have failed.
+        """
+        if len(self._rounds) < ROUNDS_MAX:
+            now_us = self.host.now_us
+            due_us = now_us + int(ROUND_US * (1 + 2 * self.host.rng.random()))
+            self._rounds.append(LossRound(due_us, low, high, 1, now_us))
+        self._arm()
+
+    def _was_reported(self, loss: LossRound) -> bool:
+        if loss.unless_since_us is None:
+            return False
+        mask, since_us = self._chord.table.mask, loss.unless_since_us
+        return any(
+            isinstance(report, RangeLost)
+            and at_us >= since_us
+            and (loss.low - report.low) & mask <= (loss.high - report.low - 1) & mask
+            and (loss.high - report.low - 1) & mask <= (report.high - report.low - 1) & mask
+            for report, at_us in self._recent.values()
+        )

@@ -24,10 +24,20 @@ from bisect import bisect_right
 from msgspec.structs import replace
 
 from implicast.peer.events import Notice
+from implicast.peer.expiry import CLOCK_BOUND_US as _CLOCK_BOUND_US
+from implicast.peer.expiry import LIFETIME_MAX_US as _LIFETIME_MAX_US
+from implicast.peer.expiry import LIFETIME_US as _LIFETIME_US
+from implicast.peer.memory import PERIOD_US as _PERIOD_US
+from implicast.peer.memory import place_of
 from implicast.space.morton import BITS as _BITS
 
 cdef object _Notice = Notice
 cdef object _replace = replace
+cdef object _place_of = place_of
+cdef int64_t CLOCK_BOUND_US = _CLOCK_BOUND_US
+cdef int64_t LIFETIME_US = _LIFETIME_US
+cdef int64_t LIFETIME_MAX_US = _LIFETIME_MAX_US
+cdef int64_t PERIOD_US = _PERIOD_US
 
 cdef int BITS = _BITS
 
@@ -340,6 +350,8 @@ cdef class FastTraversal:
         terms = cast.target.terms
         if cast.term >= len(terms) or not terms[cast.term].has:
             return False
+        if not _current(_expiry(cast.payload), self._host.now_us):
+            return False
         cdef int64_t ends[ENDS_MAX + 4]
         cdef int64_t part[ENDS_MAX + 4]
         cdef int count, filled
@@ -456,12 +468,30 @@ cdef class FastTraversal:
                 send(address, notify)
 
 
-def take(inbox, member, cast, target, payload, place, horizon_us):
+cdef int64_t _expiry(bytes carried) except? -1:
+    """`expiry.expiry_of`: the first eight bytes. A time beyond 2^63 is negative here, and never current."""
+    cdef const unsigned char *at = <const unsigned char *>PyBytes_AS_STRING(carried)
+    cdef uint64_t found = 0
+    cdef int each
+    if len(carried) < 8:
+        return 0
+    for each in range(8):
+        found = found << 8 | at[each]
+    return <int64_t>found
+
+
+cdef inline bint _current(int64_t expiry_us, int64_t now_us) noexcept:
+    """`expiry.is_current`."""
+    return expiry_us >= now_us - CLOCK_BOUND_US and expiry_us <= now_us + LIFETIME_MAX_US + CLOCK_BOUND_US
+
+
+def take(inbox, member, cast, target, bytes carried):
     """`Inbox.take` for an unsigned member without limits. None: left to `Inbox.take`.
 
-    A cast is delivered if it matches, was not seen before, and can be remembered.
+    A cast is delivered if it matches, is current, was not seen before, and can be remembered.
     """
     cdef dict young
+    cdef int64_t now_us, expiry_us, until_us
     description = member.description
     if description is None or description.values:
         return None
@@ -474,13 +504,16 @@ def take(inbox, member, cast, target, payload, place, horizon_us):
     else:
         return None
     seen, host = inbox.seen, member.host
-    young = seen._young
-    if host.now_us - seen._turned_us >= horizon_us or 2 * len(young) >= seen._bound:
+    young, now_us, expiry_us = seen._young, host.now_us, _expiry(carried)
+    if not _current(expiry_us, now_us) or expiry_us > now_us + LIFETIME_US:
         return None
-    block, bit = place(cast)
+    until_us = now_us + LIFETIME_US + 2 * CLOCK_BOUND_US
+    if until_us // PERIOD_US != seen._period or seen._others is not None or 2 * len(young) >= seen._bound:
+        return None
+    block, bit = _place_of(cast)
     bits = young.get(block, 0)
-    if (bits | seen._old.get(block, 0)) & bit:
+    if bits & bit:
         return None
     young[block] = bits | bit
-    host.deliver(_Notice(cast, payload))
+    host.deliver(_Notice(cast, carried[8:]))
     return True

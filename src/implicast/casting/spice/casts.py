@@ -108,13 +108,15 @@ class Casts(SpicePart):
             first = _repeated(first, self.spice.incarnation)
         if self.settings.assured or count_only:
             self.host.after(CHECK_CAST_US, CheckCast(cast))
-        self._send_out(first)
+        self._send_out(first, self.host.now_us)
 
-    def _send_out(self, first: CastRequest) -> None:
-        """Send the cast to a registry of each term. With receipts a task collects the coverage."""
+    def _send_out(self, first: CastRequest, begun_us: int) -> None:
+        """Send the cast to a registry of each term. With receipts a task collects the coverage. It
+        is given up `CAST_US` after `begun_us`.
+        """
         task = None
         if self.settings.assured or first.count_only:
-            task = self.publishing[first.cast] = TraversalTask(self.host.now_us, first)
+            task = self.publishing[first.cast] = TraversalTask(begun_us, first)
         for term, conjunction in enumerate(first.target.terms):
             cast_term = replace(first, term=term)
             self.spice.traversals.send_up(
@@ -134,7 +136,7 @@ class Casts(SpicePart):
     def on_traversal_end(self, task: TraversalTask, is_covered: bool) -> None:
         """If the cast is this peer's own, report the outcome to the application."""
         if not is_covered:
-            task.add_report(CoverageReport(0, unreachable=1))
+            task.add_report(CoverageReport(0, uncertain=1))
         cast, tally = task.traversal, task.tally
         assert isinstance(cast, CastRequest)
         if is_covered and self.spice.complaints_seen is not None and not cast.count_only:
@@ -151,7 +153,7 @@ class Casts(SpicePart):
             and len(before) < RECOUNTS
         ):
             self._earlier_reports[cast.cast] = [*before, tally]
-            self._recount(cast)
+            self._recount(cast, task.begun_us)
             return
         tally = max([tally, *before], key=lambda each: each.notified)
         del self.publishing[cast.cast]
@@ -168,15 +170,16 @@ class Casts(SpicePart):
                     tally.declined,
                     0,
                     tally.silent,
+                    tally.uncertain,
                 )
             )
 
-    def _recount(self, cast: CastRequest) -> None:
+    def _recount(self, cast: CastRequest, begun_us: int) -> None:
         """Count the cast again: members were notified by peers whose reports may be lost. Members
         acknowledge again and do not deliver it twice.
         """
         again = getattr(cast, "again", self.spice.incarnation) + 1
-        self._send_out(_repeated(cast, again))
+        self._send_out(_repeated(cast, again), begun_us)
 
     # --- finding a registry
 

@@ -2,7 +2,8 @@
 
 A record lies at its home, the closed part of a registry in its tract, the replication header of a
 tag at its original root, the state of a replica root at that root. The unrecovered tract lies where
-registries were lost. Items move with the extents that contain them.
+registries were lost, the doubtful tract where they were recovered while members were silent. Items
+move with the extents that contain them.
 
 In a signed network an entry carries a proof by its consumer, packed into the `before` field. One
 proof covers a version of the description under all its tags; a withdrawal is proved for each tag.
@@ -22,10 +23,11 @@ from implicast.language.target import Description
 from implicast.overlay.ice.item_store import Code, Item
 from implicast.peer.contract import Name
 from implicast.peer.embedded_proofs import embed_proof, extract_proof
+from implicast.peer.fields import Micros
 from implicast.peer.signing import Signing
 from implicast.space.tract import Tract, intersect, intervals, union
 
-RECORD, CLOSED, HEADER, ROOT, UNRECOVERED = KINDS = range(5)
+RECORD, CLOSED, HEADER, ROOT, UNRECOVERED, DOUBTFUL = KINDS = range(6)
 """Kinds of items."""
 
 Key = tuple[str, int, int]
@@ -35,9 +37,13 @@ Label = tuple[int, Tag, Code, Notch, Name | None]
 _encode = msgspec.msgpack.Encoder().encode
 label_of = msgspec.msgpack.Decoder(Label).decode
 UNRECOVERED_KEY = _encode((UNRECOVERED, "", 0, 0, None))
-"""The only item of this kind at a peer: a later one replaces it."""
+DOUBTFUL_KEY = _encode((DOUBTFUL, "", 0, 0, None))
+"""Keys of the only item of these kinds at a peer: a later one replaces it."""
 entry_of = msgspec.msgpack.Decoder(Entry).decode
 tract_of: Callable[[bytes], tuple[int, ...]] = msgspec.msgpack.Decoder(Field).decode
+doubt_of: Callable[[bytes], tuple[tuple[int, ...], int]] = msgspec.msgpack.Decoder(
+    tuple[Field, Micros]
+).decode
 
 
 class ReplicationHeader(NamedTuple):
@@ -86,6 +92,12 @@ def unrecovered_item(at: Tract, unrecovered: Tract) -> Item:
     recovered.
     """
     return Item(at[0], at[-1], UNRECOVERED_KEY, _encode(unrecovered) if unrecovered else b"")
+
+
+def doubtful_item(doubtful: Tract, until_us: int) -> Item:
+    """The tract that may lack registrations, and until when."""
+    low, high = doubtful[0], doubtful[-1]
+    return Item(low, high, DOUBTFUL_KEY, _encode((doubtful, until_us)))
 
 
 def cut(item: Item, tract: Tract) -> Item:

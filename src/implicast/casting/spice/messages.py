@@ -13,7 +13,7 @@ from implicast.casting.complaints import Slowing
 from implicast.language.target import Description, Target
 from implicast.overlay.ice.item_store import Code, Item, RouteHeader
 from implicast.peer.contract import Address, CastId, Contact, Incarnation, Message, Name, Version
-from implicast.peer.fields import Count, Payload, Token
+from implicast.peer.fields import Count, Micros, Payload, Token
 from implicast.space.morton import BITS
 
 TAG_MAX = 256
@@ -185,6 +185,10 @@ class ReregisterRequest(NotchMessage):
     lost: Tract
     leader: Address
     number: Token
+    age_us: Micros = 0
+    """Time since the tract was lost. A registration that was requested and acknowledged within it
+    is not repeated.
+    """
 
 
 class CoverageReport(Message):
@@ -204,6 +208,8 @@ class CoverageReport(Message):
     """Number of consumers registered there."""
     hops: Count = 0
     """Number of messages that the traversal sent."""
+    uncertain: Count = 0
+    """Regions of the surface given up or not yet recovered."""
 
 
 class RepeatCoverageReport(CoverageReport):
@@ -292,6 +298,8 @@ class ReplicaActivation(TagMessage):
     ready: bool
     reply: Address
     token: Token
+    doubtful: bool = False
+    """True if the registry was copied from a tract that may lack registrations."""
 
 
 class VetoRequest(TagMessage):

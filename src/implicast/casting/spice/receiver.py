@@ -4,7 +4,7 @@ from implicast.casting.inbox import Outcome
 from implicast.casting.notifier import Notify, NotifyAck, NotifyAgain, NotifyAgainAck, Receiver
 from implicast.peer.contract import Address, CastId, Incarnation, handles
 from implicast.peer.member import Member
-from implicast.peer.memory import HORIZON_US, Recent, SeenBlock, place_of
+from implicast.peer.memory import Recent, SeenBlock
 from implicast.peer.policy import UNLIMITED
 from implicast.space.built import built
 
@@ -13,6 +13,12 @@ NOTIFIERS_MAX = 256
 """Maximum number of casts whose notifier is remembered. A repeat of an older cast is counted for no
 peer.
 """
+DURABLE_NOTIFIERS_MAX = 64
+"""Maximum number of notifiers of repeated casts in the durable state. A member that restarts while
+a cast is being counted again must not count for a second notifier.
+"""
+RepeatNotifier = tuple[CastId, Incarnation, Address]
+"""Cast, number of its repetition, and the peer that counts the member."""
 
 
 class SpiceReceiver(Receiver):
@@ -25,10 +31,17 @@ class SpiceReceiver(Receiver):
 
     __slots__ = ("_is_plain", "_notifiers")
 
-    def __init__(self, member: Member, heard: tuple[SeenBlock, ...] = ()) -> None:
+    def __init__(
+        self,
+        member: Member,
+        heard: tuple[SeenBlock, ...] = (),
+        repeats: tuple[RepeatNotifier, ...] = (),
+    ) -> None:
         super().__init__(member, heard)
         self._notifiers: Recent[tuple[CastId, Incarnation | None], Address] | None = None
         """First notifier by cast and, for repeated casts, by the number of the repetition."""
+        for cast, again, by in repeats:
+            self._notifier_log()[cast, again] = by
         self._is_plain = (
             _BUILT is not None
             and not (member.assured or member.signing.signed)
@@ -49,8 +62,6 @@ class SpiceReceiver(Receiver):
                 notification.cast,
                 notification.target,
                 notification.payload,
-                place_of,
-                HORIZON_US,
             )
         ):
             return
@@ -82,6 +93,12 @@ class SpiceReceiver(Receiver):
         return (
             Outcome.TAKEN if self._notifier_log().get((cast, again)) == sender else Outcome.REPEAT
         )
+
+    def repeat_notifiers(self) -> tuple[RepeatNotifier, ...]:
+        """Notifiers of repeated casts, the newest last, for the durable state."""
+        log = self._notifiers.items() if self._notifiers is not None else ()
+        repeats = [(cast, again, by) for (cast, again), by in log if again is not None]
+        return tuple(repeats[-DURABLE_NOTIFIERS_MAX:])
 
     def notifier_of(self, cast: CastId) -> Address | None:
         """The peer that notified this cast; None if it is not remembered."""

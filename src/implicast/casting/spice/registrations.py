@@ -10,7 +10,13 @@ from collections.abc import Callable
 
 from implicast.casting.spice.homes import address_of, home, spot_of
 from implicast.casting.spice.items import is_proved, proved
-from implicast.casting.spice.messages import Entry, NewerEntry, StoreAck, StoreRequest
+from implicast.casting.spice.messages import (
+    Entry,
+    NewerEntry,
+    ReregisterRequest,
+    StoreAck,
+    StoreRequest,
+)
 from implicast.casting.spice.part import Spice, SpicePart, StoreBackoff
 from implicast.casting.spice.settings import NO_LIMIT, WAIT_LONGEST_US
 from implicast.casting.spice.stores import OWN
@@ -52,6 +58,10 @@ class RenewTag(StandingAlarm):
     version: Version
 
 
+class RegisterAllAgain(Message):
+    """Fires when all tags are to be registered again, `REUNITED_US` after the last time."""
+
+
 class RetryReregister(Message):
     """Fires when a tag that may be lost is to be requested, for the first time or again. `tries`:
     attempts left.
@@ -69,12 +79,14 @@ class Registrations(SpicePart):
         "_announced",
         "_backoff",
         "_before",
+        "_confirmed_us",
         "_due",
         "_has_no_extent",
         "_is_leaving",
         "_reregistering",
         "_returning",
         "_reunited_us",
+        "_sent_us",
         "awaited",
         "last_holders",
         "token",
@@ -94,6 +106,12 @@ class Registrations(SpicePart):
         """By tag: the peer that acknowledged it last."""
         self._reregistering: dict[str, list[TraversalTask]] = {}
         """By tag that may be lost: the recovery tasks that wait for its acknowledgement."""
+        self._sent_us: dict[str, int] = {}
+        """By tag: when the oldest request without an acknowledgement was sent."""
+        self._confirmed_us: dict[str, int] = {}
+        """By tag: when the request was sent that was acknowledged last, or an earlier one. The time
+        of sending counts, because an acknowledgement may arrive long after it was given.
+        """
         self._due: list[str] = []
         """Tags still to renew in this round."""
         self._has_no_extent = False
@@ -190,6 +208,7 @@ class Registrations(SpicePart):
 
     def send_store(self, tag: str, holder: Address | None) -> None:
         address, entries = address_of(tag), (self.announced[tag],)
+        self._sent_us.setdefault(tag, self.host.now_us)
         store = StoreRequest(
             RouteHeader((address, address + 1)),
             tag,
@@ -225,9 +244,12 @@ class Registrations(SpicePart):
                 self.announce_version(self.spice.advance_incarnation(version))
             return
         self.last_holders[stored.tag] = sender
+        if stored.tag in self._sent_us:
+            self._confirmed_us[stored.tag] = self._sent_us.pop(stored.tag)
         calls = self._reregistering.pop(stored.tag, ())
         if entry.description is None:
             del self.announced[stored.tag], self.last_holders[stored.tag]
+            self._confirmed_us.pop(stored.tag, None)
         if self.awaited.pop(stored.tag, None) is not None:
             self._confirm_if_complete()
         for task in calls:
@@ -288,11 +310,14 @@ class Registrations(SpicePart):
             self._has_no_extent = False
             self.register_again(WHOLE)
 
-    def on_partition_healed(self) -> None:
-        """Register all tags again, at most once in `REUNITED_US`. For records in place this is a
-        renewal.
+    def register_all_again(self) -> None:
+        """Register all tags again, at most once in `REUNITED_US`: a partition seems to have healed,
+        or another peer claimed an extent of this one, and requests to register again may have gone
+        to that peer. For records in place this is a renewal.
         """
-        if self.host.now_us - self._reunited_us < REUNITED_US:
+        wait_us = self._reunited_us + REUNITED_US - self.host.now_us
+        if wait_us > 0:
+            self.spice.timer_wheel.schedule_once(wait_us, RegisterAllAgain())
             return
         self._reunited_us = self.host.now_us
         for number, tag in enumerate(sorted(self.announced)):
@@ -301,22 +326,49 @@ class Registrations(SpicePart):
                 RetryReregister(tag, self.spice.version, REREGISTER_TRIES + 1),
             )
 
-    def register_again(self, lost: Tract, task: TraversalTask | None = None) -> None:
-        """Register the tags again whose record could have its home in the lost tract at some notch.
+    @handles(RegisterAllAgain)
+    def on_register_all_again(self, alarm: RegisterAllAgain) -> None:
+        self.register_all_again()
+
+    def register_again(
+        self, lost: Tract, task: TraversalTask | None = None, age_us: int = 0
+    ) -> None:
+        """Register the tags again whose record could have its home in the lost tract at some notch,
+        except those that were requested and acknowledged within `age_us`, the time since the loss.
         `task`: the recovery traversal that waits for it.
         """
         notches = self.settings.notches() if self.settings.storage_limit < NO_LIMIT else (0,)
         for tag, entry in list(self.announced.items()):
-            places = [
-                home(address_of(tag), notch, entry.spot, self.settings.dimensions)
-                for notch in notches
-            ]
-            if any(contains(lost, each) for each in places):
-                waiting = self._reregistering.setdefault(tag, [])
-                if task is not None:
-                    task.add_pending()
-                    waiting.append(task)
-                self.on_retry_reregister(RetryReregister(tag, self.spice.version, REREGISTER_TRIES))
+            root = address_of(tag)
+            places = [home(root, notch, entry.spot, self.settings.dimensions) for notch in notches]
+            if not any(contains(lost, each) for each in places) or self._is_within(
+                self._confirmed_us, tag, age_us
+            ):
+                continue
+            if tag not in self._reregistering:
+                self._retry_reregister_later(tag, self.spice.version, REREGISTER_TRIES)
+            waiting = self._reregistering.setdefault(tag, [])
+            if task is not None:
+                task.add_pending()
+                waiting.append(task)
+            if self._is_within(self._sent_us, tag, age_us):
+                continue  # requested since the loss
+            # The peer that asks owns the lost tract, so it need not be looked for. Any other tag of
+            # a registration in progress is requested by that.
+            asks = task.traversal if task is not None and contains(lost, root) else None
+            if isinstance(asks, ReregisterRequest):
+                self.send_store(tag, asks.leader)
+            elif tag not in self.awaited:
+                self.send_store(tag, self.last_holders.pop(tag, None))
+
+    def _is_within(self, times_us: dict[str, int], tag: str, age_us: int) -> bool:
+        at_us = times_us.get(tag)
+        return at_us is not None and 0 <= self.host.now_us - at_us < age_us
+
+    def _retry_reregister_later(self, tag: str, version: Version, tries: int) -> None:
+        self.spice.timer_wheel.schedule(
+            WAIT_LONGEST_US // 2, RetryReregister(tag, version, tries - 1)
+        )
 
     @handles(RetryReregister)
     def on_retry_reregister(self, alarm: RetryReregister) -> None:
@@ -332,8 +384,6 @@ class Registrations(SpicePart):
             self._reregistering.setdefault(tag, [])
         if alarm.tries and tag in self._reregistering:
             self.send_store(tag, self.last_holders.pop(tag, None) if is_first else None)
-            self.spice.timer_wheel.schedule(
-                WAIT_LONGEST_US // 2, RetryReregister(tag, alarm.version, alarm.tries - 1)
-            )
+            self._retry_reregister_later(tag, alarm.version, alarm.tries)
         else:
             self._reregistering.pop(tag, None)

@@ -11,13 +11,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from implicast.casting.spice import items
-from implicast.casting.spice.items import CLOSED, RECORD, Key, Label, closed_item, is_proved
+from implicast.casting.spice.items import (
+    CLOSED,
+    DOUBTFUL,
+    RECORD,
+    Key,
+    Label,
+    closed_item,
+    is_proved,
+)
 from implicast.casting.spice.messages import Entry
 from implicast.casting.spice.registry import NEVER_US, Record, Registry, VersionCounter
 from implicast.casting.spice.settings import SpiceSettings
 from implicast.overlay.ice.item_store import Item
 from implicast.peer.contract import Host, Name
 from implicast.peer.lazy_attributes import unmade
+from implicast.peer.lease import OWED_US
 from implicast.peer.signing import UNSIGNED, Signing
 from implicast.space.tract import EMPTY, Tract, intersect, subtract, unite
 
@@ -38,6 +47,8 @@ class Registries:
         "by_key",
         "closing",
         "counter",
+        "doubtful",
+        "doubtful_until_us",
         "forgotten",
         "local_roots",
         "unrecovered",
@@ -62,6 +73,11 @@ class Registries:
         """Tract whose registries are lost. Until every consumer has been asked to register again, a
         missing record proves nothing, so traversals wait.
         """
+        self.doubtful: Tract = EMPTY
+        """Tract that was recovered while members were silent: registrations of members that could
+        not be asked may be missing there until `doubtful_until_us`.
+        """
+        self.doubtful_until_us = 0
 
     def fill_on_demand(self, fill: Callable[["Registries"], None]) -> None:
         """Call `fill` on first access. Used by simulations to build peers lazily."""
@@ -170,6 +186,24 @@ class Registries:
         self.counter.bump()
         return items.unrecovered_item(unite(tract, self.unrecovered), self.unrecovered)
 
+    def doubt(self, tract: Tract, until_us: int) -> Item:
+        """Mark a tract as doubtful. Returns the item that tells the backups."""
+        self._expire_doubt()
+        self.doubtful = unite(self.doubtful, tract)
+        self.doubtful_until_us = max(self.doubtful_until_us, until_us)
+        self.counter.bump()
+        return items.doubtful_item(self.doubtful, self.doubtful_until_us)
+
+    def is_doubtful(self, part: Tract) -> bool:
+        """Whether registrations may be missing in a part."""
+        self._expire_doubt()
+        return bool(self.doubtful) and bool(intersect(self.doubtful, part))
+
+    def _expire_doubt(self) -> None:
+        if self.doubtful and self._host.now_us > self.doubtful_until_us:
+            self.doubtful = EMPTY
+            self.counter.bump()
+
     # --- as items
 
     def pack(self, tract: Tract) -> list[Item]:
@@ -183,10 +217,14 @@ class Registries:
             found += registry.packed(key, tract)
         if self.unrecovered and intersect(self.unrecovered, tract):
             found.append(items.unrecovered_item(self.unrecovered, self.unrecovered))
+        if self.is_doubtful(tract):
+            found.append(items.doubtful_item(self.doubtful, self.doubtful_until_us))
         return found
 
     def unite(self, label: Label, item: Item, tract: Tract, safe: bool) -> bool:
-        """Merge a record or a closed part. Returns False for other kinds of items."""
+        """Merge a record, a closed part or a doubtful tract. Returns False for other kinds of
+        items.
+        """
         kind, tag, root, notch, _ = label
         if kind == RECORD:
             entry = items.entry_of(item.body)
@@ -195,7 +233,11 @@ class Registries:
         elif kind == CLOSED:
             registry = self.registry((tag, root, notch))
             registry.set_closed(unite(registry.closed, intersect(items.tract_of(item.body), tract)))
-        return kind in (RECORD, CLOSED)
+        elif kind == DOUBTFUL:
+            doubtful, until_us = items.doubt_of(item.body)
+            if common := intersect(doubtful, tract):
+                self.doubt(common, min(until_us, self._host.now_us + OWED_US))
+        return kind in (RECORD, CLOSED, DOUBTFUL)
 
     def drop(self, tract: Tract) -> None:
         for key, registry in self.all():
@@ -208,6 +250,7 @@ class Registries:
             key: (until_us, subtract(each, tract)) for key, (until_us, each) in self.closing.items()
         }
         self.unrecovered = subtract(self.unrecovered, tract)
+        self.doubtful = subtract(self.doubtful, tract)
         self.counter.bump()
 
     # --- inspection

@@ -293,7 +293,7 @@ class ReplicaPushes(SpicePart):
                 more.add(entry, answer)
             self._send_push(more)
             return
-        if not self.surface.answers(address):
+        if not self.surface.answers(address) or self._is_superseded(tag, entry):
             return
         if entry.description is None:
             self.copied.pop((tag, stored_entry[0]), None)
@@ -303,6 +303,18 @@ class ReplicaPushes(SpicePart):
             self.copied.put((tag, stored_entry[0]), (entry.version, push.goal))
         for answer in answers:
             self.spice.stores.confirm(answer, (tag, address, 0), [stored_entry])
+
+    def _is_superseded(self, tag: str, entry: Entry) -> bool:
+        """Whether a push of a newer version of the entry is open. A root that has the newer version
+        answers both pushes with it; only the push of the newer version knows when all roots have
+        it.
+        """
+        name = entry.member.name
+        return any(
+            name in each.entries and each.entries[name].version > entry.version
+            for each in self.active.values()
+            if each.tag == tag
+        )
 
     def restore(self, tag: str, entries: Iterable[Entry], goal: int) -> None:
         """Record that all roots of a level have these entries. Level 0 is recorded only if levels

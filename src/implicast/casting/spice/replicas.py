@@ -21,7 +21,6 @@ from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.items import ReplicationHeader, RootState, header_item, root_item
 from implicast.casting.spice.levels import NO_HEADER
 from implicast.casting.spice.messages import (
-    CopyRequest,
     ItemOffer,
     LevelAnnouncement,
     LoadHint,
@@ -31,13 +30,12 @@ from implicast.casting.spice.messages import (
     VetoRequest,
 )
 from implicast.casting.spice.part import Spice, SpicePart
-from implicast.casting.spice.registry import Record, Registry
 from implicast.casting.spice.replica_push import roots_in
 from implicast.casting.spice.root_load import RootLoad
-from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, VETO_US
-from implicast.casting.spice.traversal_state import TraversalTask
-from implicast.overlay.ice.item_store import RouteHeader
+from implicast.casting.spice.settings import DOUBT_US, HOLD_WINDOWS, STORE_US, VETO_US
+from implicast.overlay.ice.item_store import Item, RouteHeader
 from implicast.peer.contract import Address, Message, StandingAlarm, handles
+from implicast.peer.lease import OWED_US
 from implicast.peer.memory import Recent, Repeats
 from implicast.space.tract import WHOLE, Tract, contains, union
 
@@ -74,7 +72,7 @@ class Replicas(SpicePart):
     local.
     """
 
-    __slots__ = ("_asked", "_lowered_us", "_reports", "loads", "raising")
+    __slots__ = ("_asked", "_lowered_us", "_reports", "loads")
 
     def __init__(self, spice: Spice) -> None:
         super().__init__(spice)
@@ -85,7 +83,6 @@ class Replicas(SpicePart):
         """By token: tag and root of an open load query."""
         self._lowered_us: Repeats[str] = Repeats(LOADS_MAX)
         """Times of the last veto requests, by tag."""
-        self.raising: dict[str, TraversalTask] = {}
 
     # --- measuring
 
@@ -222,18 +219,29 @@ class Replicas(SpicePart):
         if levels.roots:
             self._schedule_window_end()
 
-    def recopy_after_loss(self, lost: Tract) -> None:
-        """Replicas may have been lost with the tract: copy again. Local roots whose header was lost
-        report to the original root, which recovers it from them.
+    def recopy_after_loss(self, lost: Tract, age_us: int) -> None:
+        """Replicas may have been lost with the tract: copy again, unless a copy has begun since.
+        Local roots whose header was lost report to the original root, which recovers it from them.
+        Until it has copied to them, they may lack registrations.
         """
-        for tag in list(self.spice.levels.headers):
-            self._mark_incomplete(tag)
-            self._resume_change(tag)
-        for tag, root in [
-            each for each in self.spice.levels.roots if contains(lost, address_of(each[0]))
-        ]:
-            if self.spice.levels.is_ready(tag, root):
-                self._report(tag, root, busy=False)
+        for tag, header in list(self.spice.levels.headers.items()):
+            roots = self.spice.levels.new_roots(tag, header.goal, 0)
+            if any(contains(lost, each) for each in roots) and not self.spice.copies.began_within(
+                tag, age_us
+            ):
+                self._mark_incomplete(tag)
+                self._resume_change(tag)
+        self.on_foreign_items(self.spice.copies.lost_above(lost))
+        orphans = [
+            (tag, root)
+            for tag, root in self.spice.levels.roots
+            if contains(lost, address_of(tag)) and self.spice.levels.is_ready(tag, root)
+        ]
+        if orphans:
+            doubt = self._doubt_roots(sorted({root for _, root in orphans}), DOUBT_US)
+            self.surface.replicate((doubt,), lambda: None)
+        for tag, root in orphans:
+            self._report(tag, root, busy=False)
 
     def on_foreign_items(self, tags: Iterable[str]) -> None:
         """Items of these tags came from the other side of a partition, which may have replicas
@@ -251,20 +259,15 @@ class Replicas(SpicePart):
             self.spice.timer_wheel.schedule(STORE_US, ResumeLevelChange(tag))
 
     def _mark_incomplete(self, tag: str) -> None:
-        """Replicas of the tag may lack records. A raise in progress is abandoned: the roots that
-        answer casts are copied to first. The header stops being ready, so that the next owner of
-        the original root copies too.
+        """Replicas of the tag may lack records. A raise in progress is abandoned if there are roots
+        that answer casts, which are copied to first; otherwise it is repeated when it has ended.
+        The header stops being ready, so that the next owner of the original root copies too.
         """
-        levels, raising = self.spice.levels, self.raising.get(tag)
-        header = levels.header(tag)
+        levels, header = self.spice.levels, self.spice.levels.header(tag)
         if header.goal and self.surface.answers(address_of(tag)):
             levels.incomplete[tag] = None
-            if (
-                raising is not None
-                and isinstance(raising.traversal, CopyRequest)
-                and raising.traversal.level > header.level
-            ):
-                self.spice.traversals.give_up(raising)
+            if header.level:
+                self.spice.copies.stop_raise(tag, header.level)
             header = levels.proposals.get(tag, header)
             if header.level and header.ready:
                 levels.clear_proposal(tag)
@@ -276,53 +279,33 @@ class Replicas(SpicePart):
         header, address = self.spice.levels.header(tag), address_of(tag)
         if (
             not self.surface.answers(address)
-            or tag in self.raising
+            or tag in self.spice.copies.active
             or self.spice.calls.is_calling(tag)
         ):
             return
         if header.target < header.level:
             self._call_roots(tag, header, False)
         elif tag in self.spice.levels.incomplete and header.level:
-            del self.spice.levels.incomplete[tag]
-            self.start_copy(tag, 1)
+            self.spice.copies.start_copy(tag, 1)
         elif header.target > header.level:
-            self.start_copy(tag, header.target)
+            self.spice.copies.start_copy(tag, header.target)
         elif not header.ready:
             self._call_roots(tag, header, True)
 
-    # --- raising
-
-    def start_copy(self, tag: str, level: int) -> None:
-        """Start a traversal that copies the registry to the roots that this level adds."""
-        root = address_of(tag)
-        way, token = RouteHeader((root, root + 1)), self.spice.stores.next_token()
-        traversal = CopyRequest(way, tag, root, 0, level, self.address, token)
-        task = self.raising[tag] = TraversalTask(self.host.now_us, traversal)
-        self.spice.traversals.send_up(task, traversal)
-        self.spice.traversals.finish_one(task)
-
-    def visit_records(
-        self, task: TraversalTask, registry: Registry, records: Sequence[Record]
-    ) -> None:
-        traversal = task.traversal
-        assert isinstance(traversal, CopyRequest)
-        self.spice.pushes.push_records(task, traversal, [each.entry for each in records])
-
-    def on_traversal_end(self, task: TraversalTask, is_covered: bool) -> None:
-        traversal, tag = task.traversal, task.traversal.tag
-        if not isinstance(traversal, CopyRequest) or self.raising.get(tag) is not task:
-            return
-        del self.raising[tag]
+    def on_copy_end(self, tag: str, level: int, is_covered: bool) -> None:
+        """The copy to the roots that this level adds has ended."""
         header = self.spice.levels.header(tag)
         if not is_covered:
-            if traversal.level <= header.level:
+            if level <= header.level:
                 self._mark_incomplete(tag)
             self.spice.timer_wheel.schedule(STORE_US, ResumeLevelChange(tag))
             return
-        self.spice.pushes.on_level_raised(tag, traversal.level)
-        if traversal.level < header.level:  # all levels are copied again, one after the other
-            self.start_copy(tag, traversal.level + 1)
-        elif header.target == traversal.level:
+        self.spice.pushes.on_level_raised(tag, level)
+        if tag in self.spice.levels.incomplete and not header.level:
+            self._resume_change(tag)
+        elif level < header.level:  # all levels are copied again, one after the other
+            self.spice.copies.start_copy(tag, level + 1)
+        elif header.target == level:
             self.propose_header(
                 tag, ReplicationHeader(header.number + 1, header.target, header.target, False)
             )
@@ -343,8 +326,9 @@ class Replicas(SpicePart):
             (each, each + 1) for each in self.spice.levels.new_roots(tag, level, level - 1)
         )
         way, number = RouteHeader(roots), header.number
+        doubtful = tag in self.spice.copies.doubtful
         self.spice.calls.call(
-            ReplicaActivation(way, tag, number, level, ready, self.address, token)
+            ReplicaActivation(way, tag, number, level, ready, self.address, token, doubtful)
         )
 
     def _ask_veto(self, tag: str, level: int) -> None:
@@ -362,9 +346,18 @@ class Replicas(SpicePart):
             if levels.is_ready(tag, root):
                 self._load_of(tag, root)
         self._schedule_window_end()
-        items = tuple(root_item(tag, root, levels.roots[tag, root]) for root in roots)
+        items = [root_item(tag, root, levels.roots[tag, root]) for root in roots]
+        if call.doubtful and call.ready and roots:
+            items.append(self._doubt_roots(roots, OWED_US))
         answer = partial(self.spice.calls.answer_call, call.reply, call.token, part)
-        self.surface.replicate(items, answer)
+        self.surface.replicate(tuple(items), answer)
+
+    def _doubt_roots(self, roots: Sequence[int], for_us: int) -> Item:
+        """Mark local roots as places that may lack registrations. Returns the item for the
+        backups.
+        """
+        tract = union((each, each + 1) for each in roots)
+        return self.spice.registries.doubt(tract, self.host.now_us + for_us)
 
     def on_veto_request(self, part: Tract, call: VetoRequest) -> None:
         """Object if this root would exceed half the limit with the load of the 2^d roots that a

@@ -34,13 +34,26 @@ from implicast.casting.spice.complaints import Complaints
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.fast_path import FastPath
 from implicast.casting.spice.homes import home, spot_of
-from implicast.casting.spice.items import KINDS, RECORD, UNRECOVERED, entry_of, label_of, tract_of
+from implicast.casting.spice.items import (
+    DOUBTFUL,
+    KINDS,
+    RECORD,
+    UNRECOVERED,
+    entry_of,
+    label_of,
+    tract_of,
+)
 from implicast.casting.spice.levels import Levels
 from implicast.casting.spice.owner_calls import OwnerCalls
-from implicast.casting.spice.receiver import SpiceReceiver
+from implicast.casting.spice.receiver import (
+    DURABLE_NOTIFIERS_MAX,
+    RepeatNotifier,
+    SpiceReceiver,
+)
 from implicast.casting.spice.registrations import Registrations
 from implicast.casting.spice.registries import Registries
 from implicast.casting.spice.registry import VersionCounter
+from implicast.casting.spice.registry_copies import RegistryCopies
 from implicast.casting.spice.replica_push import ReplicaPushes
 from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.settings import SpiceSettings
@@ -73,6 +86,7 @@ PARTS = {
     "pushes": ReplicaPushes,
     "calls": OwnerCalls,
     "replicas": Replicas,
+    "copies": RegistryCopies,
     "registrations": Registrations,
     "complaints": Complaints,
 }
@@ -107,6 +121,8 @@ class DurableSpice(DurableState):
     surface: DurableSurface
     tags: Annotated[tuple[messages.Tag, ...], Meta(max_length=TAGS_MAX)] = ()
     complaint_log: DurableComplaintLog = ()
+    repeats: Annotated[tuple[RepeatNotifier, ...], Meta(max_length=DURABLE_NOTIFIERS_MAX)] = ()
+    """Notifiers of casts that were counted again lately."""
 
 
 class Spice(Member, parts=PARTS):
@@ -131,6 +147,7 @@ class Spice(Member, parts=PARTS):
     pushes: ReplicaPushes
     calls: OwnerCalls
     replicas: Replicas
+    copies: RegistryCopies
 
     def __init__(self, site: Site, settings: SpiceSettings) -> None:
         super().__init__(site)
@@ -151,7 +168,11 @@ class Spice(Member, parts=PARTS):
             self.__class__ = piecemeal(Spice, Spice.make)
         for name in ON_DEMAND if settings.assured else ():
             self.make(name)
-        self.receiver = SpiceReceiver(self, before.seen_blocks if before is not None else ())
+        self.receiver = SpiceReceiver(
+            self,
+            before.seen_blocks if before is not None else (),
+            durable.repeats if durable is not None else (),
+        )
         self.registrations = Registrations(self, before, tags)
         if durable is not None and durable.complaint_log:
             Complaints(self, durable.complaint_log)
@@ -181,7 +202,11 @@ class Spice(Member, parts=PARTS):
             else ()
         )
         return DurableSpice(
-            self.durable_member(heard), self.surface.durable_state(), tags, complaint_log
+            self.durable_member(heard),
+            self.surface.durable_state(),
+            tags,
+            complaint_log,
+            self.receiver.repeat_notifiers(),
         )
 
     def on_first_complaint(self, complaints: Complaints) -> None:
@@ -207,9 +232,9 @@ class Spice(Member, parts=PARTS):
     def withdraw(self) -> None:
         self.registrations.announce(self.describe(None), None)
 
-    def cast(self, target: Target, payload: bytes) -> CastId:
+    def cast(self, target: Target, payload: bytes, expiry_us: int = 0) -> CastId:
         cast = self.next_cast()
-        self.casts.publish(cast, target, self.signing.sign_payload(cast, target, payload))
+        self.casts.publish(cast, target, self.seal(cast, target, payload, expiry_us))
         return cast
 
     def complain(self, cast: CastId) -> bool:
@@ -222,7 +247,7 @@ class Spice(Member, parts=PARTS):
         self.casts.publish(
             asked,
             target,
-            self.signing.sign_payload(asked, (messages.COUNT_ONLY, target), b""),
+            self.seal(asked, (messages.COUNT_ONLY, target), b""),
             count_only=True,
         )
         return token
@@ -275,7 +300,7 @@ class Spice(Member, parts=PARTS):
             entry = entry_of(item.body) if kind == RECORD and item.body else None
         except UNREADABLE:
             return False
-        if kind == UNRECOVERED:
+        if kind in (UNRECOVERED, DOUBTFUL):
             return consumer is None
         if (
             kind not in KINDS
@@ -302,7 +327,7 @@ class Spice(Member, parts=PARTS):
             label = label_of(item.key)
             if label[0] == UNRECOVERED:
                 self.calls.lost(intersect(tract_of(item.body), tract))
-            elif not self.settings.is_place(*label[1:4]):
+            elif label[0] != DOUBTFUL and not self.settings.is_place(*label[1:4]):
                 self.drop_stray()
             elif not self.registries.unite(label, item, tract, safe):
                 self.levels.unite(label, item)
@@ -333,12 +358,15 @@ class Spice(Member, parts=PARTS):
 
     def on_partition_healed(self) -> None:
         """A partition seems to have healed."""
-        self.registrations.on_partition_healed()
+        self.registrations.register_all_again()
 
     def register_again(self, lost: Tract, task: TraversalTask | None = None) -> None:
+        """Registries of a tract were lost. `task`: the recovery traversal that waits for it."""
+        traversal = task.traversal if task is not None else None
+        age_us = traversal.age_us if isinstance(traversal, messages.ReregisterRequest) else 0
         if self.settings.live:
-            self.replicas.recopy_after_loss(lost)
-        self.registrations.register_again(lost, task)
+            self.replicas.recopy_after_loss(lost, age_us)
+        self.registrations.register_again(lost, task, age_us)
 
     def on_arrival(self, sender: Address, part: Tract, message: Message) -> None:
         """A routed message has reached a part of the own tract."""

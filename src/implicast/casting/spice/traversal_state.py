@@ -25,12 +25,30 @@ from implicast.casting.spice.messages import (
     ReregisterRequest,
 )
 from implicast.casting.spice.settings import HOP_TRIES, HOP_US, WAIT_LONGEST_US
-from implicast.peer.contract import Address, CastId, Name
+from implicast.peer.contract import Address, CastId, Message, Name
 from implicast.space.tract import EMPTY, Tract, contains
 
 Traversal = CastRequest | GatherRequest | CopyRequest | ReregisterRequest
+HOPS_PER_DOUBLING = 8
+"""A traversal that waits for an owner waits twice as long for every so many hops. A route has about
+this many hops among 500 peers.
+"""
 HopId = tuple[Address, int]
 """A hop as its receiver identifies it: the sender's address and its number for the hop."""
+
+
+class HopTimeout(Message):
+    """Fires when a hop should have been answered."""
+
+    number: int
+
+
+class ProgressDue(Message):
+    """Fires when the oldest open branch is due for an `InProgress`."""
+
+
+class ForgetTraversals(Message):
+    """Fires when old tasks and branches are to be removed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,6 +77,7 @@ class Pending:
             (*so_far.silent, *more.silent)[:NAMES_MAX],
             so_far.size + more.size,
             so_far.hops + more.hops,
+            so_far.uncertain + more.uncertain,
         )
         self.tally = (
             RepeatCoverageReport(0, *counts, repeated) if repeated else CoverageReport(0, *counts)
@@ -70,7 +89,9 @@ class Pending:
             self.tally = replace(self.tally, notified=self.tally.notified + 1)
         elif outcome == Outcome.REPEAT:
             self.add_report(RepeatCoverageReport(0, repeated=1))
-        else:
+        elif outcome == Outcome.EXPIRED:
+            self.add_report(CoverageReport(0, unreachable=1))
+        elif outcome != Outcome.UNSELECTED:
             self.tally = replace(self.tally, declined=self.tally.declined + 1)
 
     def add_pending(self) -> None:
@@ -174,6 +195,13 @@ class Hop:
             return False
         self.tries, self.wait_us = self.tries + 1, min(2 * self.wait_us, WAIT_LONGEST_US)
         return True
+
+    def wait_for_owner(self) -> None:
+        """No peer answers for the tract now. The more hops the traversal has taken, the longer it
+        waits: it may be passed to and fro until the surface is repaired.
+        """
+        doublings = min(3, self.traversal.way.hops // HOPS_PER_DOUBLING)
+        self.wait_us = min(HOP_US << doublings, WAIT_LONGEST_US)
 
     def on_progress(self) -> None:
         self.tries, self.wait_us, self.is_working = 0, WAIT_LONGEST_US, True

@@ -28,18 +28,23 @@ from implicast.casting.spice.messages import (
     ReregisterRequest,
 )
 from implicast.casting.spice.part import Spice, SpicePart
-from implicast.casting.spice.replicas import Replicas
+from implicast.casting.spice.registry import Record, Registry
+from implicast.casting.spice.registry_copies import RegistryCopies
 from implicast.casting.spice.settings import CAST_US, SLOW_US, WAIT_LONGEST_US
 from implicast.casting.spice.traversal_state import (
+    ForgetTraversals,
     Hop,
     HopId,
+    HopTimeout,
+    ProgressDue,
     TaskTable,
     Traversal,
     TraversalBranch,
     TraversalTask,
 )
 from implicast.overlay.ice.item_store import RouteHeader
-from implicast.peer.contract import Address, Message, handles
+from implicast.peer.contract import Address, handles
+from implicast.peer.lease import OWED_US
 from implicast.peer.memory import Shares
 from implicast.peer.timer_wheel import SLOT_US
 from implicast.space.tract import EMPTY, Tract, intersect, scale_within, subtract
@@ -51,20 +56,6 @@ refused first; they are sent again.
 PARKED_MAX = 4_096
 """Maximum number of waiting casts without receipts; further ones are lost."""
 FORGET_US = 10_000_000
-
-
-class HopTimeout(Message):
-    """Fires when a hop should have been answered."""
-
-    number: int
-
-
-class ProgressDue(Message):
-    """Fires when the oldest open branch is due for an `InProgress`."""
-
-
-class ForgetTraversals(Message):
-    """Fires when old tasks and branches are to be removed."""
 
 
 class Traversals(SpicePart):
@@ -83,13 +74,11 @@ class Traversals(SpicePart):
         self._parked: list[Traversal] = []
         """Casts without receipts that wait for a tract to get an owner."""
 
-    def handler_of(self, traversal: Traversal) -> Casts | Containers | Replicas:
+    def handler_of(self, traversal: Traversal) -> Casts | Containers | RegistryCopies:
         """The part that processes the records of this kind of traversal."""
         if isinstance(traversal, CastRequest):
             return self.spice.casts
-        return (
-            self.spice.containers if isinstance(traversal, GatherRequest) else self.spice.replicas
-        )
+        return self.spice.containers if isinstance(traversal, GatherRequest) else self.spice.copies
 
     # --- arrival
 
@@ -98,7 +87,8 @@ class Traversals(SpicePart):
         if cast.term >= len(cast.target.terms) or not cast.target.terms[cast.term].has:
             return
         about = (COUNT_ONLY, cast.target) if cast.count_only else cast.target
-        if self.spice.signing.verified_payload(cast.cast, about, cast.payload) is None:
+        now_us = self.host.now_us
+        if self.spice.signing.verified_payload(cast.cast, about, cast.payload, now_us) is None:
             return
         if self.settings.assured or cast.count_only:
             self.begin_branch(sender, cast)
@@ -158,17 +148,21 @@ class Traversals(SpicePart):
             if found:
                 self.process_here(branch, traversal, traversal.way.tract)
                 return
-        onward = self.surface.routing.decide(traversal.way)
-        if (unrecovered := self.spice.registries.unrecovered) and not isinstance(
-            traversal, ReregisterRequest
-        ):
+        unrecovered = self.spice.registries.unrecovered
+        # Where no neighbour is nearer it waits: traversals that wander would meet each other's ends.
+        onward = self.surface.routing.decide(traversal.way, wander=False)
+        if isinstance(traversal, ReregisterRequest):
+            # It has to visit every owner: it waits for those that are missing, without detours.
+            onward = onward._replace(hops=[each for each in onward.hops if not each[1].stuck])
+        elif unrecovered:
             onward = onward._replace(own=subtract(onward.own, unrecovered))
         for to, way in onward.hops:
             self._send(branch, to, traversal, way)
         waiting = onward.waiting if branch is None else onward.rest_of(traversal.way.tract)
         if waiting:
-            # With a fresh hop limit: peers that took each other for the owner may have used it up.
-            self._send(branch, None, traversal, RouteHeader(waiting))
+            # Peers that took each other for the owner may have used up the hop limit.
+            hops = min(traversal.way.hops, self.surface.settings.timers.hops_max // 2)
+            self._send(branch, None, traversal, RouteHeader(waiting, hops=hops))
         if onward.own:
             self.process_here(branch, traversal, onward.own)
 
@@ -184,6 +178,8 @@ class Traversals(SpicePart):
             number = self.spice.stores.next_token()
             traversal = replace(traversal, way=replace(way, number=number))
             hop = self.hops[number] = branch.hops[number] = Hop(branch, to, traversal)
+            if to is None:
+                hop.wait_for_owner()
             branch.add_pending()
             self.spice.timer_wheel.schedule(hop.wait_us, HopTimeout(number))
         elif way is not traversal.way:
@@ -276,11 +272,11 @@ class Traversals(SpicePart):
     def visit_all(
         self, task: TraversalTask | None, traversal: Traversal, notch: int, part: Tract
     ) -> None:
-        """Visit the local records in the part and in all higher notches that are local. Send
-        branches up for the rest.
-        """
+        """Visit the local records at this and all higher notches; send branches up for the rest."""
         if isinstance(traversal, ReregisterRequest):
             self.spice.register_again(traversal.lost, task)
+            if task is not None and self.surface.members.has_silent(OWED_US):
+                task.add_report(CoverageReport(0, uncertain=1))
             return
         root, dimensions = traversal.root, self.settings.dimensions
         complaints = self.spice.complaints_seen
@@ -292,12 +288,9 @@ class Traversals(SpicePart):
             return
         while part:
             registry = self.spice.registries.by_key.get((traversal.tag, root, notch))
+            records = self._count_records(task, registry, part) if task is not None else []
             if registry is None:
                 return
-            records = registry.records_in(part) if task is not None else []
-            if task is not None:
-                size = sum([each.entry.description is not None for each in records])
-                task.add_report(CoverageReport(0, size=size))
             if isinstance(traversal, CastRequest):
                 self.spice.casts.notify_selected(task, traversal, registry, part)
             elif task is not None:
@@ -313,6 +306,17 @@ class Traversals(SpicePart):
                     task, replace(traversal, way=RouteHeader(rest), notch=above), notch, closed
                 )
             notch = above
+
+    def _count_records(
+        self, task: TraversalTask, registry: Registry | None, part: Tract
+    ) -> list[Record]:
+        """The records in a part; counts them, and the part if it may lack some."""
+        records = registry.records_in(part) if registry is not None else []
+        size = sum([each.entry.description is not None for each in records])
+        uncertain = int(self.spice.registries.is_doubtful(part))
+        if size or uncertain:
+            task.add_report(CoverageReport(0, size=size, uncertain=uncertain))
+        return records
 
     def send_up(
         self,

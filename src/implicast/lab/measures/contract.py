@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from implicast.lab import matching, tables
+from implicast.lab.measures.receipts import BLOCK_COUNTS, SAID, sum_up
 from implicast.world.change import ANNOUNCED
 from implicast.world.invariants import FLIGHT_US, LATE_US, NEVER_US
 
@@ -72,38 +73,19 @@ def verdicts(
     counted = (
         held.groupBy("run", "block")
         .cogroup(put.groupBy("run", "there"))
-        .applyInArrow(_judge, tables.schema(tables.RUN_CONTRACT))
+        .applyInArrow(_judge, tables.schema(BLOCK_COUNTS))
     )
-    by_blocks = [name for name in tables.CONTRACT if name != "misreported"]
-    summed = counted.groupBy("run").agg(*(F.sum(name).alias(name) for name in by_blocks))
-    false = misreported(casts, notices, changed)
+    said = casts.select("run", "cast", *SAID)
+    exact_unless = frozenset(changed)
+
+    def summed(blocks: pa.Table, receipts: pa.Table) -> pa.Table:
+        return sum_up(blocks, receipts, exact_unless)
+
     return (
-        casts.select("run")
-        .distinct()
-        .join(summed, "run", "left")
-        .join(false, "run", "left")
-        .fillna(0)
+        counted.groupBy("run")
+        .cogroup(said.groupBy("run"))
+        .applyInArrow(summed, tables.schema(tables.RUN_CONTRACT))
     )
-
-
-def misreported(casts: DataFrame, notices: DataFrame, changed: Sequence[str]) -> DataFrame:
-    """(run, misreported): casts whose final receipt says that more were notified than were by then;
-    or fewer, where no peer came or went and none was out of reach.
-    """
-    ended = casts.where("notified is not null").select(
-        "run", "cast", F.col("time_us").alias("made_us"), "settled_us", "notified", "unreachable"
-    )
-    in_time = (F.col("time_us") >= F.col("made_us")) & (F.col("time_us") <= F.col("settled_us"))
-    knew = (
-        notices.join(F.broadcast(ended), ["run", "cast"])
-        .where(in_time)
-        .groupBy("run", "cast")
-        .agg(F.count("*").alias("knew"))
-    )
-    joined = ended.join(knew, ["run", "cast"], "left").fillna(0, ["knew"])
-    exact = ~F.col("run").isin(*changed) & (F.col("unreachable") == 0)
-    false = (F.col("notified") > F.col("knew")) | (exact & (F.col("notified") < F.col("knew")))
-    return joined.groupBy("run").agg(F.count_if(false).alias("misreported"))
 
 
 def _with_departures(
@@ -128,7 +110,18 @@ def _with_departures(
         "away", lambda one: (one["from_us"] >= begun_us) & (one["from_us"] < finished_us)
     )
     end_us = (begun_us + FLIGHT_US).alias("end_us")
-    return timed, asked.select("run", "cast", "time_us", end_us, "target", excused.alias("excused"))
+    settled_us = F.when(F.col("notified").isNotNull(), F.col("settled_us"))
+    others = F.coalesce(F.col("declined") + F.col("unreachable"), F.lit(0))
+    return timed, asked.select(
+        "run",
+        "cast",
+        "time_us",
+        end_us,
+        "target",
+        excused.alias("excused"),
+        settled_us.alias("settled_us"),
+        others.alias("others"),
+    )
 
 
 def departures(
@@ -167,13 +160,13 @@ def departures(
 def _judge(registrations: pa.Table, put: pa.Table) -> pa.Table:
     """The counts of one block of peers of one run."""
     if not len(put):
-        return tables.RUN_CONTRACT.empty_table()
+        return BLOCK_COUNTS.empty_table()
     is_cast = matching.column(put, "target").is_valid()
     casts, told = put.filter(is_cast).sort_by("cast"), put.filter(_not(is_cast))
-    count = compare(registrations, told, casts) | {"notified": len(told)}
-    return pa.Table.from_pylist(
-        [{"run": put["run"][0].as_py(), **count}], schema=tables.RUN_CONTRACT
-    )
+    count, seen = compare(registrations, told, casts)
+    count |= {"notified": len(told)}
+    row = {"run": put["run"][0].as_py(), **count, "receipts": seen.to_pylist()}
+    return pa.Table.from_pylist([row], schema=BLOCK_COUNTS)
 
 
 def _not(mask: Any) -> Any:
@@ -193,8 +186,12 @@ def _forgotten(registrations: pa.Table) -> dict[int, list[tuple[int, int]]]:
     }
 
 
-def compare(registrations: pa.Table, notices: pa.Table, casts: pa.Table) -> dict[str, int]:
-    """The counts of one block of peers, but for `notified`; casts in order of their numbers."""
+def compare(
+    registrations: pa.Table, notices: pa.Table, casts: pa.Table
+) -> tuple[dict[str, int], pa.Table]:
+    """The counts of one block of peers, but for `notified`; and what was seen of each cast with a
+    final receipt (`SEEN`). Casts are in order of their numbers.
+    """
     invited, told = _Invited(registrations, casts), _Told(notices, casts, _forgotten(registrations))
     where = np.searchsorted(invited.key, told.key)
     known = where < len(invited.key)
@@ -204,7 +201,14 @@ def compare(registrations: pa.Table, notices: pa.Table, casts: pa.Table) -> dict
     absent = invited.must.copy()
     absent[where[known]] = False
     excused = int((absent & invited.excused).sum())
-    return {
+    late = np.zeros(len(invited.key), bool)
+    late[where[known]] = told.time_us[known] > told.settled_us[told.key[known] // WIDTH]
+    short = np.bincount(invited.key[invited.must & (absent | late)] // WIDTH, minlength=len(casts))
+    seen = {"taken": told.taken, "first": told.first, "short": short, "selected": invited.selected}
+    receipts = pa.table({"cast": matching.ints(casts, "cast"), **seen}).filter(
+        matching.column(casts, "settled_us").is_valid()
+    )
+    count = {
         "expected": int(invited.must.sum()) - excused,
         "missing": int(absent.sum()) - excused,
         "excused": excused,
@@ -215,6 +219,7 @@ def compare(registrations: pa.Table, notices: pa.Table, casts: pa.Table) -> dict
         "altered": told.altered,
         "misreported": 0,  # for which one has to know the notifications of all blocks
     }
+    return count, receipts
 
 
 class _Told:
@@ -241,6 +246,14 @@ class _Told:
         self.key, first = np.unique(key[order], return_index=True)
         self.time_us = time_us[real][order][first]
         self.wait_us = self.time_us - made_us[self.key // WIDTH]
+        settled = matching.column(casts, "settled_us").fill_null(-1)
+        self.settled_us = np.asarray(settled.to_numpy(zero_copy_only=False), np.int64)
+        by_then = place[real][time_us[real] <= self.settled_us[place[real]]]
+        self.taken = np.bincount(by_then, minlength=len(numbers))
+        whose = self.key // WIDTH
+        self.first = np.bincount(
+            whose[self.time_us <= self.settled_us[whose]], minlength=len(numbers)
+        )
         self.invented = int((~real).sum())
         self.repeated = len(key) - len(self.key)
         if self.repeated and forgotten:
@@ -272,6 +285,9 @@ class _Invited:
             registrations.sort_by([("peer", "ascending"), ("version", "ascending")])
         )
         parts = []
+        settled = matching.column(casts, "settled_us").fill_null(-1)
+        settled_us = np.asarray(settled.to_numpy(zero_copy_only=False), np.int64)
+        others, self.selected = matching.ints(casts, "others"), np.zeros(len(casts), np.int64)
         flights = zip(
             *(matching.ints(casts, name).tolist() for name in ("time_us", "end_us")), strict=True
         )
@@ -279,6 +295,9 @@ class _Invited:
             zip(flights, matching.targets(casts), strict=True)
         ):
             selected = np.asarray(versions.block.selected(target).to_array(), np.int64)
+            if others[place]:
+                asked = versions.begun_us[selected] <= settled_us[place]
+                self.selected[place] = len(np.unique(versions.place[selected[asked]]))
             peers, must, from_us = versions.invited(selected, time_us, end_us)
             parts.append((place * WIDTH + peers % WIDTH, must, from_us))
         empty = (np.empty(0, np.int64), np.empty(0, bool), np.empty(0, np.int64))

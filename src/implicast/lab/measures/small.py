@@ -19,6 +19,7 @@ from implicast.lab.dictionary import CONTRACT
 from implicast.lab.measures import blocks, contract
 from implicast.lab.measures.blocks import Ways, ints
 from implicast.lab.measures.facets import Phases, Rows, facets
+from implicast.lab.measures.receipts import SEEN, false_receipts, said_by
 from implicast.world.invariants import FLIGHT_US
 
 SPANS = pa.list_(pa.struct([("from_us", pa.int64()), ("to_us", pa.int64())]))
@@ -67,41 +68,30 @@ def laws(registrations: pa.Table, casts: pa.Table, notices: pa.Table) -> dict[st
         registrations = registrations.append_column(
             name, pa.array([[]] * len(registrations), SPANS)
         )
+    casts = _with_others(casts)
     held, told = (ints(each, "peer") >> contract.BLOCK_BITS for each in (registrations, notices))
-    total = dict.fromkeys(CONTRACT, 0) | {
-        "notified": len(notices),
-        "misreported": _misreported(casts, notices),
-    }
+    total = dict.fromkeys(CONTRACT, 0) | {"notified": len(notices)}
+    numbers, said = said_by(casts)
+    seen = {name: np.zeros(len(numbers), np.int64) for name in SEEN}
     for number in np.union1d(held, told).tolist() if len(casts) else []:
         mine = registrations.filter(pa.array(held == number))
-        count = contract.compare(mine, notices.filter(pa.array(told == number)), casts)
+        count, part = contract.compare(mine, notices.filter(pa.array(told == number)), casts)
         total = {name: total.get(name, 0) + count.get(name, 0) for name in {*total, *count}}
-    return total
+        seen = {name: seen[name] + ints(part, name) for name in SEEN}
+    return total | {"misreported": false_receipts(said, seen, exact=True)}
 
 
-def _misreported(casts: pa.Table, notices: pa.Table) -> int:
-    """Receipts that say another number than were notified by then; of fewer than all where some
-    were out of reach.
+def _with_others(casts: pa.Table) -> pa.Table:
+    """With the members that a receipt counts beside notified ones; and the time of the end only
+    where there is a receipt.
     """
-    columns = ["cast", "time_us", "settled_us", "notified", "unreachable"]
-    ended = casts.filter(pc.is_valid(casts["notified"])).select(columns)
-    if not len(ended):
-        return 0
-    told = notices.select(["cast", "peer", "time_us"]).rename_columns(["cast", "peer", "told_us"])
-    joined = told.join(ended, "cast", join_type="inner")
-    in_time = pc.and_(
-        pc.greater_equal(joined["told_us"], joined["time_us"]),
-        pc.less_equal(joined["told_us"], joined["settled_us"]),
+    others = pc.fill_null(pc.add(casts["declined"], casts["unreachable"]), 0)
+    ended = pc.if_else(pc.is_valid(casts["notified"]), casts["settled_us"], None)
+    return (
+        casts.drop_columns(["settled_us"])
+        .append_column("settled_us", ended)
+        .append_column("others", others)
     )
-    knew = joined.filter(in_time).group_by("cast").aggregate([("peer", "count_distinct")])
-    rows = ended.join(knew, "cast").to_pylist()
-    return sum(
-        _false(row["notified"], row["peer_count_distinct"] or 0, row["unreachable"]) for row in rows
-    )
-
-
-def _false(notified: int, knew: int, unreachable: int) -> bool:
-    return notified > knew or (unreachable == 0 and notified < knew)
 
 
 def phases(sends: pa.Table) -> Phases:

@@ -39,7 +39,9 @@ from implicast.overlay.backbone.messages import (
     WholeFilter,
 )
 from implicast.overlay.backbone.table import ROOM_LEAST, FilterTable
+from implicast.overlay.backbone.views import RECOVERY_US
 from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.lease import OWED_US
 from implicast.peer.requests import Requests
 
 GROWTH = 1.5
@@ -53,7 +55,8 @@ class Backbone(Part, parts={"edges": Edges}):
     token whose tags all brokers route by.
     """
 
-    __slots__ = ("edges", "epoch", "error", "neighbours", "next", "root", "table", "tags")
+    is_alone = False
+    __slots__ = ("_lost", "edges", "epoch", "error", "neighbours", "next", "root", "table", "tags")
 
     def __init__(
         self,
@@ -71,6 +74,8 @@ class Backbone(Part, parts={"edges": Edges}):
         self.epoch = 0
         """Number of the view that is followed; 0: none yet."""
         self.root = address
+        self._lost: dict[Address, int] = {}
+        """Brokers that fell out of the tree or restarted, and until when clients may be missing."""
         self.neighbours: tuple[Address, ...] = ()
         self.table = self._new_table(0, room)
         self.next: FilterTable | None = None
@@ -97,6 +102,9 @@ class Backbone(Part, parts={"edges": Edges}):
         own clients.
         """
         self.restore(view)
+        now_us, before = self.host.now_us, self._lost
+        self._lost = dict.fromkeys(view.recovering, now_us + RECOVERY_US)
+        self._lost |= {each: before.get(each, now_us + OWED_US) for each in view.lost}
         self._begin_generation(self.table.generation + 1, view.room, self.address)
 
     def announce_tags(self, tags: Iterable[str], token: Any) -> None:
@@ -105,6 +113,12 @@ class Backbone(Part, parts={"edges": Edges}):
         """
         self._add_tags(self.address, tuple(tags))
         self.edges.ack_when_covered(self.address, token)
+
+    def lost_brokers(self) -> int:
+        """Brokers that fell out of the tree or restarted lately: some of their clients may not have
+        registered again.
+        """
+        return sum(until_us > self.host.now_us for until_us in self._lost.values())
 
     def leads(self, neighbour: Address, target: Target) -> bool:
         """True if a cast must be forwarded to this neighbour."""

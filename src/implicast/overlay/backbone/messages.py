@@ -94,6 +94,10 @@ class View(Message):
     neighbours: Neighbours
     room: Capacity
     """Capacity of the filters in tags; all brokers' filters have the same size."""
+    lost: Neighbours = ()
+    """Configured brokers that are not in the tree."""
+    recovering: Neighbours = ()
+    """Brokers that restarted lately: their clients may not have registered again."""
 
 
 class RttProbe(Message):

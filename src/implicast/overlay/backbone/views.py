@@ -33,6 +33,10 @@ from implicast.overlay.backbone.tree import spanning_tree
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.detector import Detector, DetectorSettings
 
+RECOVERY_US = 180_000_000
+"""Time after a restart of a broker in which its former clients register again, here or elsewhere:
+three leases of a client.
+"""
 PROBE_LOST_US = 8_000_000
 """Interval between probes of a lost broker."""
 REPORT_ROUNDS_MAX = 3
@@ -65,10 +69,12 @@ class Views(Part, parts={"detector": Detector, "round_trips": RoundTrips}):
         "_previous_highest",
         "_probed_us",
         "_ranks",
+        "_recovering",
         "_report_rounds",
         "_restored_epoch",
         "_room",
         "_sent_views",
+        "_served",
         "_stale",
         "_unheard",
         "_watch_us",
@@ -112,6 +118,10 @@ class Views(Part, parts={"detector": Detector, "round_trips": RoundTrips}):
         """
         self._unheard: set[Address] = set()
         """Brokers that have never been heard; it is unknown whether they are alive."""
+        self._served: set[Address] = set()
+        """Brokers of the views that this broker made: they may have clients."""
+        self._recovering: dict[Address, int] = {}
+        """At the root: brokers that restarted, and until when their clients register again."""
         self._stale = False
         self._report_rounds = 0
         self._sent_views: dict[Address, View] = {}
@@ -125,6 +135,7 @@ class Views(Part, parts={"detector": Detector, "round_trips": RoundTrips}):
         """
         self.epoch = self.highest = self._restored_epoch = FIRST_EPOCH
         self._members = self._ranks
+        self._served.update(self._ranks)
         if monitored:
             self._schedule_check()
 
@@ -134,6 +145,8 @@ class Views(Part, parts={"detector": Detector, "round_trips": RoundTrips}):
         detection time each.
         """
         self.highest = self._previous_highest = highest
+        if highest:
+            self._recovering[self.address] = self.host.now_us + RECOVERY_US
         self._unheard.update(self._others())
         for other in self._others():
             self.detector.probe(other, BrokerPing(0))
@@ -219,12 +232,19 @@ class Views(Part, parts={"detector": Detector, "round_trips": RoundTrips}):
 
     def _make_view(self, members: list[Address]) -> None:
         self._report_rounds, self._stale, self._members = 0, False, members
+        self._served.update(members)
         self.epoch = (((self.highest >> RANK_BITS) + 1) << RANK_BITS) + self._ranks[self.address]
         self.highest = self.epoch
         self.followed, self._restored_epoch = {}, 0
         tree, room = spanning_tree(members, self.round_trips.round_trip_us), self._room()
+        lost = tuple(broker for broker in self._ranks if broker in self._lost)
+        now_us = self.host.now_us
+        recovering = tuple(
+            broker for broker, until_us in self._recovering.items() if until_us > now_us
+        )
         self._sent_views = {
-            broker: View(self.epoch, self.address, beside, room) for broker, beside in tree.items()
+            broker: View(self.epoch, self.address, beside, room, lost, recovering)
+            for broker, beside in tree.items()
         }
         self._send_view()
         self._follow_view(self._sent_views[self.address])
@@ -253,6 +273,8 @@ class Views(Part, parts={"detector": Detector, "round_trips": RoundTrips}):
             self._stale |= ping.epoch > self.epoch or ping.epoch < self.followed.get(
                 sender, self._restored_epoch
             )
+            if not ping.epoch and sender in self._served:
+                self._recovering[sender] = self.host.now_us + RECOVERY_US
             self.followed[sender] = ping.epoch
 
     @handles(View)

@@ -15,7 +15,8 @@ Where peers may crash (the ring has a detector), fingers are soft state that is 
 - A message that has passed its key, because a neighbour knows more than this node, goes left.
 - A message that comes by twice within a second is dropped, so a message makes at most n hops in
   a second.
-- A node that repeats a request may start it with another finger (`set_detour`).
+- A node that repeats a request may start it with another finger too (`set_detour`): where many
+  messages are lost, one of two routes is more likely to be whole.
 
 The right pointer alone decides which node owns a key. Messages to a failed right neighbour are lost
 until the ring is repaired, so requests are retried end to end.
@@ -87,7 +88,9 @@ class Chord(Part, RingListener, parts={"fingers": Fingers}):
         self._listener = listener
 
     def set_detour(self, fingers: int) -> None:
-        """Let messages that start here skip this many of the best fingers, until the next call."""
+        """Let messages that start here also go by the finger this many below the best one, until
+        the next call; 0: by the best one only.
+        """
         self._detour = fingers
 
     # --- ring callbacks
@@ -210,7 +213,7 @@ class Chord(Part, RingListener, parts={"fingers": Fingers}):
             # set again from another node's message after it was suspected here
             self.fingers.drop_finger(step)
         if other is None:
-            step = self._detour_step(key, step)
+            self._send_by_detour(key, step, message)
         elif self._passed.came_by(message, now_us, PASSED_US):
             return True  # a loop: neighbours do not agree yet; the origin retries
         elif self._is_past(key):
@@ -245,15 +248,17 @@ class Chord(Part, RingListener, parts={"fingers": Fingers}):
                 self.host.send(sender, StaleRoute(ring.me))
         return True
 
-    def _detour_step(self, key: int, step: Ref) -> Ref:
+    def _send_by_detour(self, key: int, best: Ref, message: Message) -> None:
         if not self._detour:
-            return step
+            return
         before = [
             ref
             for ref in self.table.fingers()
             if self.table.far(ref) < (key - self.table.own) & self.table.mask
         ]
-        return before[-1 - self._detour % len(before)] if before else step
+        step = before[-1 - self._detour % len(before)] if before else best
+        if step != best:
+            self._send(step, message)
 
     def has_passed(self, key: int, message: Message) -> bool:
         """Whether a message that goes from neighbour to neighbour has passed its key, or was here a

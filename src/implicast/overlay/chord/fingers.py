@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 RETRY_US = 2_000_000
 """Timeout of the lookup of a finger."""
+MISSING_RATE = 6
+"""While fingers are missing, levels are looked up this many times as often."""
 
 
 class Fingers(Part):
@@ -51,9 +53,19 @@ class Fingers(Part):
         self.schedule_fix_fingers()
 
     def schedule_fix_fingers(self) -> None:
-        """Schedule the lookup of one random level."""
+        """Schedule the lookup of one level; sooner while some have no finger."""
         if self._refresh_us:
-            self._ring.after_jittered(self._refresh_us, FixFingers(self._ring.me.incarnation))
+            wait_us = self._refresh_us // (MISSING_RATE if self._missing_levels() else 1)
+            self._ring.after_jittered(wait_us, FixFingers(self._ring.me.incarnation))
+
+    def _missing_levels(self) -> list[int]:
+        """Levels that have no finger: the lookup was lost, or the finger has failed."""
+        table = self._table
+        return [
+            level
+            for level in range(table.first_level(), table.bits)
+            if level not in table.levels and not table.owns(table.start(level))
+        ]
 
     def stop(self) -> None:
         """This node has left."""
@@ -164,9 +176,9 @@ class Fingers(Part):
     def on_fix_fingers(self, alarm: FixFingers) -> None:
         if alarm.incarnation != self._ring.me.incarnation or self._ring.state != IN:
             return
-        first, bits = self._table.first_level(), self._table.bits
-        if first < bits:
-            level = first + int(self.host.rng.random() * (bits - first))
+        levels = self._missing_levels() or range(self._table.first_level(), self._table.bits)
+        if levels:
+            level = levels[int(self.host.rng.random() * len(levels))]
             if not self._send_find_finger(level):
                 self._table.set_finger(level, self._ring.me)
         self.schedule_fix_fingers()

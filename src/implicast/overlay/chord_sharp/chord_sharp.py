@@ -5,6 +5,7 @@ defined, and a finger that is off by a few places only costs hops. Tables are ma
 (`rounds.py`) or refreshed on demand (`pull.py`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from implicast.overlay.chord_sharp.messages import FingerLeft
@@ -173,6 +174,9 @@ class ChordSharp(Part, RingListener, parts={"rounds": Rounds, "pull": TablePull}
 
     def on_bypassed(self) -> None:
         self.listener.on_bypassed()
+
+    def on_right_bypassed(self, old: Ref, new: Ref, others: Sequence[Ref]) -> None:
+        self.listener.on_right_bypassed(old, new, others)
 
     def known_nodes(self) -> list[Ref]:
         return self.table.nodes

@@ -130,7 +130,9 @@ class BackupSet(SurfacePart):
         # Batches do not wait for a backup that has been suspect for long.
         for backup in self.backups:
             since_us = surface.members.state_of(backup).suspect_since_us
-            if since_us >= 0 and self.host.now_us - since_us > self.timers.give_up_us:
+            if (since_us >= 0 and self.host.now_us - since_us > self.timers.give_up_us) or (
+                self._is_departing(backup) and len(self.backups) > 1
+            ):
                 self.drop_backup(backup)
         outgoing = self._outgoing
         if outgoing is not None and not (
@@ -158,6 +160,11 @@ class BackupSet(SurfacePart):
             and not state.leaving
             and peer in self.surface.ownership.neighbours()
         )
+
+    def _is_departing(self, peer: Address) -> bool:
+        """True if a leaving peer has handed off all its extents and is about to be gone."""
+        surface = self.surface
+        return surface.members.state_of(peer).leaving and peer not in surface.ownership.neighbours()
 
     def drop_backup(self, peer: Address) -> None:
         """A peer does not have its copy: remove it from the backup set, or stop its snapshot."""

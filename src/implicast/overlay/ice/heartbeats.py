@@ -127,7 +127,7 @@ class Heartbeats(SurfacePart):
             self.host.now_us,
             heartbeat.version,
         )
-        surface.on_incarnation(sender, heartbeat.born_us)
+        surface.takeover.on_incarnation(sender, heartbeat.born_us)
         state = members.states.get(sender) or members.state_of(sender)
         denied = (version < state.version or heartbeat.born_us < state.born_us) and self._is_denied(
             sender, state

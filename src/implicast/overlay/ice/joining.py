@@ -2,7 +2,9 @@
 
 An owner with several extents hands off its smallest one; any other owner halves the extent that
 contains the requested code. Busy owners do not answer, and the joining peer draws another code. A
-peer that lost all its extents to better claims joins again in the same way.
+peer that lost all its extents to better claims joins again in the same way. An introducer answers a
+joining peer with the names of other peers, because the introducers may be gone before it has a
+place.
 
 Choice of the place: the thesis (section 7.2.3) has a directory of landmarks, each with an extent,
 that places newcomers. Here latency probes replace the directory. A joining peer probes the owner of
@@ -16,15 +18,16 @@ from dataclasses import dataclass, field
 from statistics import median_low
 from typing import NamedTuple
 
+from implicast.overlay.ice.alarms import JoinRetry, ProbeRoundDue
 from implicast.overlay.ice.durable import DurableSurface
 from implicast.overlay.ice.item_store import RouteHeader
 from implicast.overlay.ice.messages import (
+    INTRODUCED_MAX,
+    Introduction,
     JoinRequest,
-    JoinRetry,
     LatencyProbe,
     LatencyReply,
     OwnershipClaim,
-    ProbeRoundDue,
 )
 from implicast.overlay.ice.surface_part import IceSurface, SurfacePart
 from implicast.peer.contract import Address, handles
@@ -37,6 +40,10 @@ INTRODUCERS_MAX = 64
 UNVERIFIED_MAX = 64
 """Peers of an alleged new incarnation that are asked to confirm it; the oldest is evicted, and asks
 again.
+"""
+ACQUAINTANCES_MAX = 16
+"""Introducers, and peers that asked to join through this one, that are told of claims which may
+overlap those of a surface that this peer does not know of.
 """
 NEARBY_MAX = 3
 """Attempts inside the nearby extent; after them, a joining peer asks for any code."""
@@ -82,8 +89,12 @@ class Joining(SurfacePart):
     """Joins the surface, and lets other peers join."""
 
     __slots__ = (
+        "_answered",
         "_attempt",
+        "_introduced",
         "_introducers",
+        "_newcomers",
+        "_next",
         "_round",
         "_unverified",
         "_without_extent_since_us",
@@ -94,6 +105,14 @@ class Joining(SurfacePart):
         super().__init__(surface)
         self._attempt = 0
         self._introducers: tuple[Address, ...] = ()
+        self._next = 0
+        """Number of introducers asked since one named others; the next in turn is asked next."""
+        self._answered = False
+        """Whether the introducer that was asked last has answered."""
+        self._introduced = 0
+        """Index of the neighbour that the last introduction began with: neighbours take turns."""
+        self._newcomers: Recent[Address, None] = Recent(ACQUAINTANCES_MAX)
+        """Peers that asked to join through this one."""
         self._without_extent_since_us = -1
         """Since when this peer has had no extent after it had some; -1: it has one."""
         self._unverified: Recent[Address, tuple[JoinRequest, int]] = Recent(UNVERIFIED_MAX)
@@ -141,15 +160,50 @@ class Joining(SurfacePart):
             self.address,
             self.surface.born_us,
         )
-        self.host.send(self._introducers[self._attempt % len(self._introducers)], request)
+        self.host.send(self._introducers[self._next % len(self._introducers)], request)
+        self._next, self._answered = self._next + 1, False
+        if self._next < len(self._introducers):
+            self.host.after(2 * self.timers.rto_us, JoinRetry(self._attempt, early=True))
         self.host.after(self.timers.join_retry_us, JoinRetry(self._attempt))
+
+    def introduce(self, newcomer: Address) -> None:
+        """A peer asks to join through this one: tell it of others."""
+        self._newcomers.put(newcomer, None)
+        is_suspect, near = self.surface.members.is_suspect, self.surface.ownership.neighbours()
+        known = [
+            each for each in near or self._introducers if each != newcomer and not is_suspect(each)
+        ]
+        if known:
+            self._introduced = (self._introduced + INTRODUCED_MAX) % len(known)
+            in_turn = (*known[self._introduced :], *known[: self._introduced])
+            self.host.send(newcomer, Introduction(in_turn[:INTRODUCED_MAX]))
+
+    @handles(Introduction)
+    def on_introduction(self, sender: Address, introduction: Introduction) -> None:
+        """Ask the peers that were heard of last first."""
+        if self.surface.extents or sender not in self._introducers:
+            return
+        self._answered = True
+        known = (*introduction.peers, *self._introducers)
+        known = tuple(dict.fromkeys(each for each in known if each != self.address))
+        self._introducers, self._next = known[:INTRODUCERS_MAX], 0
+
+    def on_hop_ack(self, sender: Address) -> None:
+        """An introducer has passed the join request on."""
+        self._answered = self._answered or sender in self._introducers
+
+    def acquaintances(self) -> list[Address]:
+        """Peers that may belong to a surface that this peer does not know of."""
+        return list(dict.fromkeys((*self._newcomers, *self._introducers)))[:ACQUAINTANCES_MAX]
 
     @handles(JoinRetry)
     def on_join_retry(self, alarm: JoinRetry) -> None:
         if alarm.attempt != self._attempt or self.surface.extents or self.surface.leaving:
             return
+        if alarm.early and (self._answered or self.surface.handoff_receiver.handoff is not None):
+            return
         if self._all_without_extents():
-            self.surface.takeover.claim_all()
+            self.surface.gaps.claim_all()
             self.surface.heartbeats.send_to(self._introducers)
         elif self.surface.handoff_receiver.handoff is None:
             self._ask_for_place()

@@ -351,19 +351,24 @@ class Members(SurfacePart):
             each for each in backups if self.state_of(each).heartbeat_due_us <= self.host.now_us
         )
 
+    def has_silent(self, within_us: int) -> bool:
+        """Whether a peer fell silent within this time and has not been heard since."""
+        since_us = self.host.now_us - within_us
+        return any(each > since_us for each, _ in self.lost.values())
+
     def probe_lost(self) -> None:
         """Probe lost peers, at pauses that grow with their silence: they may have recovered, or a
-        partition healed.
+        partition healed. A peer with few neighbours is in a small surface, perhaps one that was cut
+        off from a larger one, and has little other upkeep: its pauses are shorter.
         """
         timers, now_us = self.timers, self.host.now_us
+        longest_us = timers.probe_lost_us * max(1, len(self.surface.ownership.neighbours()))
         for peer, (since_us, due_us) in list(self.lost.items()) if self.lost else ():
             if now_us - since_us > timers.forget_lost_us:
                 del self.lost[peer]
             elif now_us >= due_us:
-                self.lost[peer] = (
-                    since_us,
-                    now_us + max(timers.probe_lost_us, (now_us - since_us) // 4),
-                )
+                pause_us = min(max(timers.probe_lost_us, (now_us - since_us) // 4), longest_us)
+                self.lost[peer] = (since_us, now_us + pause_us)
                 if not self.surface.heartbeat_requests.open("heartbeat", peer):
                     self.host.send(peer, self.surface.heartbeats.heartbeat_for(peer))
 

@@ -1,4 +1,4 @@
-"""Messages between the peers of an ICE surface, and the alarms of the overlay.
+"""Messages between the peers of an ICE surface.
 
 Heartbeats keep neighbours informed of each other, handoffs move an extent from one live peer to
 another, snapshots and deltas keep backup copies, and death polls precede the takeover of a dead
@@ -17,12 +17,14 @@ from implicast.overlay.ice.item_store import (
     RouteHeader,
     StateVersion,
 )
-from implicast.peer.contract import Address, Message, StandingAlarm
+from implicast.peer.contract import Address, Message
 from implicast.peer.fields import Micros
 from implicast.space.morton import BITS, CODES, DIMENSIONS
 
 CLAIMS_MAX = 1_024
 """Claims in one field. A peer has a few claims of its own and some dozens of neighbouring ones."""
+INTRODUCED_MAX = 8
+"""Peers named in one introduction."""
 BACKUPS_MAX = 16
 """Backups named in one message."""
 ITEMS_MAX = 16_384
@@ -329,6 +331,15 @@ class LatencyReply(Message):
     bits: Bits
 
 
+class Introduction(Message):
+    """Answer of an introducer to a joining peer: further peers through which it can ask. The
+    introducers that the joining peer began with may be gone before it has a place.
+    """
+
+    wire = 0x0918
+    peers: Annotated[tuple[Address, ...], Meta(max_length=INTRODUCED_MAX)]
+
+
 KINDS: tuple[type, ...] = (
     Heartbeat,
     HeartbeatAck,
@@ -353,38 +364,6 @@ KINDS: tuple[type, ...] = (
     RelocationOffer,
     LatencyProbe,
     LatencyReply,
+    Introduction,
 )
-"""Kinds that are sent over the network; the classes below are alarms and durable state."""
-
-
-class Tick(StandingAlarm):
-    """Fires once per tick, or once per `CALM_TICKS` ticks when nothing is pending."""
-
-
-class TakeoverDue(Message):
-    """Fires when voters have had half (even round) or all (odd round) of their time."""
-
-    suspect: Address
-    round: int
-
-
-class CommitDue(Message):
-    """Fires when rivals for extents that were taken over have had time to learn of each other."""
-
-    number: int
-
-
-class JoinRetry(Message):
-    """Fires when a join request may have been lost."""
-
-    attempt: int
-
-
-class ProbeRoundDue(Message):
-    """Fires when the probed owners have had their time to answer."""
-
-    round: int
-
-
-class DepartureDue(Message):
-    """Fires when a leaving peer without extents has stayed reachable for long enough."""
+"""Kinds that are sent over the network."""

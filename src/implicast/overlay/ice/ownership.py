@@ -79,6 +79,12 @@ class Ownership(SurfacePart):
             self._find_neighbours()
         return self._near
 
+    @property
+    def is_whole(self) -> bool:
+        """True if every extent around this peer has an owner, and none of them is suspect."""
+        is_suspect = self.surface.members.is_suspect
+        return self.gap is None and not any(is_suspect(each) for each in self.neighbours())
+
     def committed_extents(self) -> list[OwnershipClaim]:
         return [each for each in self.extents if each.low not in self.status]
 

@@ -10,7 +10,8 @@ neighbour. It stays while it holds the backup copy of a silent peer, because tha
 last one.
 """
 
-from implicast.overlay.ice.messages import DepartureDue, RelocationOffer, RelocationQuery
+from implicast.overlay.ice.alarms import DepartureDue
+from implicast.overlay.ice.messages import RelocationOffer, RelocationQuery
 from implicast.overlay.ice.surface_part import IceSurface, SurfacePart
 from implicast.peer.contract import Address, handles, in_order
 from implicast.peer.events import Left

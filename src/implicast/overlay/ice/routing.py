@@ -13,7 +13,7 @@ but the tract.
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from implicast.overlay.ice.messages import (
     LatencyProbe,
     OwnershipClaim,
 )
+from implicast.overlay.ice.routing_decision import NO_HOPS, NextHop, RoutingDecision
 from implicast.overlay.ice.surface_part import IceSurface, SurfacePart
 from implicast.overlay.ice.table import SurfaceTable, rows_of
 from implicast.peer.contract import Address, handles
@@ -37,33 +38,11 @@ from implicast.space.tract import EMPTY, Tract, contains, intersect, subtract, u
 
 REROUTED = 4
 """Hops that are added to a message when one hop fails and another one is tried."""
+OVERLAY_KINDS = (JoinRequest, FindOwner, LatencyProbe)
+"""Routed messages of the overlay itself; all others belong to the store."""
 Routed = Any
 """A message with a field `way`."""
 Routable = TypeVar("Routable")
-NextHop = tuple[Address, RouteHeader]
-"""The next peer, and the header of the message to it."""
-NO_HOPS: list[NextHop] = []
-
-
-class RoutingDecision(NamedTuple):
-    """What a peer does with a destination."""
-
-    own: Tract
-    """The part that this peer answers for."""
-    hops: list[NextHop]
-    waiting: Tract
-    """The part that no peer answers for at present: extents in transit, of an unconfirmed owner, or
-    of a dead one.
-    """
-
-    def rest_of(self, tract: Tract) -> Tract:
-        """The part that is neither answered for here nor forwarded. No route to it may be known, so
-        it must not count as covered.
-        """
-        tract = subtract(tract, self.own) if self.own else tract
-        for _, way in self.hops:
-            tract = subtract(tract, way.tract)
-        return tract
 
 
 class SurfaceRouting(SurfacePart):
@@ -115,7 +94,7 @@ class SurfaceRouting(SurfacePart):
 
     # --- arrival
 
-    @handles(JoinRequest, FindOwner, LatencyProbe)
+    @handles(*OVERLAY_KINDS)
     def on_routed(self, sender: Address, message: Routed) -> None:
         """A routed message has arrived."""
         surface, way = self.surface, message.way
@@ -128,6 +107,8 @@ class SurfaceRouting(SurfacePart):
             # the sender takes this peer for its previous incarnation
             surface.heartbeats.send_to([sender])
         if not self.is_repeat(sender, way.number):
+            if type(message) is JoinRequest and sender == message.newcomer:
+                surface.joining.introduce(sender)
             surface.heartbeats.check_version(sender, way.version)
             self.route(sender, message)
 
@@ -163,7 +144,11 @@ class SurfaceRouting(SurfacePart):
 
     def route(self, sender: Address, message: Routed) -> None:
         """Deliver this peer's part, or park it while it cannot be answered; forward the rest."""
-        surface, (own, hops, waiting) = self.surface, self.decide(message.way)
+        surface = self.surface
+        # At the edge of a hole a message waits for the owner; only a query for the owner passes
+        # round the hole.
+        wander = surface.ownership.gap is None or type(message) in OVERLAY_KINDS
+        own, hops, waiting = self.decide(message.way, wander)
         for hop, way in hops:
             if surface.settings.assured:
                 number = surface.next_number()
@@ -199,9 +184,13 @@ class SurfaceRouting(SurfacePart):
         if requester != self.address and claims:
             self.host.send(requester, ClaimUpdate(tuple(claims)))
 
-    def decide(self, way: RouteHeader) -> RoutingDecision:
-        """Divide a destination into the part to answer for, next hops, and the part that waits."""
+    def decide(self, way: RouteHeader, wander: bool = True) -> RoutingDecision:
+        """Divide a destination into the part to answer for, next hops, and the part that waits.
+        `wander`: begin a detour where no neighbour is nearer; otherwise that part waits.
+        """
         surface, ownership, tract = self.surface, self.surface.ownership, way.tract
+        if surface.settings.assured and not (surface.joining.joined or ownership.extents):
+            return RoutingDecision(EMPTY, NO_HOPS, tract)  # its senders are nearer than this peer
         if len(tract) == 2 and tract[1] - tract[0] == 1 and not (ownership.unsettled or way.stuck):
             found = self._decide_one_code(surface, way, tract)
             if found is not None:
@@ -215,7 +204,7 @@ class SurfaceRouting(SurfacePart):
         if rest and (own or way.hops <= self.timers.hops_max):
             # A message that has reached a part of its destination counts its hops anew.
             way = replace(way, hops=0) if own else way
-            waiting = unite(waiting, self._route_rest(way, rest, hops))
+            waiting = unite(waiting, self._route_rest(way, rest, hops, wander))
         return RoutingDecision(own, hops, waiting)
 
     def _divide(self, tract: Tract) -> tuple[Tract, Tract, Tract]:
@@ -293,7 +282,9 @@ class SurfaceRouting(SurfacePart):
 
     # --- detours
 
-    def _route_rest(self, way: RouteHeader, rest: Tract, hops: list[NextHop]) -> Tract:
+    def _route_rest(
+        self, way: RouteHeader, rest: Tract, hops: list[NextHop], wander: bool
+    ) -> Tract:
         """Choose next hops for the rest; returns the part that waits. While no neighbour is suspect
         Listings 6 and 7 decide. Otherwise known owners, and backups in place of suspects, get their
         own parts. A backup may be far away and know no claim there; so that it does not send the
@@ -318,7 +309,7 @@ class SurfaceRouting(SurfacePart):
             )
             hops.append((hop, self._next_way(way, part, *detour)))
         if rest:
-            self._route_by_table(way, rest, hops)
+            waiting = unite(waiting, self._route_by_table(way, rest, hops, wander))
         return waiting
 
     def _owner_or_backup(self, owner: Address, visited: Sequence[Address]) -> tuple[Address, bool]:
@@ -333,19 +324,28 @@ class SurfaceRouting(SurfacePart):
         asked = first != owner and (first in visited or len(visited) >= self.timers.visited_max)
         return (self.address, False) if asked else (first, first == owner)
 
-    def _route_by_table(self, way: RouteHeader, rest: Tract, hops: list[NextHop]) -> None:
-        """Next hops by Listings 6 and 7; begin or continue a detour where there are none."""
-        settings, table = self.surface.settings, self.table
+    def _route_by_table(
+        self, way: RouteHeader, rest: Tract, hops: list[NextHop], wander: bool
+    ) -> Tract:
+        """Next hops by Listings 6 and 7; begin or continue a detour where there are none. Returns
+        the part that waits.
+        """
+        settings, table, waiting = self.surface.settings, self.table, EMPTY
         if way.stuck and table.rank(rest) >= way.stuck:
+            if not wander:
+                return rest
             self._detour(way, rest, way.stuck, (*way.visited, self.address), hops)
-            return
+            return EMPTY
         for hop, part in (
             table.branches(rest, settings.cosine, settings.merge) if len(table.rows) else ()
         ):
-            if hop is None:
+            if hop is not None:
+                hops.append((hop, self._next_way(way, part)))
+            elif wander:
                 self._detour(way, part, table.rank(part), (self.address,), hops)
             else:
-                hops.append((hop, self._next_way(way, part)))
+                waiting = unite(waiting, part)
+        return waiting
 
     def _detour(
         self,
@@ -364,7 +364,8 @@ class SurfaceRouting(SurfacePart):
     @handles(HopAck)
     def on_hop_ack(self, sender: Address, ack: HopAck) -> None:
         self.surface.members.heard_from(sender)
-        self.surface.requests.answered("hop", (ack.number, sender))
+        if self.surface.requests.answered("hop", (ack.number, sender)) is None:
+            self.surface.joining.on_hop_ack(sender)
 
     def _on_hop_lost(self, key: Any, question: PendingRequest) -> None:
         """A hop was given up: choose another."""

@@ -78,8 +78,11 @@ class Timers:
     """Bytes of items in one part of a handoff or snapshot."""
     hops_max: int = 48
     """Hops after which a message is dropped."""
-    visited_max: int = 16
-    """Visited peers that a detour records; beyond it, the message is dropped."""
+    visited_max: int = 6
+    """Visited peers that a detour records; beyond it, the message is dropped. Enough to pass round
+    a few silent neighbours. Round a large hole a detour finds no way, and after correlated failures
+    most messages would take one.
+    """
 
     give_up_us: int = field(init=False)
     """Time from the first sending of a heartbeat until it is given up."""

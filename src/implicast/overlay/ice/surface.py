@@ -10,9 +10,11 @@ assurance, or if nothing can change, a peer ticks only while something is pendin
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from implicast.overlay.ice.alarms import Tick
 from implicast.overlay.ice.backup_copies import BackupCopies
 from implicast.overlay.ice.backup_set import BackupSet
 from implicast.overlay.ice.durable import DurableSurface
+from implicast.overlay.ice.gaps import Gaps
 from implicast.overlay.ice.handoff import HandoffSender
 from implicast.overlay.ice.handoff_receiver import HandoffReceiver
 from implicast.overlay.ice.heartbeats import Heartbeats
@@ -23,7 +25,6 @@ from implicast.overlay.ice.messages import (
     CLAIMS_MAX,
     Neighbour,
     OwnershipClaim,
-    Tick,
 )
 from implicast.overlay.ice.ownership import Ownership
 from implicast.overlay.ice.ownership_map import OwnershipMap, overlap, tract_of
@@ -55,6 +56,7 @@ PARTS: dict[str, type[Part]] = {
     "reclaim": Reclaim,
     "relocation": Relocation,
     "takeover": Takeover,
+    "gaps": Gaps,
 }
 FORGET_TICKS = 8
 """Ticks between two removals of expired state."""
@@ -91,6 +93,7 @@ class IceSurface(Part, parts=PARTS):
     reclaim: Reclaim
     relocation: Relocation
     takeover: Takeover
+    gaps: Gaps
 
     def __init__(
         self,
@@ -287,7 +290,7 @@ class IceSurface(Part, parts=PARTS):
 
     def _settle_pending(self) -> None:
         """Resume pending work: a gap, leaving, relocation, an unsent handoff, parked messages."""
-        self.takeover.fill_gap()
+        self.gaps.fill_gap()
         if self.relocation.leaving:
             self.relocation.leave_step()
         elif len(self.ownership.extents) > 1:
@@ -347,19 +350,6 @@ class IceSurface(Part, parts=PARTS):
             state = self.members.states.get(claim.owner)
             if state is not None and not state.backups:
                 state.set_backups(backups)
-
-    def on_incarnation(self, peer: Address, born_us: int) -> None:
-        """An earlier incarnation of this peer is dead, if one was known: backups take over."""
-        if not self.members.is_new_incarnation(peer, born_us):
-            return
-        copy = self.backup_copies.held.pop(peer, None)
-        self.members.restart_member(peer, born_us)
-        self.heartbeat_requests.drop("heartbeat", peer)
-        self.ownership.claim_map.drop(self.ownership.claim_map.of(peer))
-        self.ownership.refresh()
-        self.backup_set.drop_backup(peer)
-        self.takeover.confirm_dead(peer, copy)
-        self.joining.on_new_incarnation(peer)
 
     def on_claims_lost(
         self, tract: Tract, neighbours: list[Address], winners: list[OwnershipClaim]

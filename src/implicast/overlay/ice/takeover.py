@@ -11,17 +11,15 @@ ack. A backup hears a heartbeat later than its timestamp, so every backup that a
 heard the owner lately and vetoes. And `suspect_after_us` is shorter than `dead_after_us`.
 """
 
+from implicast.overlay.ice.alarms import CommitDue, TakeoverDue
 from implicast.overlay.ice.backup_copies import BackupCopy, split_into_parts
 from implicast.overlay.ice.death_poll import DeadOwner, DeathPoll, PendingTakeover, voters
-from implicast.overlay.ice.item_store import Item, RouteHeader
+from implicast.overlay.ice.item_store import Item
 from implicast.overlay.ice.messages import (
-    CommitDue,
     ConfirmDeath,
     DeathVote,
-    FindOwner,
     FullStateRequest,
     OwnershipClaim,
-    TakeoverDue,
 )
 from implicast.overlay.ice.ownership import PROVISIONAL, TAKEN_OVER, ExtentStatus
 from implicast.overlay.ice.ownership_map import OwnershipMap, overlap, tract_of
@@ -39,7 +37,7 @@ CERTAIN_ROUND = 16
 class Takeover(SurfacePart):
     """Decides which silent peers are dead, and takes over their extents."""
 
-    __slots__ = ("_gap_since_us", "dead_owners", "not_before_us", "pending", "polls")
+    __slots__ = ("dead_owners", "not_before_us", "pending", "polls")
 
     def __init__(self, surface: IceSurface) -> None:
         super().__init__(surface)
@@ -48,7 +46,6 @@ class Takeover(SurfacePart):
         """Suspects about which no poll starts before the given time."""
         self.dead_owners: dict[Address, DeadOwner] = {}
         self.pending: dict[int, PendingTakeover] = {}
-        self._gap_since_us = -1
 
     def check_silent(self, troubled: bool = True) -> None:
         """At each tick: start a poll about each owner that has been silent too long for this peer's
@@ -73,6 +70,20 @@ class Takeover(SurfacePart):
             elif handoff.prepared_us >= 0 or surface.handoff_receiver.is_first:
                 surface.handoff_receiver.send_prepared(handoff)
         self._start_due_polls(self.host.now_us)
+
+    def on_incarnation(self, peer: Address, born_us: int) -> None:
+        """An earlier incarnation of this peer is dead, if one was known: backups take over."""
+        surface, ownership = self.surface, self.surface.ownership
+        if not surface.members.is_new_incarnation(peer, born_us):
+            return
+        copy = surface.backup_copies.held.pop(peer, None)
+        surface.members.restart_member(peer, born_us)
+        surface.heartbeat_requests.drop("heartbeat", peer)
+        ownership.claim_map.drop(ownership.claim_map.of(peer))
+        ownership.refresh()
+        surface.backup_set.drop_backup(peer)
+        self.confirm_dead(peer, copy)
+        surface.joining.on_new_incarnation(peer)
 
     def confirm_dead(self, peer: Address, copy: BackupCopy | None) -> None:
         """A later incarnation proves that a peer is dead: its backups take over in turn, and a
@@ -318,46 +329,6 @@ class Takeover(SurfacePart):
             self.surface.store.accept(copy.within(taken), taken)
             self.surface.store.on_tract_lost(taken)
 
-    def fill_gap(self) -> None:
-        """Query the owner of a gap beside this peer's extents; after `gap_us`, claim the gap."""
-        now_us, gap = self.host.now_us, self.surface.ownership.gap
-        if gap is None or not self.surface.extents:
-            self._gap_since_us = -1
-            return
-        if self._gap_since_us < 0:
-            self._gap_since_us = now_us
-        low, bits = gap
-        if now_us - self._gap_since_us > self.timers.gap_us:
-            self._gap_since_us = -1
-            self.claim_unowned(
-                [OwnershipClaim(low, bits, 0, self.address)],
-                set(self.surface.ownership.neighbours()),
-            )
-            return
-        self.surface.send(FindOwner(RouteHeader((low, low + 1)), self.address))
-        # The neighbours may know no more than this peer: after a partition a few peers can have
-        # only each other as neighbours. So a peer that is heard and is no neighbour forwards the
-        # query too.
-        near, since_us = self.surface.ownership.neighbours(), now_us - self.timers.suspect_after_us
-        heard = (
-            each for each, state in self.surface.members.states.items() if state.heard_us > since_us
-        )
-        known = [each for each in heard if each not in near]
-        if known and self.surface.settings.assured:
-            way = RouteHeader((low, low + 1), self.surface.next_number())
-            self.host.send(self.host.rng.choice(known), FindOwner(way, self.address))
-
-    def claim_all(self) -> None:
-        """Claim the whole surface, since no peer that is heard owns any of it. Claims of silent
-        owners are beaten as in every takeover; elsewhere any other claim beats ours, and of two
-        such claims one wins.
-        """
-        silent = [
-            OwnershipClaim(each.low, each.bits, each.epoch + 1, self.address)
-            for each in self.surface.ownership.others
-        ]
-        self.claim_unowned([*silent, OwnershipClaim(0, 0, 0, self.address)], set())
-
     def claim_unowned(self, claims: list[OwnershipClaim], before: set[Address]) -> None:
         """Claim extents that have no owner. Every regular claim beats one of epoch 0."""
         ownership, number = self.surface.ownership, self.surface.next_number()
@@ -376,6 +347,8 @@ class Takeover(SurfacePart):
         committed.
         """
         surface = self.surface
+        if pending.lacking:  # another surface may exist, whose claims this peer does not know
+            before = before.union(surface.joining.acquaintances())
         surface.announce(before - {self.address})
         self.pending[number] = pending
         due, own = CommitDue(number), intersect(pending.tract, surface.ownership.tract)

@@ -277,10 +277,12 @@ class Links(Part, parts=PARTS):
         return SetRNak(request.by, self.me, request.op, reason, self.right, self.rnum)
 
     def _apply(self, request: SetR) -> SetRAck:
-        old, old_num, new = self.right, self.rnum, request.new
+        old, old_num, new, doubt = self.right, self.rnum, request.new, self.liveness.silent.shared()
         assert old_num is not None, "a member knows the number of its link"
         num = after(old_num) if request.kind == INSERT else None
-        ack = SetRAck(request.by, self.me, request.op, num, self._left_list_for(new))
+        ack = SetRAck(request.by, self.me, request.op, num, self._left_list_for(new), doubt)
+        if request.kind == REPLACE and old != self.me and lies_between(self.me, old, new):
+            self.listener.on_right_bypassed(old, new, request.bypassed)
         if request.kind in (INSERT, REPLACE):
             self.set_right(new, request.new_num, confirmed=True)
             if num is None:
@@ -329,6 +331,10 @@ class Links(Part, parts=PARTS):
         self.send_to(
             self.right, SetL(self.right, self.me, self.rnum, self._left_list_for(self.right))
         )
+
+    def request_state(self, ref: Ref) -> None:
+        """Ask a silent node for its links. Its answer ends the suspicion."""
+        self.send_to(ref, LinkStateRequest(ref, self.me, 0, self.left, self.lnum))
 
     @handles(SetL)
     def on_set_l(self, sender: Address, news: SetL) -> None:

@@ -35,6 +35,12 @@ class RingListener:
         """
         return None
 
+    def on_right_bypassed(self, old: Ref, new: Ref, others: Sequence[Ref]) -> None:
+        """The ring is repaired past the right neighbour `old`, which is silent: the next one is
+        `new`. `others`: silent nodes between the two, as far as `new` knows them.
+        """
+        return None
+
     def on_left_list_changed(self) -> None:
         """The nodes beyond the left neighbour have changed."""
         return None

@@ -4,8 +4,10 @@ remembered.
 
 from typing import TYPE_CHECKING
 
-from implicast.overlay.links.refs import Ref
+from implicast.overlay.links.refs import Ref, lies_between
+from implicast.overlay.links.silence import MERGE_TIME_US, Doubt, SilentNodes
 from implicast.peer.detector import Detector, DetectorSettings
+from implicast.peer.lease import OWED_US
 from implicast.peer.memory import Recent
 
 if TYPE_CHECKING:
@@ -20,7 +22,15 @@ class RingLiveness:
     looks the own place up through it, because it may stand on another ring.
     """
 
-    __slots__ = ("_address", "departed", "detector", "links", "remembered", "unreachable")
+    __slots__ = (
+        "_address",
+        "departed",
+        "detector",
+        "links",
+        "remembered",
+        "silent",
+        "unreachable",
+    )
 
     def __init__(self, links: "Links") -> None:
         self._address, self.links, settings = links.address, links, links.settings
@@ -30,6 +40,7 @@ class RingLiveness:
         `remembered`: former neighbours and origins of lookups that did not announce leaving. A node
         that ends on a separate ring finds the other ring through them.
         """
+        self.silent = SilentNodes(links.address, links.host, links.request_state)
         self.detector: Detector[Ref] | None = None
         """None in a world without crashes, where no node is ever suspected. Overlays above share
         it.
@@ -72,6 +83,7 @@ class RingLiveness:
         self.departed[ref] = None
         self.unreachable.pop(ref, None)
         self.remembered.pop(ref, None)
+        self.silent.on_gone(ref.address)
         if self.detector is not None:
             self.detector.mark_left(ref)
 
@@ -82,7 +94,18 @@ class RingLiveness:
     def _on_suspected(self, ref: Ref) -> None:
         """A suspicion arose, in the ring or in an overlay above it that shares the detector."""
         self._remember(self.unreachable, ref)
+        self.silent.add((ref,))
         self.links.listener.on_node_suspected(ref)
+
+    def inherit(self, doubt: Doubt, right: Ref) -> None:
+        """This node is linked in before `right`: add what its left neighbour knows of silent
+        nodes.
+        """
+        self.silent.inherit(doubt)
+        if doubt[1] > OWED_US - MERGE_TIME_US:
+            self.links.lookup.merge_soon()
+        if beside := [ref for ref, _ in doubt[0] if lies_between(self.links.me, ref, right)]:
+            self.silent.add_beside(beside)
 
     def remember(self, *refs: Ref) -> None:
         """Remember nodes that were neighbours or whose lookups passed by."""

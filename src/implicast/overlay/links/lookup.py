@@ -11,7 +11,14 @@ to each other, so that the merge proceeds in round trips rather than in lookup p
 
 from typing import TYPE_CHECKING
 
-from implicast.overlay.links.messages import FindPlace, NotOnRing, PlaceFound, StaleRoute
+from implicast.overlay.links.messages import (
+    FindPlace,
+    KnownNodes,
+    KnownNodesRequest,
+    NotOnRing,
+    PlaceFound,
+    StaleRoute,
+)
 from implicast.overlay.links.refs import Ref, lies_between
 from implicast.overlay.links.state import IN, INS, OUT
 from implicast.peer.contract import Address, Part, StandingAlarm, handles
@@ -24,9 +31,26 @@ DISTINCT_ATTEMPTS = 64
 """Number of attempts of one origin that can be told from duplicates."""
 CONTACTS_ALONE = 8
 """Number of contacts that a node without neighbours uses at once."""
+NODES_TOLD = 8
+"""Nodes that a member names to a joining node."""
 PASSED_US = 2_000_000
 """The same lookup within this time is a duplicate."""
 _NO_REPEATS: Repeats[FindPlace] = Repeats(0)
+
+
+SOON_US = 7_000_000
+"""Mean time between two lookups through remembered nodes while other rings are looked for."""
+SOON_ROUNDS = 6
+"""Number of these."""
+SOON_CONTACTS = 3
+"""Remembered nodes of one of these: with message loss half of the lookups are not answered."""
+
+
+class MergeSoon(StandingAlarm):
+    """Fires while a node looks for other rings through remembered nodes."""
+
+    incarnation: int
+    left: int
 
 
 class MergeRound(StandingAlarm):
@@ -38,13 +62,13 @@ class MergeRound(StandingAlarm):
 class PlaceLookup(Part):
     """Sends lookups of the own place, and forwards or answers those of other nodes."""
 
-    __slots__ = ("_passed", "attempts", "links")
+    __slots__ = ("_passed", "_soon_until_us", "attempts", "links")
 
     def __init__(self, links: "Links") -> None:
         super().__init__(links.address, links.host)
         self.links = links
-        self.attempts = 0
-        """Attempts so far."""
+        self.attempts = self._soon_until_us = 0
+        """`attempts`: attempts so far. `_soon_until_us`: until when other rings are looked for."""
         self._passed = (
             Repeats[FindPlace](links.settings.passed_max)
             if links.detector is not None
@@ -73,9 +97,40 @@ class PlaceLookup(Part):
     def on_merge_round(self, alarm: MergeRound) -> None:
         links = self.links
         if alarm.incarnation == links.me.incarnation and links.state == IN:
-            links.after_jittered(links.settings.merge_us, alarm)
+            # Lookups may be lost: more often while a partition may end at any moment.
+            is_split = any(map(links.liveness.silent.is_silent, links.liveness.unreachable))
+            links.after_jittered(links.settings.merge_us >> is_split, alarm)
             for contact in self.merge_contacts():
                 self.lookup_via(contact)
+
+    def merge_soon(self) -> None:
+        """This ring was founded just now, or this node lost all nodes that it knew on its left: there
+        may be other rings. Look for these through all that is remembered, for a while.
+        """
+        if self.links.detector is not None and self.host.now_us >= self._soon_until_us:
+            self._soon_until_us = self.host.now_us + SOON_ROUNDS * SOON_US
+            alarm = MergeSoon(self.links.me.incarnation, SOON_ROUNDS)
+            self.links.after_jittered(SOON_US // 4, alarm)
+
+    @handles(MergeSoon)
+    def on_merge_soon(self, alarm: MergeSoon) -> None:
+        links = self.links
+        if alarm.incarnation != links.me.incarnation or links.state != IN:
+            return
+        for contact in self._remembered_contacts():
+            self.lookup_via(contact)
+        if alarm.left > 1:
+            links.after_jittered(SOON_US, MergeSoon(alarm.incarnation, alarm.left - 1))
+
+    def _remembered_contacts(self) -> list[Address]:
+        links = self.links
+        if links.right == links.me:
+            return self.merge_contacts()
+        near = {ref.address for ref in (links.left, links.right, links.me)}
+        remembered = (ref.address for ref in links.liveness.remembered)
+        known = dict.fromkeys((*remembered, *links.membership.joined_through))
+        contacts = [address for address in known if address not in near]
+        return self.host.rng.sample(contacts, min(SOON_CONTACTS, len(contacts)))
 
     def merge_contacts(self) -> list[Address]:
         """Nodes that may stand on another ring: one known node at random, and the next suspected
@@ -139,6 +194,8 @@ class PlaceLookup(Part):
         if links.detector is not None and self._passed.came_by(find, self.host.now_us, PASSED_US):
             return
         links.liveness.remember(origin)
+        if sender == origin.address and find.hops_left == links.settings.find_hops - 1:
+            self.on_known_nodes_request(sender, KnownNodesRequest())  # the first of a joining node
         if links.state in (OUT, INS):
             self._forward_as_nonmember(sender, find)
         elif origin.place == links.right.place or lies_between(links.me, origin, links.right):
@@ -181,7 +238,24 @@ class PlaceLookup(Part):
             self.host.send(sender, StaleRoute(departed[0]))
         is_joining = links.state == OUT and links.membership.introducers
         if links.detector is not None and is_joining and step is None:
-            links.send_to(find.origin, NotOnRing(find.origin, links.me))
+            is_new = links.membership.is_new
+            links.send_to(find.origin, NotOnRing(find.origin, links.me, is_new))
+            links.membership.add_introducers(find.origin)  # it may join first
+
+    @handles(KnownNodesRequest)
+    def on_known_nodes_request(self, sender: Address, request: KnownNodesRequest) -> None:
+        links = self.links
+        if links.state == IN and links.detector is not None:
+            known = [ref for ref in links.nearby_nodes() if not links.liveness.is_lost(ref)]
+            self.host.send(sender, KnownNodes(tuple(known[:NODES_TOLD])))
+
+    @handles(KnownNodes)
+    def on_known_nodes(self, sender: Address, answer: KnownNodes) -> None:
+        """A joining node also looks its place up through these: its introducers may fail before
+        they can help it.
+        """
+        if self.links.state == OUT and self.links.membership.introducers:
+            self.links.membership.add_introducers(*answer.nodes)
 
     @handles(StaleRoute)
     def on_stale_route(self, sender: Address, departed: StaleRoute) -> None:

@@ -9,6 +9,7 @@ from implicast.overlay.links.messages import (
     MOVED,
     Confirm,
     IncarnationGone,
+    KnownNodesRequest,
     PlaceFound,
     SetR,
     SetRAck,
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 INTRODUCERS_MAX = 24
 """Members through which a joining node looks its place up."""
+INTRODUCERS_KEPT = 8
+"""Of these, those known first are kept when others are added."""
 ENTRIES_BITS = 16
 """Bits for the number of joins within one incarnation of the peer."""
 GAP_CLOSE_US = 400_000
@@ -75,6 +78,11 @@ class Membership(Part):
         self.joined_through: tuple[Address, ...] = ()  # the introducers of the last join
         self._op = self._leave_by_us = 0
 
+    @property
+    def is_new(self) -> bool:
+        """Whether this node remembers no ring."""
+        return not self.neighbours
+
     def reset(self) -> None:
         """An incarnation starts: it has no request under way."""
         self.pending: PendingSetR | None = None
@@ -104,6 +112,13 @@ class Membership(Part):
         """Set the members through which to look the own place up."""
         self.introducers = introducers[:INTRODUCERS_MAX]
 
+    def add_introducers(self, *refs: Ref) -> None:
+        """Look the own place up through these nodes too."""
+        told = (ref.address for ref in refs if ref.address != self.address)
+        known = tuple(dict.fromkeys((*self.introducers, *told)))
+        first, others = known[:INTRODUCERS_KEPT], known[INTRODUCERS_KEPT:]
+        self.introducers = (*first, *others[INTRODUCERS_KEPT - INTRODUCERS_MAX :])
+
     def start_new_incarnation(self) -> None:
         """Start a new incarnation on the ring. One incarnation of the peer has room for many,
         because it may leave and rejoin, or give up a join and start another.
@@ -114,15 +129,18 @@ class Membership(Part):
     def lookup_place(self) -> None:
         """Look the place up through the next introducer. After a failed attempt use two at a time,
         because a path may lead over failed nodes, and after several attempts four, because most
-        introducers may have failed.
+        introducers may have failed. Also ask for other members: all that it knows may fail before
+        the ring is repaired.
         """
         links = self.links
         attempts = links.lookup.attempts
         at_once = 1 if links.detector is None or not attempts else 2 if attempts < 5 else 4
-        for _ in range(min(at_once, len(self.introducers))):
-            links.lookup.send_find_place(
-                self.introducers[links.lookup.attempts % len(self.introducers)]
-            )
+        asked = 0 if at_once == 1 else len(self.introducers) if attempts < 5 else 1
+        for turn in range(min(at_once, len(self.introducers))):
+            to = self.introducers[links.lookup.attempts % len(self.introducers)]
+            links.lookup.send_find_place(to)
+            if turn < asked:
+                self.host.send(to, KnownNodesRequest())
         links.after_jittered(
             links.settings.seek_us, PlaceLookupRetry(links.me.incarnation, links.lookup.attempts)
         )
@@ -135,12 +153,11 @@ class Membership(Part):
             and self.introducers
             and (alarm.incarnation, alarm.attempts) == (links.me.incarnation, links.lookup.attempts)
         ):
-            if (
-                links.detector is not None
-                and self.neighbours
-                and links.founding.is_due(self.introducers)
-            ):
+            if links.detector is not None and links.founding.is_due(self.introducers, self.is_new):
+                links.liveness.silent.note_founded()
+                self.start_new_incarnation()  # a refused insertion has left its neighbours here
                 self._become_member()
+                links.lookup.merge_soon()
             else:
                 self.lookup_place()
 
@@ -257,12 +274,19 @@ class Membership(Part):
     # --- own requests
 
     def request(
-        self, kind: int, target: Ref, new: Ref, cur: Ref, cur_num: Number, new_num: Number
+        self,
+        kind: int,
+        target: Ref,
+        new: Ref,
+        cur: Ref,
+        cur_num: Number,
+        new_num: Number,
+        bypassed: tuple[Ref, ...] = (),
     ) -> None:
         """Ask a holder to change its right pointer."""
         links = self.links
         self._op += 1
-        request = SetR(target, links.me, self._op, kind, new, cur, cur_num, new_num)
+        request = SetR(target, links.me, self._op, kind, new, cur, cur_num, new_num, bypassed)
         self.pending = PendingSetR(request)
         self.pending.start(links, SetRTimeout(self._op))
         links.send_to(target, request)
@@ -314,6 +338,7 @@ class Membership(Part):
             links.lookup.notify_replaced(former)
             if was_ins:
                 self._become_member()
+        links.liveness.inherit(ack.doubt, links.right)
 
     @handles(SetRNak)
     def on_set_r_nak(self, sender: Address, nak: SetRNak) -> None:

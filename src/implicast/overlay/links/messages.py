@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from implicast.overlay.links.refs import Number, Ref
+from implicast.overlay.links.silence import NO_DOUBT, Doubt
 from implicast.peer.contract import Message
 from implicast.peer.fields import Flag, Token
 
@@ -43,17 +44,23 @@ class SetR(Between):
     cur: Ref
     cur_num: Number
     new_num: Number
+    bypassed: Lefts = ()
+    """Silent nodes between the receiver and `new`, where the sender repairs the ring: nearest to
+    `new` first. If `cur` is last these are all of them; if it is first there may be others.
+    """
 
 
 class SetRAck(Between):
     """The request was carried out. `num`: for an INSERT, the number of the link that the sender
-    takes over. `lefts`: the holder and the nodes on its left.
+    takes over. `lefts`: the holder and the nodes on its left. `doubt`: what a node that joins
+    cannot know.
     """
 
     wire = 0x0402
     op: Token
     num: Number | None
     lefts: Lefts
+    doubt: Doubt = NO_DOUBT
 
 
 class SetRNak(Between):
@@ -151,11 +158,27 @@ class StaleRoute(Message):
 
 
 class NotOnRing(Message):
-    """Answer of a node that is joining itself to a lookup of `to` that it cannot forward."""
+    """Answer of a node that is joining itself to a lookup of `to` that it cannot forward. `is_new`:
+    it remembers no ring.
+    """
 
     wire = 0x040C
     to: Ref
     by: Ref
+    is_new: bool = False
+
+
+class KnownNodesRequest(Message):
+    """A joining node whose lookups stay unanswered asks a member for other members."""
+
+    wire = 0x040D
+
+
+class KnownNodes(Message):
+    """Answer to KnownNodesRequest: nodes that the sender knows."""
+
+    wire = 0x040E
+    nodes: Lefts
 
 
 class Confirm(Message):
@@ -179,4 +202,6 @@ LINK_KINDS: tuple[type, ...] = (
     PlaceFound,
     StaleRoute,
     NotOnRing,
+    KnownNodesRequest,
+    KnownNodes,
 )

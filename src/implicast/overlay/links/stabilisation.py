@@ -205,6 +205,8 @@ class Stabilisation(Part):
         if link_state.to != links.me:
             return
         links.liveness.on_message_from(link_state.by)
+        if links.liveness.silent.on_answer(sender):
+            links.lookup.lookup_via(sender)  # it may stand on another ring
         search = self.search
         if search is None or link_state.token != search.token:
             return
@@ -270,11 +272,23 @@ class Stabilisation(Part):
         of nodes re-enters in one step.
         """
         links = self.links
+        if holder not in (links.left, *links.lefts):
+            links.lookup.merge_soon()
         beyond = cur != links.me and not lies_between(holder, cur, links.me)
         # An unknown `cur` means that another node may have bypassed this one too.
         number = links.next_repair_number(beyond or cur not in (links.me, links.left, *links.lefts))
         kind = INSERT if beyond and not lies_between(links.me, links.right, cur) else REPLACE
-        links.membership.request(kind, holder, links.me, cur, cur_num, number)
+        nearest = dict.fromkeys((links.left, *links.lefts, *links.liveness.silent.refs()))
+        known = dict.fromkeys((*([] if cur in nearest else [cur]), *nearest))
+        if kind != REPLACE:
+            known = {}
+        bypassed = [
+            ref
+            for ref in known
+            if ref not in links.liveness.departed and lies_between(holder, ref, links.me)
+        ]
+        some = tuple(bypassed[: links.settings.lefts])
+        links.membership.request(kind, holder, links.me, cur, cur_num, number, some)
 
     @handles(StabiliseRound)
     def on_stabilise_round(self, alarm: StabiliseRound) -> None:

@@ -78,6 +78,10 @@ class ListAgreement:
             for is_left in SIDES
         )
 
+    def is_alone(self, lists: LevelTable[Certificate], number: int, me: Address) -> bool:
+        """Whether a list names no other peer."""
+        return all(neighbour(lists.levels[number], me, is_left) is None for is_left in SIDES)
+
     def offers(self, lists: LevelTable[Certificate], me: Address) -> list[tuple[Address, ListSpan]]:
         """The lists to send, each with the address of a neighbour. If there are none, the lists
         count as compared until they change.

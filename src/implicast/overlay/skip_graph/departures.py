@@ -24,8 +24,9 @@ from implicast.overlay.skip_graph.messages import (
     ProbePlaces,
     denial_verb,
 )
-from implicast.overlay.skip_graph.place import answer
+from implicast.overlay.skip_graph.place import answer, nearest
 from implicast.overlay.skip_graph.search import Search
+from implicast.overlay.skip_graph.silent_nodes import silent_near
 from implicast.overlay.skip_graph.table import LevelTable
 from implicast.peer.contract import Address, Part, handles
 from implicast.peer.identity import Certificate
@@ -159,15 +160,24 @@ class Departures(Part):
         self.tell_latecomer(sender)
 
     def _answer(self, sender: Address, ask: AskNeighbours) -> None:
+        """Answer from the lists of the asked place. A request to any place is also told of the own
+        places on both sides of the claimant: if all other neighbours of the claimant restarted with
+        it, no other peer knows them.
+        """
         about = ask.claim.certificate
         asked = self._places.held.get(ask.place) if ask.place else self._places.home
         if asked is None:
             self._answer_for_left(sender, ask, about)
             return
         nodes = asked.confirmed_nodes(asked.neighbours_of(about), self._members.was_heard_since)
+        if not ask.place:
+            named = frozenset(node.key for node in nodes)
+            beside = nearest(about.key, self._places.certificates(), 1)
+            nodes += tuple(node for node in beside if node.key not in named)
         if not asked.record_asker(about):
             asked.note_candidate(about)
-        self.host.send(sender, Neighbours(asked.key, about.key, nodes))
+        silent = silent_near(asked, self._members.silent_places, self.host.now_us)
+        self.host.send(sender, Neighbours(asked.key, about.key, nodes, silent))
 
     @handles(AnnouncePlace)
     def on_announce(self, sender: Address, announce: AnnouncePlace) -> None:

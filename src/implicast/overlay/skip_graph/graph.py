@@ -27,6 +27,7 @@ from implicast.overlay.skip_graph.places import PUBLIC, Places, nodes_with, revo
 from implicast.overlay.skip_graph.search import Search
 from implicast.peer.contract import Address, Host, Part, handles
 from implicast.peer.identity import Certificate, Revocation, Trust
+from implicast.peer.lease import OWED_US
 from implicast.peer.requests import AbstractRequests
 from implicast.peer.signatures import Signer
 from implicast.space.vector import Vectors
@@ -132,10 +133,17 @@ class SkipGraph(
 
     def is_agreed(self, key: bytes, number: int) -> bool:
         """Whether the neighbours of a place confirmed its list of a level. After a departure a list
-        may look like the whole ring because only few of its nodes are known.
+        may look like the whole ring because only few of its nodes are known. A list without other
+        peers counts as confirmed only if none was lost.
         """
         place = self.places.held[key]
-        return place.is_untouched or place.agreement.is_agreed(place.wide, number, self.address)
+        if place.is_untouched:
+            return True
+        agreement, wide = place.agreement, place.wide
+        return agreement.is_agreed(wide, number, self.address) and not (
+            agreement.is_alone(wide, number, self.address)
+            and self.members.addresses_lost_within(OWED_US)
+        )
 
     def certificates(self) -> list[Certificate]:
         """Certificates of own places in key order."""
@@ -147,6 +155,10 @@ class SkipGraph(
     def has_arrived(self, key: bytes) -> bool:
         """Whether this peer holds the place and every peer that must list it knows it."""
         return key in self.places.held and key not in self.search.joining
+
+    def is_alone(self, key: bytes) -> bool:
+        """Whether an own place knows no other peer."""
+        return not self.places.held[key].addresses.keys() - {self.address}
 
     def expires_soon(self, key: bytes) -> bool:
         """Whether less than a third of the certificate's validity is left."""
@@ -209,8 +221,7 @@ class SkipGraph(
 
     def _on_peer_left(self, leaver: Certificate) -> None:
         """Remove a peer whose signed message says that it left with all its places."""
-        self.members.detector.mark_left(leaver.address)
-        self.members.lost.pop(leaver.address, None)
+        self.members.on_left(leaver.address)
         self._remove_entries(
             leaver.address, nodes_with(self.places.held.values(), PUBLIC, leaver.public)
         )

@@ -15,12 +15,15 @@ told that it was lost: it may have been frozen, and checks its contacts and list
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from implicast.overlay.skip_graph.false_losses import FalseLosses
 from implicast.overlay.skip_graph.messages import SuspicionReport, SuspicionReportDue
 from implicast.overlay.skip_graph.place import Place, unknown_nodes
 from implicast.overlay.skip_graph.places import Places
+from implicast.overlay.skip_graph.silent_nodes import Silent, SilentNodes
 from implicast.peer.contract import Address, Message, Part, handles
 from implicast.peer.detector import Detector, DetectorSettings, Ping
 from implicast.peer.identity import Certificate
+from implicast.peer.lease import OWED_US
 from implicast.peer.memory import Recent
 
 QUIET_US = 2_000_000
@@ -112,6 +115,8 @@ class GraphMembers(Part, parts={"detector": Detector}):
 
     __slots__ = (
         "_catch_up",
+        "_false_losses",
+        "_lose",
         "_places",
         "_reinstated_us",
         "_settings",
@@ -120,6 +125,7 @@ class GraphMembers(Part, parts={"detector": Detector}):
         "lists_changed",
         "lost",
         "reports",
+        "silent_nodes",
     )
 
     def __init__(
@@ -137,13 +143,15 @@ class GraphMembers(Part, parts={"detector": Detector}):
             lists_changed,
             catch_up,
         )
+        self._lose, self._false_losses = lose, FalseLosses()
         self.detector: Detector[Address] = Detector(
-            places.address, places.host, settings.detector, lose
+            places.address, places.host, settings.detector, self.on_suspected
         )
         self.lost: Recent[Address, LostPeer] = Recent(LOST_MAX)
         # time of the first report, reporters
         self.reports: Recent[Address, tuple[int, tuple[Address, ...]]] = Recent(REPORTED_MAX)
         self._unreported: list[Address] = []
+        self.silent_nodes = SilentNodes(places, self._lists, self.was_heard_since)
         # time at which a lost peer sent a message again
         self._reinstated_us: Recent[Address, int] = Recent(FOUND_MAX)
 
@@ -155,6 +163,19 @@ class GraphMembers(Part, parts={"detector": Detector}):
         """
         if address not in self.lost:
             self.detector.check(address, QUIET_US)
+
+    def on_suspected(self, address: Address) -> None:
+        """A peer failed a probe, or left a request unanswered: it is lost, or probed again if this
+        peer was mistaken about others lately.
+        """
+        heard_us = self.detector.last_heard_us.get(address, -1)
+        if address in self.lost:
+            return
+        if self._false_losses.is_doubtful(address, heard_us, self.host.now_us):
+            self.detector.suspects.pop(address, None)
+            self.detector.probe(address)
+        else:
+            self._lose(address)
 
     def probe_with(self, address: Address, message: Message) -> None:
         """Repeat an unanswered message as a probe. If a probe is under way the message is sent once
@@ -184,6 +205,33 @@ class GraphMembers(Part, parts={"detector": Detector}):
         """Whether a peer has sent a message at or after this time."""
         silent_us = self.detector.silent_for_us(address)
         return silent_us is not None and silent_us <= self.host.now_us - time_us
+
+    def silent_contacts(self) -> tuple[Address, ...]:
+        """Addresses that may be members and are not listed: peers lost within `OWED_US`, and
+        expected contacts.
+        """
+        lost = self.addresses_lost_within(OWED_US)
+        return tuple(dict.fromkeys([*lost, *self.silent_nodes.contacts()]))
+
+    def silent_places(self, concerns: Callable[[bytes], bool]) -> list[Silent]:
+        """Places of peers lost within `OWED_US`, and nodes that neighbours named as silent, whose
+        key concerns the caller; each with the time since which it is silent.
+        """
+        since_us = self.host.now_us - OWED_US
+        lost = [
+            (node, lost.since_us)
+            for lost in self.lost.values()
+            if lost.since_us >= since_us
+            for node in lost.nodes.values()
+            if concerns(node.key)
+        ]
+        return [*lost, *self.silent_nodes.nodes(concerns)]
+
+    def on_left(self, address: Address) -> None:
+        """A peer has left for good."""
+        self.detector.mark_left(address)
+        self.lost.pop(address, None)
+        self.silent_nodes.forget(address)
 
     # --- nodes named by other peers
 
@@ -235,6 +283,7 @@ class GraphMembers(Part, parts={"detector": Detector}):
         self._reinstated_us.put(address, self.host.now_us)
         self.host.send(address, SuspicionReport((address,)))
         found = self.lost.pop(address)
+        self._false_losses.on_reinstated(found.since_us, self.host.now_us)
         for other, lost in list(self.lost.items()):
             self._probe_early(other, lost)
         return found
@@ -259,21 +308,21 @@ class GraphMembers(Part, parts={"detector": Detector}):
             if lost.since_us + REMEMBERED_US < now_us:
                 del self.lost[address]
             elif lost.probe_at_us <= now_us:
-                if not self.may_return(lost):
+                if lost.since_us + OWED_US < now_us:
                     lost.nodes.clear()
                 self._probe(address, lost)
 
-    def lost_within(self, within_us: int) -> list[Certificate]:
-        """Places of peers lost within this time, which may still be alive: only messages between
-        them and this peer may have been dropped.
+    def addresses_lost_within(self, within_us: int) -> list[Address]:
+        """Peers lost within this time, which may still be alive: only messages between them and
+        this peer may have been dropped.
         """
         since_us = self.host.now_us - within_us
-        return [
-            node
-            for lost in self.lost.values()
-            if lost.since_us >= since_us
-            for node in lost.nodes.values()
-        ]
+        return [address for address, lost in self.lost.items() if lost.since_us >= since_us]
+
+    def lost_within(self, within_us: int) -> list[Certificate]:
+        """Places of peers lost within this time."""
+        lost = self.addresses_lost_within(within_us)
+        return [node for address in lost for node in self.lost[address].nodes.values()]
 
     def _probe_early(self, address: Address, lost: LostPeer) -> None:
         if lost.probed_us + PROBE_US <= self.host.now_us:
@@ -307,7 +356,13 @@ class GraphMembers(Part, parts={"detector": Detector}):
 
     @handles(SuspicionReportDue)
     def on_suspicion_report_due(self, alarm: SuspicionReportDue) -> None:
+        """Report to all contacts. Each lost peer is probed once more: where messages are lost, a
+        suspicion may be false, and this probe ends it before the planned ones.
+        """
         lost, gone = self.lost, self.detector.left
+        for address in self._unreported:
+            if address in lost:
+                self.host.send(address, Ping(0))
         reported = tuple(
             [
                 each

@@ -29,6 +29,8 @@ DENIED_MAX = 256
 """Places in one denial."""
 REPORTED_MAX = 256
 """Addresses in one suspicion report."""
+SILENT_MAX = 64
+"""Silent nodes in one answer."""
 
 PRESENT, GONE, ALL_GONE = b"present", b"gone", b"all gone"
 """Verbs of claims: the place is held; the place is left; all places of the key are left."""
@@ -57,15 +59,24 @@ class AskNeighbours(Message):
     claim: Claim
 
 
+class SilentNode(Message):
+    """A node that may be a member although it does not answer, and for how long it has not."""
+
+    certificate: Certificate
+    age_us: Micros
+
+
 class Neighbours(Message):
     """Answer to `AskNeighbours`: the k nearest nodes on each side of the claimant, and the lists of
-    all levels that the asked place shares with it.
+    all levels that the asked place shares with it. The claimant does not list silent nodes; its
+    receipts are uncertain where they are.
     """
 
     wire = 0x0B02
     place: Key
     claimant: Key
     nodes: Named
+    silent: Annotated[tuple[SilentNode, ...], Meta(max_length=SILENT_MAX)] = ()
 
 
 class AnnouncePlace(Message):

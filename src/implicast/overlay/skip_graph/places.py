@@ -13,18 +13,20 @@ from implicast.overlay.skip_graph.messages import PRESENT, Claim, DenyPlaces, cl
 from implicast.overlay.skip_graph.place import ByKey, Place, WholeGraph
 from implicast.overlay.skip_graph.table import twin
 from implicast.peer.contract import Address, Host, Name
-from implicast.peer.identity import Certificate, Trust
+from implicast.peer.identity import SKEW_US, Certificate, Trust
 from implicast.peer.memory import Recent
 from implicast.peer.signatures import Signer
 from implicast.space.vector import Vectors
 
 PUBLIC = attrgetter("public")
 CLAIM_US = 1_000_000
-"""A signed claim is reused for 1 s; receivers accept it for 30 s."""
+"""A signed claim is reused for 1 s."""
 CLAIMS_MAX = 256
 """Signed claims of own places kept for reuse; the oldest is evicted first."""
-CLAIM_WINDOW_US = 30_000_000
-"""Receivers reject claims that are further than 30 s from their clock."""
+CLAIM_WINDOW_US = 30_000_000 + SKEW_US
+"""Receivers reject claims that are further than this from their clock: a claim travels for up to
+30 s.
+"""
 GONE_MAX = 1_024
 """Leave messages remembered. While one is, a recorded claim cannot bring the place back."""
 
@@ -170,6 +172,10 @@ class Places:
     @property
     def home(self) -> Place | None:
         return next(iter(self.held.values()), None)
+
+    def certificates(self) -> list[Certificate]:
+        """Certificates of own places."""
+        return [place.certificate for place in self.held.values()]
 
     def insert(self, certificate: Certificate) -> None:
         """Insert a node into the lists of all own places where it fits."""

@@ -199,6 +199,7 @@ class Search(Part):
         if place is None or not any(self.close_request(place, whom, sender) for whom in asked):
             self.places.certificate_store.refusals["unasked_answer"] += 1
             return
+        self.members.silent_nodes.learn(answer.silent)
         self.learn_nodes(place, self.members.listable(place, answer.nodes))
         self.advance_search(place)
 
@@ -282,14 +283,12 @@ class Search(Part):
         return True
 
     def _on_unanswered(self, asked: Asked, pending: PendingRequest) -> None:
-        """A request was retried up to its limit: the receiver is lost."""
+        """A request was retried up to its limit: the receiver is suspect."""
         place = self.places.held.get(asked[0])
         if place is None:
             return
         place.waiting.pop(asked[1], None)
         self.members.detector.suspect(pending.to)
-        if pending.to not in self.members.lost:
-            self._lose(pending.to)
         self.advance_search(place)
 
     def give_up_on(self, address: Address) -> None:

@@ -12,6 +12,7 @@ import msgspec
 
 from implicast.language.target import Description
 from implicast.peer.contract import Address, Message
+from implicast.peer.expiry import EXPIRY_BYTES
 from implicast.space.digest import digest_bits
 from implicast.world.liars import bft_lies
 from implicast.world.liars.coalition import Coalition, Delivery, LyingHost, Strategy, carries
@@ -29,12 +30,14 @@ ROUNDS = 6
 
 
 def forged(message: Message) -> Message:
-    """The same message with every payload in it replaced, nested ones included."""
+    """The same message with every payload in it replaced, nested ones included. The expiry in
+    front of a payload stays, so that honest members see no other fault.
+    """
     changes: dict[str, object] = {}
     for name in message.__struct_fields__:
         value = getattr(message, name)
         if name == "payload":
-            changes[name] = FORGED
+            changes[name] = value[:EXPIRY_BYTES] + FORGED
         elif isinstance(value, Message):
             inner = forged(value)
             if inner is not value:

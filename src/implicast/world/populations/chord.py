@@ -7,6 +7,7 @@ from implicast.overlay.chord.chord import Chord
 from implicast.overlay.chord.table import FingerTable
 from implicast.overlay.links.refs import Ref
 from implicast.world.populations.links import assemble_ring, members, opening, pair_objections
+from implicast.world.populations.zave import zave_objections
 
 
 def assemble_chord(nodes: Sequence[Chord]) -> None:
@@ -52,7 +53,7 @@ def chord_objections(
     open_at = opening(rings, among)
     if open_at is not None:
         return [f"the ring is open: {open_at}"]
-    wrong = pair_objections(rings, among)
+    wrong = pair_objections(rings, among) + zave_objections(among)
     by_address = {node.address: node for node in nodes}
     inside = [by_address[ring.address] for ring in among]
     keys, refs = [node.table.own for node in inside], [node.ring.me for node in inside]

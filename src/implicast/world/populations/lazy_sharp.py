@@ -98,9 +98,9 @@ class LazySharpPeer(Condcast):
         self._lane.furnish(self)
         return getattr(self, name)
 
-    def condcast(self, arc: Arc, query: Query, payload: bytes) -> CastId:
+    def condcast(self, arc: Arc, query: Query, payload: bytes, expiry_us: int = 0) -> CastId:
         cast = self.next_cast()
-        sealed = self.signing.sign_payload(cast, query, payload)
+        sealed = self.seal(cast, query, payload, expiry_us)
         if not self._lane.forward(self, ForwardCast(cast, 0, (arc,), query, sealed)):
             self.forwarder.cast(cast, arc, query, sealed)
         return cast

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from implicast.overlay.links.links import Links
 from implicast.overlay.links.refs import Ref
 from implicast.overlay.links.state import IN, OUT
+from implicast.world.populations.zave import zave_objections
 
 
 def assemble_ring(nodes: Iterable[Links]) -> list[Links]:
@@ -74,7 +75,7 @@ def ring_objections(nodes: Sequence[Links]) -> list[str]:
     open_at = opening(nodes, inside)
     if open_at is not None:
         return [f"the ring is open: {open_at}"]
-    return pair_objections(nodes, inside)
+    return pair_objections(nodes, inside) + zave_objections(inside)
 
 
 def pair_objections(nodes: Sequence[Links], inside: Sequence[Links]) -> list[str]:
