@@ -24,6 +24,8 @@ class Listed:
     lefts: tuple[Ref, ...]
     settings: LinkSettings = field(default_factory=lambda: LinkSettings(lefts=3))
     state: str = IN
+    detector: object = "stand-in"
+    """A ring without a detector has no upkeep."""
 
     @property
     def address(self) -> int:

@@ -272,7 +272,7 @@ class Application:
         one; the judge reads all of them.
         """
         receipt = CastReceipt(event.notified, event.declined, event.unreachable, event.uncertain)
-        report = ReceiptReport(self.world.now_us, receipt, event.open)
+        report = ReceiptReport(self.world.now_us, receipt, event.open, len(event.silent))
         if not (cast.reports and cast.reports[-1].says_the_same(report)):
             cast.reports.append(report)
         if not self.is_lazy:

@@ -12,13 +12,14 @@ A receipt may be late, but it is never false:
     declined        at most the selected members that were not owed the cast: their description
                     changed, or they left. Not judged where peers limit the casts that they accept
     silent          a member that is named as unreachable was selected
+    named           at least as many members are counted as unreachable as are named
 
 The first four rules need only the journal, and the laboratory applies them with other code. In a
 run without churn and faults a receipt also has no unreachable member and no uncertain region.
 """
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,11 @@ class ReceiptReport:
     receipt: CastReceipt
     open: int
     """Deliveries pending; 0: the receipt is final."""
+    named: int = 0
+    """Members that it names as unreachable."""
 
     def says_the_same(self, other: "ReceiptReport") -> bool:
-        return self.receipt == other.receipt and self.open == other.open
+        return replace(self, time_us=other.time_us) == other
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,8 @@ def falsehood(facts: CastFacts, report: ReceiptReport, exact: bool) -> str | Non
     taken = facts.notices_by(now_us)
     if receipt.notified > taken:
         return f"it claims {receipt.notified} notified, and {taken} notices were taken"
+    if report.named > receipt.unreachable:
+        return f"it names {report.named} unreachable members and counts {receipt.unreachable}"
     if receipt.declined or receipt.unreachable:
         counted = receipt.notified + receipt.declined + receipt.unreachable
         selected = facts.selected_by(now_us)

@@ -57,7 +57,7 @@ class DoubtfulCasts(dict[CastId, Fetch]):
             counts.declined,
             counts.open,
             tuple(name for name in silent if name not in unclear)[:SILENT_MAX],
-            max(uncertain, are_in_doubt, bool(unclear)),
+            max(uncertain, int(are_in_doubt or bool(unclear))),
         )
 
 

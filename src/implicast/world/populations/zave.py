@@ -10,8 +10,8 @@ clockwise; the rings here list them counter-clockwise, so the conditions are mir
                            member itself
 
 The conditions hold while no member loses all listed nodes at once. They say nothing of rings of few
-members, where one join already passes most of them over: those are checked for the first condition
-only.
+members, where one join already passes most of them over, nor of rings without upkeep, whose lists no
+member refreshes: those are checked for the first condition only.
 """
 
 from bisect import bisect_left, bisect_right
@@ -33,7 +33,8 @@ def zave_objections(inside: Sequence[Links]) -> list[str]:
         if node.state == IN and live.isdisjoint(node.lefts)
     ]
     needed = 1 + max(node.settings.lefts for node in inside)
-    if wrong or len(inside) < 2 * needed:
+    upkept = all(node.detector is not None for node in inside)
+    if wrong or not upkept or len(inside) < 2 * needed:
         return wrong
     count = principals(inside)
     if count < needed:
