@@ -179,7 +179,7 @@ MISTAKES = (
         rule="a receipt counts the members that did not answer "
         "(casting/replicated_lists/doubtful_casts.py)",
         put=several((doubtful_casts, "Settled", without_unreachable)),
-        says="misreported",
+        says="name more unreachable members than they count",
         churn="event=5..60:freeze:3",
         changes={**SMALL, "casts": 120, "network": "flat"},
     ),

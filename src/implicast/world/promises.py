@@ -121,6 +121,9 @@ class PromiseChecker:
             if reason is not None:
                 yield "receipts with too many declined", reason
             receipt = report.receipt
+            if report.named > receipt.unreachable:
+                example = f"{report.named} named, {receipt.unreachable} counted"
+                yield "receipts that name more unreachable members than they count", example
             if self.run.undisturbed and (receipt.unreachable or receipt.uncertain):
                 example = f"{receipt.unreachable} unreachable, {receipt.uncertain} uncertain"
                 yield "receipts that admit a loss where none was possible", example

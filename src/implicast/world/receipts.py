@@ -86,8 +86,6 @@ def falsehood(facts: CastFacts, report: ReceiptReport, exact: bool) -> str | Non
     taken = facts.notices_by(now_us)
     if receipt.notified > taken:
         return f"it claims {receipt.notified} notified, and {taken} notices were taken"
-    if report.named > receipt.unreachable:
-        return f"it names {report.named} unreachable members and counts {receipt.unreachable}"
     if receipt.declined or receipt.unreachable:
         counted = receipt.notified + receipt.declined + receipt.unreachable
         selected = facts.selected_by(now_us)
