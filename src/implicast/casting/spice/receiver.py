@@ -84,8 +84,12 @@ class SpiceReceiver(Receiver):
         self, sender: Address, cast: CastId, again: Incarnation | None, outcome: Outcome
     ) -> Outcome:
         """The outcome to report to this notifier. A member counts once in each repetition of a
-        cast.
+        cast, also as one that declined it: several terms may find it in several registries.
         """
+        if outcome in (Outcome.UNFIT, Outcome.BLOCKED):
+            log = self._notifier_log()
+            log.once((cast, again), sender)
+            return outcome if log[cast, again] == sender else Outcome.UNSELECTED
         if outcome not in (Outcome.TAKEN, Outcome.REPEAT):
             return outcome
         if again is not None:
