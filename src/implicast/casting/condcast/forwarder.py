@@ -262,7 +262,7 @@ class CastForwarder(Part, parts={"requests": Requests}):
         """
         if not (task.open or task.stuck or task.query is None):
             silent = self.ring.links.liveness.silent
-            if silent.are_in_doubt():
+            if silent.are_uncertain():
                 silent.probe()
                 task.count(0, uncertain=1)
             task.end()

@@ -38,11 +38,11 @@ class DoubtfulCasts(dict[CastId, Fetch]):
         return fetch is not None and name in _silent_members(fetch, select)
 
     def settled(
-        self, cast: CastId, counts: NotifyTally, select: Select, own: Name, are_in_doubt: bool
+        self, cast: CastId, counts: NotifyTally, select: Select, own: Name, are_uncertain: bool
     ) -> Settled:
         """Return the receipt of a cast. Selected members whose entries were removed because they
         are silent count as unreachable. A member that did not answer counts as an uncertain region
-        if it is unclear whether it is selected. `are_in_doubt`: there may be another ring.
+        if it is unclear whether it is selected. `are_uncertain`: there may be another ring.
         """
         fetch, silent, uncertain = self.pop(cast, None), counts.silent, 0
         unclear: Set[Name] = frozenset()
@@ -57,7 +57,7 @@ class DoubtfulCasts(dict[CastId, Fetch]):
             counts.declined,
             counts.open,
             tuple(name for name in silent if name not in unclear)[:SILENT_MAX],
-            max(uncertain, int(are_in_doubt or bool(unclear))),
+            max(uncertain, int(are_uncertain or bool(unclear))),
         )
 
 

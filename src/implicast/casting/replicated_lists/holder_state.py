@@ -131,7 +131,7 @@ class HolderState:
         time to put them again, or they may be on another ring.
         """
         silent = self.chord.ring.liveness.silent
-        if silent.are_in_doubt():
+        if silent.are_uncertain():
             silent.probe()
             return True
         return any(up_to(low, key, high) for low, high in self._recently_lost())

@@ -357,8 +357,10 @@ class RingMember(
         self.notifier.notify_members(message, others, here)
 
     def _settled(self, cast: CastId, counts: NotifyTally) -> None:
-        in_doubt = self.links.liveness.silent.are_in_doubt()
-        self.host.deliver(self._doubtful.settled(cast, counts, self.select, self.name, in_doubt))
+        is_uncertain = self.links.liveness.silent.are_uncertain()
+        self.host.deliver(
+            self._doubtful.settled(cast, counts, self.select, self.name, is_uncertain)
+        )
 
     # Estimating
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from implicast.overlay.links.refs import Ref
-from implicast.overlay.links.silence import NO_DOUBT, Doubt
+from implicast.overlay.links.silence import NO_UNCERTAINTY, Uncertainty
 from implicast.peer.contract import Address, CastId, Contact, Message, Name
 from implicast.peer.fields import TEXT_MAX, Count, Flag, Micros, Text, Token
 from implicast.space.ring import ID_BITS
@@ -232,7 +232,7 @@ class RangeEntries(Message):
     entries: SomeEntries
     lost: LostRanges = ()
     """Ranges whose entries were lost a short while ago and may not have been put again."""
-    doubt: Doubt = NO_DOUBT
+    uncertainty: Uncertainty = NO_UNCERTAINTY
     """What the sender knows of silent nodes: the receiver joins after they were reported."""
 
 

@@ -153,9 +153,9 @@ class RangeHandoff(HolderPart, RingListener):
         lost = state.lost_in(pull.low, key)
         if state.is_further(*missing):
             lost += ((*missing, 0),)
-        doubt = lost, self._ring.liveness.silent.shared()
+        uncertainty = lost, self._ring.liveness.silent.shared()
         for part in state.parts(pull.low, key):
-            entries = RangeEntries(self._ring.me, False, pull.turn, *part, *doubt)
+            entries = RangeEntries(self._ring.me, False, pull.turn, *part, *uncertainty)
             self.host.send(pull.by.address, entries)
         if state.is_further(*missing) and self._missing_range != missing:
             self._missing_range = missing
@@ -203,7 +203,7 @@ class RangeHandoff(HolderPart, RingListener):
             if state.is_leaving and state.is_ready and is_relevant:
                 self._push()  # its own successor must have what a leaving node receives
         elif not state.is_ready and self._completes(range_entries):
-            self._ring.liveness.silent.inherit(range_entries.doubt)
+            self._ring.liveness.silent.inherit(range_entries.uncertainty)
             for low, high, age_us in range_entries.lost:
                 state.note_lost(low, high, age_us)
                 self._broadcast.watch_range_lost(low, high)

@@ -7,7 +7,7 @@ arc. A node that receives a report twice forwards it only as far as the second o
 
 - `RangeLost`: a node takes over keys of which it has no copies. Owners of entries there put them
   again. Sent three times, since a node that crashes while forwarding takes its arc with it. More
-  nodes are missing than their neighbours can name, so all nodes are in doubt for a while
+  nodes are missing than their neighbours can name, so all nodes are uncertain for a while
   (`overlay/links/silence.py`).
 - `SuspectReport`: a node has repaired the ring over a silent predecessor. It may be wrong, so
   receivers do not rely on it: those that hold entries of the suspect probe it (`owner_probes.py`),
@@ -146,7 +146,7 @@ class RingBroadcast(HolderPart):
         self._known[subject] = max(reach, known or 0), self.host.now_us
         self._recent.once(report.serial, (report, self.host.now_us))
         if known is None and isinstance(report, RangeLost):
-            self._ring.liveness.silent.doubt_for(OWED_US)
+            self._ring.liveness.silent.uncertain_for(OWED_US)
             self.on_range_lost(report.low, report.high)
         elif known is None and isinstance(report, SuspectReport):
             self._ring.liveness.silent.add(() if report.silent is None else (report.silent,))

@@ -41,7 +41,7 @@ DOUBTFUL_KEY = _encode((DOUBTFUL, "", 0, 0, None))
 """Keys of the only item of these kinds at a peer: a later one replaces it."""
 entry_of = msgspec.msgpack.Decoder(Entry).decode
 tract_of: Callable[[bytes], tuple[int, ...]] = msgspec.msgpack.Decoder(Field).decode
-doubt_of: Callable[[bytes], tuple[tuple[int, ...], int]] = msgspec.msgpack.Decoder(
+uncertainty_of: Callable[[bytes], tuple[tuple[int, ...], int]] = msgspec.msgpack.Decoder(
     tuple[Field, Micros]
 ).decode
 

@@ -6,7 +6,7 @@ a peer that got the tract back would delete live records when the old offer is a
 
 If a tract's registries are lost with all backups, a traversal of the whole surface asks the
 consumers to register again. It is covered when all have. Casts to the tract wait for that, since
-they would find no members there. The tract is then doubtful for `DOUBT_US`, and casts to it count
+they would find no members there. The tract is then doubtful for `UNCERTAIN_US`, and casts to it count
 an uncertain region. If an owner on the way knows of members that are silent, these could not be
 asked, and the tract is doubtful for `OWED_US`.
 
@@ -32,7 +32,7 @@ from implicast.casting.spice.messages import (
 )
 from implicast.casting.spice.part import Spice, SpicePart, StoreBackoff
 from implicast.casting.spice.registry import NEVER_US
-from implicast.casting.spice.settings import CAST_US, DOUBT_US
+from implicast.casting.spice.settings import CAST_US, UNCERTAIN_US
 from implicast.casting.spice.traversal_state import TraversalTask
 from implicast.overlay.ice.item_store import Item, RouteHeader
 from implicast.peer.contract import Address, Message, handles
@@ -267,10 +267,10 @@ class OwnerCalls(SpicePart):
         if left and not is_covered and recovery.tries:
             self._request_reregistration(left, recovery.tries, recovery.lost_us)
         elif left:
-            doubt_us = OWED_US if task.tally.uncertain or not is_covered else DOUBT_US
+            uncertain_us = OWED_US if task.tally.uncertain or not is_covered else UNCERTAIN_US
             changed = (
                 self.spice.registries.set_unrecovered(left, False),
-                self.spice.registries.doubt(left, self.host.now_us + doubt_us),
+                self.spice.registries.mark_uncertain(left, self.host.now_us + uncertain_us),
             )
             self.surface.replicate(changed, lambda: None)
             self.spice.traversals.retry_waiting()

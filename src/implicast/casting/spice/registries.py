@@ -2,7 +2,7 @@
 surface.
 
 `unite` merges received items with stored ones: the newest version of a record, the union of closed
-parts. If in doubt, a part counts as closed: that costs a traversal step, while an open part could
+parts. If in uncertainty, a part counts as closed: that costs a traversal step, while an open part could
 miss records. A peer that takes over an extent starts all leases anew, because it has not seen the
 renewals. Renewals therefore need no backup.
 """
@@ -186,9 +186,9 @@ class Registries:
         self.counter.bump()
         return items.unrecovered_item(unite(tract, self.unrecovered), self.unrecovered)
 
-    def doubt(self, tract: Tract, until_us: int) -> Item:
+    def mark_uncertain(self, tract: Tract, until_us: int) -> Item:
         """Mark a tract as doubtful. Returns the item that tells the backups."""
-        self._expire_doubt()
+        self._expire_uncertainty()
         self.doubtful = unite(self.doubtful, tract)
         self.doubtful_until_us = max(self.doubtful_until_us, until_us)
         self.counter.bump()
@@ -196,10 +196,10 @@ class Registries:
 
     def is_doubtful(self, part: Tract) -> bool:
         """Whether registrations may be missing in a part."""
-        self._expire_doubt()
+        self._expire_uncertainty()
         return bool(self.doubtful) and bool(intersect(self.doubtful, part))
 
-    def _expire_doubt(self) -> None:
+    def _expire_uncertainty(self) -> None:
         if self.doubtful and self._host.now_us > self.doubtful_until_us:
             self.doubtful = EMPTY
             self.counter.bump()
@@ -234,9 +234,9 @@ class Registries:
             registry = self.registry((tag, root, notch))
             registry.set_closed(unite(registry.closed, intersect(items.tract_of(item.body), tract)))
         elif kind == DOUBTFUL:
-            doubtful, until_us = items.doubt_of(item.body)
+            doubtful, until_us = items.uncertainty_of(item.body)
             if common := intersect(doubtful, tract):
-                self.doubt(common, min(until_us, self._host.now_us + OWED_US))
+                self.mark_uncertain(common, min(until_us, self._host.now_us + OWED_US))
         return kind in (RECORD, CLOSED, DOUBTFUL)
 
     def drop(self, tract: Tract) -> None:

@@ -32,7 +32,7 @@ from implicast.casting.spice.messages import (
 from implicast.casting.spice.part import Spice, SpicePart
 from implicast.casting.spice.replica_push import roots_in
 from implicast.casting.spice.root_load import RootLoad
-from implicast.casting.spice.settings import DOUBT_US, HOLD_WINDOWS, STORE_US, VETO_US
+from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, UNCERTAIN_US, VETO_US
 from implicast.overlay.ice.item_store import Item, RouteHeader
 from implicast.peer.contract import Address, Message, StandingAlarm, handles
 from implicast.peer.lease import OWED_US
@@ -238,8 +238,10 @@ class Replicas(SpicePart):
             if contains(lost, address_of(tag)) and self.spice.levels.is_ready(tag, root)
         ]
         if orphans:
-            doubt = self._doubt_roots(sorted({root for _, root in orphans}), DOUBT_US)
-            self.surface.replicate((doubt,), lambda: None)
+            uncertainty = self._mark_roots_uncertain(
+                sorted({root for _, root in orphans}), UNCERTAIN_US
+            )
+            self.surface.replicate((uncertainty,), lambda: None)
         for tag, root in orphans:
             self._report(tag, root, busy=False)
 
@@ -348,16 +350,16 @@ class Replicas(SpicePart):
         self._schedule_window_end()
         items = [root_item(tag, root, levels.roots[tag, root]) for root in roots]
         if call.doubtful and call.ready and roots:
-            items.append(self._doubt_roots(roots, OWED_US))
+            items.append(self._mark_roots_uncertain(roots, OWED_US))
         answer = partial(self.spice.calls.answer_call, call.reply, call.token, part)
         self.surface.replicate(tuple(items), answer)
 
-    def _doubt_roots(self, roots: Sequence[int], for_us: int) -> Item:
+    def _mark_roots_uncertain(self, roots: Sequence[int], for_us: int) -> Item:
         """Mark local roots as places that may lack registrations. Returns the item for the
         backups.
         """
         tract = union((each, each + 1) for each in roots)
-        return self.spice.registries.doubt(tract, self.host.now_us + for_us)
+        return self.spice.registries.mark_uncertain(tract, self.host.now_us + for_us)
 
     def on_veto_request(self, part: Tract, call: VetoRequest) -> None:
         """Object if this root would exceed half the limit with the load of the 2^d roots that a

@@ -35,7 +35,7 @@ nested registries at one peer.
 """
 VETO_US = 10_000_000
 """A level is lowered only if every root answers the veto request within this time."""
-DOUBT_US = 60_000_000
+UNCERTAIN_US = 60_000_000
 """A tract whose registries were lost and recovered may lack registrations for this long: a peer that
 another one mistook for dead, or whose extent two peers claimed, was not asked to register again. It
 registers again when the claims are settled, within the repair time of the surface.

@@ -277,10 +277,15 @@ class Links(Part, parts=PARTS):
         return SetRNak(request.by, self.me, request.op, reason, self.right, self.rnum)
 
     def _apply(self, request: SetR) -> SetRAck:
-        old, old_num, new, doubt = self.right, self.rnum, request.new, self.liveness.silent.shared()
+        old, old_num, new, uncertainty = (
+            self.right,
+            self.rnum,
+            request.new,
+            self.liveness.silent.shared(),
+        )
         assert old_num is not None, "a member knows the number of its link"
         num = after(old_num) if request.kind == INSERT else None
-        ack = SetRAck(request.by, self.me, request.op, num, self._left_list_for(new), doubt)
+        ack = SetRAck(request.by, self.me, request.op, num, self._left_list_for(new), uncertainty)
         if request.kind == REPLACE and old != self.me and lies_between(self.me, old, new):
             self.listener.on_right_bypassed(old, new, request.bypassed)
         if request.kind in (INSERT, REPLACE):

@@ -5,7 +5,7 @@ remembered.
 from typing import TYPE_CHECKING
 
 from implicast.overlay.links.refs import Ref, lies_between
-from implicast.overlay.links.silence import MERGE_TIME_US, Doubt, SilentNodes
+from implicast.overlay.links.silence import MERGE_TIME_US, SilentNodes, Uncertainty
 from implicast.peer.detector import Detector, DetectorSettings
 from implicast.peer.lease import OWED_US
 from implicast.peer.memory import Recent
@@ -97,14 +97,14 @@ class RingLiveness:
         self.silent.add((ref,))
         self.links.listener.on_node_suspected(ref)
 
-    def inherit(self, doubt: Doubt, right: Ref) -> None:
+    def inherit(self, uncertainty: Uncertainty, right: Ref) -> None:
         """This node is linked in before `right`: add what its left neighbour knows of silent
         nodes.
         """
-        self.silent.inherit(doubt)
-        if doubt[1] > OWED_US - MERGE_TIME_US:
+        self.silent.inherit(uncertainty)
+        if uncertainty[1] > OWED_US - MERGE_TIME_US:
             self.links.lookup.merge_soon()
-        if beside := [ref for ref, _ in doubt[0] if lies_between(self.links.me, ref, right)]:
+        if beside := [ref for ref, _ in uncertainty[0] if lies_between(self.links.me, ref, right)]:
             self.silent.add_beside(beside)
 
     def remember(self, *refs: Ref) -> None:

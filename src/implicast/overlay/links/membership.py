@@ -338,7 +338,7 @@ class Membership(Part):
             links.lookup.notify_replaced(former)
             if was_ins:
                 self._become_member()
-        links.liveness.inherit(ack.doubt, links.right)
+        links.liveness.inherit(ack.uncertainty, links.right)
 
     @handles(SetRNak)
     def on_set_r_nak(self, sender: Address, nak: SetRNak) -> None:

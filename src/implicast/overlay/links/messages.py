@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from implicast.overlay.links.refs import Number, Ref
-from implicast.overlay.links.silence import NO_DOUBT, Doubt
+from implicast.overlay.links.silence import NO_UNCERTAINTY, Uncertainty
 from implicast.peer.contract import Message
 from implicast.peer.fields import Flag, Token
 
@@ -52,7 +52,7 @@ class SetR(Between):
 
 class SetRAck(Between):
     """The request was carried out. `num`: for an INSERT, the number of the link that the sender
-    takes over. `lefts`: the holder and the nodes on its left. `doubt`: what a node that joins
+    takes over. `lefts`: the holder and the nodes on its left. `uncertainty`: what a node that joins
     cannot know.
     """
 
@@ -60,7 +60,7 @@ class SetRAck(Between):
     op: Token
     num: Number | None
     lefts: Lefts
-    doubt: Doubt = NO_DOUBT
+    uncertainty: Uncertainty = NO_UNCERTAINTY
 
 
 class SetRNak(Between):

@@ -2,10 +2,10 @@
 
 No node can tell a crash from a partition. Behind a partition the silent nodes close a ring of their
 own, and members may register there that this ring does not know. So while a node knows of silent
-nodes, it is *in doubt* whether its ring has all members. The doubt about a node ends when it has
+nodes, it is *uncertain* whether its ring has all members. The uncertainty about a node ends when it has
 answered and had time to be linked in and to exchange what the two rings store, or after `OWED_US`.
 A ring that was founded again after a stop of all members cannot know which of them are missing: it
-is in doubt for `OWED_US`.
+is uncertain for `OWED_US`.
 """
 
 from collections.abc import Callable, Iterable
@@ -37,11 +37,11 @@ ANSWER_US = 5_000_000
 """Time in which a probe is answered."""
 
 
-Doubt = tuple[Annotated[tuple[tuple[Ref, Micros], ...], Meta(max_length=SILENT_MAX)], Micros]
+Uncertainty = tuple[Annotated[tuple[tuple[Ref, Micros], ...], Meta(max_length=SILENT_MAX)], Micros]
 """What a node tells a neighbour that joins: the silent nodes, each with the time since when it is
-silent; and how long it will be in doubt, whatever nodes answer.
+silent; and how long it will be in uncertainty, whatever nodes answer.
 """
-NO_DOUBT: Doubt = ((), 0)
+NO_UNCERTAINTY: Uncertainty = ((), 0)
 
 
 class SilentNode(NamedTuple):
@@ -53,7 +53,7 @@ class SilentNode(NamedTuple):
 
 
 class SilentNodes:
-    """The silent nodes that one node knows or was told of. They are probed only when the doubt
+    """The silent nodes that one node knows or was told of. They are probed only when the uncertainty
     matters, so that a ring that carries no casts sends nothing.
     """
 
@@ -75,7 +75,7 @@ class SilentNodes:
         self._answered_us = -MERGE_TIME_US
         """When a silent node last answered."""
         self._until_us = 0
-        """Until when there is doubt, whatever nodes answer."""
+        """Until when there is uncertainty, whatever nodes answer."""
         self._probe_us = 0
         """Time of the next round of probes."""
         self._beside = False
@@ -85,22 +85,22 @@ class SilentNodes:
         """These nodes are silent."""
         self.inherit((tuple((ref, 0) for ref in refs), 0))
 
-    def inherit(self, doubt: Doubt) -> None:
+    def inherit(self, uncertainty: Uncertainty) -> None:
         """Add what a neighbour knows."""
-        silent, span_us = doubt
+        silent, span_us = uncertainty
         for ref, age_us in silent:
             if ref.address != self._address and ref.address not in self._silent:
                 self._silent.put(ref.address, SilentNode(ref, self._host.now_us - age_us))
-        self.doubt_for(span_us)
+        self.uncertain_for(span_us)
 
-    def shared(self) -> Doubt:
+    def shared(self) -> Uncertainty:
         """What a neighbour that joins has to know."""
-        if not self._silent and not self.doubt_us():
-            return NO_DOUBT
+        if not self._silent and not self.uncertain_us():
+            return NO_UNCERTAINTY
         self.refs()
         now_us = self._host.now_us
         silent = tuple((one.ref, now_us - one.since_us) for one in self._silent.values())
-        return silent, self.doubt_us()
+        return silent, self.uncertain_us()
 
     def add_beside(self, refs: Iterable[Ref]) -> None:
         """These nodes, which stood beside this one, are silent."""
@@ -109,15 +109,15 @@ class SilentNodes:
 
     def note_founded(self) -> None:
         """This node founds the ring again after a stop of all members."""
-        self.doubt_for(OWED_US)
+        self.uncertain_for(OWED_US)
         self._beside = True
 
-    def doubt_for(self, span_us: int) -> None:
-        """Be in doubt for a time, whatever nodes answer."""
+    def uncertain_for(self, span_us: int) -> None:
+        """Be uncertain for a time, whatever nodes answer."""
         self._until_us = max(self._until_us, self._host.now_us + span_us)
 
-    def doubt_us(self) -> int:
-        """How long there will be doubt, whatever nodes answer."""
+    def uncertain_us(self) -> int:
+        """How long there will be uncertainty, whatever nodes answer."""
         until_us = max(self._until_us, self._answered_us + MERGE_TIME_US)
         return max(0, until_us - self._host.now_us)
 
@@ -149,13 +149,13 @@ class SilentNodes:
         if silent is not None and self._host.now_us < silent.probed_us + ANSWER_US:
             self.on_answer(address)
 
-    def are_in_doubt(self) -> bool:
+    def are_uncertain(self) -> bool:
         """Whether members may be registered on another ring."""
-        return self.doubt_us() > 0 or bool(self._silent and self.refs())
+        return self.uncertain_us() > 0 or bool(self._silent and self.refs())
 
     def are_beside(self) -> bool:
         """The same, if nodes are missing beside this one."""
-        self._beside = self._beside and self.are_in_doubt()
+        self._beside = self._beside and self.are_uncertain()
         return self._beside
 
     def probe(self) -> None:
