@@ -88,6 +88,11 @@ def list_command(as_json: bool) -> None:
 )
 @click.option("--wait", is_flag=True, help="Wait while another process works in the folder.")
 @click.option(
+    "--mixed-code",
+    is_flag=True,
+    help="Accept workers with other code than this one; each run then names its code.",
+)
+@click.option(
     "--require",
     "texts",
     multiple=True,
@@ -102,6 +107,7 @@ def run_command(
     runs: int | None,
     data: Path | None,
     wait: bool,
+    mixed_code: bool,
     texts: tuple[str, ...],
     master: str | None,
     conf: tuple[str, ...],
@@ -127,7 +133,7 @@ def run_command(
         for each in chosen:
             say(f"{each.name}: {each.title}")
             try:
-                went = run(spark, each, place, scale, runs, data, say, wait)
+                went = run(spark, each, place, scale, runs, data, say, wait, mixed_code)
                 if not _told(
                     each, place, went, [one.run for one in plan(each, scale, runs)], wanted
                 ):

@@ -124,6 +124,8 @@ def _finished(planned: Planned, noted: Noted) -> dict[str, Any]:
             "command",
             "commit",
             "version",
+            "code",
+            "host",
             "finished_utc",
             "seconds",
             "cpu_s",

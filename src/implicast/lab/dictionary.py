@@ -135,8 +135,14 @@ LAB: dict[str, Columns] = {
             "in the summary",
         ),
         "error": ("", "why the run failed; null: it finished"),
-        "commit": ("", "commit of the code that made the run"),
-        "version": ("", "version of implicast that made the run"),
+        "commit": ("", "commit of the code that made the run; null: the worker ran other code"),
+        "version": ("", "version of implicast of the driver"),
+        "code": (
+            "",
+            "digest of what the worker ran: sources, compiled modules, core and versions of "
+            "libraries",
+        ),
+        "host": ("", "host of the worker that made the run"),
         "finished_utc": ("", "when the run finished, as ISO 8601"),
         "seconds": ("s", "elapsed time in the worker"),
         "cpu_s": ("s", "CPU time in the worker"),

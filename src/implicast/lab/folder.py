@@ -6,7 +6,7 @@
     OUT/failures/experiment=NAME/RUN.json           a run that failed, until it succeeds
     OUT/sends/experiment=NAME/run=RUN/sends.parquet and likewise notices, casts, ...: the journals
     OUT/measures/experiment=NAME/part-0.parquet     and likewise runs, contract, ...: one file for each table
-    OUT/_lock.json, _begun/, _scratch/              while a process works here
+    OUT/_lock.json, _begun/, _scratch/, _refused/   while a process works here
 
 A run is finished when its outcome is there: one small file, written last and at once. Its journal
 is put in place before, under names that follow from the run alone, so that an attempt that died
@@ -84,6 +84,15 @@ class Folder:
             (json.dumps({"run": run, "error": error}) + "\n").encode()
         )
 
+    def refuse(self, host: str, reason: str) -> None:
+        """A worker may not take part; the driver reads why."""
+        (self.place / "_refused" / f"{host}.json").write(json.dumps({"reason": reason}).encode())
+
+    def refusals(self) -> list[str]:
+        """Why workers did not take part, by host."""
+        place = self.place / "_refused"
+        return [str(json.loads((place / name).read())["reason"]) for name in sorted(_json(place))]
+
     def error(self, run: str) -> str:
         place = self.failures / f"{run}.json"
         return str(json.loads(place.read())["error"]) if place.is_file() else "not run"
@@ -100,18 +109,19 @@ class Folder:
 
     def sweep_up(self) -> None:
         """Remove what attempts left half-done; only the holder of the lock does."""
-        for name in ("_begun", "_scratch"):
+        for name in ("_begun", "_scratch", "_refused"):
             (self.place / name).remove()
         for each in (self.outcomes, self.failures, self.begun):
             each.make()
 
 
 def _runs(place: Location) -> set[str]:
-    return {
-        name.removesuffix(".json")
-        for name in place.names()
-        if name.endswith(".json") and name[0] != "."
-    }
+    return {name.removesuffix(".json") for name in _json(place)}
+
+
+def _json(place: Location) -> list[str]:
+    """Its files, without those that are being written."""
+    return [name for name in place.names() if name.endswith(".json") and name[0] != "."]
 
 
 def opened(place: Location, make: bool = True) -> None:

@@ -1,5 +1,5 @@
-"""Where results come from: commit, versions, machine. Written beside every result, printed at the
-end of a report.
+"""Where results come from: commit, code, versions, machine. Written beside every result, printed at
+the end of a report.
 """
 
 import os
@@ -9,6 +9,8 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+from implicast.lab.installed_code import installed_code
+
 PACKAGES = ("implicast", "pyspark", "pyarrow", "numpy", "scipy", "msgspec", "matplotlib")
 
 
@@ -16,6 +18,9 @@ def provenance() -> dict[str, str]:
     """Name -> value, plain texts."""
     found = {"commit": commit(), "python": platform.python_version(), "machine": platform.machine()}
     found |= {name: _version(name) for name in PACKAGES}
+    code = installed_code()
+    found |= {"code": code.digest, "sources": code.sources, "compiled": code.compiled}
+    found |= {"core": code.core}
     return found | {
         "cores": str(os.cpu_count() or 1),
         "system": platform.system(),
@@ -31,14 +36,14 @@ def origin() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit of the code that runs, marked when files differ from it; `unknown` outside a
-    repository.
+    """The commit of the code that runs, marked when files differ from it or are not in it;
+    `unknown` where no repository tracks this code, as in an environment below a repository.
     """
     here = Path(__file__).resolve().parent
     head = _git(here, "rev-parse", "--short=12", "HEAD")
-    if not head:
+    if not head or not _git(here, "ls-files", "--", Path(__file__).name):
         return "unknown"
-    changed = _git(here, "status", "--porcelain", "--untracked-files=no", "--", "..")
+    changed = _git(here, "status", "--porcelain", "--untracked-files=all", "--", "..")
     return f"{head} with changes" if changed else head
 
 

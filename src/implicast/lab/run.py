@@ -42,6 +42,7 @@ def run(
     data: Path | None = None,
     said: Said = lambda text: None,
     wait: bool = False,
+    mixed_code: bool = False,
 ) -> SweepTally:
     """Carry out an experiment, or what is left of it, up to its tables; `report.write` makes the
     report.
@@ -55,7 +56,7 @@ def run(
             said("preparing workloads from the corpus")
             workloads = case.prepare(spark, planned, place, case.data_directory(data))
         said(f"{len(planned)} runs of {len({each.series for each in planned})} series")
-        went = sweep(spark, planned, folder, workloads)
+        went = sweep(spark, planned, folder, workloads, mixed_code)
         write_tables(spark, made, planned, folder, said)
     return went
 

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from implicast.lab import tables
 from implicast.lab.errors import LabError
 from implicast.lab.folder import Folder
+from implicast.lab.installed_code import CodeRule, OtherCode
 from implicast.lab.plan import Planned
 from implicast.lab.progress import Progress
 from implicast.lab.provenance import origin
@@ -55,6 +56,7 @@ class Course:
     workloads: Mapping[str, str]
     shown: Progress
     origin: dict[str, str]
+    rule: CodeRule
     errors: dict[str, str] = field(default_factory=dict)
 
     def unsettled(self, runs: Sequence[Planned]) -> list[Planned]:
@@ -87,9 +89,10 @@ def sweep(
     planned: Sequence[Planned],
     folder: Folder,
     workloads: Mapping[str, str] | None = None,
+    mixed_code: bool = False,
 ) -> SweepTally:
     """Make every run that is not there yet. `workloads`: run -> place of a workload that was made
-    for it.
+    for it; `mixed_code`: workers may run other code than the driver, which the rows then say.
 
     The caller holds the folder's lock.
     """
@@ -102,10 +105,10 @@ def sweep(
     for each in open_runs:
         (folder.failures / f"{each.run}.json").remove()
     before = len(planned) - len(open_runs)
-    course = Course(
-        spark, folder, workloads or {}, Progress(open_runs, cores(spark), before), origin()
-    )
+    shown, rule = Progress(open_runs, cores(spark), before), CodeRule.here(mixed_code)
+    course = Course(spark, folder, workloads or {}, shown, origin(), rule)
     _carry_on(course, open_runs)
+    _refuse_other_code(folder)
     failed = {each.run for each in open_runs} & (folder.failed() | set(course.errors))
     return SweepTally(len(open_runs) - len(failed), before, tuple(sorted(failed)))
 
@@ -115,6 +118,7 @@ def _carry_on(course: Course, left: list[Planned]) -> None:
         broken = _together(course, left)
         left = course.unsettled(left)
         if broken is not None and left:
+            _refuse_other_code(course.folder)
             if UNSEEN in str(broken):
                 raise LabError(_telling_line(broken, UNSEEN))
             names = course.folder.under_way()
@@ -126,9 +130,18 @@ def _carry_on(course: Course, left: list[Planned]) -> None:
             left = []
 
 
+def _refuse_other_code(folder: Folder) -> None:
+    """One worker with other code refuses the sweep, also where Spark found another worker for its
+    run. Runs that workers with the driver's code finished are kept.
+    """
+    refused = folder.refusals()
+    if refused:
+        raise OtherCode(refused[0])
+
+
 def _together(course: Course, runs: Sequence[Planned]) -> BaseException | None:
     """One job, one task for each run; what broke the job, or None."""
-    work = carry_out(runs, course.folder, course.workloads, course.origin)
+    work = carry_out(runs, course.folder, course.workloads, course.origin, course.rule)
     tasks = course.spark.range(0, len(runs), 1, len(runs)).mapInArrow(work, tables.schema(ATTEMPT))
 
     def collected() -> None:
@@ -152,7 +165,7 @@ def _together(course: Course, runs: Sequence[Planned]) -> BaseException | None:
 def _alone(course: Course, runs: Sequence[Planned]) -> None:
     """A job for each of these: whichever breaks its job is the one to blame."""
     for each in runs:
-        work = carry_out([each], course.folder, course.workloads, course.origin)
+        work = carry_out([each], course.folder, course.workloads, course.origin, course.rule)
         try:
             rows = course.spark.range(1).mapInArrow(work, tables.schema(ATTEMPT)).collect()
             course.errors.update(

@@ -91,6 +91,8 @@ RUNS = pa.schema(
         ("error", pa.string()),
         ("commit", pa.string()),
         ("version", pa.string()),
+        ("code", pa.string()),
+        ("host", pa.string()),
         ("finished_utc", pa.string()),
         ("seconds", pa.float64()),
         ("cpu_s", pa.float64()),

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from implicast.lab.errors import LabError
 from implicast.lab.folder import Folder, Noted
+from implicast.lab.installed_code import CodeRule, OtherCode
 from implicast.lab.measures import small
 from implicast.lab.plan import Planned
 from implicast.lab.storage import Location
@@ -39,10 +40,14 @@ Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def carry_out(
-    runs: Sequence[Planned], folder: Folder, workloads: Mapping[str, str], origin: Mapping[str, str]
+    runs: Sequence[Planned],
+    folder: Folder,
+    workloads: Mapping[str, str],
+    origin: Mapping[str, str],
+    rule: CodeRule,
 ) -> Work:
-    """What a worker does with the numbers of runs that it is given; `origin` is where the code
-    comes from.
+    """What a worker does with the numbers of runs that it is given; `origin` is where the driver's
+    code comes from, `rule` says which code a worker may run.
     """
     tasks = [json.dumps(asdict(each)) for each in runs]
 
@@ -55,7 +60,8 @@ def carry_out(
             for number in batch["id"].to_pylist():
                 planned = Planned(**json.loads(tasks[number]))
                 begun = time.perf_counter()
-                error = attempt(planned, folder, workloads.get(planned.run), origin)
+                own = _own_code(folder, origin, rule)
+                error = attempt(planned, folder, workloads.get(planned.run), own)
                 yield pa.record_batch(
                     [[planned.run], [time.perf_counter() - begun], [error]], schema=ATTEMPT
                 )
@@ -74,8 +80,25 @@ def _see(folder: Folder) -> None:
         )
 
 
+def _own_code(folder: Folder, origin: Mapping[str, str], rule: CodeRule) -> dict[str, Any]:
+    """What the run says of the code that made it. A worker that may not take part says so in the
+    folder, since Spark would only try another one.
+    """
+    try:
+        mine = rule.check()
+    except OtherCode as other:
+        folder.refuse(socket.gethostname(), str(other))
+        raise
+    same = not mine.differs_from(rule.driver)
+    return {**origin, "commit": origin.get("commit") if same else None} | {
+        "host": mine.host,
+        "code": mine.digest,
+        "installed": asdict(mine),
+    }
+
+
 def attempt(
-    planned: Planned, folder: Folder, workload: str | None, origin: Mapping[str, str]
+    planned: Planned, folder: Folder, workload: str | None, own: Mapping[str, Any]
 ) -> str | None:
     """Try one run; what went wrong, or None. A failure is noted, unless there is no room even for
     that.
@@ -84,7 +107,7 @@ def attempt(
     scratch = folder.scratch(planned.run)
     try:
         mark.write(b"{}\n")
-        _run(planned, folder, scratch, workload, origin)
+        _run(planned, folder, scratch, workload, own)
         return None
     except (
         Exception
@@ -103,7 +126,7 @@ def attempt(
 
 
 def _run(
-    planned: Planned, folder: Folder, scratch: Path, workload: str | None, origin: Mapping[str, str]
+    planned: Planned, folder: Folder, scratch: Path, workload: str | None, own: Mapping[str, Any]
 ) -> None:
     begun, used = time.perf_counter(), time.process_time()
     journal = scratch / "journal"
@@ -119,7 +142,7 @@ def _run(
             folder.journal(table.stem, planned.run).take(table)
     outcome |= {
         "planned": asdict(planned),
-        **origin,
+        **own,
         "finished_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "seconds": time.perf_counter() - begun,
         "cpu_s": time.process_time() - used,

@@ -160,6 +160,7 @@ def _provenance(told: Row, runs: Sequence[Row]) -> Row:
     return {
         **told["provenance"],
         "commits of the runs": ", ".join(commits),
+        "code of the runs": ", ".join(sorted({row["code"] for row in runs if row["code"]})),
         "seeds": ", ".join(map(str, seeds)),
         "simulation": f"{seconds:.0f} s, {processor_s:.0f} s of processor time, {messages:,} messages",
         "again": again,
