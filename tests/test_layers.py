@@ -41,11 +41,14 @@ SHARED_CASTING = {
     "inbox",
     "replicated_lists",
     "client_registry",
+    "coverage",
     "forwarding",
+    "forwarding_once",
     "front_end_client",
     "front_end_messages",
     "standing",
     "notifier",
+    "open_casts",
 }
 
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from implicast.casting.broker import Broker, BrokerClient, brokers_wanted
+from implicast.casting.broker.broker import BrokerState
 from implicast.casting.broker.client import ProbeAgain
 from implicast.casting.designs import design
 from implicast.casting.forwarding import FORWARDING_MAX, ForwardToBroker, ProgressAnswerDue
-from implicast.casting.front_end_client import OPEN_CASTS_MAX
+from implicast.casting.front_end_client import ClientState
 from implicast.casting.front_end_messages import (
     BrokerProbe,
     BrokerProbeAck,
@@ -24,6 +25,7 @@ from implicast.casting.front_end_messages import (
 )
 from implicast.casting.inbox import Outcome
 from implicast.casting.notifier import Notify, NotifyAck, NotifyTally
+from implicast.casting.open_casts import OPEN_CASTS_MAX
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.overlay.backbone.messages import EPOCH_SHIFT, CoverageAck, FlushDue, TagUpdate, View
 from implicast.overlay.backbone.views import FIRST_EPOCH
@@ -67,9 +69,14 @@ def site(name: bytes, address, kept=None, incarnation=1, **given) -> Site:
     )
 
 
+def state(where: Site, neighbours) -> BrokerState:
+    return BrokerState(View(FIRST_EPOCH, A, neighbours, int(where.parameters["expected_tags"])))
+
+
 def a_broker(neighbours=(B, C), kept=None, tags=("jazz",), **given) -> tuple[Broker, Ledger]:
     """The broker at A between B and C, beyond both of which a client likes jazz."""
-    broker = Broker(site(name_of(b"", 10), A, kept, **given), neighbours)
+    where = site(name_of(b"", 10), A, kept, **given)
+    broker = Broker(where, None if neighbours is None else state(where, neighbours))
     for neighbour in neighbours or ():
         broker.backbone.table.put(neighbour, tags)
     broker.host.take()
@@ -77,7 +84,9 @@ def a_broker(neighbours=(B, C), kept=None, tags=("jazz",), **given) -> tuple[Bro
 
 
 def a_client(broker=A, kept=None, incarnation=1, **given) -> tuple[BrokerClient, Ledger]:
-    client = BrokerClient(site(ONE, ("one.example", 1), kept, incarnation, **given), broker)
+    client = BrokerClient(site(ONE, ("one.example", 1), kept, incarnation, **given))
+    if broker is not None:
+        client.restore(ClientState(broker))
     return client, client.host
 
 
@@ -259,7 +268,7 @@ def test_casts_that_no_broker_takes_are_kept_up_to_a_bound_and_then_refused():
     for _ in range(OPEN_CASTS_MAX + 3):
         client.cast(JAZZ, b"x")
 
-    assert len(client.open_casts) == OPEN_CASTS_MAX
+    assert len(client.open_casts.casts) == OPEN_CASTS_MAX
     assert sum(isinstance(event, Refused) for event in events(ledger)) == 3
     client.receive(B, BrokerProbeAck())
     assert (

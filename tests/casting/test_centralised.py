@@ -11,7 +11,6 @@ from implicast.casting.central_subscriptions import (
 from implicast.casting.centralised import CentralisedClient, Server
 from implicast.casting.designs import design
 from implicast.casting.forwarding import ANSWER_US, ENDED_MAX, FORWARDING_MAX, ProgressAnswerDue
-from implicast.casting.front_end_client import OPEN_CASTS_MAX
 from implicast.casting.front_end_messages import (
     CastProgress,
     KeepAlive,
@@ -25,6 +24,7 @@ from implicast.casting.front_end_messages import (
 )
 from implicast.casting.inbox import Outcome
 from implicast.casting.notifier import RETRY, Notify, NotifyAck
+from implicast.casting.open_casts import OPEN_CASTS_MAX
 from implicast.language.target import Description, Predicate, Target, Term
 from implicast.peer.contract import CastId
 from implicast.peer.events import (
@@ -393,7 +393,7 @@ def test_casts_beyond_what_may_be_open_are_refused():
     for _ in range(OPEN_CASTS_MAX + 3):
         client.cast(JAZZ, b"x")
 
-    assert len(client.open_casts) == OPEN_CASTS_MAX
+    assert len(client.open_casts.casts) == OPEN_CASTS_MAX
     assert sum(isinstance(event, Refused) for event in events(ledger)) == 3
 
 

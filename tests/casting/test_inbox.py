@@ -95,8 +95,9 @@ class Plain(Member):
 
 def test_a_member_says_what_became_of_a_notification():
     ledger = Ledger()
-    member = Plain(lone_site(1, ledger))
-    inbox, cast, jazz = Inbox(member), CastId(BOB, 1, 1), parse("jazz")
+    site = lone_site(1, ledger)
+    member = Plain(site)
+    inbox, cast, jazz = Inbox(site, member.policy, member.fit), CastId(BOB, 1, 1), parse("jazz")
 
     assert inbox.take(cast, jazz, sealed(b"x")) == Outcome.UNSELECTED
     member.describe(description("jazz"))
@@ -130,9 +131,10 @@ def test_a_publisher_that_jumps_through_its_serials_fills_half_and_leaves_room_f
 
 def test_a_cast_past_its_expiry_is_refused_and_one_that_was_taken_stays_a_repeat():
     ledger = Ledger()
-    member = Plain(lone_site(1, ledger))
+    site = lone_site(1, ledger)
+    member = Plain(site)
     member.description = description("jazz")
-    inbox, jazz, carried = Inbox(member), parse("jazz"), sealed(b"x")
+    inbox, jazz, carried = Inbox(site, member.policy, member.fit), parse("jazz"), sealed(b"x")
 
     assert inbox.take(CastId(BOB, 1, 1), jazz, carried) == Outcome.TAKEN
     ledger.now_us = LIFETIME_US + CLOCK_BOUND_US
@@ -145,9 +147,10 @@ def test_a_cast_past_its_expiry_is_refused_and_one_that_was_taken_stays_a_repeat
 
 def test_a_false_expiry_of_an_unsigned_cast_causes_no_second_notice():
     ledger = Ledger()
-    member = Plain(lone_site(1, ledger))
+    site = lone_site(1, ledger)
+    member = Plain(site)
     member.description = description("jazz")
-    inbox, jazz, cast = Inbox(member), parse("jazz"), CastId(BOB, 1, 1)
+    inbox, jazz, cast = Inbox(site, member.policy, member.fit), parse("jazz"), CastId(BOB, 1, 1)
 
     assert inbox.take(cast, jazz, with_expiry(1, b"x")) == Outcome.TAKEN
     ledger.now_us = LIFETIME_US

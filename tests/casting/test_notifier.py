@@ -1,7 +1,15 @@
 """Members are told until they confirm, and what became of it is counted."""
 
 from implicast.casting.inbox import Outcome
-from implicast.casting.notifier import AT_ONCE_MAX, RETRY, Notifier, Notify, NotifyAck, Receiver
+from implicast.casting.notifier import (
+    AT_ONCE_MAX,
+    RETRY,
+    Notifier,
+    Notify,
+    NotifyAck,
+    Receiver,
+    UncountedNotifier,
+)
 from implicast.language.parse import description, parse
 from implicast.peer.contract import CastId, Contact
 from implicast.peer.ledger import Ledger
@@ -19,7 +27,9 @@ def a_teller(assured=True):
     ledger, ended = Ledger(), []
     requests = Requests(9, ledger)
     return (
-        Notifier(9, ledger, requests, assured, lambda cast, tally: ended.append(tally)),
+        (Notifier if assured else UncountedNotifier)(
+            9, ledger, requests, lambda cast, tally: ended.append(tally)
+        ),
         requests,
         ledger,
         ended,
@@ -157,7 +167,7 @@ def test_a_group_larger_than_is_told_at_once_is_told_in_turn_and_whole():
 class Plain(Member, parts={"receiver": Receiver}):
     def __init__(self, site):
         super().__init__(site)
-        self.receiver = Receiver(self)
+        self.receiver = Receiver(site, self.policy, self.fit, Acks(site).acknowledge)
 
     def join(self, introducers):
         pass

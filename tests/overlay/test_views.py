@@ -44,6 +44,7 @@ class Node(Peer, parts={"views": Views}):
         self.views = Views(address, host, brokers, 2 * S, self.follow, lambda: 64, patient)
         if standing:
             self.views.restore()
+            self.views.start_monitoring()
         else:
             self.views.begin(highest)
 

@@ -89,8 +89,15 @@ class ClientRegistry(Part):
         description. They may be frozen, cut off, or clients of another front end by now.
         """
         self._at: dict[Address, tuple[Name, ...]] = {}
-        if site.watched:
-            self.host.after(lease_us // SWEEPS_PER_LEASE, LeaseSweep())
+
+    def restore(self, entries: Iterable[ClientEntry]) -> None:
+        """Begin with these clients. Their leases begin now."""
+        for entry in entries:
+            self.keep(entry)
+
+    def start_sweeps(self) -> None:
+        """Remove clients whose lease expires, from now on."""
+        self.host.after(self.leases.lease_us // SWEEPS_PER_LEASE, LeaseSweep())
 
     def select(self, target: Target) -> list[Contact]:
         entries = self.entries
@@ -187,7 +194,7 @@ class ClientRegistry(Part):
     @handles(LeaseSweep)
     def on_sweep(self, alarm: LeaseSweep) -> None:
         """Remove clients whose lease has expired."""
-        self.host.after(self.leases.lease_us // SWEEPS_PER_LEASE, LeaseSweep())
+        self.start_sweeps()
         for name in self.leases.lapsed(self.host.now_us):
             before = self.forget(name)
             if before is not None:

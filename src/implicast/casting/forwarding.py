@@ -18,6 +18,7 @@ end without neighbours.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from implicast.casting.central_subscriptions import EventNotify, PublishEvent
 from implicast.casting.client_registry import ClientRegistry
@@ -25,7 +26,7 @@ from implicast.casting.complaints import Complain, ComplaintLog, Slowing
 from implicast.casting.front_end_messages import DRY, SILENT_MAX, CastProgress, Publish
 from implicast.casting.notifier import Notifier, Notify, NotifyTally
 from implicast.language.target import Description, Target
-from implicast.overlay.backbone.backbone import Backbone
+from implicast.overlay.backbone.backbone import Backbone, NoBackbone
 from implicast.peer.changes import ChangedKeys
 from implicast.peer.contract import Address, CastId, Contact, Message, Name, Part, handles
 from implicast.peer.expiry import expiry_of
@@ -68,17 +69,6 @@ class ProgressAnswerDue(Message):
     epoch: Token
 
 
-class NoBackbone:
-    """Stands for the backbone at a front end that is the only one."""
-
-    is_alone = True
-    epoch = 0
-    neighbours: tuple[Address, ...] = ()
-
-    def lost_brokers(self) -> int:
-        return 0
-
-
 @dataclass(slots=True)
 class ForwardingEntry:
     """A cast in the present view: which peers asked, to which neighbours it was forwarded, and
@@ -112,7 +102,6 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
     """
 
     __slots__ = (
-        "_assured",
         "_backbone",
         "_clients",
         "_is_recovering",
@@ -129,6 +118,7 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         "notifier",
         "notifying",
     )
+    notifying_by: ClassVar[type[Notifier]] = Notifier
 
     def __init__(
         self,
@@ -139,9 +129,9 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         matching: Callable[[Description], Sequence[Contact]] = lambda description: (),
         is_recovering: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`is_recovering`: whether clients of an earlier incarnation may be unregistered still."""
+        """`is_recovering`: whether clients of an earlier incarnation may be unregistered."""
         super().__init__(site.address, site.host)
-        self._assured, self._signing = site.assured, site.signing
+        self._signing = site.signing
         self._policy = policy_of(site.parameters)
         self._requests, self._clients, self._backbone = requests, clients, backbone
         self._matching, self._is_recovering = matching, is_recovering
@@ -150,8 +140,9 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         )
         """Complaints of own clients."""
         is_ours = lambda name: backbone.is_alone or clients.is_present(name)  # noqa: E731
-        given = site.assured, self._on_own_finished, site.signing, is_ours
-        self.notifier = Notifier(site.address, site.host, requests, *given)
+        self.notifier = self.notifying_by(
+            site.address, site.host, requests, self._on_own_finished, site.signing, is_ours
+        )
         self._seen = SeenLately()
         self.entries: dict[CastId, ForwardingEntry] = {}
         self._shares: Shares[Name] = Shares(FORWARDING_MAX)
@@ -188,9 +179,10 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
             client and self._exceeds_rate(hop)
         ):
             return
-        if not (self._assured or hop.dry):
-            self._forward_once(requester, hop)
-            return
+        self._forward(requester, client, hop)
+
+    def _forward(self, requester: Address, client: bool, hop: Hop) -> None:
+        """Forward a cast, and count the members that it reaches for the requester."""
         entry = self.entries.get(hop.cast)
         if entry is None:
             if not self._shares.allows(hop.cast.publisher) or not self._notify_own(hop):
@@ -209,16 +201,6 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         """Whether a new cast of a client exceeds its publisher's rate. The client asks again."""
         is_known = hop.cast in self.entries or hop.cast in self.ended or self._seen.met(hop.cast)
         return not is_known and not self._policy.admits(hop.cast, self.host.now_us)
-
-    def _forward_once(self, requester: Address, hop: Hop) -> None:
-        """Without receipts, Listing 2 of the thesis (`handle_cast`): own selected clients, and all
-        matching neighbours except the one it came from.
-        """
-        if self._seen.met(hop.cast) or not self._notify_own(hop):
-            return
-        for neighbour, onward in self._onward(hop).items():
-            if neighbour != requester:
-                self.host.send(neighbour, onward)
 
     def _onward(self, hop: Hop) -> dict[Address, ForwardToBroker]:
         """By neighbour on a path to selected members, the message to forward. Events are never
@@ -240,23 +222,22 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         if hop.dry:
             self.ended[cast] = NotifyTally(0, notified=len(self._select(hop)[1]))
             return True
-        is_new = self._remember(cast)
+        self._remember(cast)
         if not self._seen.met(cast):
             return False
-        if is_new or self._assured:
-            is_uncertain = self._is_recovering() or (
-                not isinstance(hop, PublishEvent) and self._clients.may_lack(hop.target)
-            )
-            self.notify_own(*self._select(hop))
-            tally = self.notifier.casts.get(cast) or self.ended.get(cast)
-            if is_uncertain and tally is not None:
-                tally.mark_uncertain()
+        is_uncertain = self._is_recovering() or (
+            not isinstance(hop, PublishEvent) and self._clients.may_lack(hop.target)
+        )
+        self.notify_own(*self._select(hop))
+        tally = self.notifier.casts.get(cast) or self.ended.get(cast)
+        if is_uncertain and tally is not None:
+            tally.mark_uncertain()
         return True
 
-    def _remember(self, cast: CastId) -> bool:
-        """Record a cast as forwarded; whether it is new."""
+    def _remember(self, cast: CastId) -> None:
+        """Record a cast as forwarded."""
         now_us = self.host.now_us
-        return self._seen.first(cast, now_us + HORIZON_US, now_us)
+        self._seen.first(cast, now_us + HORIZON_US, now_us)
 
     def _select(self, hop: Hop) -> Selection:
         if isinstance(hop, PublishEvent):
@@ -275,9 +256,13 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         ):
             self._on_own_finished(notification.cast, NotifyTally(0, declined=len(members)))
             return
-        if self._assured:
-            self.notifying[notification.cast] = notification, members
-            self.changed.note(notification.cast)
+        self._start_notifying(notification, members)
+
+    def _start_notifying(
+        self, notification: Notify | EventNotify, members: Sequence[Contact]
+    ) -> None:
+        self.notifying[notification.cast] = notification, members
+        self.changed.note(notification.cast)
         self.notifier.notify_members(notification, members)
 
     def resume_own(self, notification: Notify | EventNotify, members: Sequence[Contact]) -> None:

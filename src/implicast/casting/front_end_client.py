@@ -11,12 +11,11 @@ disk was an old copy, the front end knows a later incarnation and says so; the m
 incarnation above it.
 """
 
-from implicast.casting.central_subscriptions import PublishEvent
-from implicast.casting.client_registry import ClientEntry
-from implicast.casting.complaints import Complain, Slowing
+from dataclasses import dataclass
+
+from implicast.casting.complaints import Complain
 from implicast.casting.front_end_messages import (
     DRY,
-    CastProgress,
     KeepAlive,
     KeepAliveAck,
     KeepAliveDue,
@@ -25,39 +24,35 @@ from implicast.casting.front_end_messages import (
     RegisterAck,
     RegisterOutdated,
 )
-from implicast.casting.notifier import Receiver
+from implicast.casting.notifier import Acknowledge, Receiver
+from implicast.casting.open_casts import ESTIMATES, CastsSentOnce, FrontEndRequest, OpenCasts
 from implicast.language.target import Description, Target
 from implicast.peer.contract import Address, CastId, Message, Version, handles
-from implicast.peer.events import Estimated, Left, Refused, Registered, Settled, Slowed, Withdrawn
-from implicast.peer.expiry import expiry_of
+from implicast.peer.events import Left, Registered, Withdrawn
 from implicast.peer.member import Member
-from implicast.peer.requests import PendingRequest, Requests, RetryPolicy
-from implicast.peer.signing import SignedMessage
+from implicast.peer.requests import Requests, RetryPolicy
 from implicast.peer.site import Site
 
-REGISTER, CAST = "register", "cast"
+REGISTER = "register"
 REGISTER_RETRY = RetryPolicy(2_000_000, times=1 << 30)
-CAST_RETRY = RetryPolicy(2_000_000, times=60, factor=1.1)
-"""About a hundred minutes, with growing waits."""
-CAST_REPEATED_US = 6_600_000_000
-"""Longer than a client asks for one cast. Only casts that expire sooner need an alarm."""
 KEEP_ALIVE_RETRY_US = 1_000_000
 """Wait before an unanswered keep-alive is repeated."""
-OPEN_CASTS_MAX = 4_096
-"""Casts that may await an answer; further ones are refused."""
-ESTIMATES = 1 << 47
-"""Serials from here on identify estimates, not casts."""
-
-FrontEndRequest = Publish | PublishEvent
 
 
-class OpenCastExpires(Message):
-    """Fires when a cast expires that may still be open then."""
+@dataclass(frozen=True, slots=True)
+class ClientState:
+    """State of a client that has joined: its front end, and the description that it has registered
+    there.
+    """
 
-    cast: CastId
+    front_end: Address
+    registered: Description | None = None
 
 
-class FrontEndClient(Member, parts={"requests": Requests, "receiver": Receiver}):
+PARTS = {"requests": Requests, "receiver": Receiver, "open_casts": OpenCasts}
+
+
+class FrontEndClient(Member, parts=PARTS):
     """A member and its front end, which is None while the member looks for one."""
 
     __slots__ = (
@@ -65,7 +60,6 @@ class FrontEndClient(Member, parts={"requests": Requests, "receiver": Receiver})
         "_complete",
         "_estimates",
         "_keep_alive_armed",
-        "_partial",
         "_unanswered",
         "front_end",
         "keep_alive_us",
@@ -75,25 +69,35 @@ class FrontEndClient(Member, parts={"requests": Requests, "receiver": Receiver})
         "requests",
     )
 
-    def __init__(self, site: Site, front_end: Address | None, keep_alive_us: int) -> None:
+    def __init__(
+        self,
+        site: Site,
+        front_end: Address | None,
+        keep_alive_us: int,
+        acknowledge: Acknowledge,
+    ) -> None:
         """`keep_alive_us`: interval between keep-alives."""
         super().__init__(site)
         self.front_end = front_end
         self.requests = Requests(site.address, site.host)
         self.requests.topic(REGISTER, REGISTER_RETRY)
-        self.requests.topic(CAST, CAST_RETRY, self._cast_lost)
-        self.receiver = Receiver(
-            self, site.durable_state.member.seen_blocks if site.durable_state else ()
+        self.receiver = Receiver(site, self.policy, self.fit, acknowledge)
+        self.open_casts = (OpenCasts if site.assured else CastsSentOnce)(
+            site.address, site.host, site.name, self.requests, lambda: self.front_end
         )
-        self.open_casts: dict[CastId, FrontEndRequest] = {}
-        """Casts that have no final answer; without receipts, casts that wait for a front end."""
-        self._partial: dict[CastId, Settled] | None = None
-        """Receipts so far of open casts that expire soon; None if there are none."""
         self.keep_alive_us = keep_alive_us if site.watched else 0
         self.leaving = False
         self._complete = 0
         self._estimates = 0
         self._keep_alive_armed, self._acked_us, self._unanswered = False, -self.keep_alive_us, 0
+
+    def restore(self, state: ClientState) -> None:
+        """Begin as a client that has joined and registered, as a preloaded network needs it."""
+        self.front_end = state.front_end
+        if state.registered is not None:
+            self._complete = self.describe(state.registered)
+            self.start_keep_alive()
+            self.host.deliver(Registered(self.version))
 
     def leave(self) -> None:
         self.leaving = True
@@ -123,21 +127,6 @@ class FrontEndClient(Member, parts={"requests": Requests, "receiver": Receiver})
         self.host.send(self.front_end, self.signing.sign_message(Complain(cast, self.name)))
         return True
 
-    def preload(self, description: Description) -> ClientEntry:
-        """Start registered: set the description without messages, and return the entry for the
-        front end's registry.
-        """
-        self._complete = self.describe(description)
-        self.start_keep_alive()
-        self.host.deliver(Registered(self.version))
-        signed = self.signing.sign_message(Register(self.name, self.version, self.description))
-        return ClientEntry(
-            self.contact,
-            self.version,
-            self.description,
-            signed if isinstance(signed, SignedMessage) else None,
-        )
-
     # --- requests to the front end
 
     def attach(self, front_end: Address) -> None:
@@ -148,18 +137,13 @@ class FrontEndClient(Member, parts={"requests": Requests, "receiver": Receiver})
             self.register(self.description)  # from an earlier incarnation
         elif self.description is not None or self.version > self._complete:
             self.send_description()
-        waiting = list(self.open_casts.values())
-        if not self.assured:
-            self.open_casts.clear()
-        for request in waiting:
-            self._send(request)
+        self.open_casts.attach(front_end)
 
     def detach(self) -> None:
         """The front end is lost: stop all requests to it."""
         self.front_end = None
         self.requests.drop(REGISTER, 0)
-        for cast in self.open_casts:
-            self.requests.drop(CAST, cast)
+        self.open_casts.detach()
 
     def send_description(self) -> None:
         """Register the newest description until it is acknowledged."""
@@ -171,48 +155,9 @@ class FrontEndClient(Member, parts={"requests": Requests, "receiver": Receiver})
             self.requests.ask(REGISTER, 0, self.front_end, register)
 
     def request_cast(self, request: FrontEndRequest) -> CastId:
-        """Ask the front end to forward a cast. Refused when too many are open."""
+        """Ask the front end to forward a cast."""
         self.start_keep_alive()
-        if len(self.open_casts) >= OPEN_CASTS_MAX:
-            self.host.deliver(
-                Refused(
-                    "cast", f"{OPEN_CASTS_MAX} casts await an answer already; wait for some of them"
-                )
-            )
-            return request.cast
-        if self.assured or self.front_end is None or request.dry:
-            self.open_casts[request.cast] = request
-        if self.assured and not request.dry:
-            self._watch_expiry(request)
-        if self.front_end is not None:
-            self._send(request)
-        return request.cast
-
-    def _watch_expiry(self, request: FrontEndRequest) -> None:
-        left_us = expiry_of(request.payload) - self.host.now_us
-        if left_us < CAST_REPEATED_US:
-            self._partial = self._partial or {}
-            self._partial[request.cast] = Settled(request.cast, 0)
-            self.host.after(max(0, left_us), OpenCastExpires(request.cast))
-
-    @handles(OpenCastExpires)
-    def on_open_cast_expires(self, alarm: OpenCastExpires) -> None:
-        """The cast is asked for no more. Its receipt becomes final."""
-        last = self._partial.pop(alarm.cast, None) if self._partial is not None else None
-        if last is not None and self.open_casts.pop(alarm.cast, None) is not None:
-            self.requests.drop(CAST, alarm.cast)
-            self.host.deliver(last.at_expiry())
-
-    def _send(self, request: FrontEndRequest) -> None:
-        assert self.front_end is not None, "requests wait until there is a front end"
-        if self.assured:
-            self.requests.ask(CAST, request.cast, self.front_end, request)
-        else:
-            self.host.send(self.front_end, request)
-
-    def _cast_lost(self, cast: CastId, request: PendingRequest) -> None:
-        self.open_casts.pop(cast, None)
-        self.host.deliver(Refused("cast", "no server or broker has answered for a hundred minutes"))
+        return self.open_casts.request(request)
 
     # --- answers of the front end
 
@@ -246,31 +191,6 @@ class FrontEndClient(Member, parts={"requests": Requests, "receiver": Receiver})
     def on_own_statement(self, message: Message) -> None:
         if isinstance(message, Register):
             self._advance_above(message.version)
-
-    @handles(CastProgress)
-    def on_cast_progress(self, sender: Address, progress: CastProgress) -> None:
-        request = self.open_casts.get(progress.cast)
-        if sender != self.front_end or request is None:
-            return
-        if not progress.open:
-            del self.open_casts[progress.cast]
-            self.requests.answered(CAST, progress.cast)
-        if request.dry:
-            messages = (1 + progress.notified) * (2 if self.assured else 1)
-            self.host.deliver(
-                Estimated(progress.cast.serial - ESTIMATES, progress.notified, messages)
-            )
-        else:
-            counts = (progress.notified, progress.unreachable, progress.declined, progress.open)
-            settled = Settled(progress.cast, *counts, progress.silent, progress.uncertain)
-            if self._partial is not None and progress.cast in self._partial:
-                self._partial[progress.cast] = settled
-            self.host.deliver(settled)
-
-    @handles(Slowing)
-    def on_slowing(self, sender: Address, slowing: Slowing) -> None:
-        if sender == self.front_end and slowing.cast.publisher == self.name:
-            self.host.deliver(Slowed(slowing.until_us, slowing.complaints, slowing.reached))
 
     # --- keep-alives
 

@@ -5,7 +5,7 @@ Casts that were seen are remembered (`peer/memory.py`). A cast for which there i
 (`FULL`): the sender gets no acknowledgement of delivery and repeats it later.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from enum import IntEnum
 
 from implicast.language.target import Target
@@ -17,9 +17,10 @@ from implicast.peer.expiry import (
     is_expired,
     remembered_until_us,
 )
-from implicast.peer.member import Member
-from implicast.peer.memory import Seen, SeenBlock
-from implicast.peer.policy import UNLIMITED
+from implicast.peer.member import Fitting
+from implicast.peer.memory import Seen
+from implicast.peer.policy import UNLIMITED, Policy
+from implicast.peer.site import Site
 
 
 class Outcome(IntEnum):
@@ -49,47 +50,53 @@ class Outcome(IntEnum):
 
 
 class Inbox:
-    """Delivers notices to a member's application."""
+    """Delivers notices to a member's application. `fit`: which of the member's descriptions a
+    target selects.
+    """
 
-    __slots__ = ("_member", "seen")
+    __slots__ = ("_fit", "_host", "_policy", "_signing", "seen")
 
-    def __init__(self, member: Member, seen_blocks: Iterable[SeenBlock] = ()) -> None:
-        self._member = member
-        self.seen = Seen(seen_blocks, now_us=member.host.now_us if seen_blocks else 0)
+    def __init__(
+        self,
+        site: Site,
+        policy: Policy,
+        fit: Callable[[Target], Fitting],
+    ) -> None:
+        self._host, self._signing, self._policy, self._fit = site.host, site.signing, policy, fit
+        durable = site.durable_state
+        blocks = durable.member.seen_blocks if durable is not None else ()
+        self.seen = Seen(blocks, now_us=site.host.now_us if blocks else 0)
 
     def take(self, cast: CastId, target: Target, carried: bytes) -> Outcome:
         """Deliver a notice unless it was delivered before or the member's newest description does
         not fit.
         """
-        description = self._member.description
-        return self.admit(
-            cast, target, carried, description is not None and target.selects(description)
-        )
+        return self.admit(cast, target, carried, self._fit(target) is Fitting.PRESENT)
 
     def _misfit(self, about: object) -> Outcome:
         """Whether the member's former description fitted."""
-        former = self._member.former
-        is_former = isinstance(about, Target) and former is not None and about.selects(former)
-        return Outcome.UNFIT if is_former or not isinstance(about, Target) else Outcome.UNSELECTED
+        if isinstance(about, Target) and self._fit(about) is not Fitting.FORMER:
+            return Outcome.UNSELECTED
+        return Outcome.UNFIT
 
     def admit(self, cast: CastId, about: object, carried: bytes, fits: bool) -> Outcome:
         """Deliver a notice that fits, once, before its expiry, if its publisher made the cast.
         `about`: the target, or the description of an event. `carried`: the payload as it was sent.
         """
-        member, seen = self._member, self.seen
+        seen, signing, policy = self.seen, self._signing, self._policy
         if not fits:
             return Outcome.REPEAT if seen.met(cast) else self._misfit(about)
-        now_us, policy, expiry_us = member.host.now_us, member.policy, expiry_of(carried)
+        now_us, expiry_us = self._host.now_us, expiry_of(carried)
         if is_expired(expiry_us, now_us):
             return Outcome.REPEAT if seen.met(cast) else Outcome.EXPIRED
-        opened = member.signing.verified_payload(cast, about, carried, now_us)
+        opened = signing.verified_payload(cast, about, carried, now_us)
         if opened is None:
             return Outcome.FORGED
         if policy is not UNLIMITED and not seen.met(cast) and not policy.admits(cast, now_us):
             return Outcome.FULL
-        until_us = remembered_until_us(expiry_us, now_us, member.signing.signed)
+        until_us = remembered_until_us(expiry_us, now_us, signing.signed)
         if not seen.first(cast, until_us, now_us):
             return Outcome.REPEAT if seen.met(cast) else Outcome.FULL
         is_long = until_us > now_us + DEFAULT_MEMORY_US
-        member.host.deliver(Notice(cast, opened, until_us if is_long else 0))
+        self._host.deliver(Notice(cast, opened, until_us if is_long else 0))
         return Outcome.TAKEN

@@ -6,7 +6,7 @@ acknowledges with an outcome. A member that does not answer is notified again fo
 the pauses and partitions that a design has to survive; then it counts as unreachable. It is given
 up sooner if another member listed at the same address answers a repeat: a member that lost its disk
 comes back under a new name, and its old name stays listed until the lease ends. Without receipts
-each member is notified once, and nothing is counted.
+each member is notified once, and nothing is counted (`UncountedNotifier`).
 
 The member's side is `Receiver`.
 """
@@ -30,10 +30,11 @@ from implicast.peer.contract import (
     handles,
 )
 from implicast.peer.fields import Payload
-from implicast.peer.member import Member
-from implicast.peer.memory import SeenBlock
+from implicast.peer.member import Fitting
+from implicast.peer.policy import Policy
 from implicast.peer.requests import PendingRequest, Requests, RetryPolicy
 from implicast.peer.signing import UNSIGNED, Signing, signed_by
+from implicast.peer.site import Site
 
 NOTIFY = "notify-members"
 RETRY = RetryPolicy(2_000_000, times=21)
@@ -122,7 +123,6 @@ class Notifier(Part):
     """Notifications of one peer that are in progress."""
 
     __slots__ = (
-        "_assured",
         "_ended",
         "_in_flight",
         "_is_ours",
@@ -138,17 +138,16 @@ class Notifier(Part):
         address: Address,
         host: Host,
         requests: Requests,
-        assured: bool,
         ended: OnFinished,
         signing: Signing = UNSIGNED,
         is_ours: Callable[[Name], bool] = lambda name: True,
     ) -> None:
-        """`ended` is called once for every cast, when no member is open. Never without receipts.
+        """`ended` is called once for every cast, when no member is open.
         `is_ours`: whether a member that does not answer can only be reached by this peer. One that
         another peer may have notified makes the receipt uncertain.
         """
         super().__init__(address, host)
-        self._requests, self._assured, self._ended = requests, assured, ended
+        self._requests, self._ended = requests, ended
         self._signing, self._is_ours = signing, is_ours
         self._in_flight = 0
         self._waiting: deque[tuple[Contact, CastId, Message]] | None = None
@@ -172,10 +171,6 @@ class Notifier(Part):
         self, cast: CastId, messages: Sequence[tuple[Contact, Message]], here: Outcome | None = None
     ) -> None:
         """Notify each member with a message of its own."""
-        if not self._assured:
-            for member, message in messages:
-                self.host.send(member.address, message)
-            return
         self.casts[cast] = tally = NotifyTally(len(messages) + (here is not None))
         if together := _sharing_address([member for member, _ in messages]):
             self.sharing_address[cast] = together
@@ -251,6 +246,18 @@ class Notifier(Part):
         self._ended(cast, tally)
 
 
+class UncountedNotifier(Notifier):
+    """Notifies each member once, and counts nothing. `ended` is never called."""
+
+    __slots__ = ()
+
+    def notify_each(
+        self, cast: CastId, messages: Sequence[tuple[Contact, Message]], here: Outcome | None = None
+    ) -> None:
+        for member, message in messages:
+            self.host.send(member.address, message)
+
+
 def _sharing_address(members: Sequence[Contact]) -> dict[Address, list[Name]]:
     """By address, the members that share it with others."""
     if len({member.address for member in members}) == len(members):
@@ -261,22 +268,38 @@ def _sharing_address(members: Sequence[Contact]) -> dict[Address, list[Name]]:
     return {address: names for address, names in found.items() if len(names) > 1}
 
 
+Acknowledge = Callable[[Address, CastId, Outcome], None]
+"""Tells the peer that notified a member of a cast of the outcome."""
+
+
+class Acks:
+    """Acknowledgements of one member."""
+
+    __slots__ = ("_host", "_name", "_signing")
+
+    def __init__(self, site: Site) -> None:
+        self._name, self._host, self._signing = site.name, site.host, site.signing
+
+    def acknowledge(self, to: Address, cast: CastId, outcome: Outcome) -> None:
+        self._host.send(to, self._signing.sign_message(NotifyAck(cast, self._name, outcome)))
+
+
+def acknowledge_nothing(to: Address, cast: CastId, outcome: Outcome) -> None:
+    """For a member without receipts."""
+
+
 class Receiver(Part):
-    """The member's side: delivers what its description fits, once, and acknowledges it with
-    receipts.
-    """
+    """The member's side: delivers what its description fits, once, and acknowledges it."""
 
-    __slots__ = ("inbox", "member")
+    __slots__ = ("acknowledge", "inbox")
 
-    def __init__(self, member: Member, seen_blocks: tuple[SeenBlock, ...] = ()) -> None:
-        super().__init__(member.address, member.host)
-        self.member, self.inbox = member, Inbox(member, seen_blocks)
+    def __init__(
+        self, site: Site, policy: Policy, fit: Callable[[Target], Fitting], acknowledge: Acknowledge
+    ) -> None:
+        super().__init__(site.address, site.host)
+        self.inbox, self.acknowledge = Inbox(site, policy, fit), acknowledge
 
     @handles(Notify)
     def on_notify(self, sender: Address, notify: Notify) -> None:
         outcome = self.inbox.take(notify.cast, notify.target, notify.payload)
-        if self.member.assured:
-            self.host.send(
-                sender,
-                self.member.signing.sign_message(NotifyAck(notify.cast, self.member.name, outcome)),
-            )
+        self.acknowledge(sender, notify.cast, outcome)

@@ -1,6 +1,7 @@
 """Base class of members: a peer with the application's verbs, the same in every design."""
 
 from abc import abstractmethod
+from enum import Enum
 
 from implicast.language.target import Description, Target
 from implicast.peer.contract import (
@@ -41,6 +42,15 @@ class DurableState(Message):
     @property
     def incarnation(self) -> Incarnation:
         return self.member.incarnation
+
+
+class Fitting(Enum):
+    """Which of a member's descriptions a target selects."""
+
+    PRESENT = "present"
+    FORMER = "former"
+    """Only the one before the present one."""
+    NEITHER = "neither"
 
 
 class Member(Peer, parts={"envelopes": Envelopes}):
@@ -156,6 +166,13 @@ class Member(Peer, parts={"envelopes": Envelopes}):
     def become(self, description: Description | None) -> None:
         """Set the description without announcing it."""
         self.description = description
+
+    def fit(self, target: Target) -> Fitting:
+        """Which of this member's descriptions a target selects."""
+        if self.description is not None and target.selects(self.description):
+            return Fitting.PRESENT
+        is_former = self.former is not None and target.selects(self.former)
+        return Fitting.FORMER if is_former else Fitting.NEITHER
 
     def describe(self, description: Description | None) -> Version:
         """Set the description; None removes it. Returns the version under which it has to be

@@ -120,9 +120,7 @@ class Bft(
             self._lacks if site.watched else None,
             self._durable is not None,
         )
-        self.inbox = Inbox(
-            self, self._durable.member.seen_blocks if self._durable is not None else ()
-        )
+        self.inbox = Inbox(replace(site, signing=UNSIGNED), self.policy, self.fit)
         self._estimates = 0
         if site.watched:
             self.lists.start_gossip()

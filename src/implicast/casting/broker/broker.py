@@ -13,16 +13,19 @@ again after their next keep-alive. Not guaranteed: while its broker is dead and 
 a client receives nothing, and casts of that time are not repeated later.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from implicast.casting.client_registry import ClientEntry, ClientRegistry
 from implicast.casting.complaints import DurableComplaintLog
 from implicast.casting.forwarding import ForwardingTable, ForwardToBroker
+from implicast.casting.forwarding_once import ForwardingOnce
 from implicast.casting.front_end_messages import BrokerProbe, BrokerProbeAck, Publish, RegisterAck
 from implicast.language.target import Description
-from implicast.overlay.backbone.backbone import Backbone
+from implicast.overlay.backbone.backbone import Backbone, WholeFilters
 from implicast.overlay.backbone.messages import View
-from implicast.overlay.backbone.views import FIRST_EPOCH, RECOVERY_US, Views
+from implicast.overlay.backbone.views import RECOVERY_US, Views
 from implicast.peer.contract import Address, Incarnation, Message, Name, Peer, Version, handles
 from implicast.peer.detector import DetectorSettings
 from implicast.peer.fields import Token
@@ -46,6 +49,16 @@ class DurableBroker(Message):
     incarnation: Incarnation
     highest: Token
     complaint_log: DurableComplaintLog = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """State of a broker in a backbone at rest."""
+
+    view: View
+    clients: Sequence[ClientEntry] = ()
+    filters: WholeFilters | None = None
+    """None: no client of any broker is registered."""
 
 
 PARTS = {
@@ -74,9 +87,9 @@ class Broker(Peer, parts=PARTS):
     )
     role = "broker"
 
-    def __init__(self, site: Site, neighbours: tuple[Address, ...] | None = None) -> None:
-        """`neighbours`: this broker's neighbours in a tree that exists from the start; None: the
-        brokers agree on a tree.
+    def __init__(self, site: Site, state: BrokerState | None = None) -> None:
+        """`state`: that of a broker in a tree that exists from the start; None: the brokers agree
+        on a tree.
         """
         address, host, given, brokers = (
             site.address,
@@ -89,6 +102,8 @@ class Broker(Peer, parts=PARTS):
         self.envelopes = envelopes_for(self, site.signing)
         lease_us = int(float(given["check_s"]) * 1e6) * LEASES
         self.clients = ClientRegistry(site, lease_us, self._stored, self._forgotten)
+        if site.watched:
+            self.clients.start_sweeps()
         self.uncovered: dict[Name, Version] = {}
         """Clients whose newest description the backbone does not route by yet."""
         self._unused_tags = 0
@@ -98,7 +113,7 @@ class Broker(Peer, parts=PARTS):
             address, host, self.requests, room, error, self.clients.tags, self._on_covered
         )
         recovered_us = host.now_us + RECOVERY_US if site.durable_state else 0
-        self.forwarding = ForwardingTable(
+        self.forwarding = (ForwardingTable if site.assured else ForwardingOnce)(
             site,
             self.requests,
             self.clients,
@@ -116,11 +131,18 @@ class Broker(Peer, parts=PARTS):
             lambda: self.backbone.table.capacity,
             detector_settings,
         )
-        if neighbours is None:
+        if state is None:
             self.views.begin(site.durable_state.highest if site.durable_state else 0)
-        else:
-            self.views.restore(site.watched)
-            self.backbone.restore(View(FIRST_EPOCH, min(brokers), neighbours, room))
+            return
+        self.restore(state)
+        if site.watched:
+            self.views.start_monitoring()
+
+    def restore(self, state: BrokerState) -> None:
+        """Begin in an assembled backbone, with the clients and filters of a preloaded network."""
+        self.views.restore()
+        self.clients.restore(state.clients)
+        self.backbone.restore(state.view, state.filters)
 
     def durable_state(self) -> DurableBroker:
         return DurableBroker(

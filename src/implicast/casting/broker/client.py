@@ -5,10 +5,10 @@ It sends its registration and its open casts to the new broker. A false suspicio
 does no harm: its notifications are recognised as repeats, and it removes the client after a lease.
 """
 
-from implicast.casting.front_end_client import FrontEndClient
+from implicast.casting.front_end_client import ClientState, FrontEndClient
 from implicast.casting.front_end_messages import BrokerProbe, BrokerProbeAck
 from implicast.casting.inbox import Outcome
-from implicast.casting.notifier import Notify, NotifyAck
+from implicast.casting.notifier import Acks, acknowledge_nothing
 from implicast.overlay.backbone.tree import by_rank
 from implicast.peer.contract import Address, CastId, Message, handles
 from implicast.peer.events import Joined
@@ -37,6 +37,34 @@ class DurableBrokerClient(DurableState):
     notified_by: tuple[NotifiedBy, ...] = ()
 
 
+class CountedOnce(Acks):
+    """Acknowledgements to several brokers: an earlier or a later broker of the client may notify it
+    too. The cast counts at the broker that was answered first.
+    """
+
+    __slots__ = ("_notified_by",)
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self._notified_by: Recent[CastId, Address] = Recent(NOTIFIED_BY_MAX)
+        """By cast, the broker from which it was taken."""
+        for each in site.durable_state.notified_by if site.durable_state is not None else ():
+            self._notified_by[each.cast] = each.broker
+
+    def acknowledge(self, to: Address, cast: CastId, outcome: Outcome) -> None:
+        first = self._notified_by.get(cast)
+        if first is None and outcome not in (Outcome.REPEAT, Outcome.FULL):
+            self._notified_by[cast] = to
+        elif first != to and outcome != Outcome.FULL:
+            outcome = Outcome.ELSEWHERE
+        super().acknowledge(to, cast, outcome)
+
+    def latest(self) -> tuple[NotifiedBy, ...]:
+        """The brokers of the latest casts, for the durable state."""
+        latest = [*self._notified_by.items()][-NOTIFIED_BY_DURABLE_MAX:]
+        return tuple(NotifiedBy(cast, broker) for cast, broker in latest)
+
+
 class ProbeAgain(Message):
     """Fires when no broker has answered the probes for a while."""
 
@@ -44,18 +72,19 @@ class ProbeAgain(Message):
 class BrokerClient(FrontEndClient):
     """Knows the addresses of all brokers and, after joining, which of them serves it."""
 
-    __slots__ = ("_joined", "_network", "_notified_by", "_probing", "brokers", "tries")
+    __slots__ = ("_acks", "_joined", "_network", "_probing", "brokers", "tries")
 
-    def __init__(self, site: Site, broker: Address | None = None) -> None:
-        """`broker`: the nearest one, where it is known beforehand."""
-        super().__init__(site, broker, int(float(site.parameters["check_s"]) * 1e6))
+    def __init__(self, site: Site) -> None:
+        self._acks = CountedOnce(site)
+        acknowledge = self._acks.acknowledge if site.assured else acknowledge_nothing
+        super().__init__(site, None, int(float(site.parameters["check_s"]) * 1e6), acknowledge)
         self.brokers, self._network = site.infrastructure["broker"], site.network
         self.tries = int(site.parameters["tries"])
-        self._joined, self._probing = broker is not None, False
-        self._notified_by: Recent[CastId, Address] = Recent(NOTIFIED_BY_MAX)
-        """By cast, the broker from which it was taken."""
-        for each in site.durable_state.notified_by if site.durable_state is not None else ():
-            self._notified_by[each.cast] = each.broker
+        self._joined = self._probing = False
+
+    def restore(self, state: ClientState) -> None:
+        self._joined = True
+        super().restore(state)
 
     def join(self, introducers: tuple[Address, ...]) -> None:
         if self.front_end is not None:
@@ -64,12 +93,8 @@ class BrokerClient(FrontEndClient):
             self._probe()
 
     def durable_state(self) -> DurableBrokerClient:
-        latest = [
-            NotifiedBy(cast, broker)
-            for cast, broker in [*self._notified_by.items()][-NOTIFIED_BY_DURABLE_MAX:]
-        ]
         return DurableBrokerClient(
-            self.durable_member(self.receiver.inbox.seen.blocks()), tuple(latest)
+            self.durable_member(self.receiver.inbox.seen.blocks()), self._acks.latest()
         )
 
     def _probe(self) -> None:
@@ -96,23 +121,6 @@ class BrokerClient(FrontEndClient):
         if not self._joined:
             self._joined = True
             self.host.deliver(Joined())
-
-    @handles(Notify)
-    def on_notify(self, sender: Address, notify: Notify) -> None:
-        """An earlier or a later broker of this client may notify it too. The cast counts at the
-        broker that was answered first.
-        """
-        outcome = self.receiver.inbox.take(notify.cast, notify.target, notify.payload)
-        if not self.assured:
-            return
-        first = self._notified_by.get(notify.cast)
-        if first is None and outcome not in (Outcome.REPEAT, Outcome.FULL):
-            self._notified_by[notify.cast] = sender
-        elif first != sender and outcome != Outcome.FULL:
-            outcome = Outcome.ELSEWHERE
-        self.host.send(
-            sender, self.signing.sign_message(NotifyAck(notify.cast, self.name, outcome))
-        )
 
     def send_keep_alive(self, unanswered: int) -> None:
         """Few attempts: a client that leaves a live broker loses nothing."""

@@ -11,7 +11,7 @@ from implicast.casting.central_subscriptions import (
 )
 from implicast.casting.front_end_client import FrontEndClient
 from implicast.casting.front_end_messages import KeepAliveAck
-from implicast.casting.notifier import NotifyAck
+from implicast.casting.notifier import Acks, acknowledge_nothing
 from implicast.language.target import Description, Target
 from implicast.peer.contract import Address, CastId, Incarnation, Message, handles
 from implicast.peer.events import Joined
@@ -40,7 +40,9 @@ class CentralisedClient(FrontEndClient, Subscriber):
     def __init__(self, site: Site) -> None:
         (server,) = site.infrastructure["server"]
         durable: DurableClient | None = site.durable_state
-        super().__init__(site, server, renewal_us(int(float(site.parameters["lease_s"]) * 1e6)))
+        keep_alive_us = renewal_us(int(float(site.parameters["lease_s"]) * 1e6))
+        acknowledge = Acks(site).acknowledge if site.assured else acknowledge_nothing
+        super().__init__(site, server, keep_alive_us, acknowledge)
         self.subscriptions = {
             each.subscription: each for each in (durable.subscriptions if durable else ())
         }
@@ -149,7 +151,4 @@ class CentralisedClient(FrontEndClient, Subscriber):
         """
         fits = any(each.target.selects(event.description) for each in self.subscriptions.values())
         outcome = self.receiver.inbox.admit(event.cast, event.description, event.payload, fits)
-        if self.assured:
-            self.host.send(
-                sender, self.signing.sign_message(NotifyAck(event.cast, self.name, outcome))
-            )
+        self.receiver.acknowledge(sender, event.cast, outcome)

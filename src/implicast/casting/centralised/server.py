@@ -21,11 +21,13 @@ from implicast.casting.central_subscriptions import (
 )
 from implicast.casting.client_registry import ClientEntry, ClientRegistry
 from implicast.casting.complaints import DurableComplaintLog
-from implicast.casting.forwarding import ForwardingTable, NoBackbone
+from implicast.casting.forwarding import ForwardingTable
+from implicast.casting.forwarding_once import ForwardingOnce
 from implicast.casting.front_end_messages import Publish, RegisterAck
 from implicast.casting.notifier import Notification, Notify
 from implicast.language.standing import StandingTargets
 from implicast.language.target import Description
+from implicast.overlay.backbone.backbone import NoBackbone
 from implicast.peer.changes import ChangedKeys, Changes
 from implicast.peer.contract import (
     Address,
@@ -177,17 +179,22 @@ class Server(Peer, parts=PARTS):
             lambda name, before: self.subscriptions.forget(name),
             lambda name: self.subscriptions.count(name),
         )
+        if site.watched:
+            self.clients.start_sweeps()
         self.requests = Requests(site.address, site.host)
         self.subscriptions = SubscriptionServer(site, self.clients.renew, durable.subscriptions)
-        self.forwarding = ForwardingTable(
+        self.forwarding = (ForwardingTable if site.assured else ForwardingOnce)(
             site, self.requests, self.clients, NoBackbone(), self.subscriptions.matching
         )
-        for entry in durable.members:
-            self.clients.keep(entry)
+        self.restore(durable.members)
         for unfinished in durable.casts:
             notification = unfinished.notify or unfinished.matched
             assert notification is not None, "an unfinished cast has a notification of either kind"
             self.forwarding.resume_own(notification, unfinished.members)
+
+    def restore(self, clients: Iterable[ClientEntry]) -> None:
+        """Begin with these clients, as after a restart."""
+        self.clients.restore(clients)
 
     def durable_state(self) -> DurableServer:
         members, complaint_log = (

@@ -75,7 +75,7 @@ class Condcast(
         self.settings = settings or settings_of(site.parameters, site.resting)
         self._landmarks: tuple[str, ...] = site.credentials or ()
         self._network = site.network
-        self.inbox = Inbox(self, state.member.seen_blocks if state else ())
+        self.inbox = Inbox(site, self.policy, self.fit)
         self._flows: Flows | None = None
         self.joined = False
         self.make_parts(self._key() if key is None else key, state.neighbours if state else ())

@@ -12,7 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace as replace_fields
 
-from implicast.casting.notifier import Notifier, Notify, NotifyTally, Receiver
+from implicast.casting import notifier
+from implicast.casting.notifier import Notify, NotifyTally, Receiver, acknowledge_nothing
 from implicast.casting.replicated_lists.anti_entropy import AntiEntropy
 from implicast.casting.replicated_lists.described_entries import ADDED, DescribedEntries
 from implicast.casting.replicated_lists.doubtful_casts import DoubtfulCasts
@@ -74,7 +75,7 @@ class RingMember(
         "fetches": Fetches,
         "requests": Requests,
         "upkeep_requests": UpkeepRequests,
-        "notifier": Notifier,
+        "notifier": notifier.Notifier,
         "receiver": Receiver,
     },
 ):
@@ -109,7 +110,8 @@ class RingMember(
     def __init__(self, site: Site) -> None:
         super().__init__(site)
         durable = site.durable_state
-        self.receiver = Receiver(self, durable.member.seen_blocks if durable is not None else ())
+        acknowledge = notifier.Acks(site).acknowledge if site.assured else acknowledge_nothing
+        self.receiver = Receiver(site, self.policy, self.fit, acknowledge)
         self._leave_by_us = self._token = 0
         self._doubtful = DoubtfulCasts(self.unclear)
         self._pending_removals: list[OwnEntry] = []
@@ -168,9 +170,8 @@ class RingMember(
             state, self.holder, self.upkeep_requests, self.own_entries
         )
         self.fetches = Fetches(state, self.holder, self._on_fetched)
-        self.notifier = Notifier(
-            address, host, self.requests, self.assured, self._settled, self.signing
-        )
+        notifying = notifier.Notifier if self.assured else notifier.UncountedNotifier
+        self.notifier = notifying(address, host, self.requests, self._settled, self.signing)
 
     def _on_suspect(self, where: Address) -> None:
         self.own_entries.on_suspect(where)

@@ -1,11 +1,19 @@
 """The member's side of a cast: receives notifications and acknowledges them."""
 
 from implicast.casting.inbox import Outcome
-from implicast.casting.notifier import Notify, NotifyAck, NotifyAgain, NotifyAgainAck, Receiver
+from implicast.casting.notifier import (
+    Notify,
+    NotifyAck,
+    NotifyAgain,
+    NotifyAgainAck,
+    Receiver,
+    acknowledge_nothing,
+)
 from implicast.peer.contract import Address, CastId, Incarnation, handles
 from implicast.peer.member import Member
-from implicast.peer.memory import Recent, SeenBlock
+from implicast.peer.memory import Recent
 from implicast.peer.policy import UNLIMITED
+from implicast.peer.site import Site
 from implicast.space.built import built
 
 _BUILT = built("casting.spice._records")
@@ -29,15 +37,16 @@ class SpiceReceiver(Receiver):
     receives `Outcome.REPEAT`.
     """
 
-    __slots__ = ("_is_plain", "_notifiers")
+    __slots__ = ("_is_plain", "_notifiers", "member")
 
     def __init__(
         self,
         member: Member,
-        heard: tuple[SeenBlock, ...] = (),
+        site: Site,
         repeats: tuple[RepeatNotifier, ...] = (),
     ) -> None:
-        super().__init__(member, heard)
+        super().__init__(site, member.policy, member.fit, acknowledge_nothing)
+        self.member = member
         self._notifiers: Recent[tuple[CastId, Incarnation | None], Address] | None = None
         """First notifier by cast and, for repeated casts, by the number of the repetition."""
         for cast, again, by in repeats:

@@ -168,11 +168,7 @@ class Spice(Member, parts=PARTS):
             self.__class__ = piecemeal(Spice, Spice.make)
         for name in ON_DEMAND if settings.assured else ():
             self.make(name)
-        self.receiver = SpiceReceiver(
-            self,
-            before.seen_blocks if before is not None else (),
-            durable.repeats if durable is not None else (),
-        )
+        self.receiver = SpiceReceiver(self, site, durable.repeats if durable is not None else ())
         self.registrations = Registrations(self, before, tags)
         if durable is not None and durable.complaint_log:
             Complaints(self, durable.complaint_log)

@@ -24,6 +24,7 @@ view.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
@@ -48,6 +49,18 @@ GROWTH = 1.5
 """Capacity of a new generation relative to the present number of tags; more arrive during its
 construction.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFilters:
+    """The filters of one broker when all updates have been propagated."""
+
+    growths: int
+    """Number of generations after the first."""
+    capacity: int
+    """Capacity of each filter in tags."""
+    fields: Mapping[Address, bytes]
+    """By source, its filter."""
 
 
 class Backbone(Part, parts={"edges": Edges}):
@@ -81,27 +94,30 @@ class Backbone(Part, parts={"edges": Edges}):
         self.next: FilterTable | None = None
         """The generation under construction."""
 
-    def restore(self, view: View) -> None:
-        """Begin with the first view of an assembled backbone. Nothing is registered, so that empty
-        filters are complete.
+    def restore(self, view: View, filters: WholeFilters | None = None) -> None:
+        """Begin with the first view of an assembled backbone. `filters`: those of the tags that are
+        registered; None: nothing is registered, so that empty filters are complete.
         """
+        self._adopt(view)
+        if filters is not None:
+            generation = self.table.generation + filters.growths
+            self.table = self._new_table(generation, filters.capacity)
+            for source, field in filters.fields.items():
+                self.table.replace(source, field)
+            if filters.growths:
+                self.table.compress()
+
+    def _adopt(self, view: View) -> None:
+        """Follow a view with empty filters."""
         self.epoch, self.root, self.neighbours = view.epoch, view.root, view.neighbours
         self.edges.restart(view.epoch, view.neighbours)
         self.table, self.next = self._new_table(view.epoch << EPOCH_SHIFT, view.room), None
-
-    def restore_filters(self, growths: int, capacity: int, fields: Mapping[Address, bytes]) -> None:
-        """Restore complete filters of all sources, as they are after `growths` more generations."""
-        self.table = self._new_table(self.table.generation + growths, capacity)
-        for source, field in fields.items():
-            self.table.replace(source, field)
-        if growths:
-            self.table.compress()
 
     def follow(self, view: View) -> None:
         """Adopt a new tree: drop all pending updates, and rebuild the filters from each broker's
         own clients.
         """
-        self.restore(view)
+        self._adopt(view)
         now_us, before = self.host.now_us, self._lost
         self._lost = dict.fromkeys(view.recovering, now_us + RECOVERY_US)
         self._lost |= {each: before.get(each, now_us + OWED_US) for each in view.lost}
@@ -255,3 +271,14 @@ class Backbone(Part, parts={"edges": Edges}):
             self.table, self.next = self.next, None
             self.table.compress()
             self._check_growth()
+
+
+class NoBackbone:
+    """Stands for the backbone at a front end that is the only one."""
+
+    is_alone = True
+    epoch = 0
+    neighbours: tuple[Address, ...] = ()
+
+    def lost_brokers(self) -> int:
+        return 0

@@ -129,15 +129,11 @@ class Views(Part, parts={"detector": Detector, "round_trips": RoundTrips}):
         are for the next view.
         """
 
-    def restore(self, monitored: bool = True) -> None:
-        """Begin in an assembled backbone, where all brokers follow the first view. `monitored`:
-        that may change.
-        """
+    def restore(self) -> None:
+        """Begin in an assembled backbone, where all brokers follow the first view."""
         self.epoch = self.highest = self._restored_epoch = FIRST_EPOCH
         self._members = self._ranks
         self._served.update(self._ranks)
-        if monitored:
-            self._schedule_check()
 
     def begin(self, highest: int) -> None:
         """Start alone, with the highest known number as the only memory. Probes all brokers at
@@ -150,7 +146,7 @@ class Views(Part, parts={"detector": Detector, "round_trips": RoundTrips}):
         self._unheard.update(self._others())
         for other in self._others():
             self.detector.probe(other, BrokerPing(0))
-        self._schedule_check()
+        self.start_monitoring()
 
     def heard_from(self, broker: Address) -> None:
         """Any message of another broker is a sign of life."""
@@ -184,12 +180,13 @@ class Views(Part, parts={"detector": Detector, "round_trips": RoundTrips}):
 
     # --- monitoring
 
-    def _schedule_check(self) -> None:
+    def start_monitoring(self) -> None:
+        """Check the other brokers from now on."""
         self.host.after(int(self._watch_us * (0.75 + 0.5 * self.host.rng.random())), CheckBrokers())
 
     @handles(CheckBrokers)
     def on_check_brokers(self, alarm: CheckBrokers) -> None:
-        self._schedule_check()
+        self.start_monitoring()
         root = self.root()
         for other in self._others():
             if other in self._lost:

@@ -2,7 +2,7 @@
 link.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -16,11 +16,16 @@ CACHED_FILTERS = 256
 """Filters cached between checks; the least recently used is dropped first."""
 
 
+Neighbours = Mapping[Address, Sequence[Address]]
+"""By broker, its neighbours in the tree."""
+
+
 def objections(
     brokers: Mapping[Address, Backbone], tags: Mapping[Address, Iterable[str]]
 ) -> list[str]:
     """Violations; `tags` are those of each broker's own clients."""
-    order = breadth_first(brokers)
+    tree = {address: broker.neighbours for address, broker in brokers.items()}
+    order = breadth_first(tree)
     links = sum(len(broker.neighbours) for broker in brokers.values())
     if len(order) != len(brokers) or links != 2 * (len(brokers) - 1):
         return [
@@ -41,18 +46,14 @@ def objections(
     return _uncovered(brokers, own, order)
 
 
-def breadth_first(brokers: Mapping[Address, Backbone]) -> dict[Address, Address | None]:
+def breadth_first(tree: Neighbours) -> dict[Address, Address | None]:
     """All brokers reachable from the first, each after its parent."""
-    first = next(iter(brokers))
+    first = next(iter(tree))
     order: dict[Address, Address | None] = {first: None}
     found = [first]
     for address in found:
-        for neighbour in brokers[address].neighbours:
-            if (
-                neighbour in brokers
-                and neighbour not in order
-                and address in brokers[neighbour].neighbours
-            ):
+        for neighbour in tree[address]:
+            if neighbour in tree and neighbour not in order and address in tree[neighbour]:
                 order[neighbour] = address
                 found.append(neighbour)
     return order
@@ -74,7 +75,8 @@ def _uncovered(
     order: Mapping[Address, Address | None],
 ) -> list[str]:
     """Links whose filter lacks a bit of a tag beyond."""
-    beyond = beyond_links(brokers, own, order)
+    tree = {address: broker.neighbours for address, broker in brokers.items()}
+    beyond = beyond_links(tree, own, order)
     return [
         f"broker {at} would not send to {neighbour} a tag registered beyond it"
         for (at, neighbour), bits in beyond.items()
@@ -95,7 +97,7 @@ def _lacks(table: FilterTable, neighbour: Address, beyond: bytes) -> bool:
 
 
 def beyond_links(
-    brokers: Mapping[Address, Backbone],
+    tree: Neighbours,
     own: Mapping[Address, int],
     order: Mapping[Address, Address | None],
 ) -> dict[tuple[Address, Address], int]:
@@ -109,7 +111,7 @@ def beyond_links(
     outwards = [(parent, child) for child, parent in order.items() if parent is not None]
     for source, target in inwards + outwards:
         bits = own[source]
-        for other in brokers[source].neighbours:
+        for other in tree[source]:
             if other != target:
                 bits |= beyond[source, other]
         beyond[target, source] = bits

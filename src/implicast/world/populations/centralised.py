@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from implicast.casting.centralised import CentralisedClient, Server
 from implicast.casting.designs import Design
+from implicast.casting.front_end_client import ClientState
 from implicast.peer.contract import Peer
 from implicast.world.plan import Plan
-from implicast.world.populations.population import LazyPeers, Population, entries
+from implicast.world.populations.population import LazyPeers, Population, entries, registration
 
 
 def assemble(plan: Plan) -> list[Peer]:
@@ -17,9 +18,12 @@ def assemble(plan: Plan) -> list[Peer]:
 def preload(plan: Plan, population: Sequence[Peer]) -> None:
     """Enter every client at the server."""
     (server,) = (peer for peer in population if isinstance(peer, Server))
+    registered = []
     for client, description in zip(population[: plan.peers], plan.descriptions, strict=False):
         assert isinstance(client, CentralisedClient), "members come first"
-        server.clients.keep(client.preload(description))
+        registered.append(registration(client, description))
+        client.restore(ClientState(server.address, description))
+    server.restore(registered)
 
 
 class Clients(LazyPeers):
@@ -28,15 +32,14 @@ class Clients(LazyPeers):
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._server = Server(plan.site(plan.peers, "server"))
-        for entry in entries(plan):
-            self._server.clients.keep(entry)
+        self._server.restore(entries(plan))
         self._client_bytes = super().stored_bytes(0)
 
     def make(self, address: int) -> Peer:
         if address == self._plan.peers:
             return self._server
         client = CentralisedClient(self._plan.site(address))
-        client.preload(self._plan.descriptions[address])
+        client.restore(ClientState(self._plan.peers, self._plan.descriptions[address]))
         return client
 
     def stored_bytes(self, address: int) -> int:

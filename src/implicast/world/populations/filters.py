@@ -1,34 +1,35 @@
 """The filters of a whole backbone, as they are when all updates have been propagated."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import ceil
 
 from implicast.language.bloom import Bloom, bits_for, hashes_for
-from implicast.overlay.backbone.backbone import GROWTH, Backbone
+from implicast.overlay.backbone.backbone import GROWTH, WholeFilters
 from implicast.overlay.backbone.messages import CAPACITY_MAX
 from implicast.overlay.backbone.table import ROOM
 from implicast.peer.contract import Address
-from implicast.world.populations.backbone import beyond_links, breadth_first
+from implicast.world.populations.backbone import Neighbours, beyond_links, breadth_first
 
 
-def assemble_filters(brokers: Mapping[Address, Backbone]) -> None:
-    """Set every filter to exactly the tags beyond its link. Its size is that of a generation begun
-    with all tags; if the initial size suffices, that.
+def whole_filters(
+    tree: Neighbours, tags: Mapping[Address, Iterable[str]], capacity: int, error: float
+) -> dict[Address, WholeFilters]:
+    """By broker, its filters: each has exactly the tags beyond its link. `tags` are those of each
+    broker's own clients. The size of a filter is that of a generation begun with all tags; if the
+    initial size, for `capacity` tags, suffices, that.
     """
-    tags = {address: tuple(broker.tags()) for address, broker in brokers.items()}
     distinct = len({tag for each in tags.values() for tag in each})
-    some = next(iter(brokers.values()))
-    capacity, growths = room_for(distinct, some.table.capacity)
-    bits, hashes = bits_for(capacity, some.error), hashes_for(some.error)
+    capacity, growths = room_for(distinct, capacity)
+    bits, hashes = bits_for(capacity, error), hashes_for(error)
     own = {address: _field(bits, hashes, each) for address, each in tags.items()}
-    beyond = beyond_links(brokers, own, breadth_first(brokers))
+    beyond = beyond_links(tree, own, breadth_first(tree))
     length = (bits + 7) // 8
-    for address, broker in brokers.items():
-        fields = {
-            other: beyond[address, other].to_bytes(length, "little") for other in broker.neighbours
-        }
+    found = {}
+    for address, neighbours in tree.items():
+        fields = {each: beyond[address, each].to_bytes(length, "little") for each in neighbours}
         fields[address] = own[address].to_bytes(length, "little")
-        broker.restore_filters(growths, capacity, fields)
+        found[address] = WholeFilters(growths, capacity, fields)
+    return found
 
 
 def room_for(distinct: int, capacity: int) -> tuple[int, int]:
@@ -38,7 +39,7 @@ def room_for(distinct: int, capacity: int) -> tuple[int, int]:
     return min(CAPACITY_MAX, ceil(distinct * GROWTH)), 1
 
 
-def _field(bits: int, hashes: int, tags: tuple[str, ...]) -> int:
+def _field(bits: int, hashes: int, tags: Iterable[str]) -> int:
     filter_ = Bloom(bits, hashes)
     filter_.update(tags)
     return int.from_bytes(filter_.to_bytes(), "little")

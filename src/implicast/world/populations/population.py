@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from implicast.casting.client_registry import ClientEntry
+from implicast.casting.front_end_messages import Register
+from implicast.language.target import Description
 from implicast.peer.contract import Contact, Name, Peer
 from implicast.peer.member import Member
 from implicast.peer.name import name_of, next_incarnation, version_of
+from implicast.peer.signing import SignedMessage
 from implicast.peer.wire import size
 from implicast.space.digest import stream
 from implicast.world.plan import Plan
@@ -26,6 +29,14 @@ def preload_by_verb(plan: Plan, population: Sequence[Peer]) -> None:
     for peer, description in zip(population[: plan.peers], plan.descriptions, strict=False):
         assert isinstance(peer, Member), "members come first"
         peer.register(description)
+
+
+def registration(member: Member, description: Description) -> ClientEntry:
+    """The entry that a front end holds of a member after its first registration."""
+    version = version_of(member.incarnation, 1)
+    signed = member.signing.sign_message(Register(member.name, version, description))
+    evidence = signed if isinstance(signed, SignedMessage) else None
+    return ClientEntry(member.contact, version, description, evidence)
 
 
 def entries(plan: Plan) -> Iterator[ClientEntry]:
