@@ -4,6 +4,7 @@ from implicast.casting.inbox import Outcome
 from implicast.casting.notifier import (
     AT_ONCE_MAX,
     RETRY,
+    Acks,
     Notifier,
     Notify,
     NotifyAck,
