@@ -1,4 +1,6 @@
-"""Spark's measures of change against the world's own, on random journals and for every design that survives change."""
+"""The laboratory's measures of change against the world's own, on random journals and for every design that survives
+change.
+"""
 
 import json
 import math
@@ -14,9 +16,9 @@ from implicast.casting.designs import designs
 from implicast.lab import tables
 from implicast.lab.experiment import read
 from implicast.lab.folder import Folder
-from implicast.lab.journals import Journals, JournalSource
+from implicast.lab.journals import JournalSource
 from implicast.lab.measures.all import measured
-from implicast.lab.measures.summary import summary
+from implicast.lab.measures.summary import PLACE, summary
 from implicast.lab.run import changes, disagreements, run
 from implicast.lab.storage import Location
 from implicast.world.change import change
@@ -41,7 +43,7 @@ def found(spark: SparkSession, made: list[Made]) -> dict[str, dict]:
         JournalSource(each.directory.name.removeprefix("run="), Location.of(each.directory))
         for each in made
     ]
-    return {row["run"]: row for row in measured(Journals(spark, sources))["change"].to_pylist()}
+    return {row["run"]: row for row in measured(spark, sources)["change"].to_pylist()}
 
 
 def test_only_runs_in_which_something_changed_have_measures_of_change(found, made):
@@ -238,14 +240,14 @@ def test_a_mean_is_of_the_runs_that_took_the_measure(spark: SparkSession):
     ]
     taken = changes(spark.createDataFrame(pa.Table.from_pylist(rows, tables.RUN_CHANGE)))
     placed = [
-        (run, "spice", "spice", "x", point, 0)
+        (run, "spice", "spice", "x", float(point), point, 0)
         for run, point in (("a", "1"), ("b", "1"), ("c", "1"), ("a", "2"))
     ]
-    runs = spark.createDataFrame(placed, ["run", "series", "design", "axis", "point", "position"])
+    runs = spark.createDataFrame(placed, ["run", *PLACE])
 
     found = summary(runs, taken, ["repair_s_max", "upkeep_at_rest", "storm"]).collect()
 
-    means = {(row["point"], row["measure"]): (row["runs"], row["mean"]) for row in found}
+    means = {(row["point_label"], row["measure"]): (row["runs"], row["mean"]) for row in found}
     assert means == {
         ("1", "repair_s_max"): (2, 25.0),
         ("1", "upkeep_at_rest"): (1, 12.0),

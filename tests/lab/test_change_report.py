@@ -21,7 +21,7 @@ def row(series, point, measure, mean, half=0.5):
         "series": series,
         "design": series,
         "axis": "setting",
-        "point": point,
+        "point_label": point,
         "position": 0,
         "measure": measure,
         "runs": 3,

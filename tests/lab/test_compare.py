@@ -31,7 +31,7 @@ def sweep(
                     "series": series,
                     "design": series,
                     "axis": "peers",
-                    "point": point,
+                    "point_label": point,
                 }
                 runs.append({**placed, "position": 0, "seed": seed, "planned": True})
                 value = 3.0 + seed / 10

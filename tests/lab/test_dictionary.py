@@ -75,3 +75,21 @@ def test_a_table_written_before_a_column_was_added_is_read_with_nulls(tmp_path: 
     pq.write_table(pq.read_table(path).drop(["reason"]), path)
 
     assert dataset.load(folder, "rejected").to_pylist() == [{"run": "r", "reason": None}]
+
+
+def test_a_point_that_was_written_as_a_text_is_read_as_a_number_where_it_is_one(
+    tmp_path: Path,
+) -> None:
+    folder = Folder(Location.of(tmp_path), "e")
+    kept = [each for each in tables.SUMMARY if each.name not in ("point", "point_label")]
+    former = pa.schema([*kept, ("point", pa.string())])
+    rows = [{"series": "a", "point": "64"}, {"series": "a", "point": "Kdl"}]
+    (tmp_path / "summary" / "experiment=e").mkdir(parents=True)
+    pq.write_table(
+        pa.Table.from_pylist(rows, former),
+        tmp_path / "summary" / "experiment=e" / "part-0.parquet",
+    )
+
+    found = dataset.load(folder, "summary").to_pylist()
+
+    assert [(row["point"], row["point_label"]) for row in found] == [(64.0, "64"), (None, "Kdl")]

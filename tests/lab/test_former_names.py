@@ -37,16 +37,14 @@ def test_a_table_under_its_former_name_is_read(journal):
 
 @pytest.mark.spark
 def test_the_laboratory_measures_a_journal_with_the_former_names_alike(journal, spark):
-    from implicast.lab.journals import Journals, JournalSource
+    from implicast.lab.journals import JournalSource
     from implicast.lab.measures.all import measured
     from implicast.lab.storage import Location
 
     def rows() -> dict[str, list[dict[str, object]]]:
         source = JournalSource("run", Location.of(journal))
         assert source.has_changed()
-        return {
-            name: table.to_pylist() for name, table in measured(Journals(spark, [source])).items()
-        }
+        return {name: table.to_pylist() for name, table in measured(spark, [source]).items()}
 
     new = rows()
     rename_back(journal)

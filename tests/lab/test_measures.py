@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 from random_journal import Made, random_journal
 
 from implicast.lab import tables
-from implicast.lab.journals import Journals, JournalSource
+from implicast.lab.journals import JournalSource
+from implicast.lab.measures import large
 from implicast.lab.measures.all import measured as measured_by_spark
 from implicast.lab.storage import Location
 from implicast.world.invariants import ContractChecker
@@ -32,7 +32,7 @@ def measured(
     spark: SparkSession, made: list[Made], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     out = tmp_path_factory.mktemp("measures")
-    measure(Journals(spark, sources(made)), out)
+    measure(spark, sources(made), out)
     return out
 
 
@@ -43,8 +43,8 @@ def sources(made: list[Made]) -> list[JournalSource]:
     ]
 
 
-def measure(journals: Journals, out: Path) -> None:
-    for name, table in measured_by_spark(journals).items():
+def measure(spark: SparkSession, journals: list[JournalSource], out: Path) -> None:
+    for name, table in measured_by_spark(spark, journals).items():
         pq.write_table(table, out / name)
 
 
@@ -129,31 +129,27 @@ def test_a_lorenz_curve_runs_from_nobody_to_everybody_below_the_diagonal(measure
         assert [y for _, y in curve] == sorted(y for _, y in curve)
 
 
-class Shuffled(Journals):
-    """The same journals, their rows dealt out at random to so many partitions."""
-
-    partitions = 1
-
-    def table(self, name: str) -> DataFrame:
-        return super().table(name).repartition(self.partitions, F.rand(self.partitions))
-
-
 @pytest.mark.parametrize(
-    "partitions",
+    "pieces",
     [7, pytest.param(1, marks=pytest.mark.long), pytest.param(64, marks=pytest.mark.long)],
 )
-def test_partitions_and_order_of_rows_change_no_bit(
-    spark: SparkSession, made: list[Made], measured: Path, tmp_path: Path, partitions: int
+def test_pieces_and_partitions_change_no_bit(
+    spark: SparkSession,
+    made: list[Made],
+    measured: Path,
+    tmp_path: Path,
+    pieces: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    journals = Shuffled(spark, sources(made))
-    journals.partitions = partitions
-    spark.conf.set("spark.sql.shuffle.partitions", partitions)
+    monkeypatch.setattr(large, "BLOCK_ROWS", 1500 // pieces)
+    spark.conf.set("spark.sql.shuffle.partitions", pieces)
     try:
-        measure(journals, tmp_path)
+        measure(spark, sources(made), tmp_path)
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", 2)
 
-    for name in ("measures", "contract", "costs", "lorenz"):
+    for name in ("measures", "contract", "costs", "lorenz", "change"):
         tables_of = [pq.read_table(out / name).to_pylist() for out in (measured, tmp_path)]
         first, second = (sorted(tuple(row.values()) for row in rows) for rows in tables_of)
         assert first == second, name
+        assert first, name

@@ -84,7 +84,7 @@ def test_series_of_several_designs_keep_their_colours_and_differ_in_lines():
 
 def row(series, measure, mean, half=0.0, runs=3, position=1):
     interval = {"mean": mean, "low": mean - half, "high": mean + half, "runs": runs}
-    at = {"position": position, "point": str(64 * 2**position), "axis": "peers"}
+    at = {"position": position, "point_label": str(64 * 2**position), "axis": "peers"}
     return {"series": series, "design": series, "measure": measure, **interval, **at}
 
 
@@ -147,7 +147,7 @@ def test_what_differs_by_less_than_is_told_is_called_alike():
             "measure": "TOUT_G",
             "position": 0,
             "axis": "peers",
-            "point": "8",
+            "point_label": "8",
             "mean": mean,
             "runs": 1,
             "low": mean,

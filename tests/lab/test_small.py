@@ -69,10 +69,9 @@ def test_a_journal_without_casts_has_measures_of_zero(tmp_path: Path) -> None:
     assert found["contract"][0]["notified"] >= 0
 
 
-def test_what_changed_or_is_large_is_left_to_spark() -> None:
-    assert small.is_small(small.ROWS_MAX, changed=False)
-    assert not small.is_small(small.ROWS_MAX, changed=True)
-    assert not small.is_small(small.ROWS_MAX + 1, changed=False)
+def test_what_is_large_is_left_to_spark() -> None:
+    assert small.is_small(small.ROWS_MAX)
+    assert not small.is_small(small.ROWS_MAX + 1)
 
 
 def added_up(parts: list[pa.Table]) -> dict[str, pa.Table]:
@@ -86,13 +85,12 @@ def added_up(parts: list[pa.Table]) -> dict[str, pa.Table]:
 
 
 def test_a_journal_in_pieces_has_the_measures_and_the_contract_of_the_whole(
-    made: list[Made], monkeypatch: pytest.MonkeyPatch
+    made: list[Made], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for each in made:
-        source, whole = (
-            JournalSource("r", Location.of(each.directory)),
-            small.measured(small.reader(each.directory)),
-        )
+    changed = [random_journal(tmp_path / f"run=r{seed}", seed) for seed in (1, 2, 4, 5)]
+    for each in [*made, *changed]:
+        source = JournalSource("r", Location.of(each.directory))
+        whole = small.measured(source.read, source.changed())
         monkeypatch.setattr(large, "BLOCK_ROWS", source.opened("sends").metadata.num_rows // 5)
 
         pieces = large.pieces(source)
@@ -107,6 +105,8 @@ def test_a_journal_in_pieces_has_the_measures_and_the_contract_of_the_whole(
         assert found["measures"][0] == pytest.approx(whole["measures"][0], rel=1e-12)
         assert (found["costs"], found["lorenz"]) == (whole["costs"], whole["lorenz"])
         assert judged["contract"] == whole["contract"]
+        assert judged.get("change") == whole.get("change")
+        assert ("change" in whole) == (each in changed)
 
 
 def test_a_piece_that_makes_no_sense_says_so_and_raises_nothing(tmp_path: Path) -> None:

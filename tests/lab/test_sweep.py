@@ -105,10 +105,10 @@ def test_a_trial_is_summarised_like_any_other_run(
     rows = pq.read_table(tmp_path / "out" / "summary").to_pylist()
     assert {row["experiment"] for row in rows} == {"trials"}
     assert {(row["point"], row["measure"], row["mean"]) for row in rows} == {
-        ("1", "square", 1.0),
-        ("2", "square", 4.0),
-        ("3", "square", 9.0),
-        ("4", "square", 16.0),
+        (1.0, "square", 1.0),
+        (2.0, "square", 4.0),
+        (3.0, "square", 9.0),
+        (4.0, "square", 16.0),
     }
 
 
@@ -160,13 +160,13 @@ def test_a_folder_grows_by_seeds_points_and_captions_and_old_runs_keep_their_com
         "made-5": "||",
     }
     rows = dataset.load(Folder(Location.of(out), "trials"), "runs").to_pylist()
-    assert {(row["point"], row["seed"]): row["commit"] for row in rows} == {
+    assert {(row["point_label"], row["seed"]): row["commit"] for row in rows} == {
         **{(str(point), 1): "first" for point in (1, 2, 3, 4)},
         ("5", 1): "second",
         **{(str(point), 2): "second" for point in (1, 2, 3, 4, 5)},
     }
     summed = dataset.load(Folder(Location.of(out), "trials"), "summary").to_pylist()
-    assert {(row["point"], row["runs"]) for row in summed} == {
+    assert {(row["point_label"], row["runs"]) for row in summed} == {
         (str(point), 2) for point in (1, 2, 3, 4, 5)
     }
 

@@ -2,7 +2,7 @@
 once.
 
 Most runs were measured by the task that made them, and their rows are in their outcomes. The
-others, large ones and those in which things changed, are measured together on Spark. Each run's
+others, large ones, are measured together on Spark. Each run's
 measures are compared with those that the world took itself, in other code; where they differ is
 noted with the run.
 """
@@ -18,18 +18,27 @@ from pyspark.sql import SparkSession
 from implicast.lab import dataset, tables
 from implicast.lab.errors import TableError
 from implicast.lab.folder import Folder, Noted
-from implicast.lab.journals import Journals, JournalSource
+from implicast.lab.installed_code import CodeRule
+from implicast.lab.journals import JournalSource
 from implicast.lab.measures.all import measured
 from implicast.lab.plan import Planned
 
 Said = Callable[[str], None]
 Rows = dict[str, list[dict[str, Any]]]
-PLACED = ("design", "series", "axis", "point", "position", "seed")
-"""Columns of a run that follow from the plan, and change with it."""
+PLACED = ("design", "series", "axis", "position", "seed")
+"""Columns of a run that follow from the plan, and change with it; besides them its point."""
 
 
-def collect(spark: SparkSession, planned: Sequence[Planned], folder: Folder, said: Said) -> None:
-    """Bring the folder's tables up to date with its finished runs."""
+def collect(
+    spark: SparkSession,
+    planned: Sequence[Planned],
+    folder: Folder,
+    said: Said,
+    mixed_code: bool = False,
+) -> None:
+    """Bring the folder's tables up to date with its finished runs. `mixed_code`: workers may run
+    other code than the driver.
+    """
     known = {row["run"]: row for row in dataset.load(folder, "runs").to_pylist()}
     there = {run for run, row in known.items() if row["error"] is None}
     fresh = folder.read_outcomes(folder.finished() - there)
@@ -41,10 +50,8 @@ def collect(spark: SparkSession, planned: Sequence[Planned], folder: Folder, sai
     ]
     if left:
         said(f"measuring {len(left)} runs on Spark")
-        more = measured(
-            Journals(spark, [JournalSource(run, folder.place, folder.experiment) for run in left]),
-            said,
-        )
+        sources = [JournalSource(run, folder.place, folder.experiment) for run in left]
+        more = measured(spark, sources, said, CodeRule.here(mixed_code))
         for row in more["rejected"].to_pylist():
             raise TableError(f"the journal of {row['run']} cannot be measured: {row['reason']}")
         found = _together(found, more)
@@ -100,15 +107,23 @@ def _rows(
         there = rows.get(run) or known.get(run)
         if there is None or there["error"] is not None:
             there = _described(each) | {"error": folder.error(run), "command": _command(each)}
-        rows[run] = there | {name: getattr(each, name) for name in PLACED} | {"planned": True}
+        rows[run] = there | _placed(each) | {"planned": True}
     return list(rows.values())
+
+
+def _placed(planned: Planned) -> dict[str, Any]:
+    return {
+        **{name: getattr(planned, name) for name in PLACED},
+        "point": dataset.number(planned.point),
+        "point_label": planned.point,
+    }
 
 
 def _described(planned: Planned) -> dict[str, Any]:
     settings = json.loads(planned.settings)
     return {
         "run": planned.run,
-        **{name: getattr(planned, name) for name in PLACED},
+        **_placed(planned),
         "network": settings.get("network", "flat"),
         "workload": settings.get("workload", "zipf"),
         "peers": settings.get("peers"),

@@ -92,7 +92,7 @@ def values(folder: Folder, measures: Sequence[str] = ()) -> Values:
     found: Values = defaultdict(dict)
     for run, measure, value in _long(folder):
         if run in runs and value is not None and (not measures or measure in measures):
-            found[runs[run]["series"], runs[run]["point"], measure][run] = float(value)
+            found[runs[run]["series"], runs[run]["point_label"], measure][run] = float(value)
     return found
 
 

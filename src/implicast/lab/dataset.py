@@ -7,6 +7,7 @@ meanwhile sees the old file or the new.
 """
 
 import io
+import math
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,11 +50,30 @@ def load(folder: Folder, name: str) -> pa.Table:
     """The table as it is; empty when there is none. Columns that it does not have yet are null."""
     if not has(folder, name):
         return described(name).empty_table()
-    found = pq.read_table(io.BytesIO(_file(folder, name).read()))
+    found = _with_label(pq.read_table(io.BytesIO(_file(folder, name).read())))
     absent = [each for each in SCHEMAS[name] if each.name not in found.column_names]
     for each in absent:
         found = found.append_column(each.name, pa.nulls(len(found), each.type))
     return found.select(SCHEMAS[name].names).cast(described(name))
+
+
+def _with_label(found: pa.Table) -> pa.Table:
+    """A table in which the point is a text, as version 0.1 wrote it, gets it as a number too."""
+    place = found.schema.get_field_index("point")
+    if place < 0 or not pa.types.is_string(found.schema.field(place).type):
+        return found
+    labels = found["point"]
+    numbers = pa.array([number(each) for each in labels.to_pylist()], pa.float64())
+    return found.set_column(place, "point", numbers).append_column("point_label", labels)
+
+
+def number(text: str) -> float | None:
+    """A text as a number, where it is one that can be drawn."""
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if math.isfinite(found) else None
 
 
 def required(folder: Folder, name: str) -> pa.Table:

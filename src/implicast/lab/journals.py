@@ -1,4 +1,4 @@
-"""Journals of many runs read as one set of tables, each with the column `run`.
+"""Journals of runs, at any place.
 
 Three forms are read: a sweep's folder (`OUT/sends/experiment=NAME/run=RUN/sends.parquet`), a folder
 of journals `run=RUN/sends.parquet`, as sweeps kept them before, and a single journal, as `implicast
@@ -7,20 +7,17 @@ is measured.
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from implicast.lab import tables
 from implicast.lab.errors import TableError
 from implicast.lab.folder import Folder, experiments_in
+from implicast.lab.measures.change import ChangeTables
 from implicast.lab.storage import Location
 from implicast.world.faults import Faults
 from implicast.world.journal import CHANGE_SCHEMAS, FORMER_NAMES, SCHEMAS
@@ -53,21 +50,28 @@ class JournalSource:
             return name
         return former
 
-    def base(self, name: str) -> Location | None:
-        """Where Spark finds `run=...` in the path; None for a journal alone."""
-        if self.experiment:
-            return self.place / self._stored_name(name)
-        return (
-            Location(self.place.url.rpartition("/")[0])
-            if self.place.name.startswith(PREFIX)
-            else None
-        )
-
     def has_changed(self) -> bool:
-        """May peers have come and gone? Such journals are measured by Spark itself, others by
-        Python's workers.
-        """
+        """May peers have come and gone?"""
         return self.table("incarnations").is_file()
+
+    def changed(self) -> ChangeTables | None:
+        """The tables of change; None where nothing changed."""
+        if not self.has_changed():
+            return None
+        found = {
+            name: self.read(name)
+            if self.table(name).is_file()
+            else CHANGE_SCHEMAS[name].empty_table()
+            for name in ("incarnations", "scripted_events", "health", "timeline")
+        }
+        timeline = next(iter(found["timeline"].to_pylist()), None)
+        return ChangeTables(
+            found["incarnations"],
+            found["scripted_events"],
+            found["health"],
+            timeline,
+            _is_undisturbed(self.scenario()),
+        )
 
     def scenario(self) -> dict[str, Any]:
         """What was run, as far as it is known."""
@@ -85,66 +89,6 @@ class JournalSource:
     def opened(self, name: str) -> pq.ParquetFile:
         place = self.table(name)
         return pq.ParquetFile(place.store.open_input_file(place.path))
-
-
-class Journals:
-    """The tables of some runs, as DataFrames."""
-
-    def __init__(self, spark: SparkSession, sources: Sequence[JournalSource]) -> None:
-        if not sources:
-            raise TableError("there is no journal to read")
-        self.spark, self.sources = spark, list(sources)
-        self._there = {each: _tables_of(each) for each in self.sources}
-
-    def table(self, name: str) -> DataFrame:
-        """One journal table of all runs that have it, with the column `run`."""
-        having = [each for each in self.sources if name in self._there[each]]
-        parts = [self._alone(each, name) for each in having if each.base(name) is None]
-        together = [each for each in having if each.base(name) is not None]
-        for base in sorted({str(each.base(name).url) for each in together}):  # type: ignore[union-attr]
-            parts.append(
-                self._together(
-                    Location(base),
-                    [each for each in together if each.base(name) == Location(base)],
-                    name,
-                )
-            )
-        return reduce(DataFrame.unionByName, parts)
-
-    def among(self, sources: Sequence[JournalSource]) -> "Journals":
-        """Only these."""
-        return type(self)(self.spark, sources)
-
-    def has(self, name: str) -> bool:
-        """Whether any run has this table."""
-        return any(name in there for there in self._there.values())
-
-    def changed(self) -> list[str]:
-        """Runs in which peers may come and go."""
-        return [each.run for each in self.sources if "incarnations" in self._there[each]]
-
-    def undisturbed(self) -> list[str]:
-        """Runs of which it is known that the network did nothing to messages."""
-        return [each.run for each in self.sources if _is_undisturbed(each.scenario())]
-
-    def _together(self, base: Location, sources: list[JournalSource], name: str) -> DataFrame:
-        """The folder's name gives `run` for a whole file at once; a function of the path would cost
-        per row.
-        """
-        paths = [each.table(name).for_spark for each in sources]
-        columns = tables.schema(ALL_SCHEMAS[name], ("run", pa.string()))
-        rows = self.spark.read.schema(columns).option("basePath", base.for_spark).parquet(*paths)
-        return rows.select(columns.names)
-
-    def _alone(self, source: JournalSource, name: str) -> DataFrame:
-        rows = self.spark.read.schema(tables.schema(ALL_SCHEMAS[name])).parquet(
-            source.table(name).for_spark
-        )
-        return rows.select(F.lit(source.run).alias("run"), *ALL_SCHEMAS[name].names)
-
-
-def _tables_of(source: JournalSource) -> set[str]:
-    return {*SCHEMAS, *(name for name in CHANGE_SCHEMAS if source.table(name).is_file())}
 
 
 def found(place: Location) -> list[JournalSource]:

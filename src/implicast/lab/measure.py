@@ -1,9 +1,8 @@
 """Measures of journals that are there already: each is looked at by a task of its own, and a bad
 one stays alone.
 
-A small journal is measured by the task that looks at it; large ones, and those in which things
-changed, follow. A journal that is damaged, incomplete or of another form becomes a row of the table
-`rejected`, with its reason.
+A small journal is measured by the task that looks at it; large ones follow. A journal that is
+damaged, incomplete or of another form becomes a row of the table `rejected`, with its reason.
 """
 
 import io
@@ -18,7 +17,8 @@ from pyspark.sql import SparkSession
 
 from implicast.lab import dataset, tables
 from implicast.lab.errors import NothingUsable
-from implicast.lab.journals import Journals, JournalSource, objection
+from implicast.lab.installed_code import CodeRule
+from implicast.lab.journals import JournalSource, objection
 from implicast.lab.measures import small
 from implicast.lab.measures.all import measured
 from implicast.lab.session import described
@@ -46,7 +46,7 @@ def measure(
         if row["reason"] is None and row["measured"] is None
     ]
     if left:
-        for name, table in measured(Journals(spark, left), said).items():
+        for name, table in measured(spark, left, said).items():
             found[name] = pa.concat_tables([found[name], table])
     if not len(found["measures"]):
         first = found["rejected"].to_pylist()[0]
@@ -65,18 +65,19 @@ def _looked_at(
     said(f"looking at {len(sources)} journals")
     with described(spark, f"implicast: looking at {len(sources)} journals"):
         rows = spark.range(0, len(sources), 1, len(sources)).mapInArrow(
-            _look(sources), tables.schema(LOOKED)
+            _look(sources, CodeRule.here()), tables.schema(LOOKED)
         )
         found: list[dict[str, Any]] = rows.toArrow().to_pylist()
     return sorted(found, key=lambda row: int(row["number"]))
 
 
 def _look(
-    sources: Sequence[JournalSource],
+    sources: Sequence[JournalSource], rule: CodeRule
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     asked = [json.dumps({**asdict(each), "place": each.place.url}) for each in sources]
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rule.check()
         for batch in batches:
             for number in batch["id"].to_pylist():
                 given = json.loads(asked[number])
@@ -93,9 +94,9 @@ def _one(source: JournalSource) -> tuple[str | None, str | None]:
         if reason is not None:
             return reason, None
         rows = sum(source.opened(name).metadata.num_rows for name in ("sends", "notices"))
-        if not small.is_small(rows, source.table("incarnations").is_file()):
+        if not small.is_small(rows):
             return None, None
-        return None, json.dumps(small.measured(source.read))
+        return None, json.dumps(small.measured(source.read, source.changed()))
     except (
         Exception
     ) as wrong:  # columns that are there and make no sense together: this journal's fault alone

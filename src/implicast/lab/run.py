@@ -57,7 +57,7 @@ def run(
             workloads = case.prepare(spark, planned, place, case.data_directory(data))
         said(f"{len(planned)} runs of {len({each.series for each in planned})} series")
         went = sweep(spark, planned, folder, workloads, mixed_code)
-        write_tables(spark, made, planned, folder, said)
+        write_tables(spark, made, planned, folder, said, mixed_code)
     return went
 
 
@@ -73,10 +73,15 @@ def claim(place: Location, made: Experiment, scale: str, runs: int | None) -> Fo
 
 
 def write_tables(
-    spark: SparkSession, made: Experiment, planned: Sequence[Planned], folder: Folder, said: Said
+    spark: SparkSession,
+    made: Experiment,
+    planned: Sequence[Planned],
+    folder: Folder,
+    said: Said,
+    mixed_code: bool = False,
 ) -> None:
     """Measures of whatever is new, and the summary of what was asked for."""
-    collect(spark, planned, folder, said)
+    collect(spark, planned, folder, said, mixed_code)
     done = folder.finished()
     names = [each.run for each in planned if each.run in done]
     if not names:

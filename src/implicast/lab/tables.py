@@ -78,7 +78,8 @@ RUNS = pa.schema(
         ("design", pa.string()),
         ("series", pa.string()),
         ("axis", pa.string()),
-        ("point", pa.string()),
+        ("point", pa.float64()),
+        ("point_label", pa.string()),
         ("position", pa.int32()),
         ("seed", pa.int64()),
         ("network", pa.string()),
@@ -167,7 +168,8 @@ SUMMARY = pa.schema(
         ("series", pa.string()),
         ("design", pa.string()),
         ("axis", pa.string()),
-        ("point", pa.string()),
+        ("point", pa.float64()),
+        ("point_label", pa.string()),
         ("position", pa.int32()),
         ("measure", pa.string()),
         ("runs", pa.int32()),
@@ -176,8 +178,8 @@ SUMMARY = pa.schema(
         ("high", pa.float64()),
     ]
 )
-"""Mean over seeds with its 95 % confidence interval; `low` and `high` equal the mean for a single
-run.
+"""Mean over seeds with its 95 % confidence interval; a single run has none: `low` and `high` are
+null.
 """
 
 

@@ -28,10 +28,10 @@ import pyarrow.parquet as pq
 from implicast.lab.errors import LabError
 from implicast.lab.folder import Folder, Noted
 from implicast.lab.installed_code import CodeRule, OtherCode
+from implicast.lab.journals import JournalSource
 from implicast.lab.measures import small
 from implicast.lab.plan import Planned
 from implicast.lab.storage import Location
-from implicast.world.journal import table_path
 from implicast.world.simulate import simulate
 
 ATTEMPT = pa.schema([("run", pa.string()), ("seconds", pa.float64()), ("error", pa.string())])
@@ -169,11 +169,9 @@ def _simulated(planned: Planned, journal: Path, stated: str | None) -> Noted:
 
 
 def _measured(journal: Path, rows: int) -> Noted | None:
-    """What was measured here and now; large journals, and those in which things changed, are left
-    to Spark.
-    """
-    changed = table_path(journal, "incarnations").is_file()
-    return small.measured(small.reader(journal)) if small.is_small(rows, changed) else None
+    """What was measured here and now; large journals are left to Spark."""
+    source = JournalSource("", Location.of(journal))
+    return small.measured(source.read, source.changed()) if small.is_small(rows) else None
 
 
 def trial(planned: Planned, stated: str | None = None) -> Noted:

@@ -1,230 +1,204 @@
-"""The facet of change: who was reached during and after it, how long repair took, what upkeep and
-storms cost.
+"""The facet of change of one journal: who was reached during and after it, how long repair took,
+what upkeep and storms cost.
 
-`world/change.py` defines and computes the same for one run in memory; this is for many, from the
-journals' tables, with other code, and tests hold the two equal. The tables `course`, `scripted_events`,
-`incarnations` and `health` are there only for runs in which something changed.
+`world/change.py` defines and computes the same while a run is made. This is other code, for journals
+that are there, and tests hold the two equal. The tables of change exist only for runs in which
+something changed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from implicast.lab import tables
-from implicast.lab.measures import contract
+from implicast.lab.measures.blocks import ints
+from implicast.lab.measures.departures import Departures, departures
 from implicast.world.change import ANNOUNCED, REST_US
 
 _S = 1_000_000
 _MINUTE_US = 60 * _S
+Ints = npt.NDArray[np.int64]
 WRONG = ("repeated", "uninvited", "invented", "altered", "misreported")
 """Violations that are not allowed at any time."""
+PERIODS = ("during", "after")
+NEVER = np.iinfo(np.int64).max
+TRAFFIC = ["sent_us", "phase"]
+"""The columns of messages that `traffic` needs."""
 
 
-def verdicts(
-    registrations: DataFrame,
-    casts: DataFrame,
-    notices: DataFrame,
-    gone: DataFrame,
-    course: DataFrame,
-    changed: Sequence[str],
-) -> DataFrame:
-    """(run, during_expected, ..., after_expected, ...): the contract over the casts made during
-    change, and later.
+@dataclass(frozen=True, slots=True)
+class ChangeTables:
+    """The tables of change of one journal. `timeline` is None where the journal has none: then only
+    the contract is judged.
     """
-    timed = casts.join(F.broadcast(course.select("run", "from_us", "calm_us")), "run")
-    made = F.col("time_us")
-    periods = {
-        "during": (made >= F.col("from_us")) & (made < F.col("calm_us")),
-        "after": made >= F.col("calm_us"),
+
+    incarnations: pa.Table
+    events: pa.Table
+    health: pa.Table
+    timeline: Mapping[str, int] | None
+    undisturbed: bool
+    """The network did nothing to messages."""
+
+    def departures(self) -> Departures:
+        return departures(self.incarnations, self.events, self.undisturbed)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Messages from the first event on: by second, of upkeep, and of upkeep at rest."""
+
+    second: Ints
+    sent: Ints
+    upkeep: int
+    rest: int
+
+
+def period_of(casts: pa.Table, timeline: Mapping[str, int]) -> dict[str, pa.Table]:
+    """The casts made during change, and after the repair time."""
+    made_us = casts["time_us"]
+    calm = pc.greater_equal(made_us, timeline["calm_us"])
+    begun = pc.greater_equal(made_us, timeline["from_us"])
+    return {
+        "during": casts.filter(pc.and_(begun, pc.invert(calm))),
+        "after": casts.filter(calm),
     }
-    found = course.select("run")
-    for name, within in periods.items():
-        chosen = timed.where(within).select(casts.columns)
-        told = _told(notices, casts, chosen)
-        judged = contract.verdicts(registrations, chosen, told, gone, changed)
-        found = found.join(
-            judged.select(
-                "run", *(F.col(each).alias(f"{name}_{each}") for each in tables.CONTRACT)
-            ),
-            "run",
-            "left",
-        )
-    return found.fillna(0)
 
 
-def _told(notices: DataFrame, casts: DataFrame, chosen: DataFrame) -> DataFrame:
-    """The notices of the chosen casts, and those of casts that no peer made: they count in every
-    period.
-    """
-    known = casts.select("run", "cast")
-    mine = notices.join(F.broadcast(chosen.select("run", "cast")), ["run", "cast"], "left_semi")
-    return mine.unionByName(notices.join(F.broadcast(known), ["run", "cast"], "left_anti"))
-
-
-def repairs(scripted_events: DataFrame, health: DataFrame, course: DataFrame) -> DataFrame:
-    """(run, repair_s_median, repair_s_max, sudden, settle_s_max, unrepaired, calm_s, allowed_s).
-
-    From the end of each scripted event to the first check without a violation, or to the end of the run
-    when none did: of events without a word, how many there were, and apart from them of joins and
-    leaves. Where there were only those, the repairs are theirs. `calm_s` likewise from the end of
-    the last event, and infinite if no check did.
-    """
-    clean = health.where("wrong = 0").select(
-        "run", F.col("time_us").alias("at_us"), F.col("time_us").alias("clean_us")
-    )
-    told_or_not = F.when(F.col("kind").isin(*ANNOUNCED), "told").otherwise("sudden")
-    ends = scripted_events.select("run", F.col("to_us").alias("at_us"), told_or_not.alias("of"))
-    last = course.select("run", F.col("over_us").alias("at_us"), F.lit("last").alias("of"))
-    moments = ends.unionByName(last).unionByName(clean, allowMissingColumns=True)
-    onwards = (
-        Window.partitionBy("run")
-        .orderBy("at_us")
-        .rangeBetween(Window.currentRow, Window.unboundedFollowing)
-    )
-    waited = moments.select(
-        "run", "of", "at_us", F.min("clean_us").over(onwards).alias("clean_us")
-    ).join(F.broadcast(course.select("run", "end_us")), "run")
-    sudden, told, never = F.col("of") == "sudden", F.col("of") == "told", F.col("clean_us").isNull()
-    wait_us = F.coalesce("clean_us", "end_us") - F.col("at_us")
-    after, settling = F.when(sudden, wait_us), F.when(told, wait_us)
-    calm = F.when(F.col("of") == "last", F.col("clean_us") - F.col("at_us"))
-    found = waited.groupBy("run").agg(
-        (F.coalesce(F.percentile(after, 0.5), F.percentile(settling, 0.5)) / _S).alias(
-            "repair_s_median"
-        ),
-        (F.coalesce(F.max(after), F.max(settling)) / _S).alias("repair_s_max"),
-        F.count_if(sudden).alias("sudden"),
-        (F.max(settling) / _S).alias("settle_s_max"),
-        F.count_if((sudden | told) & never).alias("unrepaired"),
-        F.coalesce(F.max(calm) / _S, F.lit(float("inf"))).alias("calm_s"),
-    )
-    allowed = ((F.col("calm_us") - F.col("over_us")) / _S).alias("allowed_s")
-    times = ["repair_s_median", "repair_s_max", "settle_s_max"]
-    return course.select("run", allowed).join(found, "run", "left").fillna(0.0, times)
-
-
-def traffic(sends: DataFrame, incarnations: DataFrame, course: DataFrame) -> DataFrame:
-    """(run, upkeep_per_peer_minute, upkeep_at_rest, storm): from the first event, or from the calm,
-    to the end.
-
-    At rest: null where rest was too short to tell.
-    """
-    period = F.broadcast(course.select("run", "from_us", "calm_us", "end_us"))
-    since = sends.select("run", "sent_us", "phase").join(period, "run").where("sent_us >= from_us")
-    second = F.floor((F.col("sent_us") - F.col("from_us")) / _S)
-    upkeep = (F.col("phase") == "upkeep") & (F.col("sent_us") < F.col("end_us"))
-    counted = since.groupBy("run", second.alias("second")).agg(
-        F.count("*").alias("sent"),
-        F.count_if(upkeep).alias("upkeep"),
-        F.count_if(upkeep & (F.col("sent_us") >= F.col("calm_us"))).alias("rest"),
-    )
-    seconds = F.greatest(F.lit(1), F.ceil((F.col("end_us") - F.col("from_us")) / _S))
-    within = counted.join(period, "run").withColumn(
-        "within", F.when(F.col("second") < seconds, F.col("sent"))
-    )
-    summed = within.groupBy("run").agg(
-        F.sum("upkeep").alias("upkeep"),
-        F.sum("rest").alias("rest"),
-        F.max("within").alias("busiest"),
-        F.sum("within").alias("all"),
-        F.first(seconds).alias("seconds"),
-    )
-    everyone = (
-        course.select("run", (F.col("end_us") - F.col("calm_us")).alias("rest_us"))
-        .join(_minutes(incarnations, course), "run", "left")
-        .join(summed, "run", "left")
-    )
-    return everyone.select(
-        "run",
-        _ratio(F.col("upkeep"), F.col("minutes")).alias("upkeep_per_peer_minute"),
-        F.when(F.col("rest_us") >= REST_US, _ratio(F.col("rest"), F.col("minutes_at_rest"))).alias(
-            "upkeep_at_rest"
-        ),
-        _ratio(F.col("busiest") * F.col("seconds"), F.col("all")).alias("storm"),
-    )
-
-
-def _minutes(incarnations: DataFrame, course: DataFrame) -> DataFrame:
-    """(run, minutes, minutes_at_rest): how long peers were there, together."""
-    named = course.select("run", F.col("from_us").alias("begin_us"), "calm_us", "end_us")
-    timed = incarnations.join(F.broadcast(named), "run")
-
-    def there(since: str) -> Column:
-        ended_us = F.least(F.coalesce("to_us", "end_us"), "end_us")
-        return F.sum(F.greatest(F.lit(0), ended_us - F.greatest("from_us", since))) / _MINUTE_US
-
-    return timed.groupBy("run").agg(
-        there("begin_us").alias("minutes"), there("calm_us").alias("minutes_at_rest")
-    )
-
-
-def returns(incarnations: DataFrame) -> DataFrame:
-    """(run, returns, return_s_max): members that came back, and the longest time until one was
-    registered.
-    """
-    came = incarnations.where("returned").groupBy("run")
-    waited_s = F.max(F.col("back_us") - F.col("from_us")) / _S
-    return came.agg(
-        F.count("*").alias("returns"), F.coalesce(waited_s, F.lit(0.0)).alias("return_s_max")
-    )
-
-
-def complaints(incarnations: DataFrame, registrations: DataFrame) -> DataFrame:
-    """(run, complaints): of peers that live, how many never joined, never left, or never were
-    registered completely.
-    """
-    newest = registrations.groupBy("run", "peer").agg(
-        F.max_by(F.struct("completed_us", "withdrawn"), "version").alias("newest")
-    )
-    here = incarnations.where("end = 'stayed'").join(newest, ["run", "peer"], "left")
-    leaving = F.col("leaving_us").isNotNull()
-    open_ = F.col("newest").isNotNull() & F.col("newest.completed_us").isNull() & ~leaving
-    wrong = [F.col("joined_us").isNull(), leaving, open_]
-    return here.groupBy("run").agg(
-        F.sum(sum((each.cast("bigint") for each in wrong), F.lit(0))).alias("complaints")
-    )
+def traffic(sends: pa.Table, timeline: Mapping[str, int]) -> Traffic:
+    """Of these messages; sums over parts of a journal are those of the whole."""
+    from_us, calm_us, end_us = (timeline[name] for name in ("from_us", "calm_us", "end_us"))
+    since = sends.filter(pc.greater_equal(sends["sent_us"], from_us))
+    sent_us = ints(since, "sent_us")
+    second, sent = np.unique((sent_us - from_us) // _S, return_counts=True)
+    told = pc.equal(since["phase"].cast(pa.string()), "upkeep").to_numpy()
+    upkeep = np.asarray(told, bool) & (sent_us < end_us)
+    rest = upkeep & (sent_us >= calm_us)
+    return Traffic(second, sent.astype(np.int64), int(upkeep.sum()), int(rest.sum()))
 
 
 def change(
-    judged: DataFrame,
-    repaired: DataFrame,
-    moved: DataFrame,
-    complained: DataFrame,
-    returned: DataFrame,
-    course: DataFrame,
-) -> DataFrame:
-    """Everything of change, a row for each run in which anything changed; `tables.RUN_CHANGE` has
-    the columns.
+    judged: Mapping[str, int], moved: Traffic, given: ChangeTables, registrations: pa.Table
+) -> dict[str, Any]:
+    """The row of `tables.RUN_CHANGE`. `judged` has the counts of the contract for each period, as
+    `during_expected`.
     """
-    joined = course.select("run")
-    for facet in (judged, repaired, moved, complained, returned):
-        joined = joined.join(facet, "run", "left")
-    joined = joined.fillna(0, ["complaints", "returns", "return_s_max"])
-    told = {name: F.col(f"during_{name}") for name in tables.CONTRACT}
-    later = {name: F.col(f"after_{name}") for name in tables.CONTRACT}
-    ever: Column = sum((told[name] for name in WRONG), F.lit(0))
-    clean_after = sum((later[name] for name in tables.BROKEN), F.lit(0)) == 0
-    repaired_in_time = (F.col("unrepaired") == 0) & (F.col("calm_s") <= F.col("allowed_s"))
-    return joined.select(
-        "*",
-        _reached(told).alias("delivery_ratio"),
-        _reached(later).alias("delivery_ratio_after"),
-        ever.alias("wrong"),
-        told["late"].alias("late"),
-        _ratio(told["late"].cast("double"), told["notified"]).alias("late_share"),
-        ((ever == 0) & clean_after & (F.col("complaints") == 0) & repaired_in_time).alias("kept"),
-    )
+    assert given.timeline is not None, "without a timeline nothing says what changed when"
+    during = {name: judged[f"during_{name}"] for name in tables.CONTRACT}
+    after = {name: judged[f"after_{name}"] for name in tables.CONTRACT}
+    repaired = _repairs(given, given.timeline)
+    complained = complaints(given.incarnations, registrations)
+    wrong = sum(during[name] for name in WRONG)
+    in_time = not repaired["unrepaired"] and repaired["calm_s"] <= repaired["allowed_s"]
+    clean = not any(after[name] for name in tables.BROKEN)
+    return {
+        **judged,
+        **repaired,
+        **_rates(moved, given.incarnations, given.timeline),
+        **returns(given.incarnations),
+        "complaints": complained,
+        "delivery_ratio": _reached(during),
+        "delivery_ratio_after": _reached(after),
+        "wrong": wrong,
+        "late": during["late"],
+        "late_share": _ratio(during["late"], during["notified"]),
+        "kept": not wrong and clean and not complained and in_time,
+    }
 
 
-def _reached(verdict: dict[str, Column]) -> Column:
-    return F.when(verdict["expected"] > 0, 1 - verdict["missing"] / verdict["expected"]).otherwise(
-        1.0
-    )
+def _repairs(given: ChangeTables, timeline: Mapping[str, int]) -> dict[str, float]:
+    """From the end of each event to the first check without a violation, or to the end of the run
+    when none was. Of events that no peer announced; of joins and leaves where there are only those.
+    """
+    ended_us = ints(given.events, "to_us")
+    announced = np.isin(np.array(given.events["kind"].to_pylist(), object), ANNOUNCED)
+    clean_us = first_clean_us(given.health, np.append(ended_us, timeline["over_us"]))
+    never = clean_us == NEVER
+    waited_us = np.where(never[:-1], timeline["end_us"], clean_us[:-1]) - ended_us
+    sudden_s, settling_s = waited_us[~announced] / _S, waited_us[announced] / _S
+    counted_s = sudden_s if len(sudden_s) else settling_s
+    calm_s = float("inf") if never[-1] else float(clean_us[-1] - timeline["over_us"]) / _S
+    return {
+        "repair_s_median": float(np.median(counted_s)) if len(counted_s) else 0.0,
+        "repair_s_max": float(counted_s.max(initial=0.0)),
+        "sudden": len(sudden_s),
+        "settle_s_max": float(settling_s.max(initial=0.0)),
+        "unrepaired": int(never[:-1].sum()),
+        "calm_s": calm_s,
+        "allowed_s": (timeline["calm_us"] - timeline["over_us"]) / _S,
+    }
 
 
-def _ratio(part: Column, whole: Column) -> Column:
+def first_clean_us(health: pa.Table, moments_us: Ints) -> Ints:
+    """The first check without a violation, not before each moment; `NEVER` where none was.
+
+    One walk from the last moment to the first over moments and checks in one order.
+    """
+    checks_us = ints(health.filter(pc.equal(health["wrong"], 0)), "time_us")
+    at_us = np.concatenate([moments_us, checks_us])
+    clean_us = np.concatenate([np.full(len(moments_us), NEVER), checks_us])
+    order = np.argsort(at_us, kind="stable")  # a moment stands before a check of the same time
+    found = np.empty_like(clean_us)
+    found[order] = np.minimum.accumulate(clean_us[order][::-1])[::-1]
+    return found[: len(moments_us)]
+
+
+def _rates(
+    moved: Traffic, incarnations: pa.Table, timeline: Mapping[str, int]
+) -> dict[str, float | None]:
+    """Upkeep for each minute of a peer's presence; at rest: None where rest was too short to tell.
+    Messages of the busiest second over the mean of all.
+    """
+    from_us, calm_us, end_us = (timeline[name] for name in ("from_us", "calm_us", "end_us"))
+    seconds = max(1, -(-(end_us - from_us) // _S))
+    within = moved.sent[moved.second < seconds]
+    rested = end_us - calm_us >= REST_US
+    return {
+        "upkeep_per_peer_minute": _ratio(moved.upkeep, _minutes(incarnations, from_us, end_us)),
+        "upkeep_at_rest": _ratio(moved.rest, _minutes(incarnations, calm_us, end_us))
+        if rested
+        else None,
+        "storm": _ratio(int(within.max(initial=0)) * seconds, int(within.sum())),
+    }
+
+
+def _minutes(incarnations: pa.Table, begin_us: int, end_us: int) -> float:
+    """How long peers were present between two times, together."""
+    until_us = np.minimum(pc.fill_null(incarnations["to_us"], end_us).to_numpy(), end_us)
+    since_us = np.maximum(ints(incarnations, "from_us"), begin_us)
+    return float(np.maximum(0, until_us - since_us).sum()) / _MINUTE_US
+
+
+def returns(incarnations: pa.Table) -> dict[str, float]:
+    """Members that came back, and the longest time until one was registered."""
+    came = incarnations.filter(incarnations["returned"])
+    waited_us = pc.max(pc.subtract(came["back_us"], came["from_us"])).as_py()
+    return {"returns": len(came), "return_s_max": (waited_us or 0) / _S}
+
+
+def complaints(incarnations: pa.Table, registrations: pa.Table) -> int:
+    """Of peers that are present: how many never joined, never left, or were never registered
+    completely.
+    """
+    newest = registrations.sort_by([("peer", "ascending"), ("version", "ascending")])
+    columns = (newest["peer"].to_pylist(), newest["completed_us"].to_pylist())
+    completed = dict(zip(*columns, strict=True))  # of each peer the last version stays
+    count = 0
+    for row in incarnations.filter(pc.equal(incarnations["end"], "stayed")).to_pylist():
+        leaving = row["leaving_us"] is not None
+        is_open = completed.get(row["peer"], 0) is None and not leaving
+        count += (row["joined_us"] is None) + leaving + is_open
+    return count
+
+
+def _reached(verdict: Mapping[str, int]) -> float:
+    return 1 - verdict["missing"] / verdict["expected"] if verdict["expected"] else 1.0
+
+
+def _ratio(part: float, whole: float) -> float:
     """Zero where there is nothing."""
-    return F.when(F.coalesce(whole, F.lit(0)) > 0, F.coalesce(part, F.lit(0)) / whole).otherwise(
-        0.0
-    )
+    return part / whole if whole > 0 else 0.0

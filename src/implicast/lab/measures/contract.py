@@ -6,30 +6,28 @@ the cast and every version possibly in force during the cast's flight is selecte
 one of them is (`world/invariants.py` says the same in plain Python, and tests hold the two equal).
 The selection itself is `lab/matching.py`.
 
-Peers are cut into blocks; a task has the registrations and notifications of one block and all casts
-of a run, resolves every cast by bitmaps and compares as sorted arrays. What comes out are counts: a
-row for every pair that was or should have been notified would cost more than twice the time (ten
-million of them: 80 s of processor time).
+`laws` cuts peers into blocks, resolves every cast by bitmaps and compares as sorted arrays. What
+comes out are counts: a row for every pair that was or should have been notified would cost more
+than twice the time (ten million of them: 80 s of processor time). A task has all casts of a small
+journal, or some of a large one; the counts of some casts add up to those of all.
 
-Where peers come and go, a peer that was away within a cast's flight need not be notified: from its
-crash on or, where it came back, until it was registered again. What a cast owes is excused when its
-publisher was gone before it knew how the cast ended: dead, or leaving where worse happens than
-that.
+Where peers come and go, a peer that was away within a cast's flight need not be notified
+(`departures.py`). What a cast owes is excused when its publisher was gone before it knew how the
+cast ended: dead, or leaving where worse happens than that.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F
 
-from implicast.lab import matching, tables
-from implicast.lab.measures.receipts import BLOCK_COUNTS, SAID, sum_up
-from implicast.world.change import ANNOUNCED
-from implicast.world.invariants import FLIGHT_US, LATE_US, NEVER_US
+from implicast.lab import matching
+from implicast.lab.dictionary import CONTRACT
+from implicast.lab.measures.blocks import ints
+from implicast.lab.measures.departures import Departures
+from implicast.lab.measures.receipts import SEEN, false_receipts, said_by
+from implicast.world.invariants import LATE_US, NEVER_US
 
 BLOCK_BITS = 13
 """A block is 2**13 peers: were all of them notified of each of a thousand casts, a task would hold
@@ -38,139 +36,44 @@ BLOCK_BITS = 13
 WIDTH = 1 << BLOCK_BITS
 
 
-def verdicts(
-    registrations: DataFrame,
-    casts: DataFrame,
-    notices: DataFrame,
-    gone: DataFrame | None = None,
-    changed: Sequence[str] = (),
-) -> DataFrame:
-    """(run, expected, notified, missing, ...), a row for every run with casts. `gone`: (run, peer,
-    away), `away` being an array of from and to; `changed`: runs in which peers may come and go,
-    where receipts need not be exact.
+def laws(
+    registrations: pa.Table,
+    casts: pa.Table,
+    notices: pa.Table,
+    gone: Departures | None = None,
+    exact: bool = True,
+) -> dict[str, int]:
+    """The contract of some casts, block of peers by block. `gone`: who was away; `exact`: receipts
+    have to be exact, as where nothing changes.
     """
-    block = F.shiftright("peer", BLOCK_BITS)
-    timed, asked = _with_departures(registrations, casts, gone)
-    held = timed.select(
-        "run",
-        block.alias("block"),
-        "peer",
-        "version",
-        "begun_us",
-        "completed_us",
-        "away",
-        "forgot",
-        "tags",
-        "values",
-    )
-    told = notices.select("run", block.alias("there"), "cast", "peer", "time_us", "altered")
-    blocks = (
-        held.select("run", F.col("block").alias("there"))
-        .unionByName(told.select("run", "there"))
-        .distinct()
-    )
-    put = told.unionByName(asked.join(blocks, "run"), allowMissingColumns=True)
-    counted = (
-        held.groupBy("run", "block")
-        .cogroup(put.groupBy("run", "there"))
-        .applyInArrow(_judge, tables.schema(BLOCK_COUNTS))
-    )
-    said = casts.select("run", "cast", *SAID)
-    exact_unless = frozenset(changed)
+    gone = gone or Departures()
+    casts = _with_others(gone.with_excuses(casts.sort_by("cast")))
+    registrations = gone.with_spans(registrations)
+    held, told = (ints(each, "peer") >> BLOCK_BITS for each in (registrations, notices))
+    total = dict.fromkeys(CONTRACT, 0) | {"notified": len(notices)}
+    if not len(casts):
+        return total | {"invented": len(notices)}
+    numbers, said = said_by(casts)
+    seen = {name: np.zeros(len(numbers), np.int64) for name in SEEN}
+    for number in np.union1d(held, told).tolist():
+        mine = registrations.filter(pa.array(held == number))
+        count, part = compare(mine, notices.filter(pa.array(told == number)), casts)
+        total = {name: total.get(name, 0) + count.get(name, 0) for name in {*total, *count}}
+        seen = {name: seen[name] + ints(part, name) for name in SEEN}
+    return total | {"misreported": false_receipts(said, seen, exact)}
 
-    def summed(blocks: pa.Table, receipts: pa.Table) -> pa.Table:
-        return sum_up(blocks, receipts, exact_unless)
 
+def _with_others(casts: pa.Table) -> pa.Table:
+    """With the members that a receipt counts beside notified ones; and the time of the end only
+    where there is a receipt.
+    """
+    others = pc.fill_null(pc.add(casts["declined"], casts["unreachable"]), 0)
+    ended = pc.if_else(pc.is_valid(casts["notified"]), casts["settled_us"], None)
     return (
-        counted.groupBy("run")
-        .cogroup(said.groupBy("run"))
-        .applyInArrow(summed, tables.schema(tables.RUN_CONTRACT))
+        casts.drop_columns(["settled_us"])
+        .append_column("settled_us", ended)
+        .append_column("others", others)
     )
-
-
-def _with_departures(
-    registrations: DataFrame, casts: DataFrame, gone: DataFrame | None
-) -> tuple[DataFrame, DataFrame]:
-    none = F.expr("cast(array() as array<struct<from_us:bigint,to_us:bigint>>)")
-    if gone is None:
-        timed = registrations.withColumn("away", none).withColumn("forgot", none)
-        asked = casts.withColumn("away", none)
-    else:
-        joined = registrations.join(gone, ["run", "peer"], "left")
-        timed = joined.withColumn("away", F.coalesce("away", none)).withColumn(
-            "forgot", F.coalesce("forgot", none)
-        )
-        leaver = gone.select("run", F.col("peer").alias("publisher"), "away")
-        asked = casts.join(leaver, ["run", "publisher"], "left").withColumn(
-            "away", F.coalesce("away", none)
-        )
-    begun_us = F.coalesce("carried_us", "time_us")
-    finished_us = F.coalesce("settled_us", begun_us + FLIGHT_US)
-    excused = F.exists(
-        "away", lambda one: (one["from_us"] >= begun_us) & (one["from_us"] < finished_us)
-    )
-    end_us = (begun_us + FLIGHT_US).alias("end_us")
-    settled_us = F.when(F.col("notified").isNotNull(), F.col("settled_us"))
-    others = F.coalesce(F.col("declined") + F.col("unreachable"), F.lit(0))
-    return timed, asked.select(
-        "run",
-        "cast",
-        "time_us",
-        end_us,
-        "target",
-        excused.alias("excused"),
-        settled_us.alias("settled_us"),
-        others.alias("others"),
-    )
-
-
-def departures(
-    incarnations: DataFrame, scripted_events: DataFrame, undisturbed: Sequence[str]
-) -> DataFrame:
-    """(run, peer, away, forgot): who crashed, and when; who left or tried to, and when it began to
-    withdraw; until when. And who came back with an old copy of its disk: from when the copy was
-    made, to the return.
-
-    Not leavers in peace, where peers only come and go by their own wish and the network was
-    `undisturbed`: they have all the time they need to see to their casts. Who comes back is away
-    until it is registered again.
-    """
-    alarmed = (
-        scripted_events.where(~F.col("kind").isin(*ANNOUNCED))
-        .select("run")
-        .distinct()
-        .withColumn("alarmed", F.lit(True))
-    )
-    told = incarnations.join(F.broadcast(alarmed), "run", "left")
-    peace = F.col("run").isin(*undisturbed) & F.col("alarmed").isNull()
-    crashed_us = F.when(F.col("end") == "crashed", F.col("to_us"))
-    gone_us = F.when(peace, crashed_us).otherwise(F.coalesce("leaving_us", crashed_us))
-    later = Window.partitionBy("run", "peer").orderBy("from_us")
-    back_us = F.coalesce(F.lead("back_us").over(later), F.lit(NEVER_US))
-    absent = F.when(gone_us.isNotNull(), F.struct(gone_us.alias("from_us"), back_us.alias("to_us")))
-    old = F.struct(F.col("copied_us").alias("from_us"), F.col("from_us").alias("to_us"))
-    forgot = F.when(F.col("copied_us").isNotNull(), old)
-    each = told.select("run", "peer", absent.alias("away"), forgot.alias("forgot"))
-    lists = [
-        F.collect_list(name).alias(name) for name in ("away", "forgot")
-    ]  # without those that are null
-    return each.where("away is not null or forgot is not null").groupBy("run", "peer").agg(*lists)
-
-
-def _judge(registrations: pa.Table, put: pa.Table) -> pa.Table:
-    """The counts of one block of peers of one run."""
-    if not len(put):
-        return BLOCK_COUNTS.empty_table()
-    is_cast = matching.column(put, "target").is_valid()
-    casts, told = put.filter(is_cast).sort_by("cast"), put.filter(_not(is_cast))
-    count, seen = compare(registrations, told, casts)
-    count |= {"notified": len(told)}
-    row = {"run": put["run"][0].as_py(), **count, "receipts": seen.to_pylist()}
-    return pa.Table.from_pylist([row], schema=BLOCK_COUNTS)
-
-
-def _not(mask: Any) -> Any:
-    return pa.array(~mask.to_numpy(zero_copy_only=False))
 
 
 def _forgotten(registrations: pa.Table) -> dict[int, list[tuple[int, int]]]:

@@ -5,8 +5,8 @@ A task reads the row groups that may hold its casts straight from Parquet into A
 come nearly in order, so that each row group is read about once. It returns a few rows for each
 peer, link, cast and latency, and none for a message: rows of messages never pass through the JVM.
 What the pieces of a journal come to is added up by Spark and becomes its measures in one task more.
-Where nothing changed, the contract is judged by pieces too: whom a cast selects and reaches has
-nothing to do with other casts.
+The contract is judged by pieces too: whom a cast selects and reaches has nothing to do with other
+casts.
 
 What makes no sense in a journal becomes the reason why it was not measured; the others are measured
 all the same.
@@ -25,8 +25,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from implicast.lab import tables
+from implicast.lab.dictionary import CONTRACT
+from implicast.lab.installed_code import CodeRule
 from implicast.lab.journals import JournalSource
-from implicast.lab.measures import blocks, small
+from implicast.lab.measures import blocks, change, small
 from implicast.lab.measures.blocks import CAME, KINDS, Block, Sums, Ways, ints
 from implicast.lab.measures.facets import Phases, facets
 from implicast.lab.storage import Location
@@ -35,7 +37,7 @@ BLOCK_ROWS = 2_000_000
 """Messages of a block, about."""
 EVERY = 1 << 40
 """Beyond any number of a cast."""
-LINK, CAST, WAIT, PHASE, LAW, WRONG, PIECE = (
+LINK, CAST, WAIT, PHASE, LAW, WRONG, PIECE, SENT, UPKEEP = (
     "link",
     "cast",
     "wait",
@@ -43,6 +45,8 @@ LINK, CAST, WAIT, PHASE, LAW, WRONG, PIECE = (
     "law ",
     "wrong ",
     "piece",
+    "sent",
+    "upkeep",
 )
 
 PARTS = pa.schema(
@@ -87,23 +91,27 @@ class Piece:
         return JournalSource(self.run, Location(self.place), self.experiment)
 
 
-def finished(spark: SparkSession, sources: Sequence[JournalSource]) -> DataFrame:
+def finished(spark: SparkSession, sources: Sequence[JournalSource], rule: CodeRule) -> DataFrame:
     """(run, rows, reason): the tables `measures`, `costs` and `lorenz` of these journals."""
-    return _added_up(_in_pieces(spark, sources, _load), sources, _finish)
+    return _added_up(_in_pieces(spark, sources, _load, rule), sources, _finish)
 
 
-def judged(spark: SparkSession, sources: Sequence[JournalSource]) -> DataFrame:
-    """(run, rows, reason): the table `contract` of these journals, in which nothing changed."""
-    return _added_up(_in_pieces(spark, sources, _laws), sources, _verdict)
+def judged(spark: SparkSession, sources: Sequence[JournalSource], rule: CodeRule) -> DataFrame:
+    """(run, rows, reason): the tables `contract` and `change` of these journals."""
+    return _added_up(_in_pieces(spark, sources, _laws, rule), sources, _verdict)
 
 
 def _in_pieces(
-    spark: SparkSession, sources: Sequence[JournalSource], found: Callable[[Piece], pa.Table]
+    spark: SparkSession,
+    sources: Sequence[JournalSource],
+    found: Callable[[Piece], pa.Table],
+    rule: CodeRule,
 ) -> DataFrame:
     """The rows of `PARTS` of all these journals, a task for each piece."""
     asked = [json.dumps(asdict(piece)) for source in sources for piece in pieces(source)]
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rule.check()
         for batch in batches:
             for number in batch["id"].to_pylist():
                 yield from _tried(found, Piece(**json.loads(asked[number]))).to_batches(
@@ -253,10 +261,17 @@ def _phases(piece: Piece) -> Phases:
 def _laws(piece: Piece) -> pa.Table:
     source = piece.source
     notices = _within(source, "notices", ["cast", "peer", "time_us", "altered"], piece)
-    count = small.laws(source.read("registrations"), _casts(piece), notices)
-    return pa.concat_tables(
-        _part(piece.run, f"{LAW}{name}", [0], [number]) for name, number in count.items()
-    )
+    changed = source.changed()
+    count = small.laws(source.read("registrations"), _casts(piece), notices, changed)
+    made = [_part(piece.run, f"{LAW}{name}", [0], [number]) for name, number in count.items()]
+    if changed is not None and changed.timeline is not None:
+        with source.opened("sends") as file:
+            groups = list(range(piece.turn, file.num_row_groups, piece.turns))
+            sends = file.read_row_groups(groups, change.TRAFFIC)
+        moved = change.traffic(sends, changed.timeline)
+        made.append(_part(piece.run, SENT, moved.second, moved.sent))
+        made.append(_part(piece.run, UPKEEP, [0], [moved.upkeep], [0], [moved.rest]))
+    return pa.concat_tables(made)
 
 
 def _casts(piece: Piece) -> pa.Table:
@@ -299,4 +314,16 @@ def _verdict(source: JournalSource, parts: dict[str, pa.Table]) -> dict[str, lis
         for of, rows in parts.items()
         if of.startswith(LAW)
     }
-    return {"contract": [count]}
+    rows = {"contract": [{name: count[name] for name in CONTRACT}]}
+    changed = source.changed()
+    if changed is not None and changed.timeline is not None:
+        moved = _traffic(parts)
+        row = change.change(small.by_period(count), moved, changed, source.read("registrations"))
+        rows["change"] = [row]
+    return rows
+
+
+def _traffic(parts: dict[str, pa.Table]) -> change.Traffic:
+    sent, upkeep = parts.get(SENT, PARTS.empty_table()), parts[UPKEEP]
+    second, count = ints(sent, "key"), ints(sent, "load")
+    return change.Traffic(second, count, upkeep["load"][0].as_py(), upkeep["hops"][0].as_py())

@@ -3,14 +3,9 @@
 `world/receipts.py` says the same in plain Python, and tests hold the two equal.
 """
 
-from collections.abc import Collection
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
-from implicast.lab import tables
 
 Ints = npt.NDArray[np.int64]
 
@@ -21,13 +16,6 @@ SEEN = ("taken", "first", "short", "selected")
 that were not notified, and members ever selected (0 where the receipt counts none but notified
 ones).
 """
-BLOCK_COUNTS = pa.schema(
-    [
-        *tables.RUN_CONTRACT,
-        ("receipts", pa.list_(pa.struct([(name, pa.int64()) for name in ("cast", *SEEN)]))),
-    ]
-)
-"""The counts of one block of peers, and what was seen there of each cast with a final receipt."""
 
 
 def false_receipts(said: dict[str, Ints], seen: dict[str, Ints], exact: bool) -> int:
@@ -59,25 +47,3 @@ def said_by(casts: pa.Table) -> tuple[Ints, dict[str, Ints]]:
 
 def _ints(table: pa.Table, name: str) -> Ints:
     return np.asarray(table[name].fill_null(0).to_numpy(), np.int64)
-
-
-def sum_up(blocks: pa.Table, casts: pa.Table, changed: Collection[str]) -> pa.Table:
-    """The contract of one run: the sums over its blocks of peers, and the false receipts. No row if
-    the run has no casts.
-    """
-    if not len(casts):
-        return tables.RUN_CONTRACT.empty_table()
-    run = casts["run"][0].as_py()
-    count: dict[str, Any] = {name: sum(blocks[name].to_pylist()) for name in tables.CONTRACT}
-    rows = pa.concat_arrays([each.flatten() for each in blocks["receipts"].chunks] or [_NONE])
-    numbers, said = said_by(casts)
-    order = np.argsort(numbers)
-    place = order[np.searchsorted(numbers, np.asarray(rows.field("cast")), sorter=order)]
-    seen = {name: np.zeros(len(numbers), np.int64) for name in SEEN}
-    for name, column in seen.items():
-        np.add.at(column, place, np.asarray(rows.field(name)))
-    count["misreported"] = false_receipts(said, seen, run not in changed)
-    return pa.Table.from_pylist([{"run": run, **count}], schema=tables.RUN_CONTRACT)
-
-
-_NONE = pa.array([], BLOCK_COUNTS.field("receipts").type.value_type)

@@ -9,24 +9,23 @@ from scipy.stats import t
 from implicast.lab.measures.fairness import sorted_mean
 
 CONFIDENCE = 0.95
+PLACE = ["series", "design", "axis", "point", "point_label", "position"]
+"""Where a run stands."""
 RUNS_MAX = 64
 """Beyond this many runs the normal quantile is as good."""
 
 
 def summary(runs: DataFrame, measured: DataFrame, names: Sequence[str]) -> DataFrame:
-    """(series, design, axis, point, position, measure, runs, mean, low, high) over the seeds of
-    each point.
+    """(series, design, axis, point, point_label, position, measure, runs, mean, low, high) over the
+    seeds of each point.
 
     `runs` places each run on the axis; `measured` has a row for each run and a column for each
-    name; null is a run that did not take the measure, and there is no row where none did.
+    name; null is a run that did not take the measure, and there is no row where none did. A single
+    run has no interval.
     """
-    placed = runs.select("run", "series", "design", "axis", "point", "position").join(
-        measured, "run"
-    )
-    long = placed.unpivot(
-        ["series", "design", "axis", "point", "position"], list(names), "measure", "value"
-    )
-    grouped = long.groupBy("series", "design", "axis", "point", "position", "measure").agg(
+    placed = runs.select("run", *PLACE).join(measured, "run")
+    long = placed.unpivot([*PLACE], list(names), "measure", "value")
+    grouped = long.groupBy(*PLACE, "measure").agg(
         F.count("value").alias("runs"),
         sorted_mean("value").alias("mean"),
         F.array_sort(F.collect_list("value")).alias("values"),
@@ -38,7 +37,7 @@ def summary(runs: DataFrame, measured: DataFrame, names: Sequence[str]) -> DataF
         lambda total, each: total + (each - F.col("mean")) * (each - F.col("mean")),
     )
     error = F.sqrt(spread / (F.col("runs") - 1) / F.col("runs"))
-    half = F.when(F.col("runs") > 1, error * quantile(F.col("runs"))).otherwise(0.0)
+    half = F.when(F.col("runs") > 1, error * quantile(F.col("runs")))
     return grouped.select(
         "*", (F.col("mean") - half).alias("low"), (F.col("mean") + half).alias("high")
     ).drop("values")

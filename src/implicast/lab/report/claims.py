@@ -25,9 +25,9 @@ def _evidence(folder: Folder, runs: Sequence[Row], scale: str) -> Evidence:
     for run, measure, value in _measured(folder):
         if run in placed and value is not None:
             row = placed[run]
-            values[row["series"], row["point"], measure][row["seed"]] = value
+            values[row["series"], row["point_label"], measure][row["seed"]] = value
     points = dict.fromkeys(
-        row["point"] for row in sorted(placed.values(), key=lambda row: int(row["position"]))
+        row["point_label"] for row in sorted(placed.values(), key=lambda row: int(row["position"]))
     )
     return Evidence(values, list(points), scale)
 

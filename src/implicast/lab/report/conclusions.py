@@ -49,7 +49,7 @@ def conclusions(rows: Sequence[Row], contract: Sequence[Row]) -> list[tuple[str,
     at_end = [row for row in rows if row["position"] == last]
     several = len(at_end) < len(rows)
     where = next(
-        (f"at {row['axis']} {row['point']}" for row in at_end if row["axis"] and several), ""
+        (f"at {row['axis']} {row['point_label']}" for row in at_end if row["axis"] and several), ""
     )
     for question, measure, digits, answer, alike in QUESTIONS:
         told = [row for row in at_end if row["measure"] == measure]

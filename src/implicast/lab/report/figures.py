@@ -245,7 +245,7 @@ def say(axes: Axes, x: float, y: float, what: str) -> None:
 
 
 def _points(rows: Sequence[Row]) -> list[str]:
-    return [point for _, point in sorted({(row["position"], row["point"]) for row in rows})]
+    return [point for _, point in sorted({(row["position"], row["point_label"]) for row in rows})]
 
 
 def _is_number(text: str) -> bool:
@@ -273,7 +273,7 @@ def _line(
     if not numeric:
         _marks(axes, name, ordered, points, looks)
         return
-    x = [float(row["point"]) for row in ordered]
+    x = [float(row["point_label"]) for row in ordered]
     look = looks[name]
     axes.plot(
         x,
@@ -287,8 +287,8 @@ def _line(
         markerfacecolor="none" if look.hollow else look.colour,
     )
     for at, row in zip(x, ordered, strict=True):
-        say(axes, at, row["mean"], f"{name} at {row['point']}: {row['mean']:.4g}")
-    if len(looks) <= BANDS_MAX and all(row["runs"] >= SEEDS for row in ordered):
+        say(axes, at, row["mean"], f"{name} at {row['point_label']}: {row['mean']:.4g}")
+    if len(looks) <= BANDS_MAX and all(row["runs"] >= max(2, SEEDS) for row in ordered):
         low, high = [row["low"] for row in ordered], [row["high"] for row in ordered]
         axes.fill_between(x, low, high, color=look.colour, alpha=0.13, linewidth=0)
 
@@ -303,7 +303,7 @@ def _marks(
     """Words have no order to draw a line along: marks side by side, with their intervals."""
     look, means = looks[name], [row["mean"] for row in rows]
     aside = 0.7 * ((list(looks).index(name) + 0.5) / len(looks) - 0.5)
-    x = [points.index(row["point"]) + aside for row in rows]
+    x = [points.index(row["point_label"]) + aside for row in rows]
     axes.errorbar(
         x,
         means,
@@ -318,21 +318,25 @@ def _marks(
         markerfacecolor="none" if look.hollow else look.colour,
     )
     for at, row in zip(x, rows, strict=True):
-        say(axes, at, row["mean"], f"{name} at {row['point']}: {row['mean']:.4g}")
+        say(axes, at, row["mean"], f"{name} at {row['point_label']}: {row['mean']:.4g}")
 
 
 def spread(rows: Sequence[Row], seeds: int = 0) -> list[list[float]]:
     """How far intervals reach below and above the means; not a number, so that nothing is drawn,
-    with fewer seeds.
+    with fewer seeds or a single one.
     """
-    below = [row["mean"] - row["low"] if row["runs"] >= seeds else nan for row in rows]
-    above = [row["high"] - row["mean"] if row["runs"] >= seeds else nan for row in rows]
+    least = max(2, seeds)
+    below = [row["mean"] - row["low"] if row["runs"] >= least else nan for row in rows]
+    above = [row["high"] - row["mean"] if row["runs"] >= least else nan for row in rows]
     return [below, above]
 
 
 def _formula(axes: Axes, rows: Sequence[Row], points: Sequence[str], numeric: bool) -> None:
     ordered = sorted(rows, key=lambda row: row["position"])
-    x = [float(row["point"]) if numeric else points.index(row["point"]) for row in ordered]
+    x = [
+        float(row["point_label"]) if numeric else points.index(row["point_label"])
+        for row in ordered
+    ]
     y = [row["mean"] for row in ordered]
     axes.plot(x, y, color=palette.INK, linestyle="dotted", linewidth=1.4)
 
@@ -462,7 +466,7 @@ def _alternative(measure: str, series: dict[str, list[Row]], axis: Axis) -> str:
         ordered = sorted(rows, key=lambda row: row["position"])
         first, last = ordered[0], ordered[-1]
         told.append(
-            f"{name} from {first['mean']:.3g} at {first['point']} to {last['mean']:.3g} at {last['point']}"
+            f"{name} from {first['mean']:.3g} at {first['point_label']} to {last['mean']:.3g} at {last['point_label']}"
         )
     return f"{measure} by {axis.title}. " + "; ".join(told) + "."
 

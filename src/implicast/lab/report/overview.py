@@ -22,8 +22,8 @@ def overview(rows: Sequence[Row], columns: Sequence[str]) -> Row | None:
     mine = [row for row in rows if row["measure"] in columns]
     if not mine:
         return None
-    points = sorted({(row["position"], row["point"]) for row in mine})
-    cells = {(row["series"], row["point"], row["measure"]): cell(row) for row in mine}
+    points = sorted({(row["position"], row["point_label"]) for row in mine})
+    cells = {(row["series"], row["point_label"], row["measure"]): cell(row) for row in mine}
     looks = looks_of(by_series(mine))
     body = [
         {
@@ -41,8 +41,9 @@ def overview(rows: Sequence[Row], columns: Sequence[str]) -> Row | None:
 
 
 def cell(row: Row) -> str:
-    """Mean, and half of its 95 % interval."""
-    mean, half = row["mean"], row["high"] - row["mean"]
+    """Mean, and half of its 95 % interval where there is one."""
+    mean = row["mean"]
+    half = 0.0 if row["high"] is None else row["high"] - mean
     half = half if half > NOISE * abs(mean) else 0.0
     text = f"{mean:,.0f}" if abs(mean) >= 1000 else f"{mean:.4g}"
     return text + (f" ± {half:,.0f}" if half >= 10 else f" ± {half:.2g}" if half else "")

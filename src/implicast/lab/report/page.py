@@ -109,7 +109,10 @@ def _curves(folder: Folder, runs: Sequence[Row]) -> list[Drawn]:
     ]
     several = len({row["position"] for row in done}) > 1
     label = next(
-        (f"{row['axis']} {row['point']}, " * several + f"seed {seed}" for row in chosen.values()),
+        (
+            f"{row['axis']} {row['point_label']}, " * several + f"seed {seed}"
+            for row in chosen.values()
+        ),
         "",
     )
     return [each for load in LOADS if (each := lorenz_figure(points, load, label))]
@@ -133,11 +136,14 @@ def _tables(rows: Sequence[Row], made: Experiment) -> list[Row]:
 
 
 def _table(name: str, rows: Sequence[Row]) -> Row:
-    points = [point for _, point in sorted({(row["position"], row["point"]) for row in rows})]
+    points = [point for _, point in sorted({(row["position"], row["point_label"]) for row in rows})]
     series = sorted(
         {(row["series"], row["design"]) for row in rows}, key=lambda each: palette.rank(*each)
     )
-    cells, looks = {(row["series"], row["point"]): cell(row) for row in rows}, palette.looks(series)
+    cells, looks = (
+        {(row["series"], row["point_label"]): cell(row) for row in rows},
+        palette.looks(series),
+    )
     body = [
         {
             "series": one,

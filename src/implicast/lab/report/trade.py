@@ -66,12 +66,14 @@ def trade_figure(rows: Sequence[Row], asked: Figure) -> Drawn | None:
 
 def _curves(rows: Sequence[Row], asked: Figure) -> dict[str, Points]:
     found: dict[str, Points] = {}
-    across = {(row["series"], row["point"]): row for row in rows if row["measure"] == asked.over}
+    across = {
+        (row["series"], row["point_label"]): row for row in rows if row["measure"] == asked.over
+    }
     for name, mine in by_series([row for row in rows if row["measure"] == asked.measure]).items():
         pairs = [
-            (row["point"], across[name, row["point"]], row)
+            (row["point_label"], across[name, row["point_label"]], row)
             for row in mine
-            if (name, row["point"]) in across
+            if (name, row["point_label"]) in across
         ]
         if pairs:
             found[name] = sorted(pairs, key=lambda pair: pair[1]["mean"])
