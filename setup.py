@@ -13,7 +13,7 @@ else:
         "world._lanes",
         "space._kernels",
         "casting.spice._records",
-        "overlay.skip_graph._around",
+        "overlay.skip_graph._lists",
         "peer._requests",
     )
     exact = [

@@ -9,18 +9,16 @@ from test_bft_membership import Club
 
 from implicast.casting.bft.member import Bft
 from implicast.casting.designs import design
-from implicast.overlay.skip_graph.agreement import covers, span_differences
-from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.overlay.skip_graph.members import LOST_US, PROBE_CAP_US, PROBE_US
-from implicast.overlay.skip_graph.messages import (
+from implicast.overlay.skip_graph.agreement import ListSpan, covers, span_differences
+from implicast.overlay.skip_graph.anti_entropy import (
     CompareDue,
     CompareLists,
-    LeaveGraph,
-    LeavePlace,
     ListDifference,
     ListDifferences,
-    ListSpan,
 )
+from implicast.overlay.skip_graph.departures import LeaveGraph, LeavePlace
+from implicast.overlay.skip_graph.graph import SkipGraph
+from implicast.overlay.skip_graph.members import LOST_US, PROBE_CAP_US, PROBE_US
 from implicast.overlay.skip_graph.place import Place
 from implicast.trials.campaign import check, scenario_of
 from implicast.world.journal import UPKEEP

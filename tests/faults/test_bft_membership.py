@@ -14,10 +14,10 @@ from implicast.casting.bft.multicasts import SeenMulticast
 from implicast.casting.designs import design
 from implicast.language.target import Description, Target, Term
 from implicast.overlay.skip_graph import departures, members, places
-from implicast.overlay.skip_graph.departures import Departures
+from implicast.overlay.skip_graph.departures import ALL_GONE, Departures, LeaveGraph
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.overlay.skip_graph.messages import ALL_GONE, LeaveGraph, SuspicionReport, claim
-from implicast.overlay.skip_graph.places import CertificateStore
+from implicast.overlay.skip_graph.members import SuspicionReport
+from implicast.overlay.skip_graph.places import CertificateStore, claim
 from implicast.peer import memory
 from implicast.peer.contract import Message
 from implicast.peer.events import Joined, Left, Notice, Registered, Settled

@@ -8,10 +8,11 @@ from test_bft_membership import Club
 
 from implicast.casting.bft.member import Bft
 from implicast.language.target import Description
-from implicast.overlay.skip_graph.messages import DenyPlaces, ProbePlaces, claim, denial_verb
+from implicast.overlay.skip_graph.departures import DenyPlaces, denial_verb
 from implicast.overlay.skip_graph.place import Place
-from implicast.overlay.skip_graph.places import CLAIM_WINDOW_US
-from implicast.overlay.skip_graph.search import Search
+from implicast.overlay.skip_graph.places import CLAIM_WINDOW_US, claim
+from implicast.overlay.skip_graph.probes import ProbePlaces
+from implicast.overlay.skip_graph.probes import PlaceProbes
 from implicast.peer.identity import Certificate
 from implicast.world.journal import REGISTER, UPKEEP
 
@@ -99,7 +100,7 @@ def test_a_place_that_its_living_holder_has_left_does_not_stay(forgotten: bool) 
 def test_the_mistake_of_not_asking_after_those_unknown_to_others_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Search, "probe_disputed", lambda self, place, disputed: None)
+    monkeypatch.setattr(PlaceProbes, "probe_disputed", lambda self, place, disputed: None)
     club = Club(n=40, turn_s=3600.0)
     ghost_of_a_place(club)
 

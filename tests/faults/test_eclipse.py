@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from implicast.overlay.skip_graph.graph import SkipGraph
+from implicast.overlay.skip_graph.graph import GRAPH_KINDS, SkipGraph
 from implicast.overlay.skip_graph.members import GraphSettings
-from implicast.overlay.skip_graph.messages import GRAPH_KINDS, AskNeighbours, Neighbours
+from implicast.overlay.skip_graph.search import AskNeighbours, Neighbours
 from implicast.peer.authority import Authority, GrantDeclined
 from implicast.peer.contract import Address, Peer
 from implicast.peer.detector import DETECTOR_KINDS

@@ -12,12 +12,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from implicast.overlay.skip_graph.agreement import (
+    ListSpan,
     neighbour,
     own_neighbours,
     span_agrees,
     span_differences,
 )
-from implicast.overlay.skip_graph.messages import ListSpan
 from implicast.overlay.skip_graph.place import Place
 from implicast.peer.identity import Certificate
 from implicast.space.vector import Vectors

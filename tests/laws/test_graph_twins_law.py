@@ -13,14 +13,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from implicast.overlay.skip_graph import agreement, place, places
-from implicast.overlay.skip_graph.messages import ListSpan
-from implicast.overlay.skip_graph.table import KnownNodes, LevelTable, twin
+from implicast.overlay.skip_graph.agreement import ListSpan
+from implicast.overlay.skip_graph.table import LevelTable, NodeLists, twin
 from implicast.peer.identity import Certificate
 from implicast.space.built import built
 from implicast.space.vector import Vectors
 
 pytestmark = pytest.mark.skipif(
-    built("overlay.skip_graph._around") is None, reason="nothing was compiled"
+    built("overlay.skip_graph._lists") is None, reason="nothing was compiled"
 )
 VECTORS = Vectors(2)
 
@@ -106,7 +106,7 @@ def test_who_is_taken_in_and_what_is_known_of_whom(seed: int, n: int, k: int) ->
     rng, definition, held_law = Random(seed), readable(place), readable(places)
     owner, *some = population(rng, n + 1)
     both = [
-        kind(owner, k, VECTORS) for kind in (KnownNodes[Certificate], twin(KnownNodes[Certificate]))
+        kind(owner, k, VECTORS) for kind in (NodeLists[Certificate], twin(NodeLists[Certificate]))
     ]
     for _ in range(4):
         told = [*rng.choices([owner, *some], k=n), *population(rng, rng.choice([1, n]))]
@@ -177,7 +177,7 @@ class Step(NamedTuple):
     some: list[Certificate]
     owner: Certificate
 
-    def perform(self, around: KnownNodes[Certificate], form: ModuleType) -> None:
+    def perform(self, around: NodeLists[Certificate], form: ModuleType) -> None:
         match self.operation:
             case "put" | "move" | "renew":
                 around.put(self.node)
@@ -194,7 +194,7 @@ class Step(NamedTuple):
             case "keep":
                 around.keep_listed()
 
-    def _visit(self, around: KnownNodes[Certificate]) -> None:
+    def _visit(self, around: NodeLists[Certificate]) -> None:
         """Add and remove a node, or remove it and add it again."""
         held = around.known.get(self.node.key)
         if held is None:
@@ -233,7 +233,7 @@ def test_any_history_leaves_equal_lists_and_keeps_the_same_objects(
     owner, *others = {node.key: node for node in population(Random(seed), n + 1)}.values()
     assume(others)
     both = [
-        kind(owner, k, VECTORS) for kind in (KnownNodes[Certificate], twin(KnownNodes[Certificate]))
+        kind(owner, k, VECTORS) for kind in (NodeLists[Certificate], twin(NodeLists[Certificate]))
     ]
     for around in both:
         around.replace([node for at, node in enumerate(others) if at % 3])
@@ -256,7 +256,7 @@ def test_lists_and_what_two_of_them_differ_in(seed: int, n: int, k: int) -> None
     rng, definition = Random(seed), readable(agreement)
     owner, *others = {node.key: node for node in population(rng, n + 1)}.values()
     both = [
-        kind(owner, k, VECTORS) for kind in (KnownNodes[Certificate], twin(KnownNodes[Certificate]))
+        kind(owner, k, VECTORS) for kind in (NodeLists[Certificate], twin(NodeLists[Certificate]))
     ]
     for around in both:
         around.replace(others)
@@ -276,7 +276,7 @@ def test_lists_and_what_two_of_them_differ_in(seed: int, n: int, k: int) -> None
                 mine, VECTORS, span
             )
             near = rng.choice(level.nodes)
-            other = twin(KnownNodes[Certificate])(near, k, VECTORS)
+            other = twin(NodeLists[Certificate])(near, k, VECTORS)
             other.replace(
                 [node for node in (owner, *others) if node.key != near.key and rng.random() < 0.95]
             )

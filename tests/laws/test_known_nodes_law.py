@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from implicast.overlay.skip_graph.table import KnownNodes, LevelTable, twin
+from implicast.overlay.skip_graph.table import LevelTable, NodeLists, twin
 from implicast.space.vector import Vectors
 from implicast.trials.bft import Spot, key_of
 from implicast.world.populations.assembled_graph import AssembledGraph
 from skip_graph_rule import every_class, table_of
 
-BOTH = pytest.mark.parametrize("kind", dict.fromkeys([KnownNodes, twin(KnownNodes)]))
+BOTH = pytest.mark.parametrize("kind", dict.fromkeys([NodeLists, twin(NodeLists)]))
 """The readable form, and the compiled one where it was built."""
 
 
@@ -28,7 +28,7 @@ def spelled(table: LevelTable[Spot]) -> list[object]:
     return [(level.nodes, level.keys, level.own, level.full, level.fresh) for level in table.levels]
 
 
-def assert_as_defined(around: KnownNodes[Spot], owner: Spot, k: int, vectors: Vectors) -> None:
+def assert_as_defined(around: NodeLists[Spot], owner: Spot, k: int, vectors: Vectors) -> None:
     table, wide = around.tables()
     assert spelled(table) == spelled(table_of(owner, around.known.values(), k, vectors))
     assert spelled(wide) == spelled(every_class(owner, around.known.values(), k, vectors))
@@ -38,7 +38,7 @@ def assert_as_defined(around: KnownNodes[Spot], owner: Spot, k: int, vectors: Ve
 @settings(deadline=None, max_examples=300)
 @given(st.integers(0, 2**32), st.integers(1, 80), st.integers(2, 6), st.sampled_from([2, 2, 3, 4]))
 def test_both_tables_are_those_of_the_definitions(
-    kind: type[KnownNodes[Spot]], seed: int, n: int, k: int, alpha: int
+    kind: type[NodeLists[Spot]], seed: int, n: int, k: int, alpha: int
 ) -> None:
     vectors = Vectors(alpha)
     spots = population(Random(seed), n, vectors)
@@ -64,7 +64,7 @@ def test_both_tables_are_those_of_the_definitions(
     st.sampled_from([3, 3, 20]),
 )
 def test_so_they_are_when_some_came_went_and_changed(
-    kind: type[KnownNodes[Spot]], seed: int, n: int, k: int, alpha: int, forgets: int, most: int
+    kind: type[NodeLists[Spot]], seed: int, n: int, k: int, alpha: int, forgets: int, most: int
 ) -> None:
     rng, vectors = Random(seed), Vectors(alpha)
     owner, *others = population(rng, n + 1, vectors)
@@ -98,7 +98,7 @@ def test_so_they_are_when_some_came_went_and_changed(
     st.sampled_from([1, 3, 20]),
 )
 def test_a_list_stays_the_same_object_exactly_while_it_is_unchanged(
-    kind: type[KnownNodes[Spot]], seed: int, n: int, k: int, alpha: int, most: int
+    kind: type[NodeLists[Spot]], seed: int, n: int, k: int, alpha: int, most: int
 ) -> None:
     rng, vectors = Random(seed), Vectors(alpha)
     owner, *others = population(rng, n + 1, vectors)
@@ -127,7 +127,7 @@ def test_a_list_stays_the_same_object_exactly_while_it_is_unchanged(
 
 @BOTH
 def test_a_node_that_changes_its_vector_twice_leaves_every_list_it_was_in(
-    kind: type[KnownNodes[Spot]],
+    kind: type[NodeLists[Spot]],
 ) -> None:
     vectors = Vectors(2)
     owner, one, *others = population(Random(3), 8, vectors)
@@ -146,7 +146,7 @@ def test_a_node_that_changes_its_vector_twice_leaves_every_list_it_was_in(
 
 @BOTH
 def test_the_known_nodes_can_be_replaced_by_a_view_of_themselves(
-    kind: type[KnownNodes[Spot]],
+    kind: type[NodeLists[Spot]],
 ) -> None:
     vectors = Vectors(2)
     owner, *others = population(Random(7), 6, vectors)
@@ -158,7 +158,7 @@ def test_the_known_nodes_can_be_replaced_by_a_view_of_themselves(
 
 
 @BOTH
-def test_who_was_never_known_is_not_taken_out(kind: type[KnownNodes[Spot]]) -> None:
+def test_who_was_never_known_is_not_taken_out(kind: type[NodeLists[Spot]]) -> None:
     vectors = Vectors(2)
     owner, one, other = population(Random(5), 3, vectors)
     around = kind(owner, 2, vectors)

@@ -7,19 +7,11 @@ from random import Random
 import msgspec
 import pytest
 
-from implicast.overlay.skip_graph.graph import SkipGraph
+from implicast.overlay.skip_graph.departures import GONE, LeavePlace
+from implicast.overlay.skip_graph.graph import GRAPH_KINDS, SkipGraph
 from implicast.overlay.skip_graph.members import GraphSettings
-from implicast.overlay.skip_graph.messages import (
-    GONE,
-    GRAPH_KINDS,
-    PRESENT,
-    AnnouncePlace,
-    AskNeighbours,
-    LeavePlace,
-    Neighbours,
-    claim,
-)
-from implicast.overlay.skip_graph.places import CLAIM_WINDOW_US
+from implicast.overlay.skip_graph.places import CLAIM_WINDOW_US, PRESENT, claim
+from implicast.overlay.skip_graph.search import AnnouncePlace, AskNeighbours, Neighbours
 from implicast.peer.authority import Authority
 from implicast.peer.contract import Address, Host, Message, Peer
 from implicast.peer.detector import DETECTOR_KINDS

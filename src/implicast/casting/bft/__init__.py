@@ -14,7 +14,7 @@ from implicast.casting.bft.member import Bft, DurableBft
 from implicast.casting.bft.messages import BFT_KINDS
 from implicast.casting.designs import ASSURANCE, Design, one_front_end
 from implicast.language.parameters import Parameter
-from implicast.overlay.skip_graph.messages import GRAPH_KINDS
+from implicast.overlay.skip_graph.graph import GRAPH_KINDS
 from implicast.peer.contract import Peer
 from implicast.peer.detector import DETECTOR_KINDS
 from implicast.peer.site import Site

@@ -140,7 +140,7 @@ class Bft(
 
     def join(self, introducers: tuple[Address, ...]) -> None:
         known = self._durable.contacts if self._durable is not None else ()
-        self.graph.members.silent_nodes.expect(known)
+        self.graph.silent.expect(known)
         self.placement.begin_join(tuple(dict.fromkeys((*introducers, *known))))
         if self.description is not None and not self.version:
             self.register(self.description)
@@ -220,7 +220,7 @@ class Bft(
         near = dict.fromkeys(node.address for each in tables for node in each.levels[0].nodes)
         near.pop(self.address, None)
         # without them a member that was cut off would restart as if it were the whole network
-        contacts = (tuple(near) or self.graph.members.silent_contacts())[:CONTACTS_STORED]
+        contacts = (tuple(near) or self.graph.silent.addresses())[:CONTACTS_STORED]
         seen, revocation = (
             self.durable_member(self.inbox.seen.blocks()),
             self.graph.places.certificate_store.trust.revocation,

@@ -339,10 +339,8 @@ class Multicasts(Part, parts={"delivery": StepDelivery, "digest_exchange": Diges
         def concerns(key: bytes) -> bool:
             return key_range.holds(key) and (near is None or near.spans(key))
 
-        members = self._graph.members
-        if self.delivery.assured and (
-            members.silent_nodes.contacts() or members.silent_places(concerns)
-        ):
+        silent = self._graph.silent
+        if self.delivery.assured and (silent.contacts() or silent.places(concerns)):
             coverage.tally.add(CastReport(uncertain=1))
 
     def _count_outcome(

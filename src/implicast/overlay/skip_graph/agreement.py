@@ -6,13 +6,20 @@ the neighbour keeps this true where several places of one peer are adjacent on a
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
-from implicast.overlay.skip_graph.messages import ListSpan
+from msgspec import Meta
+
 from implicast.overlay.skip_graph.table import Level, LevelTable, is_between, twin
-from implicast.peer.contract import Address
-from implicast.peer.identity import Certificate
+from implicast.peer.contract import Address, Message
+from implicast.peer.fields import Flag
+from implicast.peer.identity import Certificate, Key
 from implicast.space.vector import Vectors
 
+NAMED_MAX = 1_024
+"""Places in one answer or list. Honest peers send 50 to 200; the bound limits the verification work
+that a liar can cause.
+"""
 EAGER = 4
 """An unchanged list on which the neighbour does not agree is offered in the first 4 rounds, then in
 every fourth.
@@ -25,6 +32,19 @@ Side = tuple[int, bool]
 Nodes = tuple[Certificate, ...]
 Levels = Sequence[Level[Certificate]]
 Unagreed = tuple[int, bool, Level[Certificate]]
+Named = Annotated[tuple[Certificate, ...], Meta(max_length=NAMED_MAX)]
+Keys = Annotated[tuple[Key, ...], Meta(max_length=NAMED_MAX)]
+
+
+class ListSpan(Message):
+    """A list of one place, as keys clockwise, sent to another place of the same ring."""
+
+    place: Key
+    """The key of the place that the list is sent to."""
+    owner: Certificate
+    level: Flag
+    keys: Keys
+    full: bool
 
 
 class ListAgreement:

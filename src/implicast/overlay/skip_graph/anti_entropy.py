@@ -17,20 +17,60 @@ Adjacent places of one peer compare by a call, because other peers send their li
 nearest of them.
 """
 
-from implicast.overlay.skip_graph.agreement import own_neighbours, span_agrees, span_differences
-from implicast.overlay.skip_graph.departures import Departures
-from implicast.overlay.skip_graph.messages import (
-    SPANS_MAX,
-    CompareDue,
-    CompareLists,
-    ListDifference,
-    ListDifferences,
+from typing import Annotated
+
+from msgspec import Meta
+
+from implicast.overlay.skip_graph.agreement import (
+    Keys,
     ListSpan,
+    Named,
+    own_neighbours,
+    span_agrees,
+    span_differences,
 )
-from implicast.overlay.skip_graph.search import EXPECT_REPLY, Search
+from implicast.overlay.skip_graph.departures import Departures
+from implicast.overlay.skip_graph.members import GraphMembers
+from implicast.overlay.skip_graph.places import Places
+from implicast.overlay.skip_graph.probes import PlaceProbes
+from implicast.overlay.skip_graph.search import Search
 from implicast.overlay.skip_graph.table import LevelTable
-from implicast.peer.contract import Address, Part, handles
-from implicast.peer.identity import Certificate
+from implicast.peer.contract import Address, Message, Part, StandingAlarm, handles
+from implicast.peer.fields import Flag
+from implicast.peer.identity import Certificate, Key
+
+SPANS_MAX = 64
+"""Lists in one comparison; further ones wait for the next round."""
+
+
+class CompareLists(Message):
+    """Asks neighbours to compare these lists with theirs."""
+
+    wire = 0x0B0B
+    spans: Annotated[tuple[ListSpan, ...], Meta(max_length=SPANS_MAX)]
+
+
+class ListDifference(Message):
+    """How a list sent by `owner` differs from that of `place`: nodes that it lacks, and keys that
+    are unknown to `place`. Both empty: the lists agree.
+    """
+
+    owner: Key
+    place: Key
+    level: Flag
+    lacking: Named = ()
+    unknown: Keys = ()
+
+
+class ListDifferences(Message):
+    """Answer to `CompareLists`, one entry for each list compared."""
+
+    wire = 0x0B0C
+    differences: Annotated[tuple[ListDifference, ...], Meta(max_length=SPANS_MAX)]
+
+
+class CompareDue(StandingAlarm):
+    """Fires when an anti-entropy round is due."""
 
 
 class ListAntiEntropy(Part):
@@ -49,13 +89,22 @@ class ListAntiEntropy(Part):
         "_members",
         "_own",
         "_places",
+        "_probes",
         "_search",
     )
 
-    def __init__(self, search: Search, departures: Departures, look_us: int) -> None:
-        super().__init__(search.address, search.host)
-        self._search, self._departures, self._look_us = search, departures, look_us
-        self._places, self._members = search.places, search.members
+    def __init__(
+        self,
+        places: Places,
+        members: GraphMembers,
+        departures: Departures,
+        probes: PlaceProbes,
+        search: Search,
+        look_us: int,
+    ) -> None:
+        super().__init__(places.address, places.host)
+        self._places, self._members, self._departures = places, members, departures
+        self._probes, self._search, self._look_us = probes, search, look_us
         self._armed = self._is_continuous = False
         # wide lists of own places when they were last compared
         self._own: dict[bytes, LevelTable[Certificate]] = {}
@@ -89,7 +138,7 @@ class ListAntiEntropy(Part):
                 for address, span in place.agreement.offers(place.wide, self.address):
                     shown.setdefault(address, []).append(span)
         for address, spans in shown.items():
-            self._search.send_expecting_reply(address, CompareLists(tuple(spans[:SPANS_MAX])))
+            self._probes.send_expecting_reply(address, CompareLists(tuple(spans[:SPANS_MAX])))
         if shown and any(place.agreement.is_eager for place in held.values()):
             self.schedule_round()
 
@@ -149,7 +198,7 @@ class ListAntiEntropy(Part):
             self._search.learn_new(place, (other,))
         elif not lacking and not unknown:
             place.agreement.found_same(place.wide, span.level, other.key, self.address)
-        self._search.probe_disputed(place, lacking)
+        self._probes.probe_disputed(place, lacking)
         named = place.confirmed_nodes(lacking, self._members.was_heard_since)
         # no answer: the list is sent again, and by then the probes have been answered
         if lacking and not named and not unknown:
@@ -163,18 +212,18 @@ class ListAntiEntropy(Part):
         """Add the nodes that our list lacks; probe the nodes that the sender lacks, and send it
         their certificates.
         """
-        self._search.requests.answered(EXPECT_REPLY, (sender, CompareLists.wire))
+        self._probes.replied(sender, CompareLists)
         answers: list[ListDifference] = []
         for difference in compared.differences:
             place = self._places.held.get(difference.owner)
             other = place.known.get(difference.place) if place is not None else None
             if place is None or other is None or other.address != sender:
-                self._places.certificate_store.refusals["unasked_answer"] += 1
+                self._places.certificate_store.refuse("unasked_answer")
             elif not difference.lacking and not difference.unknown:
                 place.agreement.answered_same(difference.level, difference.place)
             else:
                 unknown = [place.known[key] for key in difference.unknown if key in place.known]
-                self._search.probe_disputed(place, unknown)
+                self._probes.probe_disputed(place, unknown)
                 self._search.learn_new(place, difference.lacking)
                 named = place.confirmed_nodes(unknown, self._members.was_heard_since)
                 if named:

@@ -7,8 +7,10 @@ symmetric (`wide`).
 
 - `places`: the places held, the certificates accepted, the claims signed.
 - `members`: failure detection; peers present, lost and reported by others.
-- `search`: joining; finding all nodes that belong into the lists of a place.
-- `departures`: answers to requests about own places; leaving.
+- `silent`: places that may be members' although they do not answer.
+- `departures`: leaving, and the signed leaves of others.
+- `probes`: signs of life from listed places.
+- `search`: joining; finding all nodes that belong into the lists of a place; answers to others.
 - `anti_entropy`: neighbours compare lists that changed until they agree.
 
 Every peer watches the two nearest peers on each side of its home place. It also asks one entry of
@@ -17,15 +19,27 @@ ring-upkeep specification, parts D and E.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from implicast.overlay.skip_graph.anti_entropy import ListAntiEntropy
-from implicast.overlay.skip_graph.departures import Departures
-from implicast.overlay.skip_graph.members import GraphMembers, GraphSettings
-from implicast.overlay.skip_graph.messages import GraphRequestDue, GraphWatchDue, RefreshEntryDue
-from implicast.overlay.skip_graph.place import ADDRESS
+from implicast.overlay.skip_graph.anti_entropy import (
+    CompareLists,
+    ListAntiEntropy,
+    ListDifferences,
+)
+from implicast.overlay.skip_graph.departures import (
+    ClaimAck,
+    DenyPlaces,
+    Departures,
+    LeaveGraph,
+    LeavePlace,
+)
+from implicast.overlay.skip_graph.members import GraphMembers, GraphSettings, SuspicionReport
+from implicast.overlay.skip_graph.place import ADDRESS, WholeGraph
 from implicast.overlay.skip_graph.places import PUBLIC, Places, nodes_with, revoked_keys
-from implicast.overlay.skip_graph.search import Search
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.overlay.skip_graph.probes import PlaceProbes, ProbeAck, ProbePlaces
+from implicast.overlay.skip_graph.search import AnnouncePlace, AskNeighbours, Neighbours, Search
+from implicast.overlay.skip_graph.silent_places import SilentPlaces
+from implicast.peer.contract import Address, Host, Message, Part, StandingAlarm, handles
 from implicast.peer.identity import Certificate, Revocation, Trust
 from implicast.peer.lease import OWED_US
 from implicast.peer.requests import AbstractRequests
@@ -44,6 +58,43 @@ cause endless probing.
 """
 
 
+GRAPH_KINDS: tuple[type[Message], ...] = (
+    AskNeighbours,
+    Neighbours,
+    AnnouncePlace,
+    ClaimAck,
+    LeavePlace,
+    LeaveGraph,
+    DenyPlaces,
+    SuspicionReport,
+    ProbePlaces,
+    ProbeAck,
+    CompareLists,
+    ListDifferences,
+)
+"""Message kinds of the graph, for the codec of a design."""
+
+
+class GraphRequestDue(Message):
+    """Fires when a request of the graph may be due for a retry."""
+
+
+class GraphWatchDue(StandingAlarm):
+    """Fires when neighbours of the home place are to be checked and lost peers probed."""
+
+
+class RefreshEntryDue(StandingAlarm):
+    """Fires when one more entry is to be asked for its lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledPlaces:
+    """Places of one peer in a converged graph, from which their lists are read until they change."""
+
+    certificates: Sequence[Certificate]
+    whole: WholeGraph
+
+
 class GraphRequests(AbstractRequests):
     """Requests of the graph, retried on an alarm of their own: on a shared alarm, retries of
     maintenance would be accounted to the application's verb, and the other way round.
@@ -54,6 +105,7 @@ class GraphRequests(AbstractRequests):
 
     @handles(GraphRequestDue)
     def on_graph_request_due(self, alarm: GraphRequestDue) -> None:
+        """Repeat what is due."""
         self.resend_due()
 
 
@@ -62,8 +114,9 @@ class SkipGraph(
     parts={
         "requests": GraphRequests,
         "members": GraphMembers,
-        "search": Search,
         "departures": Departures,
+        "probes": PlaceProbes,
+        "search": Search,
         "anti_entropy": ListAntiEntropy,
     },
 ):
@@ -84,8 +137,10 @@ class SkipGraph(
         "departures",
         "members",
         "places",
+        "probes",
         "requests",
         "search",
+        "silent",
     )
 
     def __init__(
@@ -103,10 +158,9 @@ class SkipGraph(
     ) -> None:
         super().__init__(address, host)
         self._settings, self._peer_left = settings, peer_left
-        self.requests, self.places = (
-            GraphRequests(address, host),
-            Places(address, host, k, vectors, trust, signer),
-        )
+        self.requests = GraphRequests(address, host)
+        self.places = Places(address, host, k, vectors, trust, signer)
+        common = self.requests, self.places
         self.members = GraphMembers(
             self.places,
             settings,
@@ -114,13 +168,41 @@ class SkipGraph(
             lambda: self.anti_entropy.schedule_round(),
             self._catch_up,
         )
-        self.search = Search(
-            self.requests, self.places, self.members, settings, self.lose_peer, arrived, isolated
+        self.silent = SilentPlaces(self.places, self.members)
+        self.departures = Departures(
+            *common,
+            self.members,
+            settings.asks,
+            lambda leaver: self.search.forget_place(leaver),
+            self._on_peer_left,
+            lambda key: self.search.cancel(key),
         )
-        self.departures = Departures(self.search, settings.asks, self._on_peer_left)
-        self.anti_entropy = ListAntiEntropy(self.search, self.departures, settings.look_us)
+        self.probes = PlaceProbes(*common, self.members, self.departures, settings.look_us)
+        self.search = Search(
+            *common,
+            self.members,
+            self.silent,
+            self.departures,
+            self.probes,
+            settings.asks,
+            arrived,
+            isolated,
+        )
+        self.anti_entropy = ListAntiEntropy(
+            self.places,
+            self.members,
+            self.departures,
+            self.probes,
+            self.search,
+            settings.look_us,
+        )
         self._caught_up_us = self._watch_us = host.now_us
         self._refreshes = 0
+
+    def restore(self, assembled: AssembledPlaces) -> None:
+        """Hold places of an assembled world."""
+        for certificate in assembled.certificates:
+            self.places.add(certificate, assembled.whole)
 
     # --- for the casting layer
 
@@ -206,7 +288,7 @@ class SkipGraph(
         """Record a sign of life. Called for every message, which spares most probes."""
         members = self.members
         if members.reports:
-            members.reports.pop(sender, None)  # a peer that sends is not suspect
+            members.forget_reports(sender)
         members.detector.heard_from(sender)
         if sender in members.lost:
             self.search.readmit(sender, members.reinstate(sender))
@@ -222,9 +304,9 @@ class SkipGraph(
     def _on_peer_left(self, leaver: Certificate) -> None:
         """Remove a peer whose signed message says that it left with all its places."""
         self.members.on_left(leaver.address)
-        self._remove_entries(
-            leaver.address, nodes_with(self.places.held.values(), PUBLIC, leaver.public)
-        )
+        self.silent.forget(leaver.address)
+        removed = nodes_with(self.places.held.values(), PUBLIC, leaver.public)
+        self._remove_entries(leaver.address, removed)
         self.members.report_silent(leaver.address)
         self._peer_left(leaver.address)
 

@@ -12,15 +12,16 @@ A false report therefore costs each receiver one probe. A lost peer that sends a
 told that it was lost: it may have been frozen, and checks its contacts and lists.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Meta
 
 from implicast.overlay.skip_graph.false_losses import FalseLosses
-from implicast.overlay.skip_graph.messages import SuspicionReport, SuspicionReportDue
-from implicast.overlay.skip_graph.place import Place, unknown_nodes
+from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import Places
-from implicast.overlay.skip_graph.silent_nodes import Silent, SilentNodes
-from implicast.peer.contract import Address, Message, Part, handles
+from implicast.peer.contract import Address, Message, Part, StandingAlarm, handles
 from implicast.peer.detector import Detector, DetectorSettings, Ping
 from implicast.peer.identity import Certificate
 from implicast.peer.lease import OWED_US
@@ -57,8 +58,10 @@ REPORT_US = 500_000
 """Reports of 0.5 s to 1 s share one message."""
 REPORTERS_ENOUGH = 3
 """An address that three peers have reported is not reported again."""
-REPORTED_MAX = 1_024
+REPORTERS_MAX = 1_024
 """Addresses whose reporters are counted; the one reported first is evicted first."""
+REPORTED_MAX = 256
+"""Addresses in one suspicion report."""
 REPORTED_US = 30_000_000
 """A reporter counts for 30 s. Without a limit, three early false reports would suppress all later
 true ones.
@@ -69,6 +72,19 @@ loss was mutual, and our own message ended it.
 """
 FOUND_MAX = 1_024
 """Reinstated addresses remembered; the oldest is evicted first."""
+
+
+class SuspicionReport(Message):
+    """The sender lost these addresses; the receiver probes them itself. An address of the receiver
+    says that the sender had lost it.
+    """
+
+    wire = 0x0B08
+    addresses: Annotated[tuple[Address, ...], Meta(max_length=REPORTED_MAX)]
+
+
+class SuspicionReportDue(StandingAlarm):
+    """Fires when newly lost peers are to be reported to the contacts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +121,10 @@ class LostPeer:
         """Record a probe sent now, and plan the next one."""
         self.probed_us, self.wait_us, self.probe_at_us = now_us, wait_us, now_us + wait_us
 
+    def store(self, places: Mapping[bytes, Certificate]) -> None:
+        """Store places, which are restored when the peer returns."""
+        self.nodes.update(places)
+
 
 class GraphMembers(Part, parts={"detector": Detector}):
     """Lost peers and suspicion reports of one peer, with its failure detector.
@@ -125,7 +145,6 @@ class GraphMembers(Part, parts={"detector": Detector}):
         "lists_changed",
         "lost",
         "reports",
-        "silent_nodes",
     )
 
     def __init__(
@@ -137,21 +156,15 @@ class GraphMembers(Part, parts={"detector": Detector}):
         catch_up: Callable[[], None],
     ) -> None:
         super().__init__(places.address, places.host)
-        self._places, self._settings, self.lists_changed, self._catch_up = (
-            places,
-            settings,
-            lists_changed,
-            catch_up,
-        )
-        self._lose, self._false_losses = lose, FalseLosses()
+        self._places, self._settings, self._false_losses = places, settings, FalseLosses()
+        self._lose, self.lists_changed, self._catch_up = lose, lists_changed, catch_up
         self.detector: Detector[Address] = Detector(
             places.address, places.host, settings.detector, self.on_suspected
         )
         self.lost: Recent[Address, LostPeer] = Recent(LOST_MAX)
         # time of the first report, reporters
-        self.reports: Recent[Address, tuple[int, tuple[Address, ...]]] = Recent(REPORTED_MAX)
+        self.reports: Recent[Address, tuple[int, tuple[Address, ...]]] = Recent(REPORTERS_MAX)
         self._unreported: list[Address] = []
-        self.silent_nodes = SilentNodes(places, self._lists, self.was_heard_since)
         # time at which a lost peer sent a message again
         self._reinstated_us: Recent[Address, int] = Recent(FOUND_MAX)
 
@@ -206,32 +219,14 @@ class GraphMembers(Part, parts={"detector": Detector}):
         silent_us = self.detector.silent_for_us(address)
         return silent_us is not None and silent_us <= self.host.now_us - time_us
 
-    def silent_contacts(self) -> tuple[Address, ...]:
-        """Addresses that may be members and are not listed: peers lost within `OWED_US`, and
-        expected contacts.
-        """
-        lost = self.addresses_lost_within(OWED_US)
-        return tuple(dict.fromkeys([*lost, *self.silent_nodes.contacts()]))
-
-    def silent_places(self, concerns: Callable[[bytes], bool]) -> list[Silent]:
-        """Places of peers lost within `OWED_US`, and nodes that neighbours named as silent, whose
-        key concerns the caller; each with the time since which it is silent.
-        """
-        since_us = self.host.now_us - OWED_US
-        lost = [
-            (node, lost.since_us)
-            for lost in self.lost.values()
-            if lost.since_us >= since_us
-            for node in lost.nodes.values()
-            if concerns(node.key)
-        ]
-        return [*lost, *self.silent_nodes.nodes(concerns)]
-
     def on_left(self, address: Address) -> None:
         """A peer has left for good."""
         self.detector.mark_left(address)
         self.lost.pop(address, None)
-        self.silent_nodes.forget(address)
+
+    def forget_reports(self, address: Address) -> None:
+        """A peer that sends is not suspect."""
+        self.reports.pop(address, None)
 
     # --- nodes named by other peers
 
@@ -241,28 +236,13 @@ class GraphMembers(Part, parts={"detector": Detector}):
 
         A valid place of a lost peer is stored, and the peer is probed early.
         """
-        lost, certificate_store = self.lost.get(node.address), self._places.certificate_store
+        lost, is_valid = self.lost.get(node.address), self._places.certificate_store.is_valid
         if lost is None:
-            return certificate_store.is_valid(node)
-        if len(lost.nodes) < LOST_PLACES_MAX and certificate_store.is_valid(node):
-            lost.nodes[node.key] = node  # restored when the peer returns
+            return is_valid(node)
+        if len(lost.nodes) < LOST_PLACES_MAX and is_valid(node):
+            lost.store({node.key: node})
             self._probe_early(node.address, lost)
         return False
-
-    def listable(self, place: Place, named: Sequence[Certificate]) -> Sequence[Certificate]:
-        """The nodes of an answer that may be listed.
-
-        Only certificates not verified before, and places of lost peers, are checked one by one. A
-        searching place gets known nodes too, since it follows every answer.
-        """
-        known, lost = place.known, self.lost
-        fresh = unknown_nodes(known, named)
-        unverified = self._places.certificate_store.unverified(fresh)
-        if lost:
-            unverified += [node for node in fresh if node.address in lost]
-        refused = {node.key for node in unverified if not self.may_list(node)}
-        chosen = named if place.is_searching else fresh
-        return [node for node in chosen if node.key not in refused] if refused else chosen
 
     # --- lost peers
 
@@ -272,7 +252,7 @@ class GraphMembers(Part, parts={"detector": Detector}):
         wait_us = min(PROBE_US, self._settings.watch_us)
         lost = self.lost.get(address) or LostPeer(now_us, now_us + wait_us, wait_us)
         self.lost[address] = lost
-        lost.nodes.update(places)
+        lost.store(places)
 
     def reinstate(self, address: Address) -> LostPeer:
         """Take a peer off the lost ones after it sent a message, and tell it that it was lost.
@@ -298,7 +278,7 @@ class GraphMembers(Part, parts={"detector": Detector}):
         self.lists_changed()
         for node in list(place.candidates.values()):
             if node.key not in gone and self.is_present(node) and place.insert(node):
-                place.unconfirmed[node.key] = self.host.now_us  # until it sends a message
+                place.note_unconfirmed(node.key, self.host.now_us)  # until it sends a message
                 self.check_alive(node.address)
 
     def probe_lost(self) -> None:
@@ -330,13 +310,9 @@ class GraphMembers(Part, parts={"detector": Detector}):
 
     def _probe(self, address: Address, lost: LostPeer) -> None:
         now_us = self.host.now_us
-        often = self.may_return(lost)
-        lost.schedule_probe(
-            now_us,
-            min(2 * lost.wait_us, PROBE_CAP_US)
-            if often
-            else (now_us - lost.since_us) // PROBE_GROWTH,
-        )
+        often_us, rarely_us = min(2 * lost.wait_us, PROBE_CAP_US), now_us - lost.since_us
+        wait_us = often_us if self.may_return(lost) else rarely_us // PROBE_GROWTH
+        lost.schedule_probe(now_us, wait_us)
         self.host.send(address, Ping(0))
 
     def may_return(self, lost: LostPeer) -> bool:
@@ -359,22 +335,17 @@ class GraphMembers(Part, parts={"detector": Detector}):
         """Report to all contacts. Each lost peer is probed once more: where messages are lost, a
         suspicion may be false, and this probe ends it before the planned ones.
         """
-        lost, gone = self.lost, self.detector.left
+        lost, reported = self.lost, list[Address]()
         for address in self._unreported:
             if address in lost:
                 self.host.send(address, Ping(0))
-        reported = tuple(
-            [
-                each
-                for each in self._unreported
-                if not self.is_widely_reported(each) and (each in lost or each in gone)
-            ]
-        )
+            is_out = address in lost or address in self.detector.left
+            if is_out and not self.is_widely_reported(address):
+                reported.append(address)
         self._unreported = []
-        if reported:
-            for address in self._places.contact_addresses():
-                if address not in lost and address not in reported:
-                    self.host.send(address, SuspicionReport(reported))
+        for address in self._places.contact_addresses() if reported else ():
+            if address not in lost and address not in reported:
+                self.host.send(address, SuspicionReport(tuple(reported)))
 
     @handles(SuspicionReport)
     def on_suspicion_report(self, sender: Address, report: SuspicionReport) -> None:
@@ -393,7 +364,7 @@ class GraphMembers(Part, parts={"detector": Detector}):
                 continue
             # true for most reports
             is_sought = address in self._unreported or self.detector.is_probing(address)
-            if is_sought or self._lists(address):
+            if is_sought or self.lists(address):
                 since_us, reporters = self.reports.pop(address, (now_us, ()))
                 if since_us + REPORTED_US < now_us:
                     since_us, reporters = now_us, ()
@@ -407,7 +378,8 @@ class GraphMembers(Part, parts={"detector": Detector}):
         since_us, reporters = self.reports.get(address, (0, ()))
         return len(reporters) >= REPORTERS_ENOUGH and since_us + REPORTED_US >= self.host.now_us
 
-    def _lists(self, address: Address) -> bool:
+    def lists(self, address: Address) -> bool:
+        """Whether a place of this address is listed."""
         if address in self.lost or address in self.detector.left:
             return False
         return any(address in place.addresses for place in self._places.held.values())

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from implicast.overlay.skip_graph.agreement import ListAgreement, Nodes
-from implicast.overlay.skip_graph.table import Both, KnownNodes, LevelTable, twin
+from implicast.overlay.skip_graph.table import Both, LevelTable, NodeLists, twin
 from implicast.peer.contract import Address
 from implicast.peer.identity import Certificate
 from implicast.peer.memory import Recent
@@ -37,7 +37,7 @@ ASKED_MAX = 2_048
 ADDRESS = attrgetter("address")
 ByKey = Mapping[bytes, Certificate]
 _by_key = attrgetter("key")
-_known_nodes = twin(KnownNodes[Certificate])
+_node_lists = twin(NodeLists[Certificate])
 
 
 class WholeGraph(Protocol):
@@ -59,11 +59,12 @@ class Place:
     __slots__ = (
         "_added",
         "_address_cache",
+        "_agreement",
         "_askers",
-        "_known_nodes",
+        "_node_lists",
         "_table",
+        "_unconfirmed",
         "_wide",
-        "agreement",
         "asked",
         "assembled",
         "candidates",
@@ -72,7 +73,6 @@ class Place:
         "k",
         "key",
         "queue",
-        "unconfirmed",
         "vectors",
         "waiting",
     )
@@ -88,7 +88,7 @@ class Place:
         self.key = certificate.key  # the same under a renewed certificate
         self.is_searching = False  # while True all nodes learned are kept, listed or not
         self.waiting: dict[bytes, None] = {}  # keys or addresses asked and not answered
-        self._known_nodes: KnownNodes[Certificate] | None = None
+        self._node_lists: NodeLists[Certificate] | None = None
         # None: to be computed, or read from the whole graph
         self._table: LevelTable[Certificate] | None = None
         # None: not valid; else as last computed
@@ -101,42 +101,47 @@ class Place:
         """Whether the place has not changed since the world was assembled."""
         return self.assembled is not None
 
-    def _materialise(self) -> KnownNodes[Certificate]:
+    def _materialise(self) -> NodeLists[Certificate]:
         """Give the place its own lists, copied from the whole graph if it has one."""
-        known_nodes = self._known_nodes = _known_nodes(self.certificate, self.k, self.vectors)
-        self._table, self._wide = known_nodes.tables()
+        found = self._node_lists = _node_lists(self.certificate, self.k, self.vectors)
+        self._table, self._wide = found.tables()
         self._added: dict[bytes, Certificate] = {}  # nodes added since the lists were computed
         # nodes named by others and not heard since, with the time
-        self.unconfirmed: dict[bytes, int] = {}
+        self._unconfirmed: dict[bytes, int] = {}
         # addresses of known nodes, and the change count they are valid for
         self._address_cache: tuple[int, dict[Address, None]] = (0, {})
         self.candidates: Recent[bytes, Certificate] = Recent(CANDIDATES_MAX)
         self._askers: Recent[Address, None] = Recent(ASKERS_MAX)
         self.queue: dict[bytes, Certificate] = {}  # nodes still to be asked
         self.asked: dict[bytes, Certificate] = {}  # nodes asked in the latest search
-        self.agreement = ListAgreement()
+        self._agreement: ListAgreement | None = None
         if self.assembled is not None:
             named = self.assembled.named(self.key, wide=True)
             self.replace_known([named[key] for key in sorted(named) if key != self.key])
             self.assembled = None
             self.agreement.mark_all_agreed(self.wide)
-        return known_nodes
+        return found
 
     @property
-    def known_nodes(self) -> KnownNodes[Certificate]:
+    def node_lists(self) -> NodeLists[Certificate]:
         """The nodes known, other than the place itself. Materialises an unchanged place."""
-        return self._known_nodes or self._materialise()
+        return self._node_lists or self._materialise()
+
+    @property
+    def agreement(self) -> ListAgreement:
+        """What the neighbours confirmed of these lists."""
+        if self._agreement is None:
+            self._agreement = ListAgreement()
+        return self._agreement
 
     # --- lists
 
     @property
     def table(self) -> LevelTable[Certificate]:
         """The lists of the paper over all known nodes; valid also during a search."""
-        if self._table is None:
-            self._table = (
-                self._cut()[0] if self.assembled is None else self.assembled.table(self.key)
-            )
-        return self._table
+        if self._table is None and self.assembled is not None:
+            self._table = self.assembled.table(self.key)
+        return self._table or self._cut()[0]
 
     @property
     def wide(self) -> LevelTable[Certificate]:
@@ -145,17 +150,20 @@ class Place:
 
     @property
     def known(self) -> dict[bytes, Certificate]:
-        return (self._known_nodes or self._materialise()).known
+        """The nodes known, by key."""
+        return (self._node_lists or self._materialise()).known
+
+    @property
+    def unconfirmed(self) -> Mapping[bytes, int]:
+        """Nodes named by others and not heard since, with the time."""
+        return self._unconfirmed
 
     @property
     def addresses(self) -> dict[Address, None]:
         """Addresses of the known nodes, cached until these change."""
-        known_nodes = self.known_nodes
-        if self._address_cache[0] != known_nodes.changes:
-            self._address_cache = (
-                known_nodes.changes,
-                dict.fromkeys(map(ADDRESS, known_nodes.known.values())),
-            )
+        changes = self.node_lists.changes
+        if self._address_cache[0] != changes:
+            self._address_cache = changes, dict.fromkeys(map(ADDRESS, self.known.values()))
         return self._address_cache[1]
 
     def named(self, wide: bool) -> dict[bytes, Certificate]:
@@ -179,50 +187,46 @@ class Place:
             return False
         # Nodes added since the last computation may have shortened the lists: then the next
         # computation decides whether the node fits.
-        if (
-            not self.is_searching
-            and not (self._table is None and len(known) < KNOWN_MAX)
-            and not self._fits(other)
-        ):
-            return False
-        self.known_nodes.put(other)
+        if not self.is_searching and (self._table is not None or len(known) >= KNOWN_MAX):
+            shared = self.vectors.common(self.certificate.vector, other.vector)
+            if True not in [level.spans(key) for level in self.wide.levels[: shared + 1]]:
+                return False
+        self.node_lists.put(other)
         self._added[key] = other
         self._table = None
         return True
 
-    def _fits(self, other: Certificate) -> bool:
-        """Whether a node belongs into one of the every-class lists."""
-        shared, key = self.vectors.common(self.certificate.vector, other.vector), other.key
-        return True in [level.spans(key) for level in self.wide.levels[: shared + 1]]
+    def note_unconfirmed(self, key: bytes, now_us: int) -> None:
+        """A known node was only named by others so far."""
+        self._unconfirmed[key] = now_us
 
     def drop(self, gone: Collection[bytes]) -> None:
+        """Remove nodes, and forget that they were asked."""
         for key in gone:
-            if self.known_nodes.remove(key):
-                self.unconfirmed.pop(key, None)
+            if self.node_lists.remove(key):
+                self._unconfirmed.pop(key, None)
         self._table = None
         self.forget_asked(gone)
 
     def replace_known(self, others: Iterable[Certificate]) -> None:
         """Replace all known nodes; the lists are computed when next read."""
-        self.known_nodes.replace(others)
+        self.node_lists.replace(others)
         self._table = self._wide = None
 
     def renew(self, certificate: Certificate) -> None:
         """Replace the certificate of the place by a newer one."""
-        self.known_nodes.renew(certificate)
+        self.node_lists.renew(certificate)
         self.certificate = certificate
         self._table = self._wide = None
 
     def _cut(self) -> Both[Certificate]:
         """Compute the lists, and forget nodes in none of them unless a search is under way."""
-        tables = self._table, self._wide = self.known_nodes.tables()
+        tables = self._table, self._wide = self.node_lists.tables()
         self._added.clear()
         if not self.is_searching:
-            self.known_nodes.keep_listed()
-            if self.unconfirmed:
-                self.unconfirmed = {
-                    key: named_us for key, named_us in self.unconfirmed.items() if key in self.known
-                }
+            self.node_lists.keep_listed()
+            for key in [key for key in self._unconfirmed if key not in self.known]:
+                del self._unconfirmed[key]
         return tables
 
     # --- searching
@@ -240,7 +244,7 @@ class Place:
         """
         if self.is_searching:
             self._enqueue(nearest(self.key, named, PURSUED))
-            added = add_nodes(self.known_nodes, self.key, named)  # like `insert`, in one call
+            added = add_nodes(self.node_lists, self.key, named)  # like `insert`, in one call
             self._added.update(zip(map(_by_key, added), added, strict=True))
             self._table = None if added else self._table
             return added
@@ -253,11 +257,23 @@ class Place:
             if node.key not in self.asked and node.key != self.key:
                 self.queue[node.key] = node
 
+    def dequeue(self, key: bytes) -> None:
+        """A node is not to be asked any more."""
+        self.queue.pop(key, None)
+
     def forget_asked(self, whom: Iterable[bytes]) -> None:
         """Forget that nodes were asked: if they return they are asked again."""
         for key in whom:
             self.queue.pop(key, None)
             self.asked.pop(key, None)
+
+    def await_answer(self, whom: bytes) -> None:
+        """A request was sent to this key or address."""
+        self.waiting[whom] = None
+
+    def end_wait(self, whom: bytes) -> None:
+        """A request was answered, given up or dropped."""
+        self.waiting.pop(whom, None)
 
     def next_to_ask(self) -> Certificate | None:
         """The next node to ask, or None. When queue and answers are exhausted, the provisional
@@ -279,17 +295,13 @@ class Place:
 
     # --- requests by other peers
 
-    def record_asker(self, other: Certificate) -> bool:
-        """Insert a node that asked, where it fits; it may list this place. True if anything
-        changed.
+    def record_asker(self, other: Certificate, is_candidate: bool = False) -> None:
+        """Insert a node that asked, where it fits; it may list this place. A candidate in no list
+        is remembered: it may know of a departure missed here.
         """
-        is_news = self.insert(other)
+        changed = self.insert(other)
         self._askers[other.address] = None
-        return is_news
-
-    def note_candidate(self, other: Certificate) -> None:
-        """Remember a node that asked and is in no list: it may know of a departure missed here."""
-        if other.key not in self.known and other.key != self.key:
+        if is_candidate and not changed and other.key not in self.known and other.key != self.key:
             self.candidates.put(other.key, other)
 
     def addresses_to_notify(self) -> list[Address]:
@@ -308,7 +320,7 @@ class Place:
         Second-hand knowledge thus travels one step. Otherwise successive newcomers would pass a
         crashed node on to each other for ever.
         """
-        unconfirmed = self.unconfirmed
+        unconfirmed = self._unconfirmed
         if not unconfirmed:
             return tuple(named)
         for node in named:
@@ -337,14 +349,14 @@ def unknown_nodes(known: ByKey, named: Iterable[Certificate]) -> list[Certificat
 
 @twin
 def add_nodes(
-    known_nodes: KnownNodes[Certificate], own: bytes, nodes: Iterable[Certificate]
+    node_lists: NodeLists[Certificate], own: bytes, nodes: Iterable[Certificate]
 ) -> list[Certificate]:
     """Add the nodes that are unknown or have a newer certificate, but not `own`; returns them."""
     added = list[Certificate]()
     for node in nodes:
-        held = known_nodes.known.get(node.key)
+        held = node_lists.known.get(node.key)
         if node.key != own and (held is None or held.serial < node.serial):
-            known_nodes.put(node)
+            node_lists.put(node)
             added.append(node)
     return added
 

@@ -3,22 +3,29 @@
 Another peer's message can add an entry only with a valid certificate. An entry is removed only by a
 revocation of the authority, by a leave message or denial that is signed, or when its holder fails
 this peer's own probes (`members.py`).
+
+A claim about a place is signed by the claimant with the time and a verb. No peer can announce a
+place for an absent third party, or leave for another; a recorded claim is worthless after 30 s.
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from operator import attrgetter
 
-from implicast.overlay.skip_graph.messages import PRESENT, Claim, DenyPlaces, claim, claim_body
+import msgspec
+
 from implicast.overlay.skip_graph.place import ByKey, Place, WholeGraph
 from implicast.overlay.skip_graph.table import twin
-from implicast.peer.contract import Address, Host, Name
-from implicast.peer.identity import SKEW_US, Certificate, Trust
+from implicast.peer.contract import Address, Host, Message, Name
+from implicast.peer.fields import Micros
+from implicast.peer.identity import SKEW_US, Certificate, Signature, Trust
 from implicast.peer.memory import Recent
 from implicast.peer.signatures import Signer
 from implicast.space.vector import Vectors
 
 PUBLIC = attrgetter("public")
+PRESENT = b"present"
+"""Verb of a claim that the place is held."""
 CLAIM_US = 1_000_000
 """A signed claim is reused for 1 s."""
 CLAIMS_MAX = 256
@@ -29,6 +36,30 @@ CLAIM_WINDOW_US = 30_000_000 + SKEW_US
 """
 GONE_MAX = 1_024
 """Leave messages remembered. While one is, a recorded claim cannot bring the place back."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Claim(Message):
+    """A statement of a place about itself at a time, signed. The verb is signed but not sent: it
+    follows from the message.
+    """
+
+    certificate: Certificate
+    sent_us: Micros
+    signature: Signature
+
+
+def claim_body(verb: bytes, certificate: Certificate, sent_us: int) -> bytes:
+    """The bytes that a claimant signs."""
+    return verb + _encode((certificate.key, certificate.serial, sent_us))
+
+
+def claim(signer: Signer, verb: bytes, certificate: Certificate, now_us: int) -> Claim:
+    """A signed claim. The signature covers the verb, so that a request cannot be turned into a
+    leave message.
+    """
+    return Claim(certificate, now_us, signer.sign(claim_body(verb, certificate, now_us)))
 
 
 class CertificateStore:
@@ -48,21 +79,22 @@ class CertificateStore:
         """
         self.refusals: Counter[str] = Counter()
 
+    def refuse(self, flaw: str | None) -> bool:
+        """Count a flaw; False if there is none."""
+        if flaw is not None:
+            self.refusals[flaw] += 1
+        return flaw is not None
+
     def is_valid(self, certificate: Certificate) -> bool:
         """Whether a certificate may be listed: valid now, and its holder has not left."""
-        now_us, serial = self._host.now_us, certificate.serial
-        suspect = serial in self.gone or certificate.public in self.gone_holders
+        now_us = self._host.now_us
+        suspect = certificate.serial in self.gone or certificate.public in self.gone_holders
         if not suspect and self.trust.is_known(certificate, now_us):  # most were verified before
             return True
         flaw = self.trust.flaw(certificate, now_us)
         if flaw is None and suspect and self.has_left(certificate):
             flaw = "departed"
-        return self._passes(flaw)
-
-    def _passes(self, flaw: str | None) -> bool:
-        if flaw is not None:
-            self.refusals[flaw] += 1
-        return flaw is None
+        return not self.refuse(flaw)
 
     def unverified(self, certificates: Collection[Certificate]) -> list[Certificate]:
         """The certificates that need a check by `is_valid`; all others were verified before and are
@@ -78,15 +110,31 @@ class CertificateStore:
 
     def verifies(self, verb: bytes, signed: Claim) -> bool:
         """Whether the holder of a valid certificate signed a claim within the time window."""
-        return self.is_valid(signed.certificate) and self._passes(self._claim_flaw(verb, signed))
+        return self.is_valid(signed.certificate) and not self.refuse(self._claim_flaw(verb, signed))
 
     def verifies_departed(self, verb: bytes, signed: Claim) -> bool:
         """Like `verifies`, but accepts a place that was left: its certificate must still be able to
         sign the leave of all places.
         """
-        return self._passes(
-            self.trust.flaw(signed.certificate, self._host.now_us) or self._claim_flaw(verb, signed)
-        )
+        flaw = self.trust.flaw(signed.certificate, self._host.now_us)
+        return not self.refuse(flaw or self._claim_flaw(verb, signed))
+
+    def _claim_flaw(self, verb: bytes, signed: Claim) -> str | None:
+        if abs(self._host.now_us - signed.sent_us) > CLAIM_WINDOW_US:
+            return "stale_claim"
+        body = claim_body(verb, signed.certificate, signed.sent_us)
+        is_signed = self.trust.signed(signed.certificate, body, signed.signature)
+        return None if is_signed else "forged_claim"
+
+    # --- places left
+
+    def record_left(self, certificate: Certificate, left_us: int) -> None:
+        """The holder of a certificate left this place."""
+        self.gone.put(certificate.serial, left_us)
+
+    def record_left_with_all(self, certificate: Certificate, left_us: int) -> None:
+        """The holder of a certificate left with all its places."""
+        self.gone_holders.put(certificate.public, left_us)
 
     def has_left(self, certificate: Certificate) -> bool:
         """Whether the holder of a certificate left this place or all places."""
@@ -95,28 +143,6 @@ class CertificateStore:
     def has_left_with_all(self, certificate: Certificate) -> bool:
         """Whether the holder left with all its places after this certificate was issued."""
         return self.gone_holders.get(certificate.public, -1) >= certificate.since_us
-
-    def denies(self, certificate: Certificate, signed: DenyPlaces) -> bool:
-        """Whether a denial removes a place: it is later than the place's certificate and comes from
-        the present holder of the address.
-
-        The denial is signed with a certificate for the same address: of the same public key, or
-        issued later.
-        """
-        other = signed.claim.certificate
-        if other.address != certificate.address or certificate.since_us > signed.claim.sent_us:
-            return False
-        return other.public == certificate.public or other.serial > certificate.serial
-
-    def _claim_flaw(self, verb: bytes, signed: Claim) -> str | None:
-        if abs(self._host.now_us - signed.sent_us) > CLAIM_WINDOW_US:
-            return "stale_claim"
-        body = claim_body(verb, signed.certificate, signed.sent_us)
-        return (
-            None
-            if self.trust.signed(signed.certificate, body, signed.signature)
-            else "forged_claim"
-        )
 
 
 class Places:
@@ -136,14 +162,8 @@ class Places:
     def __init__(
         self, address: Address, host: Host, k: int, vectors: Vectors, trust: Trust, signer: Signer
     ) -> None:
-        self.address, self.host, self.k, self.vectors, self.signer = (
-            address,
-            host,
-            k,
-            vectors,
-            signer,
-        )
-        self.certificate_store = CertificateStore(host, trust)
+        self.address, self.host, self.k, self.vectors = address, host, k, vectors
+        self.signer, self.certificate_store = signer, CertificateStore(host, trust)
         self.held: dict[bytes, Place] = {}
         self._claims: Recent[bytes, Claim] = Recent(CLAIMS_MAX)
 
@@ -153,6 +173,10 @@ class Places:
         """
         place = self.held[certificate.key] = Place(certificate, self.k, self.vectors, assembled)
         return place
+
+    def remove(self, key: bytes) -> Place:
+        """Hold a place no longer."""
+        return self.held.pop(key)
 
     def stored_bytes(self, wide: bool) -> int | None:
         """Encoded size of all listed nodes except own places; None if a place has changed since the
@@ -171,6 +195,7 @@ class Places:
 
     @property
     def home(self) -> Place | None:
+        """The home place."""
         return next(iter(self.held.values()), None)
 
     def certificates(self) -> list[Certificate]:
@@ -182,14 +207,13 @@ class Places:
         for place in self.held.values():
             place.insert(certificate)
 
-    def near(self) -> list[Certificate]:
+    def near(self) -> Collection[Certificate]:
         """Own places and all nodes they know."""
-        nodes = (
-            node
-            for place in self.held.values()
-            for node in (*place.known.values(), place.certificate)
-        )
-        return list({node.key: node for node in nodes}.values())
+        found = dict[bytes, Certificate]()
+        for place in self.held.values():
+            found |= place.known
+            found[place.key] = place.certificate
+        return found.values()
 
     def contact_addresses(self) -> dict[Address, None]:
         """Addresses of all nodes that own places know, without this peer's."""
@@ -203,12 +227,9 @@ class Places:
 
     def claim(self, place: Place) -> Claim:
         """A signed claim that a place is held; the same one for all receivers within `CLAIM_US`."""
-        held, now_us = self._claims.get(place.key), self.host.now_us
-        if (
-            held is None
-            or held.certificate is not place.certificate
-            or held.sent_us < now_us - CLAIM_US
-        ):
+        held = self._claims.get(place.key)
+        is_current = held is not None and held.certificate is place.certificate
+        if held is None or not is_current or held.sent_us < self.host.now_us - CLAIM_US:
             held = self._claims[place.key] = self.sign(PRESENT, place.certificate)
         return held
 

@@ -36,11 +36,11 @@ Definition = TypeVar("Definition", bound=Callable[..., Any])
 
 
 def twin(definition: Definition) -> Definition:
-    """The compiled form of a class or function from `_around.pyx` if it was built, else the Python
+    """The compiled form of a class or function from `_lists.pyx` if it was built, else the Python
     one, which defines its behaviour.
     """
     return cast(
-        Definition, getattr(built("overlay.skip_graph._around"), definition.__name__, definition)
+        Definition, getattr(built("overlay.skip_graph._lists"), definition.__name__, definition)
     )
 
 
@@ -81,9 +81,7 @@ class Level(Generic[Node]):
 
     def spans(self, key: bytes) -> bool:
         """Whether a node of the ring with this key must be in the list."""
-        if self.full:
-            return True
-        return is_between(self.nodes[0].key, key, self.nodes[-1].key)
+        return self.full or is_between(self.nodes[0].key, key, self.nodes[-1].key)
 
 
 class LevelTable(Generic[Node]):
@@ -161,16 +159,11 @@ def _either_side(keys: Sequence[bytes], own: int, sides: tuple[int, int]) -> tup
     ]
 
 
-def _is_same(one: Level[Node], other: Level[Node]) -> bool:
-    """Whether two every-class lists of one owner are equal."""
-    return one.full == other.full and one.nodes == other.nodes
-
-
 Both = tuple[LevelTable[Node], LevelTable[Node]]
 """The table of a place, and its every-class table."""
 
 
-class KnownNodes(Generic[Node]):
+class NodeLists(Generic[Node]):
     """The other nodes that an owner knows, by key, and the lists computed as if these were all
     nodes.
 
@@ -242,9 +235,9 @@ class KnownNodes(Generic[Node]):
             found, is_top = list[tuple[Level[Node], Level[Node]]](), False
             while not is_top:
                 lists, is_top = self._cut(len(found))
-                before = self._before[len(found) : len(found) + 1]
-                is_same = bool(before) and _is_same(before[0][1], lists[1])
-                found.append(before[0] if is_same else lists)
+                before = self._before[len(found)] if len(found) < len(self._before) else lists
+                is_same = (before[1].full, before[1].nodes) == (lists[1].full, lists[1].nodes)
+                found.append(before if is_same else lists)
             self._before = found
             narrow, wide = zip(*found, strict=True)
             self._tables = LevelTable(self._owner, narrow), LevelTable(self._owner, wide)
@@ -303,12 +296,13 @@ class KnownNodes(Generic[Node]):
     ) -> Level[Node]:
         """The list that reaches this far to the left and to the right."""
         left, right = reach
-        known, shared = self.known, self._shared
-        before, after = ring[len(ring) - left :], ring[:right]
-        nodes = (*[known[key] for key in before], self._owner, *[known[key] for key in after])
-        fresh = (
-            *[shared[key] <= number for key in before],
-            False,
-            *[shared[key] <= number for key in after],
+        around = (*ring[len(ring) - left :], *ring[:right])
+        nodes = [self.known[key] for key in around]
+        fresh = [self._shared[key] <= number for key in around]
+        return Level(
+            (*nodes[:left], self._owner, *nodes[left:]),
+            left,
+            full,
+            (*fresh[:left], False, *fresh[left:]),
+            (*around[:left], self._owner.key, *around[left:]),
         )
-        return Level(nodes, left, full, fresh, (*before, self._owner.key, *after))

@@ -8,15 +8,9 @@ import msgspec
 
 from implicast.casting.bft.member import Bft
 from implicast.casting.bft.messages import CastHop, CastHopAck, Source
-from implicast.overlay.skip_graph.messages import (
-    PRESENT,
-    AnnouncePlace,
-    DenyPlaces,
-    LeaveGraph,
-    LeavePlace,
-    Neighbours,
-    claim,
-)
+from implicast.overlay.skip_graph.departures import DenyPlaces, LeaveGraph, LeavePlace
+from implicast.overlay.skip_graph.places import PRESENT, claim
+from implicast.overlay.skip_graph.search import AnnouncePlace, Neighbours
 from implicast.peer.contract import Address, Message
 from implicast.peer.identity import Certificate
 from implicast.world.liars.coalition import Coalition, LyingHost

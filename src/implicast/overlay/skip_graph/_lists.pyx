@@ -75,7 +75,7 @@ cdef Level _made(tuple nodes, Py_ssize_t own, bint full, tuple fresh, tuple keys
 
 
 cdef bint _is_same(Level one, Level other) except -1:
-    """`table._is_same`."""
+    """Whether two every-class lists of one owner are equal."""
     return one.full == other.full and one.nodes == other.nodes
 
 
@@ -154,8 +154,8 @@ cdef LevelTable _table(object owner, list levels):
     return table
 
 
-cdef class KnownNodes:
-    """The nodes that an owner knows, defined by `table.KnownNodes`."""
+cdef class NodeLists:
+    """The nodes that an owner knows, defined by `table.NodeLists`."""
 
     cdef readonly dict known
     cdef readonly Py_ssize_t changes
@@ -498,8 +498,8 @@ cdef int _select(list keys, list nodes, bytes key, node, Py_ssize_t count, bint 
     return 0
 
 
-def unknown_nodes(dict known, named):
-    """`place.unknown_nodes`."""
+def unneighbourhood(dict known, named):
+    """`place.unneighbourhood`."""
     cdef list found = []
     for node in named:
         held = known.get(node.key)
@@ -508,24 +508,24 @@ def unknown_nodes(dict known, named):
     return found
 
 
-def add_nodes(KnownNodes known_nodes, bytes own, nodes):
+def add_nodes(NodeLists node_lists, bytes own, nodes):
     """`place.add_nodes`."""
     cdef list found = []
     cdef bytes key
     cdef Py_ssize_t shared
     for node in nodes:
         key = node.key
-        held = known_nodes.known.get(key)
+        held = node_lists.known.get(key)
         if held is node or (held is not None and held.serial >= node.serial) or _compare(key, own) == 0:
             continue
         if held is None:
-            shared = known_nodes._common(node)
-            known_nodes._ring(key, shared)
-            known_nodes.known[key] = node
-            known_nodes._move(key, shared)
-            known_nodes.changes += 1
+            shared = node_lists._common(node)
+            node_lists._ring(key, shared)
+            node_lists.known[key] = node
+            node_lists._move(key, shared)
+            node_lists.changes += 1
         else:
-            known_nodes.put(node)
+            node_lists.put(node)
         found.append(node)
     return found
 
