@@ -11,8 +11,7 @@ from implicast.language.target import Description
 from implicast.overlay.skip_graph.departures import DenyPlaces, denial_verb
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import CLAIM_WINDOW_US, claim
-from implicast.overlay.skip_graph.probes import ProbePlaces
-from implicast.overlay.skip_graph.probes import PlaceProbes
+from implicast.overlay.skip_graph.probes import PlaceProbes, ProbePlaces
 from implicast.peer.identity import Certificate
 from implicast.world.journal import REGISTER, UPKEEP
 

@@ -219,7 +219,7 @@ def test_a_join_asks_about_two_tables_and_tells_the_rest() -> None:
     assert town.world.carried - before <= 2 * 130 + 2 * 60
     assert town.objections() == []
     touched = sum(
-        not place.is_untouched for person in people for place in person.graph.places.held.values()
+        place.assembled is None for person in people for place in person.graph.places.held.values()
     )
     assert touched <= 130 + 60, "the others are as they were assembled"
 

@@ -275,6 +275,11 @@ class Detector(Part, Generic[Who]):
             probe = self._open[who] = OpenProbe(who, ask)
             self._attempt(probe)
 
+    def probe_again(self, who: Who) -> None:
+        """Drop the suspicion of a peer, and probe it once more."""
+        self.suspects.pop(who, None)
+        self.probe(who)
+
     def check(self, who: Who, quiet_us: int, ask: Message | None = None) -> None:
         """Probe a peer unless it was heard from within `quiet_us`."""
         silent_us = self.silent_for_us(who)

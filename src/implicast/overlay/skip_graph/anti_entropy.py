@@ -129,7 +129,7 @@ class ListAntiEntropy(Part):
         held, self._armed = self._places.held, False
         if self._is_continuous:
             self.schedule_round()
-        if all(place.is_untouched for place in held.values()):
+        if self._places.are_untouched:
             return
         self._compare_own()
         shown: dict[Address, list[ListSpan]] = {}

@@ -219,7 +219,7 @@ class SkipGraph(
         peers counts as confirmed only if none was lost.
         """
         place = self.places.held[key]
-        if place.is_untouched:
+        if place.assembled is not None:
             return True
         agreement, wide = place.agreement, place.wide
         return agreement.is_agreed(wide, number, self.address) and not (

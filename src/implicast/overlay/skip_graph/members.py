@@ -185,8 +185,7 @@ class GraphMembers(Part, parts={"detector": Detector}):
         if address in self.lost:
             return
         if self._false_losses.is_doubtful(address, heard_us, self.host.now_us):
-            self.detector.suspects.pop(address, None)
-            self.detector.probe(address)
+            self.detector.probe_again(address)
         else:
             self._lose(address)
 

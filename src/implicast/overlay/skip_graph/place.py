@@ -96,11 +96,6 @@ class Place:
         if assembled is None:
             self._materialise()
 
-    @property
-    def is_untouched(self) -> bool:
-        """Whether the place has not changed since the world was assembled."""
-        return self.assembled is not None
-
     def _materialise(self) -> NodeLists[Certificate]:
         """Give the place its own lists, copied from the whole graph if it has one."""
         found = self._node_lists = _node_lists(self.certificate, self.k, self.vectors)
@@ -185,8 +180,7 @@ class Place:
         held = known.get(key)
         if key == self.key or (held is not None and held.serial >= other.serial):
             return False
-        # Nodes added since the last computation may have shortened the lists: then the next
-        # computation decides whether the node fits.
+        # Nodes added lately may have shortened the lists: the next computation decides.
         if not self.is_searching and (self._table is not None or len(known) >= KNOWN_MAX):
             shared = self.vectors.common(self.certificate.vector, other.vector)
             if True not in [level.spans(key) for level in self.wide.levels[: shared + 1]]:
@@ -305,9 +299,7 @@ class Place:
             self.candidates.put(other.key, other)
 
     def addresses_to_notify(self) -> list[Address]:
-        """Addresses that may list this place: its every-class lists, nodes it asked, peers that
-        asked.
-        """
+        """Addresses that may list this place: listed nodes, nodes it asked, peers that asked."""
         listed = [node.address for node in (*self.wide.contacts(), *self.asked.values())]
         return list(dict.fromkeys([*listed, *self._askers]))
 
@@ -387,8 +379,8 @@ def nearest(key: bytes, nodes: Iterable[Certificate], count: int) -> list[Certif
 
 @twin
 def answer(table: LevelTable[Certificate], vectors: Vectors, k: int, about: Certificate) -> Nodes:
-    """The answer of an honest place: its lists of all levels shared with the claimant, and its k
-    nearest known nodes on each side of the claimant.
+    """The answer of an honest place: its lists of all levels shared with the claimant, and the k
+    nearest nodes that it knows on each side of it.
     """
     levels = min(vectors.common(table.owner.vector, about.vector) + 1, len(table.levels))
     listed = table.named(0, levels)
