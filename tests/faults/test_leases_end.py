@@ -24,7 +24,9 @@ def test_what_the_dead_had_laid_lapses_with_its_lease(name):
     scene.cast(5)
     scene.go(80)
     (early,) = scene.settled.values()
-    assert (early.notified, early.unreachable) == (11, 1), "its entry is there, and nobody answers"
+    doubtful = name == "broker"  # the silent client may have registered at another broker
+    assert (early.notified, early.unreachable) == (11, int(not doubtful)), "it does not answer"
+    assert early.uncertain or not doubtful
 
     scene.go(LONGEST_S)
     scene.cast(5)

@@ -175,7 +175,7 @@ def test_the_first_member_of_a_network_resumes_its_cast_right_after_the_start(tm
             nodes.crash("pub")
             await nodes.start("pub", None)
             async with asyncio.timeout(30):
-                while not (receipt := nodes.nodes["pub"].receipt(cast)).complete:
+                while (receipt := nodes.nodes["pub"].receipt(cast)).notified < 5 or receipt.open:
                     await asyncio.sleep(0.02)
             return receipt
         finally:

@@ -42,7 +42,10 @@ def _is_registered(folder):
 
 
 def _reaches(folder, count, text):
-    went = typed("cast", "linux", "-m", text, "--dir", folder, "--json")
+    """The cast reaches all. Whether its receipt is complete is another matter: a network that was
+    founded again does not know for a while whether all of its members are back.
+    """
+    went = typed("cast", "linux", "-m", text, "--dir", folder, "--json", check=False)
     receipt = json.loads(went.stdout)
     assert (receipt["notified"], receipt["expected"]) == (count, count), receipt
 
