@@ -114,14 +114,14 @@ def test_members_that_all_stop_found_the_network_again(design, lost):
 @pytest.mark.parametrize(
     ("design", "peers", "seed", "upkeep"),
     [
-        ("spice-unloaded", 24, 3, 600),
+        ("spice-unloaded", 24, 3, 900),
         *(
             pytest.param(*each, marks=pytest.mark.long)
             for each in (
-                ("spice-unloaded", 12, 3, 600),
-                ("spice-unloaded", 24, 5, 600),
+                ("spice-unloaded", 12, 3, 900),
+                ("spice-unloaded", 24, 5, 900),
                 ("spice-unloaded", 48, 3, 900),
-                ("spice", 24, 3, 600),
+                ("spice", 24, 3, 900),
             )
         ),
     ],

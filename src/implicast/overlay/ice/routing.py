@@ -27,6 +27,7 @@ from implicast.overlay.ice.messages import (
     LatencyProbe,
     OwnershipClaim,
 )
+from implicast.overlay.ice.ownership import TAKEN_OVER
 from implicast.overlay.ice.routing_decision import NO_HOPS, NextHop, RoutingDecision
 from implicast.overlay.ice.surface_part import IceSurface, SurfacePart
 from implicast.overlay.ice.table import SurfaceTable, rows_of
@@ -159,10 +160,11 @@ class SurfaceRouting(SurfacePart):
             else:
                 self.host.send(hop, message if way is message.way else replace(message, way=way))
         if waiting and type(message) is FindOwner:
-            others = surface.ownership.others
+            # An extent that is taken over and not committed yet has an owner to be told of, too.
+            claims = [*surface.ownership.others, *surface.ownership.of_status(TAKEN_OVER)]
             self._send_claims(
                 message.requester,
-                [each for each in others if intersect((each.low, each.high), waiting)],
+                [each for each in claims if intersect((each.low, each.high), waiting)],
             )
         elif waiting:
             self.park(message, waiting)

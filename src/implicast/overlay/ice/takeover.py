@@ -11,13 +11,16 @@ ack. A backup hears a heartbeat later than its timestamp, so every backup that a
 heard the owner lately and vetoes. And `suspect_after_us` is shorter than `dead_after_us`.
 """
 
+from collections.abc import Iterable
+
 from implicast.overlay.ice.alarms import CommitDue, TakeoverDue
 from implicast.overlay.ice.backup_copies import BackupCopy, split_into_parts
 from implicast.overlay.ice.death_poll import DeadOwner, DeathPoll, PendingTakeover, voters
-from implicast.overlay.ice.item_store import Item
+from implicast.overlay.ice.item_store import Item, RouteHeader
 from implicast.overlay.ice.messages import (
     ConfirmDeath,
     DeathVote,
+    FindOwner,
     FullStateRequest,
     OwnershipClaim,
 )
@@ -140,7 +143,16 @@ class Takeover(SurfacePart):
         self.polls[suspect] = DeathPoll(takes_over, asked, message, copy, round_)
         for peer in asked:
             self.host.send(peer, message)
+        if copy is None and takes_over:
+            self._find_newer_owners(extents.values())
         self.host.after(self.timers.answers_us // 2, TakeoverDue(suspect, 2 * round_))
+
+    def _find_newer_owners(self, claims: Iterable[OwnershipClaim]) -> None:
+        """Without a copy this peer does not know all neighbours of the suspect, and its own may not
+        touch the suspect's extents: another peer may have taken them over long ago.
+        """
+        for each in claims:
+            self.surface.send(FindOwner(RouteHeader((each.low, each.low + 1)), self.address))
 
     @handles(ConfirmDeath)
     def on_confirm_death(self, sender: Address, request: ConfirmDeath) -> None:
