@@ -567,9 +567,7 @@ def test_a_peer_that_left_and_came_back_is_another_life_and_found_again() -> Non
 def test_where_lives_are_ignored_whoever_comes_back_is_taken_for_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        Membership, "start_new_incarnation", lambda self: self.links.start_incarnation(0)
-    )
+    monkeypatch.setattr(Membership, "start_new_incarnation", lambda self: self.start_incarnation(0))
     _, peers = _gone_and_back()
 
     assert any(peer.links.detector.is_lost(peers[5].links.me) for peer in peers), (

@@ -28,7 +28,7 @@ from implicast.casting.replicated_lists.own_entry import OwnEntry, without
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.overlay.chord import Chord
 from implicast.overlay.links import Links
-from implicast.overlay.links.lookup import PlaceLookup
+from implicast.overlay.links.pointers import Pointers
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import CastId, Contact, Message
 from implicast.peer.events import Left, Notice, Registered
@@ -474,7 +474,7 @@ def wrong_after_a_keeper_of_copies_was_passed_over() -> list[str]:
     town.at(2, partial(town.pass_over, holders[2]))
     town.at(2.5, partial(town.members[holders[-2]].register, Description(("rust",))))
     with pytest.MonkeyPatch.context() as lost:
-        lost.setattr(PlaceLookup, "notify_replaced", lambda self, former: None)
+        lost.setattr(Pointers, "notify_replaced", lambda self, former: None)
         town.run(3)
     assert left.right == right.me, "nobody comes to the one passed over"
     town.run(20)

@@ -58,10 +58,10 @@ def ever_suspected(self, who, *within):
 
 
 def repair_without_a_number(self, holder, cur, cur_num):
-    links = self.links
-    beyond = cur != links.me and not lies_between(holder, cur, links.me)
-    kind = INSERT if beyond and not lies_between(links.me, links.right, cur) else REPLACE
-    links.membership.request(kind, holder, links.me, cur, cur_num, FIRST)
+    me, right = self._position.me, self._position.right
+    beyond = cur != me and not lies_between(holder, cur, me)
+    kind = INSERT if beyond and not lies_between(me, right, cur) else REPLACE
+    self._requests.request(kind, holder, me, cur, cur_num, FIRST)
 
 
 def leave_and_forget(self):

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from implicast.overlay.links.links import Links
 from implicast.overlay.links.liveness import RingLiveness
 from implicast.overlay.links.lookup import PlaceLookup
 from implicast.overlay.links.membership import Membership
 from implicast.overlay.links.messages import INSERT, REPLACE
+from implicast.overlay.links.pointers import Pointers
 from implicast.overlay.links.refs import FIRST, Number, Ref, lies_between
 from implicast.overlay.links.stabilisation import Stabilisation
 from implicast.overlay.links.state import IN
@@ -65,19 +65,23 @@ def test_a_schedule_replays_from_its_seed() -> None:
 
 
 def repair_without_a_number(self: Stabilisation, holder: Ref, cur: Ref, cur_num: Number) -> None:
-    links = self.links
-    beyond = cur != links.me and not lies_between(holder, cur, links.me)
-    kind = INSERT if beyond and not lies_between(links.me, links.right, cur) else REPLACE
-    links.membership.request(kind, holder, links.me, cur, cur_num, FIRST)
+    me, right = self._position.me, self._position.right
+    beyond = cur != me and not lies_between(holder, cur, me)
+    kind = INSERT if beyond and not lies_between(me, right, cur) else REPLACE
+    self._requests.request(kind, holder, me, cur, cur_num, FIRST)
 
 
 OPENING: dict[str, tuple[type, str, Callable[..., object]]] = {
-    "no memory of answers": (Links, "repeat_answer", lambda self, answered, request: False),
-    "no refusal while leaving": (Links, "is_busy", lambda self: self.state not in (IN, "del")),
+    "no memory of answers": (Pointers, "repeat_answer", lambda self, answered, request: False),
+    "no refusal while leaving": (
+        Pointers,
+        "is_busy",
+        lambda self: self._position.state not in (IN, "del"),
+    ),
     "incarnations not told apart": (
         Membership,
         "start_new_incarnation",
-        lambda self: self.links.start_incarnation(self.links.me.incarnation),
+        lambda self: self.start_incarnation(self._position.me.incarnation),
     ),
 }
 """Mistakes that open the ring without any crash."""

@@ -164,8 +164,7 @@ def lone_node() -> tuple[Ledger, Node, Ref, Ref]:
     ledger = Ledger(now_us=S)
     node = Node(5, ledger, 1000)
     left, right = Ref(900, 4), Ref(2000, 6)
-    node.links.state, node.links.left, node.links.right = IN, left, right
-    node.links.lefts = (left, Ref(800, 3))
+    node.links.position.restore(left, right, (left, Ref(800, 3)))
     node.chord.table.set_neighbours(left, right)
     return ledger, node, left, right
 
@@ -283,7 +282,7 @@ def test_a_node_that_is_left_alone_finds_the_ring_again_by_whom_it_came_through(
     world.at(world.now_us, UPKEEP, partial(lonely.links.join, ()))
     world.run(world.now_us + S)
     assert (lonely.links.state, lonely.links.right) == (IN, lonely.links.me)
-    lonely.links.membership.joined_through = (51,)
+    lonely.links.introducers.joined_through = (51,)
     world.run(world.now_us + 40 * S)
 
     assert lonely.links.right != lonely.links.me

@@ -187,8 +187,8 @@ def test_peers_with_one_key_are_in_order_of_their_names() -> None:
     world = World(Near(), 1)
     nodes = [Node(address, world.host(address), LinkSettings()) for address in (1, 2, 3)]
     for node in nodes:
-        node.links.key = 7
-        node.links.me = node.links.left = node.links.right = Ref(7, node.address)
+        node.links.set_key(7)
+        node.links.position.start(0)
         world.place(int(str(node.address)), node)
     assemble_ring([node.links for node in nodes])
 
@@ -327,7 +327,7 @@ def test_the_right_neighbour_proves_an_insertion_whose_answer_was_lost() -> None
 
     node.handle_message(60, SetLAck(node.me, right, node.me, (0, 1)))
 
-    assert (node.state, node.rnum, node.membership.pending) == ("in", (0, 1), None)
+    assert (node.state, node.rnum, node.requests.pending) == ("in", (0, 1), None)
 
 
 def test_a_node_with_a_proven_insertion_searches_left_at_once() -> None:
@@ -380,11 +380,11 @@ def test_the_checks_from_outside_find_wrong_rings() -> None:
     ring = Ring([10, 20, 30], standing=[10, 20, 30])
     nodes = ring.nodes
 
-    nodes[10].links.right = nodes[30].links.me
+    nodes[10].links.position.right = nodes[30].links.me
     assert "member off the ring" in str(opening(ring.links()))
-    nodes[10].links.right = Ref(25, 25)
+    nodes[10].links.position.right = Ref(25, 25)
     assert "not there" in str(opening(ring.links()))
-    nodes[10].links.right = nodes[30].links.me
-    nodes[30].links.right = nodes[20].links.me
-    nodes[20].links.right = nodes[10].links.me
+    nodes[10].links.position.right = nodes[30].links.me
+    nodes[30].links.position.right = nodes[20].links.me
+    nodes[20].links.position.right = nodes[10].links.me
     assert "not in clockwise order" in str(opening(ring.links()))

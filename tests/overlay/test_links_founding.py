@@ -3,16 +3,18 @@
 import pytest
 
 from implicast.overlay.links import Links, LinkSettings, Ref
-from implicast.overlay.links.founding import FOUND_US, FOUND_WITHOUT_US, Founding
+from implicast.overlay.links.introducers import FOUND_US, FOUND_WITHOUT_US, Introducers
 from implicast.overlay.links.messages import NotOnRing
+from implicast.overlay.links.position import Position
 from implicast.peer.ledger import Ledger
 
 ME, LATER, EARLIER = Ref(5, 5), Ref(7, 7), Ref(3, 3)
 
 
-def founding(*waiting):
-    made = Founding(5, Ledger(), lambda: ME)
-    made.begin()
+def founding(known, *waiting):
+    """A node that was a member before its restart, and knows these nodes."""
+    made = Introducers(Position(5, 5, 4), Ledger(), (ME,))
+    made.begin(known)
     for each in waiting:
         made.on_not_on_ring(each.address, NotOnRing(ME, each))
     return made
@@ -29,12 +31,12 @@ def founding(*waiting):
     ],
 )
 def test_the_first_of_those_that_wait_founds_a_ring(waiting, known, after_us, is_due):
-    made = founding(*waiting)
+    made = founding(known, *waiting)
     made.host.now_us += after_us
     for each in waiting:
         made.on_not_on_ring(each.address, NotOnRing(ME, each))
 
-    assert made.is_due(known) is is_due
+    assert made.is_founding_due() is is_due
 
 
 def test_a_node_chooses_its_key_off_the_ring_only():

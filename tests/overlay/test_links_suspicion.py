@@ -51,7 +51,7 @@ class Node(Peer, parts={"links": Links, "detector": Detector}):
         super().__init__(address, host)
         self.links = Links(address, host, int(str(address)), settings)
         self.detector = self.links.detector
-        self.links.listener = Watched(suspected)
+        self.links.set_listener(Watched(suspected))
 
 
 class Near:
@@ -371,7 +371,7 @@ def closed_after_s(*acquaintances: int, health: int = 0) -> float:
     ring = Standing(range(10, 110, 10), WITH_CRASHES, Deaf(lost=0))
     links = {address: node.links for address, node in ring.nodes.items()}
     assert [ref.address for ref in links[90].lefts] == [80, 70, 60, 50]
-    links[90].listener = Acquainted(*(links[each].me for each in acquaintances))
+    links[90].set_listener(Acquainted(*(links[each].me for each in acquaintances)))
     assert links[90].detector is not None
     links[90].detector.health = health
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from random import Random
 
 from implicast.overlay.links.links import Links
-from implicast.overlay.links.membership import Membership
 from implicast.overlay.links.settings import LinkSettings
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Host, Peer
@@ -220,9 +219,7 @@ class Schedule:
         inside = self._members()
         if inside:
             node.join((self.chance.choice(inside).address,))
-        elif not any(
-            each.state != OUT or _joining_state(each).introducers for each in self._living()
-        ):
+        elif not any(each.state != OUT or _introducers(each) for each in self._living()):
             node.join(())
 
     def _crash(self) -> None:
@@ -238,17 +235,13 @@ class Schedule:
     def _bootstrap(self) -> None:
         self.world.at(self.world.now_us + BOOTSTRAP_US, UPKEEP, self._bootstrap)
         inside = self._members()
-        joining = [
-            node
-            for node in self._living()
-            if node.state == OUT and _joining_state(node).introducers
-        ]
+        joining = [node for node in self._living() if node.state == OUT and _introducers(node)]
         self._introduce_members(inside)
         for node in joining:
             if inside:
-                _joining_state(node).set_introducers((self.chance.choice(inside).address,))
+                _set_introducers(node, (self.chance.choice(inside).address,))
         if joining and not any(node.state != OUT for node in self._living()):
-            _joining_state(joining[0]).set_introducers(())
+            _set_introducers(joining[0], ())
             joining[0].join(())
 
     def _introduce_members(self, inside: list[Links | Stabilise]) -> None:
@@ -269,11 +262,7 @@ class Schedule:
         return [node for node in self._living() if node.state == IN]
 
     def _outside(self) -> list[Links | Stabilise]:
-        return [
-            node
-            for node in self._living()
-            if node.state == OUT and not _joining_state(node).introducers
-        ]
+        return [node for node in self._living() if node.state == OUT and not _introducers(node)]
 
     # --- checking
 
@@ -299,15 +288,20 @@ class Schedule:
         if not links:
             opened = opening(self._living())
             return [opened] if opened else []
-        waiting = [
-            f"{node.address} never joined" for node in links if _joining_state(node).introducers
-        ]
+        waiting = [f"{node.address} never joined" for node in links if _introducers(node)]
         return ring_objections(links) + list_objections(links) + waiting
 
 
-def _joining_state(node: Links | Stabilise) -> Membership | Stabilise:
-    """The object that holds a node's introducers."""
-    return node.membership if isinstance(node, Links) else node
+def _introducers(node: Links | Stabilise) -> tuple[Address, ...]:
+    """The members through which a node joins; empty if it is not joining."""
+    return node.introducers.addresses if isinstance(node, Links) else node.introducers
+
+
+def _set_introducers(node: Links | Stabilise, introducers: tuple[Address, ...]) -> None:
+    if isinstance(node, Links):
+        node.introducers.set_addresses(introducers)
+    else:
+        node.set_introducers(introducers)
 
 
 SCHEDULE_SETTINGS = LinkSettings(check_us=2_000_000)

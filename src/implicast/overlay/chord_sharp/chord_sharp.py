@@ -152,7 +152,7 @@ class ChordSharp(Part, RingListener, parts={"rounds": Rounds, "pull": TablePull}
         links = self.links
         if links.state != OUT and links.me.place == gone.place:
             return links.me
-        departed = links.departed_incarnations.get(gone)
+        departed = links.pointers.departed.get(gone)
         return None if departed is None else departed.right
 
     def on_neighbours_changed(self) -> None:
@@ -170,7 +170,7 @@ class ChordSharp(Part, RingListener, parts={"rounds": Rounds, "pull": TablePull}
         have bypassed it: ask the right neighbour.
         """
         if self.links.right != self.links.me:
-            self.links.send_set_l()
+            self.links.pointers.send_set_l()
 
     def on_bypassed(self) -> None:
         self.listener.on_bypassed()

@@ -76,3 +76,15 @@ class RingListener:
     def on_table_refreshed(self) -> None:
         """The overlay has requested its whole finger table and received it."""
         return None
+
+
+class LayerAbove:
+    """The layer above, which the parts of a node report to. It is set once that layer exists."""
+
+    __slots__ = ("listener",)
+
+    def __init__(self) -> None:
+        self.listener = RingListener()
+
+    def set_listener(self, listener: RingListener) -> None:
+        self.listener = listener

@@ -1,4 +1,4 @@
-"""Messages between the nodes of a linked ring, and the alarm that two of its parts set."""
+"""Messages between the nodes of a linked ring."""
 
 from typing import Annotated
 
@@ -179,14 +179,6 @@ class KnownNodes(Message):
 
     wire = 0x040E
     nodes: Lefts
-
-
-class Confirm(Message):
-    """Fires when the right neighbour should have confirmed this link."""
-
-    right: Ref
-    num: Number
-    tried: int
 
 
 LINK_KINDS: tuple[type, ...] = (

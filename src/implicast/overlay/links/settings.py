@@ -4,6 +4,10 @@ multiplied by a random factor of 0.5 to 1.5.
 
 from dataclasses import dataclass
 
+NEVER_US = 1 << 62
+LOOKUPS_MAX = 4
+NODES_TOLD = 8
+
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
@@ -54,6 +58,40 @@ class LinkSettings:
     """Forwarded place lookups that are remembered, so that duplicates are dropped."""
     seen_max: int = 1024
     """Requesters whose last answers are remembered."""
+
+    @property
+    def leave_limit_us(self) -> int:
+        """The longest time that leaving may take; without crashes it always succeeds."""
+        return self.leave_us if self.tries else NEVER_US
+
+    @property
+    def passed_bound(self) -> int:
+        """Forwarded place lookups that are remembered; none without crashes, where pointers never
+        form a cycle.
+        """
+        return self.passed_max if self.tries else 0
+
+    @property
+    def lookups_at_once(self) -> int:
+        """Introducers through which a joining node looks its place up at the same time, at most."""
+        return LOOKUPS_MAX if self.tries else 1
+
+    @property
+    def nodes_told(self) -> int:
+        """Nodes that a member names to a joining node, so that it finds the ring if its introducers
+        crash.
+        """
+        return NODES_TOLD if self.tries else 0
+
+    @property
+    def founds(self) -> bool:
+        """Whether nodes may found a ring anew after a stop of all members."""
+        return self.tries > 0
+
+    @property
+    def merges(self) -> bool:
+        """Whether there may be several rings."""
+        return self.tries > 0
 
     def backoff_us(self, tried: int) -> int:
         """The wait after this many attempts."""

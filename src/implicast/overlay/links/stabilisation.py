@@ -12,9 +12,13 @@ nodes show that the silence is not caused by the own connection.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from heapq import nlargest
-from typing import TYPE_CHECKING
 
+from implicast.overlay.links.attempts import Attempts, after_jittered
+from implicast.overlay.links.listener import LayerAbove
+from implicast.overlay.links.liveness import RingLiveness
+from implicast.overlay.links.lookup import PlaceLookup
 from implicast.overlay.links.messages import (
     INSERT,
     REPLACE,
@@ -22,13 +26,14 @@ from implicast.overlay.links.messages import (
     LinkStateRequest,
     PlaceFound,
 )
-from implicast.overlay.links.refs import Number, Ref, cut_list, lies_between
-from implicast.overlay.links.state import IN, OUT, LeftSearch
-from implicast.peer.contract import Address, Message, Part, StandingAlarm, handles
+from implicast.overlay.links.pointers import Pointers
+from implicast.overlay.links.position import Position
+from implicast.overlay.links.refs import Number, Ref, lies_between
+from implicast.overlay.links.requests import PointerRequests, Send
+from implicast.overlay.links.settings import LinkSettings
+from implicast.overlay.links.state import IN, OUT
+from implicast.peer.contract import Address, Host, Message, Part, StandingAlarm, handles
 from implicast.space.ring import clockwise
-
-if TYPE_CHECKING:
-    from implicast.overlay.links.links import Links
 
 REPORTED_TRIES = 3
 """Attempts before a node is suspected that its left neighbour suspects too."""
@@ -46,18 +51,99 @@ class StabiliseRound(StandingAlarm):
     incarnation: int
 
 
+class SearchAgain(Message):
+    """Fires when the pause after a refusal is over: search left again."""
+
+    incarnation: int
+
+
+@dataclass(slots=True)
+class LeftSearch(Attempts):
+    """A search for the left neighbour under way: `at` is the queried node, `reached_from` the node
+    that named it with the number of that link, `candidates` the nodes to query next, `responsive`
+    those of them that have answered.
+    """
+
+    token: int
+    at: Ref
+    reached_from: tuple[Ref, Number] | None
+    candidates: list[Ref]
+    responsive: list[Ref]
+
+    def is_awaited(self, ref: Ref) -> bool:
+        """Whether a node is to be queried next and has not answered yet."""
+        return ref in self.candidates and ref not in self.responsive
+
+    def note_answer(self, ref: Ref) -> None:
+        self.responsive.append(ref)
+
+    def add_candidates(self, refs: list[Ref]) -> None:
+        """Query these too, before the last candidate."""
+        self.candidates[-1:-1] = refs
+
+
 class Stabilisation(Part):
     """Finds the current left neighbour and repairs the link to it."""
 
-    __slots__ = ("_hint", "_token", "links", "search")
+    __slots__ = (
+        "_above",
+        "_hint",
+        "_liveness",
+        "_lookup",
+        "_pointers",
+        "_position",
+        "_requests",
+        "_send",
+        "_settings",
+        "_token",
+        "search",
+    )
 
-    def __init__(self, links: "Links") -> None:
-        super().__init__(links.address, links.host)
-        self.links = links
+    def __init__(
+        self,
+        position: Position,
+        host: Host,
+        settings: LinkSettings,
+        liveness: RingLiveness,
+        requests: PointerRequests,
+        pointers: Pointers,
+        lookup: PlaceLookup,
+        above: LayerAbove,
+        send: Send,
+    ) -> None:
+        super().__init__(position.address, host)
+        self._position, self._settings, self._liveness = position, settings, liveness
+        self._requests, self._pointers, self._lookup = requests, pointers, lookup
+        self._above, self._send = above, send
         self._token = 0
         self.search: LeftSearch | None = None
         self._hint: Ref | None = None
         """A node to start the next search from."""
+
+    def start_rounds(self, least: float) -> None:
+        """Check the left neighbour periodically, first after at least `least` of a period."""
+        if self._settings.check_us:
+            alarm = StabiliseRound(self._position.me.incarnation)
+            after_jittered(self.host, self._settings.check_us, alarm, least)
+
+    @handles(StabiliseRound)
+    def on_stabilise_round(self, alarm: StabiliseRound) -> None:
+        position = self._position
+        if alarm.incarnation == position.me.incarnation and position.state != OUT:
+            self.check_left()
+            after_jittered(self.host, self._settings.check_us, alarm)
+
+    def check_again_later(self) -> None:
+        """Check again after `again_us`."""
+        alarm = SearchAgain(self._position.me.incarnation)
+        after_jittered(self.host, self._settings.again_us, alarm)
+
+    @handles(SearchAgain)
+    def on_search_again(self, alarm: SearchAgain) -> None:
+        if alarm.incarnation == self._position.me.incarnation:
+            self.check_left()
+
+    # --- searching
 
     def stop(self) -> None:
         """An incarnation starts or ends: drop the search and the hint."""
@@ -65,43 +151,33 @@ class Stabilisation(Part):
 
     def check_left(self) -> None:
         """Search for the left neighbour now, unless an operation or a search is under way."""
-        links, liveness = self.links, self.links.liveness
-        if links.state == IN and links.membership.pending is None and self.search is None:
+        position = self._position
+        if position.state == IN and self._requests.pending is None and self.search is None:
             hint, self._hint = self._hint, None
             if (
                 hint is not None
-                and hint not in (links.left, links.me)
-                and not liveness.is_freshly_lost(hint)
+                and hint not in (position.left, position.me)
+                and not self._liveness.is_freshly_lost(hint)
             ):
                 self._search_from_hint(hint)
             else:
-                self._search_from_first(dict.fromkeys((links.left, *links.lefts)))
+                self._search_from_first(position.known_lefts())
 
     def _search_from_hint(self, hint: Ref) -> None:
         """Query the hinted node first, then the left list, because the hinted node may have failed
         since.
         """
-        links = self.links
-        self.start_search(
-            [
-                hint,
-                *(
-                    ref
-                    for ref in dict.fromkeys((links.left, *links.lefts))
-                    if ref not in (hint, links.me)
-                ),
-            ]
-        )
+        position = self._position
+        known = [ref for ref in position.known_lefts() if ref not in (hint, position.me)]
+        self.start_search([hint, *known])
 
     def _search_from_first(self, known: Iterable[Ref]) -> None:
         """Query the first of these nodes that is not lost. If all are, start from the nearest node
         that the overlay above knows.
         """
-        links = self.links
-        candidates = [ref for ref in known if not links.liveness.is_lost(ref) and ref != links.me]
-        if not candidates and links.detector is not None:
-            candidates = self._nearest_acquaintances()
-        self.start_search([*candidates, links.me])
+        me, liveness = self._position.me, self._liveness
+        candidates = [ref for ref in known if not liveness.is_lost(ref) and ref != me]
+        self.start_search([*(candidates or self._nearest_acquaintances()), me])
 
     def search_from(self, ref: Ref, speaks: bool = False) -> None:
         """Search from another node, now or as soon as no operation or search is under way. With
@@ -109,27 +185,24 @@ class Stabilisation(Part):
         replaces the current search. A search that started far away, while all near nodes were
         silent, may otherwise wait for every failed node on its path.
         """
-        links, search = self.links, self.search
-        is_wary = links.detector is not None
+        search = self.search
         is_nearer = search is None or (
-            is_wary and speaks and ref != search.at and lies_between(search.at, ref, links.me)
+            speaks and ref != search.at and lies_between(search.at, ref, self._position.me)
         )
-        if links.membership.pending is None and is_nearer:
+        if self._requests.pending is None and is_nearer:
             self._search_from_hint(ref)
-        elif is_wary:
+        else:
             self._hint = ref
-            links.membership.schedule_retry()
+            self.check_again_later()
 
     def _nearest_acquaintances(self) -> list[Ref]:
         """Nearest nodes on the left that the overlay above knows. A search that starts from the
         node itself goes round the whole ring.
         """
-        links = self.links
-        others = (ref for ref in links.listener.known_nodes() if ref.address != self.address)
-        known = (ref for ref in others if not links.liveness.is_lost(ref))
-        return nlargest(
-            links.settings.lefts, known, key=lambda ref: clockwise(links.me.place, ref.place)
-        )
+        me = self._position.me
+        others = (ref for ref in self._above.listener.known_nodes() if ref.address != self.address)
+        known = (ref for ref in others if not self._liveness.is_lost(ref))
+        return nlargest(self._settings.lefts, known, key=lambda ref: clockwise(me.place, ref.place))
 
     def start_search(
         self,
@@ -141,46 +214,53 @@ class Stabilisation(Part):
         left neighbour suspects it too, so fewer attempts suffice.
         """
         self._token += 1
-        excused = min(0, REPORTED_TRIES - self.links.settings.tries) if reported else 0
+        excused = min(0, REPORTED_TRIES - self._settings.tries) if reported else 0
         self.search = LeftSearch(
             self._token, candidates[0], reached_from, candidates[1:], [], excused=excused
         )
-        self.search.start(self.links, LinkStateTimeout(self._token))
+        alarm = LinkStateTimeout(self._token)
+        self.search.start(self.host, self._settings, self._liveness, alarm)
         self._request_link_state(candidates[0])
 
     def _request_link_state(self, ref: Ref) -> None:
-        links = self.links
-        links.send_to(ref, LinkStateRequest(ref, links.me, self._token, links.left, links.lnum))
+        position = self._position
+        request = LinkStateRequest(ref, position.me, self._token, position.left, position.lnum)
+        self._send(ref, request)
 
     @handles(LinkStateTimeout)
     def on_link_state_timeout(self, alarm: LinkStateTimeout) -> None:
-        search, links = self.search, self.links
+        search, position, liveness = self.search, self._position, self._liveness
         if search is None or search.token != alarm.token:
             return
-        silent = [search.at]
-        if links.detector is not None:  # also the candidates that have not answered yet
-            if search.tried == 2:
-                search.candidates[-1:-1] = [
-                    ref
-                    for ref in self._nearest_acquaintances()
-                    if ref not in (search.at, *search.candidates)
-                ]
-            silent += [
-                ref for ref in search.candidates if ref != links.me and ref not in search.responsive
-            ]
+        silent = [search.at, *self._others_to_query(search)]
         # Only distant nodes are left to query: start anew from those that answered.
         if search.responsive and not (
-            search.reached_from or {links.left, *links.lefts} & {search.at, *search.candidates}
+            search.reached_from or position.known_lefts().keys() & {search.at, *search.candidates}
         ):
-            self.start_search(
-                [*(ref for ref in search.candidates if ref in search.responsive), links.me]
-            )
+            responsive = [ref for ref in search.candidates if ref in search.responsive]
+            self.start_search([*responsive, position.me])
             return
-        retry_or_give_up = search.retry_or_give_up(links, search.at, alarm)
+        goes_on = search.retry_or_give_up(self.host, self._settings, liveness, search.at, alarm)
         for ref in silent:
-            (self._request_link_state if retry_or_give_up else links.liveness.suspect)(ref)
-        if not retry_or_give_up:
+            (self._request_link_state if goes_on else liveness.suspect)(ref)
+        if not goes_on:
             self._on_queried_node_lost(search)
+
+    def _others_to_query(self, search: LeftSearch) -> list[Ref]:
+        """The candidates that have not answered yet, from the second timeout on with the nearest
+        nodes that the overlay above knows; none if no silence is watched.
+        """
+        me, watches = self._position.me, self._liveness.detector.watches
+        if search.tried == 2 and watches(search.at):
+            known = (search.at, *search.candidates)
+            search.add_candidates(
+                [ref for ref in self._nearest_acquaintances() if ref not in known]
+            )
+        return [
+            ref
+            for ref in search.candidates
+            if ref != me and search.is_awaited(ref) and watches(ref)
+        ]
 
     def abort_search_at(self, gone: Ref) -> bool:
         """If the search is querying this departed node, go on without it and return True."""
@@ -201,68 +281,61 @@ class Stabilisation(Part):
 
     @handles(LinkState)
     def on_link_state(self, sender: Address, link_state: LinkState) -> None:
-        links = self.links
-        if link_state.to != links.me:
+        liveness, search = self._liveness, self.search
+        if link_state.to != self._position.me:
             return
-        links.liveness.on_message_from(link_state.by)
-        if links.liveness.silent.on_answer(sender):
-            links.lookup.lookup_via(sender)  # it may stand on another ring
-        search = self.search
+        liveness.on_message_from(link_state.by)
+        if liveness.silent.on_answer(sender):
+            self._lookup.lookup_via(sender)  # it may stand on another ring
         if search is None or link_state.token != search.token:
             return
         if link_state.by != search.at:
-            if (
-                links.detector is not None
-                and link_state.by in search.candidates
-                and link_state.by not in search.responsive
-            ):
-                search.responsive.append(link_state.by)
-                links.detector.raise_health()
+            if search.is_awaited(link_state.by):
+                search.note_answer(link_state.by)
+                liveness.detector.raise_health()
             return
-        search.on_answer(links)
+        search.on_answer(liveness)
         self.search = None
         # Otherwise the next check repeats the search.
-        if link_state.num is not None and links.state == IN and links.membership.pending is None:
+        is_free = self._position.state == IN and self._requests.pending is None
+        if link_state.num is not None and is_free:
             self._continue_search(link_state, link_state.num)
 
     def _continue_search(self, link_state: LinkState, num: Number) -> None:
-        links = self.links
-        if link_state.right == links.me:
+        me, by, right = self._position.me, link_state.by, link_state.right
+        if right == me:
             self._on_predecessor_found(link_state, num)
-        elif lies_between(
-            link_state.by, link_state.right, links.me
-        ) and not links.liveness.is_freshly_lost(link_state.right):
-            self.start_search([link_state.right], (link_state.by, num), link_state.suspects_right)
+        elif lies_between(by, right, me) and not self._liveness.is_freshly_lost(right):
+            self.start_search([right], (by, num), link_state.suspects_right)
         elif self._left_is_responsible(link_state):
-            links.send_to(links.left, PlaceFound(links.left, link_state.by, link_state.right, num))
+            left = self._position.left
+            self._send(left, PlaceFound(left, by, right, num))
         else:
-            self.relink(link_state.by, link_state.right, num)
+            self.relink(by, right, num)
 
     def _left_is_responsible(self, link_state: LinkState) -> bool:
         """Whether the repair is the left neighbour's task: it is alive and lies between the
         answering node and this one, so the answering node bypasses both.
         """
-        links = self.links
-        if (
-            links.detector is None
-            or links.left in (links.me, link_state.right)
-            or links.liveness.is_lost(links.left)
-        ):
+        me, left = self._position.me, self._position.left
+        if left in (me, link_state.right) or self._liveness.is_lost(left):
             return False
-        silent_us = links.detector.silent_for_us(links.left)
-        is_alive = silent_us is not None and silent_us < 2 * links.settings.check_us
-        return is_alive and lies_between(link_state.by, links.left, links.me)
+        silent_us = self._liveness.detector.silent_for_us(left)
+        is_alive = silent_us is not None and silent_us < 2 * self._settings.check_us
+        return is_alive and lies_between(link_state.by, left, me)
 
     def _on_predecessor_found(self, link_state: LinkState, num: Number) -> None:
         """The answering node's right pointer names this node."""
-        links = self.links
-        lefts = cut_list(list(link_state.lefts), links.me, links.settings.lefts)
-        if num > links.lnum:
-            links.set_left(link_state.by, num, lefts)
-        elif link_state.by == links.left and num == links.lnum:
-            links.set_lefts(lefts)
+        position, by = self._position, link_state.by
+        lefts = position.cut_lefts(list(link_state.lefts), position.me)
+        if num > position.lnum:
+            self._pointers.set_left(by, num, lefts)
+        elif by == position.left and num == position.lnum:
+            self._pointers.set_lefts(lefts)
         else:
-            self.relink(link_state.by, links.me, num)
+            self.relink(by, position.me, num)
+
+    # --- repairing
 
     def relink(self, holder: Ref, cur: Ref, cur_num: Number) -> None:
         """Request that `holder` make this node its right neighbour in place of `cur`, with a number
@@ -271,28 +344,25 @@ class Stabilisation(Part):
         If the own right neighbour is nearer than `cur` it is kept (REPLACE), so that a whole chain
         of nodes re-enters in one step.
         """
-        links = self.links
-        if holder not in (links.left, *links.lefts):
-            links.lookup.merge_soon()
-        beyond = cur != links.me and not lies_between(holder, cur, links.me)
+        position, me = self._position, self._position.me
+        lefts = position.known_lefts()
+        if holder not in lefts:
+            self._lookup.merge_soon()
+        beyond = cur != me and not lies_between(holder, cur, me)
         # An unknown `cur` means that another node may have bypassed this one too.
-        number = links.next_repair_number(beyond or cur not in (links.me, links.left, *links.lefts))
-        kind = INSERT if beyond and not lies_between(links.me, links.right, cur) else REPLACE
-        nearest = dict.fromkeys((links.left, *links.lefts, *links.liveness.silent.refs()))
+        number = position.next_repair_number(beyond or (cur != me and cur not in lefts))
+        kind = INSERT if beyond and not lies_between(me, position.right, cur) else REPLACE
+        bypassed = self._bypassed(holder, cur) if kind == REPLACE else ()
+        self._requests.request(kind, holder, me, cur, cur_num, number, bypassed)
+
+    def _bypassed(self, holder: Ref, cur: Ref) -> tuple[Ref, ...]:
+        """The silent nodes between a holder and this node, as far as they are known."""
+        position, liveness = self._position, self._liveness
+        nearest = {**position.known_lefts(), **dict.fromkeys(liveness.silent.refs())}
         known = dict.fromkeys((*([] if cur in nearest else [cur]), *nearest))
-        if kind != REPLACE:
-            known = {}
         bypassed = [
             ref
             for ref in known
-            if ref not in links.liveness.departed and lies_between(holder, ref, links.me)
+            if ref not in liveness.departed and lies_between(holder, ref, position.me)
         ]
-        some = tuple(bypassed[: links.settings.lefts])
-        links.membership.request(kind, holder, links.me, cur, cur_num, number, some)
-
-    @handles(StabiliseRound)
-    def on_stabilise_round(self, alarm: StabiliseRound) -> None:
-        links = self.links
-        if alarm.incarnation == links.me.incarnation and links.state != OUT:
-            self.check_left()
-            links.after_jittered(links.settings.check_us, alarm)
+        return tuple(bypassed[: self._settings.lefts])

@@ -87,7 +87,7 @@ def pair_objections(nodes: Sequence[Links], inside: Sequence[Links]) -> list[str
         right = inside[(index + 1) % len(inside)]
         if (right.left, right.lnum) != (node.me, node.rnum) or not node.is_confirmed:
             wrong.append(f"{_name(right.me)} does not know {_name(node.me)} as its left neighbour")
-        if node.membership.pending is not None:
+        if node.is_pending:
             wrong.append(f"{_name(node.me)} has an operation pending")
     return wrong
 
