@@ -170,10 +170,8 @@ def _eight_nodes() -> list[FingerTable]:
     refs = [Ref(number, number) for number in range(8)]
     tables = [FingerTable(ref, 3) for ref in refs]
     for number, table in enumerate(tables):
-        table.set_neighbours(refs[number - 1], refs[(number + 1) % 8])
-        table.set_levels(
-            {level: refs[(number + (1 << level)) % 8] for level in range(table.first_level(), 3)}
-        )
+        levels = {level: refs[(number + (1 << level)) % 8] for level in range(1, 3)}
+        table.restore(table.me, refs[number - 1], refs[(number + 1) % 8], levels)
     return tables
 
 

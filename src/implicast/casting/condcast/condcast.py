@@ -164,7 +164,7 @@ class Condcast(
     def holdings(self) -> Any:
         """Return the table with its aggregates, and the neighbours."""
         table = self.ring.table
-        return table.nodes, table.ends, table.values, self.links.left, self.links.lefts
+        return *table.state(), self.links.left, self.links.lefts
 
     def durable_state(self) -> DurableCondcast:
         return DurableCondcast(

@@ -7,8 +7,6 @@ fix_fingers of the later paper, one random level at a time, which corrects what 
 have left wrong.
 """
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
 from implicast.overlay.chord.messages import (
@@ -18,13 +16,13 @@ from implicast.overlay.chord.messages import (
     FixFingers,
     UpdateFinger,
 )
+from implicast.overlay.chord.routing import Forward
+from implicast.overlay.chord.table import FingerTable
+from implicast.overlay.links.links import Links
 from implicast.overlay.links.refs import Ref
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Part, handles
 from implicast.space.ring import up_to
-
-if TYPE_CHECKING:
-    from implicast.overlay.chord.chord import Chord
 
 RETRY_US = 2_000_000
 """Timeout of the lookup of a finger."""
@@ -37,14 +35,10 @@ class Fingers(Part):
 
     __slots__ = ("_forward", "_pending_level", "_refresh_us", "_ring", "_table")
 
-    def __init__(self, chord: "Chord", refresh_us: int) -> None:
-        super().__init__(chord.address, chord.host)
-        self._ring, self._table, self._forward, self._refresh_us = (
-            chord.ring,
-            chord.table,
-            chord.forward,
-            refresh_us,
-        )
+    def __init__(self, ring: Links, table: FingerTable, forward: Forward, refresh_us: int) -> None:
+        super().__init__(ring.address, ring.host)
+        self._ring, self._table, self._forward = ring, table, forward
+        self._refresh_us = refresh_us
         self._pending_level = -1
 
     def start(self) -> None:

@@ -84,7 +84,10 @@ class FingerTable:
         """The key whose successor is the finger of this level."""
         return (self.own + (1 << level)) & self.mask
 
-    def set_levels(self, levels: dict[int, Ref]) -> None:
+    def restore(self, me: Ref, left: Ref, right: Ref, levels: dict[int, Ref]) -> None:
+        """The fingers by level of a node between two neighbours."""
+        self.reset(me)
+        self.set_neighbours(left, right)
         self.levels = levels
         self._rebuild()
 
@@ -132,6 +135,12 @@ class FingerTable:
         if far <= self.right_distance or not self._steps:
             return self.right
         return self._steps[bisect_left(self.distances, far) - 1]
+
+    def fingers_at(self, address: Address) -> list[Ref]:
+        """The nodes known on the right with this address."""
+        if address not in self.addresses:
+            return []
+        return [ref for ref in self._steps if ref.address == address]
 
     def fingers(self) -> list[Ref]:
         """The distinct nodes known on the right, nearest first."""

@@ -1,8 +1,9 @@
 """Chord#: a ring in key order without hashing, fingers by node count, with aggregates."""
 
-from implicast.overlay.chord_sharp.chord_sharp import ON_DEMAND, ChordSharp, SharpSettings
+from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
 from implicast.overlay.chord_sharp.messages import KINDS, FingerEntry, FingerValue
-from implicast.overlay.chord_sharp.table import Table
+from implicast.overlay.chord_sharp.settings import ON_DEMAND, SharpSettings
+from implicast.overlay.chord_sharp.table import Table, TableState
 
 __all__ = [
     "KINDS",
@@ -12,4 +13,5 @@ __all__ = [
     "FingerValue",
     "SharpSettings",
     "Table",
+    "TableState",
 ]

@@ -6,53 +6,15 @@ defined, and a finger that is off by a few places only costs hops. Tables are ma
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from implicast.overlay.chord_sharp.messages import FingerLeft
+from implicast.overlay.chord_sharp.messages import FingerLeft, FingerValue
 from implicast.overlay.chord_sharp.pull import TablePull
 from implicast.overlay.chord_sharp.rounds import Rounds
-from implicast.overlay.chord_sharp.table import NEVER_US, Table
+from implicast.overlay.chord_sharp.settings import SharpSettings
+from implicast.overlay.chord_sharp.table import Table, TableState
 from implicast.overlay.links import Links, Place, Ref, RingListener
 from implicast.overlay.links.state import INS, OUT
 from implicast.peer.contract import Address, Host, Part, handles
-
-
-@dataclass(frozen=True, slots=True)
-class SharpSettings:
-    """Waits of table maintenance."""
-
-    period_us: int = 24_000_000
-    """Period of the rounds; 0: no rounds, the table is refreshed on demand."""
-    stale_us: int = 32_000_000
-    """Older entries count as unknown. One period plus the longest duration of a round."""
-    catch_up_us: int = 1_000_000
-    """After this time in a round a node requests the levels that are missing."""
-    step_us: int = 400_000
-    """The request for missing levels is repeated after this, each time one level higher: most
-    missing levels are missing because of one below, and arrive without a request once that one is
-    known.
-    """
-    again_us: int = 1_000_000
-    """Least time between two requests to the same node."""
-    tries: int = 4
-    """Unanswered requests before a node is suspected, or dropped where there is no detector."""
-    resting: bool = False
-    """Nothing will change: no rounds begin and no entry expires."""
-
-    @property
-    def rounds(self) -> bool:
-        return self.period_us > 0
-
-    @property
-    def age_us(self) -> int:
-        """The largest age of entries in a table; 0: the table does not track ages."""
-        return NEVER_US if self.resting and self.rounds else self.stale_us if self.rounds else 0
-
-
-ON_DEMAND = SharpSettings(period_us=0, tries=3)
-"""Tables are refreshed on demand: by update flows, and by joining nodes in a world without
-receipts.
-"""
 
 
 class ChordSharp(Part, RingListener, parts={"rounds": Rounds, "pull": TablePull}):
@@ -74,17 +36,23 @@ class ChordSharp(Part, RingListener, parts={"rounds": Rounds, "pull": TablePull}
         self.links, self.settings, self.listener = links, settings, listener
         links.set_listener(self)
         self.table = Table(links.me, None, settings.age_us)
-        self.rounds, self.pull = Rounds(self), TablePull(self)
+        self.rounds = Rounds(links, self.table, settings, self)
+        self.pull = TablePull(links, self.table, settings, self)
         self._wary = self._entering = False
         """`_wary`: whether a finger may be lost. Saves a check of every finger at each forwarded
         cast.
         """
 
-    def restore(self, table: Table) -> None:
-        """Restore this node in a converged ring with this table."""
-        self.table = table
+    def restore(self, state: TableState) -> None:
+        """Restore the table of this node in a converged ring, as of now."""
+        self.table.restore(self.links.me, self.value(), state, self.host.now_us)
         if self.settings.rounds:
             self.rounds.start()
+
+    def value(self) -> FingerValue | None:
+        """The own value; None if it is unknown."""
+        value: FingerValue | None = self.listener.value()
+        return value
 
     def on_table_refreshed(self) -> None:
         if self._entering:
@@ -95,8 +63,7 @@ class ChordSharp(Part, RingListener, parts={"rounds": Rounds, "pull": TablePull}
     # --- lost nodes
 
     def is_lost(self, ref: Ref) -> bool:
-        detector = self.links.detector
-        return detector is not None and detector.is_lost(ref)
+        return self.links.liveness.detector.is_lost(ref)
 
     def any_lost(self) -> bool:
         """Whether any finger is lost."""
@@ -120,15 +87,15 @@ class ChordSharp(Part, RingListener, parts={"rounds": Rounds, "pull": TablePull}
         self.listener.on_node_suspected(ref)
 
     def on_node_left(self, ref: Ref) -> None:
-        if self.links.detector is not None and ref != self.links.right:
-            self.links.detector.mark_left(ref)
+        if ref != self.links.right:
+            self.links.liveness.detector.mark_left(ref)
             self._wary = True
 
     # --- ring callbacks
 
     def on_joined(self) -> None:
         """A joining node has its neighbours."""
-        self.table = Table(self.links.me, self.listener.value(), self.settings.age_us)
+        self.table.reset(self.links.me, self.value())
         if self.settings.rounds:
             self.rounds.stop()
             self.rounds.begin_round(self.rounds.number + 1)

@@ -12,16 +12,13 @@ places ahead would have given when the update left it. Level y asks the node 2^y
 (the paper reserves 2^m): 2^m - 1 entries in all.
 """
 
-from typing import TYPE_CHECKING
-
 from implicast.overlay.chord_sharp.messages import EntryReply, FingerEntry, FingerLeft, GetEntry
+from implicast.overlay.chord_sharp.owner import FingerOwner
+from implicast.overlay.chord_sharp.settings import SharpSettings
 from implicast.overlay.chord_sharp.table import Table
-from implicast.overlay.links import Ref
+from implicast.overlay.links import Links, Ref
 from implicast.overlay.links.state import OUT
 from implicast.peer.contract import Address, Message, Part, handles
-
-if TYPE_CHECKING:
-    from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
 
 _NO_CALLERS: dict[int, Address] = {}
 Rows = tuple[tuple[FingerEntry, ...], ...]
@@ -38,11 +35,24 @@ class GetEntryTimeout(Message):
 class TablePull(Part):
     """Requests the table level by level, and answers such requests."""
 
-    __slots__ = ("_rows", "asked", "callers", "level", "ring", "token")
+    __slots__ = (
+        "_owner",
+        "_position",
+        "_rows",
+        "_settings",
+        "_table",
+        "asked",
+        "callers",
+        "level",
+        "token",
+    )
 
-    def __init__(self, ring: "ChordSharp") -> None:
-        super().__init__(ring.address, ring.host)
-        self.ring = ring
+    def __init__(
+        self, links: Links, table: Table, settings: SharpSettings, owner: FingerOwner
+    ) -> None:
+        super().__init__(links.address, links.host)
+        self._position, self._table, self._settings = links.position, table, settings
+        self._owner = owner
         self.level = -1
         """The level being requested; -1: no refresh is under way."""
         self.asked: Ref | None = None
@@ -64,17 +74,16 @@ class TablePull(Part):
 
     def refresh(self, rows: Rows = ()) -> None:
         """Request the whole table from level 0 up. Rows from an update replace requests."""
-        ring = self.ring
-        ring.table.set_own_value(ring.listener.value())
-        ring.table.set_successor(ring.links.right)
+        self._table.set_own_value(self._owner.value())
+        self._table.set_successor(self._position.right)
         self._rows, self.level = rows, 0
         self._proceed()
         if self.level >= 0:
-            self.host.after(ring.settings.again_us, GetEntryTimeout(self.token, 1))
+            self.host.after(self._settings.again_us, GetEntryTimeout(self.token, 1))
 
     def _proceed(self) -> None:
         """Apply rows as far as they reach, then ask the first node that must be asked."""
-        table = self.ring.table
+        table = self._table
         while self.level < len(table):
             entry = row_entry(self._rows, self.level)
             if entry is None:
@@ -92,19 +101,15 @@ class TablePull(Part):
 
     @handles(GetEntry)
     def on_get_entry(self, sender: Address, request: GetEntry) -> None:
-        links = self.ring.links
-        if links.state == OUT:
-            self.host.send(sender, FingerLeft(links.me, self.ring.replacement_for(links.me)))
+        me = self._position.me
+        if self._position.state == OUT:
+            self.host.send(sender, FingerLeft(me, self._owner.replacement_for(me)))
             return
         if self.callers is _NO_CALLERS:
             self.callers = {}
         self.callers[request.level] = sender
-        self.host.send(
-            sender,
-            EntryReply(
-                request.token, self.ring.table.get_entry(request.level, self.host.now_us)[0]
-            ),
-        )
+        entry, _ = self._table.get_entry(request.level, self.host.now_us)
+        self.host.send(sender, EntryReply(request.token, entry))
 
     @handles(EntryReply)
     def on_entry_reply(self, sender: Address, answer: EntryReply) -> None:
@@ -115,7 +120,7 @@ class TablePull(Part):
             or sender != self.asked.address
         ):
             return
-        table = self.ring.table
+        table = self._table
         if self.level >= len(table) or table.nodes[self.level] != self.asked:
             self._proceed()  # the ring or a FingerLeft has replaced the node at this level
         elif table.apply_entry(self.level, answer.entry):
@@ -129,7 +134,7 @@ class TablePull(Part):
         """One alarm serves a whole refresh: it is set again while the refresh lasts."""
         if self.level < 0:
             return
-        settings, table = self.ring.settings, self.ring.table
+        settings, table = self._settings, self._table
         if alarm.token != self.token:
             self.host.after(settings.again_us, GetEntryTimeout(self.token, 1))
         elif alarm.tried < settings.tries and self.level < len(table):
@@ -146,7 +151,7 @@ class TablePull(Part):
 
     def _complete(self) -> None:
         self.level, self.asked, self._rows = -1, None, ()
-        self.ring.on_table_refreshed()
+        self._owner.on_table_refreshed()
 
 
 def row_entry(rows: Rows, level: int) -> FingerEntry | None:

@@ -21,7 +21,7 @@ Fingers by node count and their aggregates are those of `table.py`. The schedule
 The table follows Chord#; rounds are our own addition (`FIDELITY.md`).
 """
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -33,13 +33,13 @@ from implicast.overlay.chord_sharp.messages import (
     SubscribeLevel,
     UnsubscribeLevel,
 )
-from implicast.overlay.links import Ref
-from implicast.overlay.links.state import INS, OUT
+from implicast.overlay.chord_sharp.owner import FingerOwner
+from implicast.overlay.chord_sharp.settings import SharpSettings
+from implicast.overlay.chord_sharp.table import Table
+from implicast.overlay.links import Links, Ref
+from implicast.overlay.links.state import INS
 from implicast.peer.contract import Address, Message, Part, handles
 from implicast.peer.memory import Recent
-
-if TYPE_CHECKING:
-    from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
 
 RENEWAL = 2
 """A subscription is renewed after this many rounds. Rarely enough to save messages, often enough
@@ -102,23 +102,30 @@ class Rounds(Part):
         "_catch_up_scheduled",
         "_catch_ups",
         "_changed_levels",
+        "_links",
+        "_owner",
+        "_position",
         "_published_round",
         "_ready",
+        "_settings",
         "_subscriptions",
+        "_table",
         "_token",
         "number",
-        "ring",
         "subscribers",
     )
 
-    def __init__(self, ring: "ChordSharp") -> None:
-        super().__init__(ring.address, ring.host)
-        self.ring = ring
+    def __init__(
+        self, links: Links, table: Table, settings: SharpSettings, owner: FingerOwner
+    ) -> None:
+        super().__init__(links.address, links.host)
+        self._links, self._table, self._settings, self._owner = links, table, settings, owner
+        self._position = links.position
         self.number = 0
         """The number of the current round."""
         self._catch_ups = self._token = 0
         self._catch_up_scheduled = False
-        self._subscriptions: dict[int, LevelSubscription] = {} if ring.settings.rounds else _EMPTY
+        self._subscriptions: dict[int, LevelSubscription] = {} if settings.rounds else _EMPTY
         """By level."""
         self._ready = 0
         """Number of levels from 0 on that have been learnt in this round."""
@@ -127,7 +134,7 @@ class Rounds(Part):
         self._published_round = 0
         """The last round in which all levels were published."""
         self.subscribers: dict[int, Recent[Address, tuple[int, int]]] = (
-            {} if ring.settings.rounds else _EMPTY
+            {} if settings.rounds else _EMPTY
         )
         """By level: the subscribers, each with its token and the time of its subscription."""
 
@@ -135,12 +142,12 @@ class Rounds(Part):
         """In an assembled ring, whose tables are converged: schedule the first round, at nearly the
         same time on all nodes.
         """
-        self._ready, settings = len(self.ring.table), self.ring.settings
+        self._ready, settings = len(self._table), self._settings
         if not settings.resting:
             delay_us = settings.period_us // 4 + int(
                 self.host.rng.random() * settings.period_us / 20
             )
-            self.host.after(delay_us, RoundDue(self.ring.links.me.incarnation, self.number))
+            self.host.after(delay_us, RoundDue(self._position.me.incarnation, self.number))
 
     def stop(self) -> list[Address]:
         """Off the ring, or joining again. Returns the nodes that have this node as a finger."""
@@ -149,11 +156,11 @@ class Rounds(Part):
 
     def _is_current(self, alarm: RoundAlarm) -> bool:
         """Whether an alarm is of this incarnation and this round, and the node is on the ring."""
-        links = self.ring.links
+        position = self._position
         return (
-            alarm.incarnation == links.me.incarnation
+            alarm.incarnation == position.me.incarnation
             and alarm.round == self.number
-            and links.state not in (OUT, INS)
+            and position.is_on_ring
         )
 
     @handles(RoundDue)
@@ -163,19 +170,19 @@ class Rounds(Part):
 
     def _on_contact(self, by: Ref, number: int) -> None:
         """Another node has sent a message. If it is in a later round, begin that round here too."""
-        self.ring.links.liveness.on_message_from(by)
+        self._links.liveness.on_message_from(by)
         ahead = number - self.number
-        if ahead > 0 and (ahead < AHEAD_MAX or not self.number) and self.ring.settings.rounds:
+        if ahead > 0 and (ahead < AHEAD_MAX or not self.number) and self._settings.rounds:
             self.begin_round(number)
 
     def begin_round(self, number: int) -> None:
-        ring, settings = self.ring, self.ring.settings
+        position, settings, table = self._position, self._settings, self._table
         self.number, self._catch_ups, self._catch_up_scheduled = number, 0, False
         self._ready = self._changed_levels = 0
-        self.host.after(settings.period_us, RoundDue(ring.links.me.incarnation, number))
+        self.host.after(settings.period_us, RoundDue(position.me.incarnation, number))
         self._schedule_catch_up(settings.catch_up_us)
-        ring.table.set_successor(ring.links.right)
-        for level in range(len(ring.table)):
+        table.set_successor(position.right)
+        for level in range(len(table)):
             self.subscribe_level(level)
         self._publish(0)
         self._advance()
@@ -186,22 +193,21 @@ class Rounds(Part):
         """Schedule a request for missing levels."""
         if not self._catch_up_scheduled:
             self._catch_up_scheduled = True
-            self.host.after(after_us, CatchUp(self.ring.links.me.incarnation, self.number))
+            self.host.after(after_us, CatchUp(self._position.me.incarnation, self.number))
 
     def subscribe_level(self, level: int) -> None:
         """Make sure that the node at a level will send updates. The round does not wait for a lost
         node, but it is asked.
         """
-        ring = self.ring
-        node, subscription = ring.table.nodes[level], self._subscriptions.get(level)
-        if ring.is_lost(node):
-            ring.table.skip_level(level, self.number)
-            ring.note_possible_loss()
+        node, subscription = self._table.nodes[level], self._subscriptions.get(level)
+        if self._owner.is_lost(node):
+            self._table.skip_level(level, self.number)
+            self._owner.note_possible_loss()
         if subscription is None or subscription.ref != node:
             self._send_subscribe(level, LevelSubscription(node), answer=True)
             # A subscription sent late in the round may be lost too: allow further catch-ups.
             self._catch_ups = min(self._catch_ups, CATCH_UPS_MAX // 2)
-            self._schedule_catch_up(ring.settings.again_us)
+            self._schedule_catch_up(self._settings.again_us)
         elif self.number - subscription.round >= RENEWAL:
             self._send_subscribe(level, subscription, answer=False)
 
@@ -209,12 +215,12 @@ class Rounds(Part):
         self._token += LEVELS_MAX
         token = self._token + level  # the token encodes the level of the answer
         ref, now_us, (last, last_us, _, _) = subscription.ref, self.host.now_us, subscription.sent
-        quiet_us = now_us + self.ring.settings.again_us
+        quiet_us = now_us + self._settings.again_us
         self._subscriptions[level] = LevelSubscription(
             ref, (token, now_us, last, last_us), self.number, subscription.silent, quiet_us
         )
         self.host.send(
-            ref.address, SubscribeLevel(ref, self.ring.links.me, token, level, self.number, answer)
+            ref.address, SubscribeLevel(ref, self._position.me, token, level, self.number, answer)
         )
 
     @handles(CatchUp)
@@ -224,7 +230,7 @@ class Rounds(Part):
             return
         self._catch_up_scheduled = False
         self._catch_ups += 1
-        table = self.ring.table
+        table = self._table
         if min(table.rounds, default=self.number) >= self.number:
             return  # usual case: nothing is missing
         highest = LEVELS_MAX if self._published_round == self.number else self._catch_ups
@@ -234,17 +240,17 @@ class Rounds(Part):
             if level < len(table):
                 self._catch_up(level)
         if min(table.rounds, default=self.number) < self.number:
-            self._schedule_catch_up(self.ring.settings.step_us)
+            self._schedule_catch_up(self._settings.step_us)
 
     def _catch_up(self, level: int) -> None:
-        ring, subscription = self.ring, self._subscriptions.get(level)
-        node = ring.table.nodes[level]
+        table, subscription = self._table, self._subscriptions.get(level)
+        node = table.nodes[level]
         if subscription is None or subscription.ref != node:
             self.subscribe_level(level)
-        elif subscription.silent >= ring.settings.tries:
-            ring.suspect(node)
+        elif subscription.silent >= self._settings.tries:
+            self._owner.suspect(node)
         elif self._catch_ups > CATCH_UPS_MAX:
-            ring.table.skip_level(level, self.number)
+            table.skip_level(level, self.number)
             self._advance()
         elif subscription.quiet_us <= self.host.now_us:
             self._send_subscribe(
@@ -253,7 +259,7 @@ class Rounds(Part):
 
     def skip_node(self, ref: Ref) -> None:
         """Continue this round without this node; subscribe to it again in the next one."""
-        table = self.ring.table
+        table = self._table
         for level, node in enumerate(table.nodes):
             if node == ref:
                 table.skip_level(level, self.number)
@@ -262,16 +268,16 @@ class Rounds(Part):
 
     @handles(LevelUpdate)
     def on_level_update(self, sender: Address, update: LevelUpdate) -> None:
-        ring, token, by = self.ring, update.token, update.by
-        if ring.links.state in (OUT, INS):
+        token, by = update.token, update.by
+        if not self._position.is_on_ring:
             return
         self._on_contact(by, update.round)
-        level, table = token % LEVELS_MAX, ring.table
+        level, table = token % LEVELS_MAX, self._table
         subscription = self._subscriptions.get(level)
         if subscription is None or subscription.ref != by or token not in subscription.sent[::2]:
             self.host.send(sender, UnsubscribeLevel(token))
         elif update.entry is None:  # it sends an update when the level is complete
-            quiet_us = self.host.now_us + 2 * ring.settings.again_us
+            quiet_us = self.host.now_us + 2 * self._settings.again_us
             self._subscriptions[level] = replace(subscription, silent=0, quiet_us=quiet_us)
         else:
             if subscription.silent:
@@ -291,7 +297,7 @@ class Rounds(Part):
     def _apply_update(
         self, level: int, asked_us: int, update: LevelUpdate, entry: FingerEntry
     ) -> None:
-        table, above, now_us = self.ring.table, level + 1, self.host.now_us
+        table, above, now_us = self._table, level + 1, self.host.now_us
         since_us, nodes = int(asked_us + update.held_us * SLOW - update.age_us * FAST), table.nodes
         before = nodes[above] if above < len(nodes) else None
         circulated = table.apply_update(
@@ -310,11 +316,12 @@ class Rounds(Part):
 
     @handles(SubscribeLevel)
     def on_subscribe_level(self, sender: Address, request: SubscribeLevel) -> None:
-        ring, links = self.ring, self.ring.links
-        if links.state == INS or not ring.settings.rounds:
+        position = self._position
+        if position.state == INS or not self._settings.rounds:
             return
-        if links.state == OUT or request.to != links.me:
-            self.host.send(sender, FingerLeft(request.to, ring.replacement_for(request.to)))
+        if position.is_former(request.to):
+            replacement = self._owner.replacement_for(request.to)
+            self.host.send(sender, FingerLeft(request.to, replacement))
             return
         self._on_contact(request.by, request.round)
         if request.level not in self.subscribers:
@@ -330,7 +337,7 @@ class Rounds(Part):
         now_us, subscribers = self.host.now_us, self.subscribers.get(level)
         if not subscribers:
             return
-        over_us = now_us - (RENEWAL + 2) * self.ring.settings.period_us
+        over_us = now_us - (RENEWAL + 2) * self._settings.period_us
         for address, (token, asked_us) in list(subscribers.items()):
             if asked_us < over_us:
                 del subscribers[address]
@@ -341,12 +348,14 @@ class Rounds(Part):
         """Send the current entry of a level, or None while a lower level has not been learnt in
         this round.
         """
-        ring, entry, age_us, table = self.ring, None, 0, self.ring.table
+        entry, age_us, table = None, 0, self._table
         if level <= self._ready:
-            if (own := ring.listener.value()) is not table.own:
+            if (own := self._owner.value()) is not table.own:
                 table.set_own_value(own)
             entry, age_us = table.get_entry(level, self.host.now_us)
-        self.host.send(to, LevelUpdate(ring.links.me, token, self.number, held_us, age_us, entry))
+        self.host.send(
+            to, LevelUpdate(self._position.me, token, self.number, held_us, age_us, entry)
+        )
 
     @handles(UnsubscribeLevel)
     def on_unsubscribe_level(self, sender: Address, message: UnsubscribeLevel) -> None:
@@ -360,7 +369,7 @@ class Rounds(Part):
 
     def _advance(self) -> None:
         """Publish each further level whose lower levels have been learnt in this round."""
-        rounds, number = self.ring.table.rounds, self.number
+        rounds, number = self._table.rounds, self.number
         self._ready = ready = min(self._ready, len(rounds))
         while ready < len(rounds) and rounds[ready] >= number:
             self._ready = ready = ready + 1
@@ -382,8 +391,8 @@ class Rounds(Part):
         if self._published_round == self.number or level <= self._ready:
             self._changed_levels |= 1 << level
             self.host.after(
-                self.ring.settings.again_us,
-                ResendUpdates(self.ring.links.me.incarnation, self.number),
+                self._settings.again_us,
+                ResendUpdates(self._position.me.incarnation, self.number),
             )
         self._ready = min(self._ready, max(0, level - 1))
 

@@ -20,6 +20,7 @@ between them, with a node that neither knows: then the combined value is unknown
 """
 
 from operator import lt
+from typing import NamedTuple
 
 from implicast.overlay.chord_sharp.messages import LEVELS_MAX, FingerEntry, FingerValue
 from implicast.overlay.links.refs import Ref
@@ -32,6 +33,14 @@ the key.
 
 UNKNOWN = FingerEntry(None, None, None)
 NEVER_US = 1 << 62
+
+
+class TableState(NamedTuple):
+    """A whole table: by level the node, and the end and the value of its range."""
+
+    nodes: list[Ref]
+    ends: list[Key | None]
+    values: list[FingerValue | None]
 
 
 class Table:
@@ -59,13 +68,18 @@ class Table:
     )
 
     def __init__(self, me: Ref, own: FingerValue | None = None, stale_us: int = 0) -> None:
-        self.me, self.own, self.stale_us = me, own, stale_us
+        self.stale_us = stale_us
+        self.reset(me, own)
+
+    def reset(self, me: Ref, own: FingerValue | None) -> None:
+        """Empty the table: an incarnation starts."""
+        self.me, self.own = me, own
         self.nodes: list[Ref] = []
         self.ends: list[Key | None] = []
         self.values: list[FingerValue | None] = []
         self.since_us: list[int] = _NONE
         self.rounds: list[int] = _NONE
-        if stale_us:
+        if self.stale_us:
             self.since_us, self.rounds = [], []
         self._sums: list[FingerValue | None] = _NO_SUMS
         self._bounds: list[ClockwiseKey] | None = None
@@ -311,18 +325,17 @@ class Table:
         self._sums = sums
         return sums[level]
 
-    def restore(
-        self,
-        nodes: list[Ref],
-        ends: list[Key | None],
-        values: list[FingerValue | None],
-        now_us: int,
-    ) -> None:
-        """Set the whole table as of now."""
-        self.nodes, self.ends, self.values = nodes, ends, values
+    def restore(self, me: Ref, own: FingerValue | None, state: TableState, now_us: int) -> None:
+        """The whole table of a node, as of now."""
+        self.reset(me, own)
+        self.nodes, self.ends, self.values = state
         if self.stale_us:
-            self.since_us, self.rounds = [now_us] * len(nodes), [0] * len(nodes)
+            count = len(self.nodes)
+            self.since_us, self.rounds = [now_us] * count, [0] * count
             self._fresh_until_us = now_us + self.stale_us
+
+    def state(self) -> TableState:
+        return TableState([*self.nodes], [*self.ends], [*self.values])
 
 
 _NONE: list[int] = []

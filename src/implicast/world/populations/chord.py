@@ -12,23 +12,24 @@ from implicast.world.populations.zave import zave_objections
 
 def assemble_chord(nodes: Sequence[Chord]) -> None:
     """Set ring and fingers to their converged state."""
-    assemble_ring([node.ring for node in nodes])
-    ordered = sorted(nodes, key=lambda node: node.ring.me.place)
-    keys = [node.table.own for node in ordered]
-    refs = [node.ring.me for node in ordered]
-    for node in ordered:
-        node.table.reset(node.ring.me)
-        node.table.set_neighbours(node.ring.left, node.ring.right)
-        node.table.set_levels(true_fingers(node, keys, refs))
+    by_ring = {node.ring: node for node in nodes}
+    ordered = assemble_ring(by_ring)
+    refs = [ring.me for ring in ordered]
+    keys = [ref.key for ref in refs]
+    for ring in ordered:
+        node = by_ring[ring]
+        node.restore(true_fingers(ring.me, ring.right, node.table.bits, keys, refs))
 
 
-def true_fingers(node: Chord, keys: Sequence[int], refs: Sequence[Ref]) -> dict[int, Ref]:
+def true_fingers(
+    me: Ref, right: Ref, bits: int, keys: Sequence[int], refs: Sequence[Ref]
+) -> dict[int, Ref]:
     """finger[i] = successor(self + 2^i), for the levels that the right neighbour does not cover."""
-    table = node.table
-    found = {}
-    for level in range(table.first_level(), table.bits):
-        ref = refs[bisect_left(keys, table.start(level)) % len(refs)]
-        if ref.address != node.address:
+    mask, found = (1 << bits) - 1, {}
+    covered = bits if right == me else ((right.key - me.key) & mask).bit_length()
+    for level in range(covered, bits):
+        ref = refs[bisect_left(keys, (me.key + (1 << level)) & mask) % len(refs)]
+        if ref.address != me.address:
             found[level] = ref
     return found
 
@@ -61,7 +62,9 @@ def chord_objections(
         table = node.table
         if table.right != node.ring.right:
             wrong.append(f"{node.address} routes by another right neighbour than its ring's")
-        if exact and table.levels != true_fingers(node, keys, refs):
+        if exact and table.levels != true_fingers(
+            node.ring.me, node.ring.right, table.bits, keys, refs
+        ):
             wrong.append(f"{node.address} has fingers that are not the successors of their starts")
         if sound.get(table) is not table.distances:
             if _is_early(table):

@@ -1,10 +1,10 @@
 """The converged Chord# ring, and its invariants."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from implicast.overlay.chord_sharp.chord_sharp import ChordSharp
 from implicast.overlay.chord_sharp.messages import FingerValue
-from implicast.overlay.chord_sharp.table import Table, combine
+from implicast.overlay.chord_sharp.table import Table, TableState, combine
 from implicast.overlay.links.refs import Ref
 from implicast.world.populations.links import assemble_ring, members, ring_objections
 
@@ -16,9 +16,8 @@ def assemble(nodes: Iterable[ChordSharp]) -> list[ChordSharp]:
     ring = [by_place[links.me] for links in assemble_ring(node.links for node in by_place.values())]
     if ring:
         refs, values = [node.links.me for node in ring], [node.listener.value() for node in ring]
-        tables = settled_tables(refs, values, ring[0].settings.age_us, ring[0].host.now_us)
-        for node, table in zip(ring, tables, strict=True):
-            node.restore(table)
+        for node, state in zip(ring, settled_states(refs, values), strict=True):
+            node.restore(state)
     return ring
 
 
@@ -48,38 +47,43 @@ def stale(nodes: Sequence[ChordSharp]) -> int:
     ring = sorted(
         (node for node in nodes if node.links.state == "in"), key=lambda node: node.links.me.place
     )
-    due = settled_tables([node.links.me for node in ring], [node.listener.value() for node in ring])
-    pairs = ((node.table, table) for node, table in zip(ring, due, strict=True))
+    due = settled_states([node.links.me for node in ring], [node.listener.value() for node in ring])
+    pairs = ((node.table.state(), exact) for node, exact in zip(ring, due, strict=True))
     return sum(
         mine != right
-        for table, exact in pairs
-        for mine, right in zip(
-            zip(table.nodes, table.ends, table.values, strict=True),
-            zip(exact.nodes, exact.ends, exact.values, strict=True),
-            strict=False,
-        )
+        for state, exact in pairs
+        for mine, right in zip(zip(*state, strict=True), zip(*exact, strict=True), strict=False)
     )
 
 
 def settled_tables(
     refs: Sequence[Ref], values: Sequence[FingerValue | None], stale_us: int = 0, now_us: int = 0
 ) -> list[Table]:
-    """The converged tables of nodes in ring order: formulas (5) to (7), by doubling."""
+    """The converged tables of nodes in ring order."""
+    tables = [Table(ref, value, stale_us) for ref, value in zip(refs, values, strict=True)]
+    for table, state in zip(tables, settled_states(refs, values), strict=True):
+        table.restore(table.me, table.own, state, now_us)
+    return tables
+
+
+def settled_states(
+    refs: Sequence[Ref], values: Sequence[FingerValue | None]
+) -> Iterator[TableState]:
+    """The contents of the converged tables of nodes in ring order: formulas (5) to (7), by
+    doubling.
+    """
     count, step, sums = len(refs), 1, list(values)
     levels: list[tuple[int, list[FingerValue | None]]] = []
     while step < count:
         levels.append((step, sums))
         sums = [combine(sums[index], sums[(index + step) % count]) for index in range(count)]
         step *= 2
-    tables = [Table(ref, value, stale_us) for ref, value in zip(refs, values, strict=True)]
-    for index, table in enumerate(tables):
+    for index in range(count):
         ahead = [
             ((index + step) % count, (index + 2 * step) % count, held) for step, held in levels
         ]
-        table.restore(
+        yield TableState(
             [refs[at] for at, _, _ in ahead],
             [None if held[at] is None else refs[end].key for at, end, held in ahead],
             [held[at] for at, _, held in ahead],
-            now_us,
         )
-    return tables

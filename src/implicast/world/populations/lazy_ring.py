@@ -187,10 +187,8 @@ class LazyRingPeers(LazyPeers):
         known = min(member.links.settings.lefts, count - 1)
         lefts = tuple(refs[at - step] for step in range(1, known + 1))
         member.links.restore(refs[at - 1], refs[(at + 1) % count], lefts)
-        table = member.chord.table
-        table.reset(member.links.me)
-        table.set_neighbours(member.links.left, member.links.right)
-        table.set_levels(true_fingers(member.chord, self._keys, refs))
+        links, bits = member.links, member.chord.table.bits
+        member.chord.restore(true_fingers(links.me, links.right, bits, self._keys, refs))
         member.range_handoff.restore()
         member.own_entries.stamp(len(self._plan.descriptions[address].tags))
         for tag in self._tags.get(at, ()):

@@ -8,7 +8,7 @@ node with the bit is less than 2^i places ahead, so no filter is built. Any othe
 member's parts; its aggregates are computed when they are read.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from random import Random
 from typing import Any
@@ -23,7 +23,7 @@ from implicast.casting.condcast.settings import CondcastSettings, settings_of
 from implicast.language.aggregate import DescriptionAggregate, TargetQuery
 from implicast.language.bloom import positions
 from implicast.overlay.chord_sharp.messages import FingerValue
-from implicast.overlay.chord_sharp.table import Table
+from implicast.overlay.chord_sharp.table import TableState
 from implicast.overlay.links.refs import Ref
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, CastId, Peer, handles
@@ -32,7 +32,7 @@ from implicast.peer.name import name_of, next_incarnation
 from implicast.peer.site import Site
 from implicast.peer.wire import size
 from implicast.space.digest import digest_bits
-from implicast.space.ring import Arc
+from implicast.space.ring import Arc, Key
 from implicast.world._lanes import Lane, widen  # type: ignore[import-not-found, unused-ignore]
 from implicast.world.plan import Plan
 from implicast.world.populations import weights
@@ -51,23 +51,43 @@ dropped is computed again.
 """
 
 
-class LazyTable(Table):
-    """A settled table whose aggregates are computed when they are first read."""
+class LazyValues(list[FingerValue | None]):
+    """The aggregates of a settled table, computed when one is first read."""
 
     __slots__ = ("_sums_ahead",)
 
-    def settle_lazily(
-        self, nodes: list[Ref], ends: list[int], values: Callable[[], list[FingerValue | None]]
-    ) -> None:
-        self.restore(nodes, list(ends), [], 0)
-        self._sums_ahead = values
-        del self.values
+    def __init__(self, sums_ahead: Callable[[], list[FingerValue | None]]) -> None:
+        super().__init__()
+        self._sums_ahead: Callable[[], list[FingerValue | None]] | None = sums_ahead
 
-    def __getattr__(self, name: str) -> list[FingerValue | None]:
-        if name != "values":
-            raise AttributeError(name)
-        self.values = self._sums_ahead()
-        return self.values
+    def _fill(self) -> None:
+        if self._sums_ahead is not None:
+            values, self._sums_ahead = self._sums_ahead(), None
+            self.extend(values)
+
+    def __len__(self) -> int:
+        self._fill()
+        return super().__len__()
+
+    def __iter__(self) -> Iterator[FingerValue | None]:
+        self._fill()
+        return super().__iter__()
+
+    def __getitem__(self, at: Any) -> Any:
+        self._fill()
+        return super().__getitem__(at)
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        self._fill()
+        super().__setitem__(at, value)
+
+    def __delitem__(self, at: Any) -> None:
+        self._fill()
+        super().__delitem__(at)
+
+    def append(self, value: FingerValue | None) -> None:
+        self._fill()
+        super().append(value)
 
 
 LAZY_PARTS = frozenset({"forwarder", "links", "own", "visibility", "ring"})
@@ -235,10 +255,9 @@ class LazySharpPeers(LazyPeers):
         known = min(member.links.settings.lefts, count - 1)
         lefts = tuple(self._ref(at - step) for step in range(1, known + 1))
         member.links.restore(self._ref(at - 1), self._ref(at + 1), lefts)
-        table = LazyTable(member.links.me, member.own)
-        ends = [self._ref(at + 2 * step).key for step in self._steps]
-        table.settle_lazily(self._fingers(at), ends, lambda: self._aggregates(at))
-        member.ring.restore(table)
+        ends: list[Key | None] = [self._ref(at + 2 * step).key for step in self._steps]
+        values = LazyValues(lambda: self._aggregates(at))
+        member.ring.restore(TableState(self._fingers(at), ends, values))
         member.visibility.restore()
         self._furnished.append(member)
 

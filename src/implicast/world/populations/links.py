@@ -25,8 +25,11 @@ def assemble_ring(nodes: Iterable[Links]) -> list[Links]:
 class Linked(Protocol):
     """What the checks need of a node."""
 
-    state: str
-    me: Ref
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def me(self) -> Ref: ...
 
     @property
     def right(self) -> Ref: ...
