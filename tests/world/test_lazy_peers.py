@@ -173,7 +173,7 @@ def test_a_ring_that_sleeps_is_judged_by_its_columns(monkeypatch):
     publisher = next(peer for peer in run.world.peers.values() if peer.serial)
     publisher.ring.table.nodes.pop()
     assert "fingers" in run.lazy_peers.objections(run.world.peers)[0]
-    publisher.links.set_right(publisher.links.left, (0, 1), True)
+    publisher.links.pointers.set_right(publisher.links.left, (0, 1), True)
     assert "changed its place" in run.lazy_peers.objections(run.world.peers)[0]
     run.lazy_peers.keys[3] = run.lazy_peers.keys[4]
     assert "do not rise" in run.lazy_peers.objections(run.world.peers)[0]

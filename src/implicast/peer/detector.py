@@ -22,7 +22,7 @@ to the overlay: second opinions, and what to do about a suspect.
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from implicast.peer.contract import Address, Host, Message, Part, handles
 from implicast.peer.fields import Token
@@ -375,63 +375,3 @@ class Detector(Part, Generic[Who]):
             self._attempt(probe)
         else:
             self.suspect(probe.who)
-
-
-class NoDetector:
-    """Takes the place of a detector in a world without crashes: no peer is ever suspected, and
-    requests repeat until they are answered. It has no state, so all peers share `NO_DETECTOR`.
-    """
-
-    __slots__ = ()
-    health: ClassVar[int] = 0
-
-    def heard_from(self, who: Hashable) -> None:
-        """A message of any kind arrived from a peer."""
-
-    def sample_round_trip(self, who: Hashable) -> None:
-        """There is no open probe whose round trip could be sampled."""
-
-    def mark_left(self, who: Hashable) -> None:
-        """No peer is probed, so none has to be excepted."""
-
-    def suspect(self, who: Hashable) -> None:
-        """A request stayed unanswered: it repeats."""
-
-    def probe(self, who: Hashable, ask: Message | None = None) -> None:
-        """No probe is sent."""
-
-    def check(self, who: Hashable, quiet_us: int, ask: Message | None = None) -> None:
-        """No probe is sent."""
-
-    def lower_health(self) -> None:
-        """The own health is always good."""
-
-    def raise_health(self) -> None:
-        """The own health is always good."""
-
-    def watches(self, who: Hashable) -> bool:
-        return False
-
-    def is_enough(self, attempts: int) -> bool:
-        return False
-
-    def is_suspect(self, who: Hashable) -> bool:
-        return False
-
-    def suspected_within(self, who: Hashable, span_us: int) -> bool:
-        return False
-
-    def is_lost(self, who: Hashable) -> bool:
-        return False
-
-    def is_probing(self, who: Hashable) -> bool:
-        return False
-
-    def is_quiet(self, who: Hashable, quiet_us: int) -> bool:
-        return False
-
-    def silent_for_us(self, who: Hashable) -> int | None:
-        return None
-
-
-NO_DETECTOR = NoDetector()

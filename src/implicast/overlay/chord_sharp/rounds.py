@@ -282,17 +282,10 @@ class Rounds(Part):
         else:
             if subscription.silent:
                 self._subscriptions[level] = replace(subscription, silent=0)
-            if (
-                level < len(table.nodes)
-                and table.nodes[level] == by
-                and update.round >= table.rounds[level]
-            ):
-                self._apply_update(
-                    level,
-                    subscription.sent[1 if token == subscription.sent[0] else 3],
-                    update,
-                    update.entry,
-                )
+            at_level = table.nodes[level : level + 1] == [by]
+            if at_level and update.round >= table.rounds[level]:
+                asked_us = subscription.sent[1 if token == subscription.sent[0] else 3]
+                self._apply_update(level, asked_us, update, update.entry)
 
     def _apply_update(
         self, level: int, asked_us: int, update: LevelUpdate, entry: FingerEntry
@@ -360,11 +353,7 @@ class Rounds(Part):
     @handles(UnsubscribeLevel)
     def on_unsubscribe_level(self, sender: Address, message: UnsubscribeLevel) -> None:
         subscribers = self.subscribers.get(message.token % LEVELS_MAX)
-        if (
-            subscribers is not None
-            and sender in subscribers
-            and subscribers[sender][0] == message.token
-        ):
+        if subscribers is not None and subscribers.get(sender, (None,))[0] == message.token:
             del subscribers[sender]
 
     def _advance(self) -> None:

@@ -12,9 +12,10 @@ from implicast.overlay.links.refs import Ref, lies_between
 from implicast.overlay.links.settings import LinkSettings
 from implicast.overlay.links.silence import MERGE_TIME_US, SilentNodes, Uncertainty
 from implicast.peer.contract import Host
-from implicast.peer.detector import NO_DETECTOR, Detector, DetectorSettings, NoDetector
+from implicast.peer.detector import Detector, DetectorSettings
 from implicast.peer.lease import OWED_US
 from implicast.peer.memory import Recent
+from implicast.peer.no_detector import NO_DETECTOR, NoDetector
 
 _NO_NODES: Recent[Ref, None] = Recent(0)
 """Shared and always empty."""
