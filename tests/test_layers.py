@@ -41,6 +41,7 @@ SHARED_CASTING = {
     "inbox",
     "replicated_lists",
     "client_registry",
+    "combining",
     "coverage",
     "forwarding",
     "forwarding_once",
