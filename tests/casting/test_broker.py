@@ -7,6 +7,7 @@ import pytest
 from implicast.casting.broker import Broker, BrokerClient, brokers_wanted
 from implicast.casting.broker.broker import BrokerState
 from implicast.casting.broker.client import ProbeAgain
+from implicast.casting.coverage import CastTally
 from implicast.casting.designs import design
 from implicast.casting.forwarding import FORWARDING_MAX, ForwardToBroker, ProgressAnswerDue
 from implicast.casting.front_end_client import ClientState
@@ -24,7 +25,7 @@ from implicast.casting.front_end_messages import (
     RegisterOutdated,
 )
 from implicast.casting.inbox import Outcome
-from implicast.casting.notifier import Notify, NotifyAck, NotifyTally
+from implicast.casting.notifier import Notify, NotifyAck
 from implicast.casting.open_casts import OPEN_CASTS_MAX
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.overlay.backbone.messages import EPOCH_SHIFT, CoverageAck, FlushDue, TagUpdate, View
@@ -212,7 +213,7 @@ def test_a_client_that_has_crashed_still_counts_where_it_took_a_cast():
 
 
 def test_one_who_took_a_cast_elsewhere_has_not_declined_it():
-    tally = NotifyTally(2)
+    tally = CastTally(2)
     tally.count(Outcome.TAKEN)
     tally.count(Outcome.ELSEWHERE)
 

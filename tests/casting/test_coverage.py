@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from implicast.casting.combining import Histogram, Least, Most, Sum, Top, combined
-from implicast.casting.coverage import SILENT_MAX, Coverage, Coverages, Split, CastTally, total
+from implicast.casting.coverage import SILENT_MAX, CastTally, Coverage, Coverages, Split, total
 from implicast.casting.inbox import Outcome
 from implicast.peer.errors import RemoteError
 from implicast.peer.name import name_of

@@ -10,9 +10,9 @@ from functools import partial
 import pytest
 
 from implicast.casting.broker import Broker, BrokerClient
+from implicast.casting.coverage import CastTally
 from implicast.casting.designs import design
 from implicast.casting.forwarding import ForwardingTable
-from implicast.casting.front_end_messages import CastProgress
 from implicast.language.target import Description, Target, Term
 from implicast.overlay.backbone.backbone import Backbone
 from implicast.overlay.backbone.edges import Edges
@@ -351,12 +351,11 @@ def test_clients_that_stay_with_a_dead_broker_are_caught(monkeypatch):
 def test_confirming_before_all_have_a_cast_loses_it(monkeypatch):
     """A mistake: a broker answers at once. Of casts on their way through a dying broker, some are then missed."""
 
-    def at_once(self, cast, entry):
-        for neighbour in entry.answers:
-            entry.answers[neighbour] = entry.answers[neighbour] or CastProgress(
-                cast, self._backbone.epoch, 0, 0, 0, 0
-            )
-        settle(self, cast, entry)
+    def at_once(self, entry):
+        for child in entry.children.values():
+            if child.report is None:
+                child.set_report(CastTally())
+        settle(self, entry)
 
     def missing() -> int:
         outcome = alive(
@@ -365,7 +364,7 @@ def test_confirming_before_all_have_a_cast_loses_it(monkeypatch):
         )
         return outcome.contract.missing
 
-    settle = ForwardingTable.answer_requesters
+    settle = ForwardingTable.changed
     careful = missing()
-    monkeypatch.setattr(ForwardingTable, "answer_requesters", at_once)
+    monkeypatch.setattr(ForwardingTable, "changed", at_once)
     assert missing() > careful

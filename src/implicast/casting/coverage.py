@@ -107,8 +107,12 @@ class CastTally:
         elif outcome not in (Outcome.ELSEWHERE, Outcome.UNSELECTED):
             self.declined += 1
 
-    def mark_uncertain(self, regions: int = 1) -> None:
-        """The members of so many regions are not known."""
+    def mark_uncertain(self) -> None:
+        """The members of the one region that this counts are not all known."""
+        self.uncertain = 1
+
+    def add_uncertain(self, regions: int) -> None:
+        """The members of so many more regions are not known."""
         self.uncertain += regions
 
 
@@ -230,7 +234,7 @@ class Coverages(Generic[Cover, Region]):
     def cover(self, coverage: Cover, regions: tuple[Region, ...]) -> None:
         """Answer for the own part of regions, and pass the rest on."""
         if self._now_us() > coverage.until_us:
-            coverage.here.mark_uncertain(len(regions))
+            coverage.here.add_uncertain(len(regions))
             self.give_up(coverage)
             return
         split = self._carrier.split(coverage, regions)
@@ -246,7 +250,7 @@ class Coverages(Generic[Cover, Region]):
     def _pass_on(self, coverage: Cover, to: Any, regions: tuple[Region, ...]) -> None:
         child = self._carrier.pass_on(coverage, to, regions)
         if child is None:
-            coverage.here.mark_uncertain(len(regions))
+            coverage.here.add_uncertain(len(regions))
         else:
             self.children[child] = coverage
             coverage.children[child] = Child(to, regions)
@@ -286,9 +290,9 @@ class Coverages(Generic[Cover, Region]):
 
     def give_up(self, coverage: Cover) -> None:
         """Count all open regions as uncertain."""
-        coverage.here.mark_uncertain(len(coverage.take_waiting()))
+        coverage.here.add_uncertain(len(coverage.take_waiting()))
         for regions in self._stop_children(coverage):
-            coverage.here.mark_uncertain(len(regions))
+            coverage.here.add_uncertain(len(regions))
         self._carrier.changed(coverage)
 
     def drop(self, coverage: Cover) -> None:

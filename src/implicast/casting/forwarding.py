@@ -16,15 +16,16 @@ broker that dies while it forwards a cast does not cut off a part of the tree. A
 end without neighbours.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from implicast.casting.central_subscriptions import EventNotify, PublishEvent
 from implicast.casting.client_registry import ClientRegistry
 from implicast.casting.complaints import Complain, ComplaintLog, Slowing
-from implicast.casting.front_end_messages import DRY, SILENT_MAX, CastProgress, Publish
-from implicast.casting.notifier import Notifier, Notify, NotifyTally
+from implicast.casting.coverage import CastTally, Coverage, Coverages, Split
+from implicast.casting.front_end_messages import DRY, CastProgress, Publish
+from implicast.casting.notifier import Notifier, Notify
 from implicast.language.target import Description, Target
 from implicast.overlay.backbone.backbone import Backbone, NoBackbone
 from implicast.peer.changes import ChangedKeys
@@ -69,31 +70,39 @@ class ProgressAnswerDue(Message):
     epoch: Token
 
 
-@dataclass(slots=True)
-class ForwardingEntry:
-    """A cast in the present view: which peers asked, to which neighbours it was forwarded, and
-    their answers.
+Hop = Publish | ForwardToBroker | PublishEvent
+Selection = tuple[Notify | EventNotify, Sequence[Contact]]
+"""The notification of a cast, and the own clients that it goes to."""
+
+
+@dataclass(slots=True, eq=False)
+class ForwardingEntry(Coverage[Address]):
+    """The coverage of a cast in the present view. Its regions are the sides of the tree, each named
+    by its first broker; this front end stands for its own clients.
     """
 
+    hop: Hop = field(kw_only=True)
+    """The cast, as it was asked for last."""
     requesters: dict[Address, bool] = field(default_factory=dict)
     """Peers that asked and have no final answer; True for a client, False for a neighbour, which
     counts the members on its own side.
     """
-    answers: dict[Address, CastProgress | None] = field(default_factory=dict)
-    """By neighbour to which the cast was forwarded, the newest answer; None until there is one."""
-    held: bool = True
+    is_early: bool = True
     """True while it is too early for partial answers."""
     informed: set[Address] = field(default_factory=set)
     """Requesters that got a partial answer."""
 
-    def release(self) -> None:
+    def add_requester(self, requester: Address, client: bool, hop: Hop) -> None:
+        self.requesters[requester], self.hop = client, hop
+        self.informed.discard(requester)
+
+    def count_own(self, tally: CastTally) -> None:
+        """The tally of the own clients, which changes as they answer."""
+        self.here = tally
+
+    def allow_partial(self) -> None:
         """Allow partial answers."""
-        self.held = False
-
-
-Hop = Publish | ForwardToBroker | PublishEvent
-Selection = tuple[Notify | EventNotify, Sequence[Contact]]
-"""The notification of a cast, and the own clients that it goes to."""
+        self.is_early = False
 
 
 class ForwardingTable(Part, parts={"notifier": Notifier}):
@@ -104,6 +113,7 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
     __slots__ = (
         "_backbone",
         "_clients",
+        "_coverages",
         "_is_recovering",
         "_matching",
         "_policy",
@@ -111,7 +121,7 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         "_seen",
         "_shares",
         "_signing",
-        "changed",
+        "changed_casts",
         "complaint_log",
         "ended",
         "entries",
@@ -145,19 +155,22 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         )
         self._seen = SeenLately()
         self.entries: dict[CastId, ForwardingEntry] = {}
+        self._coverages: Coverages[ForwardingEntry, Address] = Coverages(
+            self, lambda: self.host.now_us
+        )
         self._shares: Shares[Name] = Shares(FORWARDING_MAX)
-        self.ended: Recent[CastId, NotifyTally] = Recent(ENDED_MAX)
+        self.ended: Recent[CastId, CastTally] = Recent(ENDED_MAX)
         """Counts of own clients for finished casts. Kept when the view changes."""
         self.notifying: dict[CastId, Selection] = {}
         """Casts of which own clients are being notified."""
-        self.changed: ChangedKeys[CastId] = ChangedKeys()
+        self.changed_casts: ChangedKeys[CastId] = ChangedKeys()
         """Changes of `notifying`."""
         requests.topic(FORWARD, RETRY, self._on_request_lost)
 
     def restart(self) -> None:
         """The view has changed: drop all entries."""
-        for key in self._requests.pending_keys(FORWARD):
-            self._requests.drop(FORWARD, key)
+        for entry in self.entries.values():
+            self._coverages.drop(entry)
         self.entries.clear()
         self._shares = Shares(FORWARDING_MAX)
 
@@ -167,13 +180,8 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         """Forward a cast for a client, or for a broker of the present view. Ignored if the payload
         is not signed by the publisher, the cast has expired or the publisher exceeds its rate.
         """
-        about = (
-            hop.description
-            if isinstance(hop, PublishEvent)
-            else (DRY, hop.target)
-            if hop.dry
-            else hop.target
-        )
+        target = hop.description if isinstance(hop, PublishEvent) else hop.target
+        about = (DRY, target) if hop.dry else target
         now_us = self.host.now_us
         if self._signing.verified_payload(hop.cast, about, hop.payload, now_us) is None or (
             client and self._exceeds_rate(hop)
@@ -184,18 +192,19 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
     def _forward(self, requester: Address, client: bool, hop: Hop) -> None:
         """Forward a cast, and count the members that it reaches for the requester."""
         entry = self.entries.get(hop.cast)
+        is_new = entry is None
         if entry is None:
             if not self._shares.allows(hop.cast.publisher) or not self._notify_own(hop):
                 return
-            entry = self.entries[hop.cast] = ForwardingEntry()
+            entry = self.entries[hop.cast] = ForwardingEntry(hop=hop)
             self._shares.add(hop.cast.publisher)
             self.host.after(ANSWER_US, ProgressAnswerDue(hop.cast, self._backbone.epoch))
-        entry.requesters[requester] = client
-        entry.informed.discard(requester)
+        entry.add_requester(requester, client, hop)
         if (slowing := self.complaint_log.slowing(hop.cast)) is not None:
             self.host.send(requester, slowing)
-        self._pass_on(requester, client, hop, entry)
-        self.answer_requesters(hop.cast, entry)
+        sides = [each for each in self._backbone.neighbours if client or each != requester]
+        new = [each for each in sides if (each, hop.cast) not in entry.children]
+        self._coverages.cover(entry, (self.address, *new) if is_new else tuple(new))
 
     def _exceeds_rate(self, hop: Hop) -> bool:
         """Whether a new cast of a client exceeds its publisher's rate. The client asks again."""
@@ -220,7 +229,7 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         if cast in self.notifier.casts or cast in self.ended:
             return True
         if hop.dry:
-            self.ended[cast] = NotifyTally(0, notified=len(self._select(hop)[1]))
+            self.ended[cast] = CastTally(notified=len(self._select(hop)[1]))
             return True
         self._remember(cast)
         if not self._seen.met(cast):
@@ -254,7 +263,7 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         if not self._policy.allows_audience(len(members)) or not self.complaint_log.admits(
             notification.cast, members
         ):
-            self._on_own_finished(notification.cast, NotifyTally(0, declined=len(members)))
+            self._on_own_finished(notification.cast, CastTally(declined=len(members)))
             return
         self._start_notifying(notification, members)
 
@@ -262,7 +271,7 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         self, notification: Notify | EventNotify, members: Sequence[Contact]
     ) -> None:
         self.notifying[notification.cast] = notification, members
-        self.changed.note(notification.cast)
+        self.changed_casts.note(notification.cast)
         self.notifier.notify_members(notification, members)
 
     def resume_own(self, notification: Notify | EventNotify, members: Sequence[Contact]) -> None:
@@ -272,65 +281,74 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         if self.host.now_us < expiry_of(notification.payload):
             self.notify_own(notification, members)
         else:
-            self._on_own_finished(notification.cast, NotifyTally(0, unreachable=len(members)))
+            self._on_own_finished(notification.cast, CastTally(unreachable=len(members)))
 
-    def _pass_on(self, requester: Address, client: bool, hop: Hop, entry: ForwardingEntry) -> None:
-        """Forward to every matching neighbour, except a broker that asked."""
-        for neighbour, onward in self._onward(hop).items():
-            covered = neighbour == requester and not client
-            key = (neighbour, hop.cast)
-            if (
-                not covered
-                and entry.answers.setdefault(neighbour) is None
-                and self._requests.open(FORWARD, key) is None
-            ):
-                self._requests.ask(FORWARD, key, neighbour, onward)
+    # --- coverage
 
-    # --- answers
+    def split(self, entry: ForwardingEntry, sides: tuple[Address, ...]) -> Split[Address]:
+        onward = self._onward(entry.hop)
+        own = (self.address,) if self.address in sides else ()
+        return Split(own, [(each, (each,)) for each in sides if each in onward])
 
-    def answer_requesters(self, cast: CastId, entry: ForwardingEntry) -> None:
+    def local(self, entry: ForwardingEntry, sides: tuple[Address, ...]) -> None:
+        cast = entry.hop.cast
+        tally = self.notifier.casts.get(cast) or self.ended.get(cast)
+        if tally is not None:
+            entry.count_own(tally)
+
+    def pass_on(self, entry: ForwardingEntry, to: Address, sides: tuple[Address, ...]) -> Hashable:
+        child = (to, entry.hop.cast)
+        is_asked = self._requests.ask(FORWARD, child, to, self._onward(entry.hop)[to])
+        return child if is_asked else None
+
+    def stop(self, child: Hashable) -> None:
+        self._requests.answered(FORWARD, child)
+
+    def wait(self, entry: ForwardingEntry) -> None:
+        raise AssertionError("every neighbour of a view can be asked")
+
+    def changed(self, entry: ForwardingEntry) -> None:
         """Send the final counts to every requester for which they are complete. When a second has
         passed, send partial counts to those that have none.
         """
         for requester, client in list(entry.requesters.items()):
-            progress = self._progress(cast, entry, requester, client)
-            if progress is None or (progress.open and (entry.held or requester in entry.informed)):
+            progress = self._progress(entry, requester, client)
+            is_known = entry.is_early or requester in entry.informed
+            if progress is None or (progress.open and is_known):
                 continue
             self.host.send(requester, progress)
             entry.informed.add(requester)
             if not progress.open:
                 del entry.requesters[requester]
         if not entry.requesters:
-            self._forget(cast)
+            self._forget(entry)
 
-    def _forget(self, cast: CastId) -> None:
-        if self.entries.pop(cast, None) is not None:
-            self._shares.drop(cast.publisher)
+    # --- answers
+
+    def _forget(self, entry: ForwardingEntry) -> None:
+        if self.entries.pop(entry.hop.cast, None) is not None:
+            self._coverages.drop(entry)
+            self._shares.drop(entry.hop.cast.publisher)
 
     def _progress(
-        self, cast: CastId, entry: ForwardingEntry, requester: Address, client: bool
+        self, entry: ForwardingEntry, requester: Address, client: bool
     ) -> CastProgress | None:
         """Counts of a cast without the side of the requester; None while a neighbour has not
         answered.
         """
-        counts: list[NotifyTally | CastProgress] = [
-            self.notifier.casts.get(cast) or self.ended.get(cast) or NotifyTally(0)
-        ]
-        for neighbour, each in entry.answers.items():
-            if neighbour != requester or client:
-                if each is None:
-                    return None
-                counts.append(each)
+        cast = entry.hop.cast
+        tally = entry.tally(without=None if client else (requester, cast))
+        if tally is None:
+            return None
         return CastProgress(
             cast,
             0 if client else self._backbone.epoch,
-            sum(each.notified for each in counts),
-            sum(each.unreachable for each in counts),
-            sum(each.declined for each in counts),
-            sum(each.open for each in counts),
-            tuple(name for each in counts for name in each.silent)[:SILENT_MAX],
-            sum(each.uncertain for each in counts)
-            + (self._backbone.lost_brokers() if client else 0),
+            tally.notified,
+            tally.unreachable,
+            tally.declined,
+            tally.open,
+            tuple(tally.silent),
+            tally.uncertain + (self._backbone.lost_brokers() if client else 0),
         )
 
     # --- complaints
@@ -344,39 +362,35 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
     def on_slowing(self, sender: Address, slowing: Slowing) -> None:
         """A neighbour declines a cast: pass its reason to the requesters."""
         entry = self.entries.get(slowing.cast)
-        for requester in entry.requesters if entry is not None and sender in entry.answers else ():
-            self.host.send(requester, slowing)
+        if entry is not None and (sender, slowing.cast) in entry.children:
+            for requester in entry.requesters:
+                self.host.send(requester, slowing)
 
     @handles(ProgressAnswerDue)
     def on_progress_answer_due(self, alarm: ProgressAnswerDue) -> None:
         entry = self.entries.get(alarm.cast)
         if entry is not None and alarm.epoch == self._backbone.epoch:
-            entry.release()
-            self.answer_requesters(alarm.cast, entry)
+            entry.allow_partial()
+            self.changed(entry)
 
-    def _on_own_finished(self, cast: CastId, tally: NotifyTally) -> None:
+    def _on_own_finished(self, cast: CastId, tally: CastTally) -> None:
         self.ended[cast] = tally
         self.notifying.pop(cast, None)
-        self.changed.note(cast)
+        self.changed_casts.note(cast)
         entry = self.entries.get(cast)
         if entry is not None:
-            self.answer_requesters(cast, entry)
+            self.changed(entry)
 
     @handles(CastProgress)
     def on_cast_progress(self, sender: Address, progress: CastProgress) -> None:
-        entry = self.entries.get(progress.cast)
-        if entry is None or progress.epoch != self._backbone.epoch or sender not in entry.answers:
-            return
-        known = entry.answers[sender]
-        if known is not None and not known.open:
-            return  # the final answer came before: a late progress report must not replace it
-        if not progress.open:
-            self._requests.answered(FORWARD, (sender, progress.cast))
-        entry.answers[sender] = progress
-        self.answer_requesters(progress.cast, entry)
+        if progress.epoch == self._backbone.epoch:
+            counts = (progress.open, progress.notified, progress.declined, progress.unreachable)
+            tally = CastTally(*counts, list(progress.silent), progress.uncertain)
+            self._coverages.report((sender, progress.cast), tally)
 
     def _on_request_lost(self, key: tuple[Address, CastId], request: PendingRequest) -> None:
         """A neighbour does not finish: drop the entry. The requesters will ask again, perhaps in
         another view.
         """
-        self._forget(key[1])
+        if (entry := self.entries.get(key[1])) is not None:
+            self._forget(entry)

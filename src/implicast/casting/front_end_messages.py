@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from implicast.casting.coverage import SILENT_MAX
 from implicast.language.target import Description, Target
 from implicast.peer.contract import CastId, Message, Name, StandingAlarm, Version
 from implicast.peer.fields import Count, Payload, Token
@@ -12,8 +13,6 @@ from implicast.peer.signing import signed_by
 DRY = "dry"
 """Part of the signed text of a request that only counts, so that it cannot be replayed as a cast.
 """
-SILENT_MAX = 64
-"""Unreachable members that an answer names."""
 
 
 @signed_by("name")

@@ -13,9 +13,8 @@ The member's side is `Receiver`.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
-from implicast.casting.front_end_messages import SILENT_MAX
+from implicast.casting.coverage import CastTally
 from implicast.casting.inbox import Inbox, Outcome
 from implicast.language.target import Target
 from implicast.peer.contract import (
@@ -88,35 +87,7 @@ class NotifyAgainAck(NotifyAck):
     again: Incarnation
 
 
-@dataclass(slots=True)
-class NotifyTally:
-    """Progress of one cast: members still open, and outcomes so far."""
-
-    open: int
-    notified: int = 0
-    declined: int = 0
-    unreachable: int = 0
-    silent: list[Name] = field(default_factory=list)
-    uncertain: int = 0
-    """1 if the notifying peer may lack registrations of selected members."""
-
-    def mark_uncertain(self) -> None:
-        self.uncertain = 1
-
-    def count(self, outcome: Outcome | None, name: Name = b"") -> None:
-        """Count the outcome at one member; None: the member with this name never answered."""
-        self.open -= 1
-        if outcome in (Outcome.TAKEN, Outcome.REPEAT):
-            self.notified += 1
-        elif outcome in (None, Outcome.EXPIRED):
-            self.unreachable += 1
-            if len(self.silent) < SILENT_MAX and name:
-                self.silent.append(name)
-        elif outcome not in (Outcome.ELSEWHERE, Outcome.UNSELECTED):
-            self.declined += 1
-
-
-OnFinished = Callable[[CastId, NotifyTally], None]
+OnFinished = Callable[[CastId, CastTally], None]
 
 
 class Notifier(Part):
@@ -152,7 +123,7 @@ class Notifier(Part):
         self._in_flight = 0
         self._waiting: deque[tuple[Contact, CastId, Message]] | None = None
         """Created when needed: most members never notify so many."""
-        self.casts: dict[CastId, NotifyTally] = {}
+        self.casts: dict[CastId, CastTally] = {}
         self.sharing_address: dict[CastId, dict[Address, list[Name]]] = {}
         """Of casts in progress, the members that are listed at the same address. At most one of
         them can be running there.
@@ -171,7 +142,7 @@ class Notifier(Part):
         self, cast: CastId, messages: Sequence[tuple[Contact, Message]], here: Outcome | None = None
     ) -> None:
         """Notify each member with a message of its own."""
-        self.casts[cast] = tally = NotifyTally(len(messages) + (here is not None))
+        self.casts[cast] = tally = CastTally(len(messages) + (here is not None))
         if together := _sharing_address([member for member, _ in messages]):
             self.sharing_address[cast] = together
         for member, message in messages:
@@ -240,7 +211,7 @@ class Notifier(Part):
         if self._waiting:
             self._ask(*self._waiting.popleft())
 
-    def _end(self, cast: CastId, tally: NotifyTally) -> None:
+    def _end(self, cast: CastId, tally: CastTally) -> None:
         del self.casts[cast]
         self.sharing_address.pop(cast, None)
         self._ended(cast, tally)

@@ -216,7 +216,7 @@ class Server(Peer, parts=PARTS):
             "subscriptions": subscriptions.changed.rows(
                 subscriptions.by_member, lambda own: tuple(own.values())
             ),
-            "casts": forwarding.changed.rows(
+            "casts": forwarding.changed_casts.rows(
                 forwarding.notifying, lambda unfinished: (_unfinished(*unfinished),)
             ),
         }

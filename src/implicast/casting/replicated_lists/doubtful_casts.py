@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Sequence, Set
 
-from implicast.casting.front_end_messages import SILENT_MAX
-from implicast.casting.notifier import NotifyTally
+from implicast.casting.coverage import SILENT_MAX, CastTally
 from implicast.casting.replicated_lists.fetches import Fetch
 from implicast.casting.replicated_lists.messages import Found
 from implicast.peer.contract import CastId, Contact, Name
@@ -38,7 +37,7 @@ class DoubtfulCasts(dict[CastId, Fetch]):
         return fetch is not None and name in _silent_members(fetch, select)
 
     def settled(
-        self, cast: CastId, counts: NotifyTally, select: Select, own: Name, are_uncertain: bool
+        self, cast: CastId, counts: CastTally, select: Select, own: Name, are_uncertain: bool
     ) -> Settled:
         """Return the receipt of a cast. Selected members whose entries were removed because they
         are silent count as unreachable. A member that did not answer counts as an uncertain region

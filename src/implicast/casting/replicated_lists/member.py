@@ -13,7 +13,8 @@ from typing import Any
 from msgspec.structs import replace as replace_fields
 
 from implicast.casting import notifier
-from implicast.casting.notifier import Notify, NotifyTally, Receiver, acknowledge_nothing
+from implicast.casting.coverage import CastTally
+from implicast.casting.notifier import Notify, Receiver, acknowledge_nothing
 from implicast.casting.replicated_lists.anti_entropy import AntiEntropy
 from implicast.casting.replicated_lists.described_entries import ADDED, DescribedEntries
 from implicast.casting.replicated_lists.doubtful_casts import DoubtfulCasts
@@ -357,7 +358,7 @@ class RingMember(
         others = [each for each in named if each.address != self.address]
         self.notifier.notify_members(message, others, here)
 
-    def _settled(self, cast: CastId, counts: NotifyTally) -> None:
+    def _settled(self, cast: CastId, counts: CastTally) -> None:
         is_uncertain = self.links.liveness.silent.are_uncertain()
         self.host.deliver(
             self._doubtful.settled(cast, counts, self.select, self.name, is_uncertain)
