@@ -166,6 +166,10 @@ class Coverage(Generic[Region]):
         known = [each for each in reports if each is not None]
         return total([self.here, *known]) if len(known) == len(reports) else None
 
+    def set_here(self, tally: CastTally) -> None:
+        """A tally that changes as the members answer for whom this peer answers."""
+        self.here = tally
+
     def check_value(self, report: CastTally) -> None:
         """`RemoteError` if the value of a report does not combine with the others."""
         if report.value is not None:

@@ -96,10 +96,6 @@ class ForwardingEntry(Coverage[Address]):
         self.requesters[requester], self.hop = client, hop
         self.informed.discard(requester)
 
-    def count_own(self, tally: CastTally) -> None:
-        """The tally of the own clients, which changes as they answer."""
-        self.here = tally
-
     def allow_partial(self) -> None:
         """Allow partial answers."""
         self.is_early = False
@@ -294,7 +290,7 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         cast = entry.hop.cast
         tally = self.notifier.casts.get(cast) or self.ended.get(cast)
         if tally is not None:
-            entry.count_own(tally)
+            entry.set_here(tally)
 
     def pass_on(self, entry: ForwardingEntry, to: Address, sides: tuple[Address, ...]) -> Hashable:
         child = (to, entry.hop.cast)
