@@ -10,8 +10,7 @@ from implicast.casting.bft import roles
 from implicast.casting.bft.authority_peer import AuthorityPeer
 from implicast.casting.bft.keys import tag_realm
 from implicast.casting.bft.member import Bft
-from implicast.casting.bft.messages import CastHop, Source
-from implicast.casting.bft.validator import ALL_CHECKS
+from implicast.casting.bft.validator import ALL_CHECKS, CastHop, Source
 from implicast.casting.designs import design
 from implicast.language.target import Description, Target, Term
 from implicast.peer.contract import CastId, Message

@@ -11,10 +11,17 @@ from bft_network import EVERYONE, NOW_US, Network, tagged
 from implicast.casting.bft.authority_peer import AuthorityPeer
 from implicast.casting.bft.keys import HOME, tag_realm
 from implicast.casting.bft.member import Bft
-from implicast.casting.bft.messages import Apply, CastHop, Denied, Granted, ReleaseDue, Source
 from implicast.casting.bft.multicast import KeyRange
 from implicast.casting.bft.multicasts import NO_TARGET
-from implicast.casting.bft.placement import JOIN, RELEASE_DELAY_US
+from implicast.casting.bft.placement import (
+    JOIN,
+    RELEASE_DELAY_US,
+    Apply,
+    Denied,
+    Granted,
+    ReleaseDue,
+)
+from implicast.casting.bft.validator import CastHop, Source
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.overlay.skip_graph.place import Place
 from implicast.peer.authority import Authority
@@ -508,7 +515,7 @@ def test_a_late_step_of_the_first_attempt_does_not_make_a_member_count_twice_in_
 
     entries = [member.multicasts.seen.get(source.name) for source in attempts]
     assert [
-        sum(coverage.tally.taken for coverage in each.coverages.values())
+        sum(coverage.taken for coverage in each.coverages.values())
         for each in entries
         if each is not None
     ] == [1, 1]

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 from bft_network import EVERYONE, Network, tagged
 
-from implicast.casting.bft.messages import CastHop, Source
-from implicast.casting.bft.validator import ALL_CHECKS
+from implicast.casting.bft.validator import ALL_CHECKS, CastHop, Source
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.table import Level, LevelTable
 from implicast.peer.events import Notice

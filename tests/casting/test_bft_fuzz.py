@@ -9,7 +9,7 @@ import pytest
 from bft_network import Network, tagged
 
 from implicast.casting.bft import DESIGNS
-from implicast.casting.bft.messages import CastHop
+from implicast.casting.bft.validator import CastHop
 from implicast.language.target import Target, Term
 from implicast.peer.contract import Message
 from implicast.peer.errors import RemoteError

@@ -9,7 +9,7 @@ import pytest
 from bft_network import NOW_US, Network
 
 from implicast.casting.bft.keys import HOME, realms, tag_realm, value_realm
-from implicast.casting.bft.messages import Apply, Denied, Granted, LeaseRenewalDue
+from implicast.casting.bft.placement import Apply, Denied, Granted, LeaseRenewalDue
 from implicast.language.target import Description, Value
 from implicast.peer.events import Refused
 from implicast.peer.trust_policy import Right

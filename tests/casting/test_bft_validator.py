@@ -7,8 +7,7 @@ import pytest
 from bft_network import NOW_US, Network, forged_cast, tagged
 
 from implicast.casting.bft.member import Bft
-from implicast.casting.bft.messages import CastHop, Source
-from implicast.casting.bft.validator import PER_PUBLISHER_MAX, SKEW_US
+from implicast.casting.bft.validator import PER_PUBLISHER_MAX, SKEW_US, CastHop, Source
 from implicast.language.target import Target
 from implicast.peer.events import Notice
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from weight import weight
 
-from implicast.casting.bft import digest_exchange, multicasts
+from implicast.casting.bft import digest_exchange, step_delivery
 from implicast.casting.bft.keys import handles_of
 from implicast.casting.bft.member import Bft
 from implicast.casting.bft.multicasts import SeenMulticast
@@ -377,7 +377,7 @@ def test_a_flood_of_casts_and_new_descriptions_leaves_memory_flat(
         (places, "GONE_MAX"),
         (departures, "LEFT_MAX"),
         (keys, "SHARED_MAX"),
-        (multicasts, "COUNTED_MAX"),
+        (step_delivery, "COUNTED_MAX"),
         (digest_exchange, "REMEMBERED_MAX"),
     )
     for room, name in bounds:
@@ -456,7 +456,7 @@ def test_a_place_with_short_lists_takes_what_a_place_beside_it_passes_on_at_its_
     place = member.graph.places.home
     certificate, sent = place.certificate, member.multicasts
     source = sent.source(member.next_cast(), TO_JAZZ, (0,), b"", handles_of(TO_JAZZ.terms[0])[0])
-    entry = SeenMulticast(source, source.key_range, [certificate.key])
+    entry = SeenMulticast(source, [certificate.key])
 
     sent.accept(entry, certificate.key, place.table.top + 3, sent.delivery.open_coverage(source))
 

@@ -76,7 +76,7 @@ LOWERED = {
     "implicast.overlay.skip_graph.members:FOUND_MAX": 24,
     "implicast.peer.detector:DetectorSettings.known_max": 48,
     "implicast.world.populations.keys:SHARED_MAX": 24,
-    "implicast.casting.bft.multicasts:COUNTED_MAX": 24,
+    "implicast.casting.bft.step_delivery:COUNTED_MAX": 24,
     "implicast.casting.bft.digest_exchange:REMEMBERED_MAX": 24,
 }
 """Bounds on what is remembered of single casts, publishers, members or messages: constants, or defaults of settings.

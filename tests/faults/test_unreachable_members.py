@@ -15,7 +15,7 @@ from implicast.world.simulate import simulate
 PUBLISHERS = {
     "dht": "implicast.casting.replicated_lists.doubtful_casts",
     "spice": "implicast.casting.spice.casts",
-    "bft": "implicast.casting.bft.step_delivery",
+    "bft": "implicast.casting.bft.coverage",
 }
 """By design, the module that makes the receipts of its casts."""
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from implicast.casting.bft.messages import CastHopAck
+from implicast.casting.bft.coverage import CastHopAck
 from implicast.casting.condcast.messages import ArcsCovered
 from implicast.casting.designs import design
 from implicast.casting.front_end_messages import CastProgress

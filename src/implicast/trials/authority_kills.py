@@ -16,8 +16,7 @@ import msgspec
 
 from implicast.casting.bft.authority_peer import AuthorityPeer, DurableAuthority
 from implicast.casting.bft.keys import HOME, tag_realm
-from implicast.casting.bft.messages import Apply, Denied, Granted
-from implicast.casting.bft.placement import JOIN, RELEASE
+from implicast.casting.bft.placement import JOIN, RELEASE, Apply, Denied, Granted
 from implicast.casting.bft.revocation_lists import RevocationLists
 from implicast.casting.bft.settings import AuthorityKeys
 from implicast.casting.designs import design

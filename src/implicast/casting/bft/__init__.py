@@ -10,14 +10,34 @@ FIDELITY.md lists the differences from the paper.
 from collections.abc import Mapping
 
 from implicast.casting.bft.authority_peer import AuthorityPeer, DurableAuthority
+from implicast.casting.bft.coverage import CastHopAck
+from implicast.casting.bft.digest_exchange import CastDigests, RequestCast, RequestedCast
 from implicast.casting.bft.member import Bft, DurableBft
-from implicast.casting.bft.messages import BFT_KINDS
+from implicast.casting.bft.placement import Apply, Denied, Granted
+from implicast.casting.bft.revocation_lists import AskList, ListNumber, NewerList
+from implicast.casting.bft.validator import CastHop
 from implicast.casting.designs import ASSURANCE, Design, one_front_end
 from implicast.language.parameters import Parameter
 from implicast.overlay.skip_graph.graph import GRAPH_KINDS
 from implicast.peer.contract import Peer
 from implicast.peer.detector import DETECTOR_KINDS
+from implicast.peer.identity import Revocation
 from implicast.peer.site import Site
+
+BFT_KINDS = (
+    Revocation,
+    CastHop,
+    CastHopAck,
+    Apply,
+    Granted,
+    Denied,
+    NewerList,
+    ListNumber,
+    AskList,
+    CastDigests,
+    RequestCast,
+    RequestedCast,
+)
 
 
 def fixture(site: Site, role: str) -> Peer:

@@ -12,20 +12,20 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from implicast.casting.bft.keys import HOME, description_of, is_realm
-from implicast.casting.bft.messages import (
-    Apply,
-    AskList,
-    Denied,
-    Granted,
-    ListNumber,
-    NewerList,
-    PublishListDue,
-    RecoveryOver,
-)
-from implicast.casting.bft.placement import JOIN, LEASE_RENEWAL_US
+from implicast.casting.bft.placement import JOIN, LEASE_RENEWAL_US, Apply, Denied, Granted
+from implicast.casting.bft.revocation_lists import AskList, ListNumber, NewerList
 from implicast.casting.bft.settings import AuthorityKeys
 from implicast.peer.authority import Authority, AuthorityState, GrantDeclined
-from implicast.peer.contract import Address, Incarnation, Message, Name, Peer, Version, handles
+from implicast.peer.contract import (
+    Address,
+    Incarnation,
+    Message,
+    Name,
+    Peer,
+    StandingAlarm,
+    Version,
+    handles,
+)
 from implicast.peer.identity import Certificate, Revocation
 from implicast.peer.memory import Recent
 from implicast.peer.site import Site
@@ -68,6 +68,14 @@ class DurableAuthority(Message):
     state: AuthorityState
     present: tuple[tuple[Address, Name], ...]
     """Address and name of each holder of a home place."""
+
+
+class PublishListDue(StandingAlarm):
+    """Fires when new revocations are to be published."""
+
+
+class RecoveryOver(StandingAlarm):
+    """Fires when a restarted authority stops waiting for members' lists."""
 
 
 class AuthorityPeer(Peer):

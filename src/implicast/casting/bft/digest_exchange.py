@@ -12,21 +12,18 @@ Not used in worlds without faults, where every step is acknowledged at once.
 """
 
 from collections.abc import Callable
+from typing import Annotated
 
-from implicast.casting.bft.messages import (
-    CastDigest,
-    CastDigests,
-    DigestDue,
-    RequestCast,
-    RequestedCast,
-    Source,
-)
+from msgspec import Meta
+
 from implicast.casting.bft.multicast import KeyRange
-from implicast.casting.bft.validator import HopValidator
+from implicast.casting.bft.validator import HopValidator, Query, Source
 from implicast.casting.inbox import Outcome
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.peer.contract import Address, CastId, Part, handles
+from implicast.peer.contract import Address, CastId, Message, Part, StandingAlarm, handles
 from implicast.peer.expiry import expiry_of, is_expired
+from implicast.peer.fields import Token
+from implicast.peer.identity import Key
 from implicast.peer.memory import Recent
 
 DIGEST_US = 3_000_000
@@ -38,7 +35,7 @@ WIDE_SAMPLE = 16
 exchange.
 """
 DIGESTS_MAX = 256
-"""Digests in one message; the bound in `messages.py` is the same."""
+"""Digests in one message."""
 REMEMBERED_MAX = 1_024
 """Casts stored for requests, requested, served, or received this way; the oldest is evicted first.
 """
@@ -48,7 +45,41 @@ REMEMBERED_US = 300_000_000
 then every receiver refuses it as older than its window.
 """
 
-Query = tuple[int, bytes]
+
+class CastDigest(Message):
+    """A multicast that the sender has: cast, query, key of the source, and key range."""
+
+    cast: CastId
+    query: Token
+    place: Key
+    low: Key
+    high: Key
+
+
+class CastDigests(Message):
+    """Digests of multicasts that the sender has."""
+
+    wire = 0x0C0A
+    casts: Annotated[tuple[CastDigest, ...], Meta(max_length=DIGESTS_MAX)]
+
+
+class RequestCast(Message):
+    """Requests a multicast that the sender lacks."""
+
+    wire = 0x0C0B
+    query: Token
+    place: Key
+
+
+class RequestedCast(Message):
+    """A requested multicast as its publisher signed it."""
+
+    wire = 0x0C0C
+    source: Source
+
+
+class DigestDue(StandingAlarm):
+    """Fires when digests of received casts are to be sent."""
 
 
 class DigestExchange(Part):
@@ -82,13 +113,8 @@ class DigestExchange(Part):
         lacks: Callable[[CastId], bool] | None,
     ) -> None:
         super().__init__(graph.address, graph.host)
-        self._graph, self._validator, self._flaw, self._deliver, self._lacks = (
-            graph,
-            validator,
-            flaw,
-            deliver,
-            lacks,
-        )
+        self._graph, self._validator, self._flaw = graph, validator, flaw
+        self._deliver, self._lacks = deliver, lacks
         self._fresh: dict[tuple[Query, bytes], Source] = {}  # by multicast and own place
         self._wide: dict[Query, Source] = {}  # casts whose digest goes to many members in range
         self._stored: Recent[Query, Source] = Recent(REMEMBERED_MAX)
@@ -121,32 +147,26 @@ class DigestExchange(Part):
         """Drop what was recorded more than `REMEMBERED_US` ago."""
         since_us = self.host.now_us - REMEMBERED_US
         self._stored.drop_while(lambda source: source.sent_us < since_us)
+        self.delivered.drop_while(lambda at_us: at_us < since_us)
         for table in (self._asked, self._served, self._holders_of):
             table.drop_while(lambda at_us: at_us < since_us)
-        self.delivered.drop_while(lambda at_us: at_us < since_us)
 
     @handles(DigestDue)
     def on_digest_due(self, alarm: DigestDue) -> None:
+        """Send the digests of new casts, except to members that have the cast: half of all."""
         self._forget_old()
-        found = [
-            (source, self._beside(place, source.key_range))
-            for (_, place), source in self._fresh.items()
-        ]
-        found += [(source, self._known(source.key_range)) for source in self._wide.values()]
+        fresh, wide, outgoing = self._fresh, self._wide, dict[Address, dict[Query, CastDigest]]()
         self._fresh, self._wide = {}, {}
-        outgoing: dict[Address, dict[Query, Source]] = {}
+        found = [(cast, self._beside(place, cast.key_range)) for (_, place), cast in fresh.items()]
+        found += [(source, self._known(source.key_range)) for source in wide.values()]
         for source, addresses in found:
+            name = source.name
+            digest = CastDigest(source.cast, *name, source.low, source.high)
             for address in addresses:
-                if (
-                    address,
-                    source.name,
-                ) not in self._holders_of:  # half of all digests: the member has the cast
-                    outgoing.setdefault(address, {})[source.name] = source
-        for to, sources in outgoing.items():
-            casts = [
-                CastDigest(each.cast, *each.name, each.low, each.high) for each in sources.values()
-            ]
-            self.host.send(to, CastDigests(tuple(casts[:DIGESTS_MAX])))
+                if (address, name) not in self._holders_of:
+                    outgoing.setdefault(address, {})[name] = digest
+        for to, digests in outgoing.items():
+            self.host.send(to, CastDigests(tuple(digests.values())[:DIGESTS_MAX]))
 
     def _beside(self, place: bytes, key_range: KeyRange) -> list[Address]:
         """The nearest other members in range on each side of a place."""
@@ -187,22 +207,19 @@ class DigestExchange(Part):
     @handles(RequestCast)
     def on_request_cast(self, sender: Address, asked: RequestCast) -> None:
         """Send a stored cast, once to each member."""
-        query = (asked.query, asked.place)
+        query, now_us = (asked.query, asked.place), self.host.now_us
         source = self._stored.get(query)
-        if (
-            source is not None
-            and not is_expired(expiry_of(source.payload), self.host.now_us)
-            and self._served.once((sender, query), self.host.now_us)
-        ):
+        if source is None or is_expired(expiry_of(source.payload), now_us):
+            return
+        if self._served.once((sender, query), now_us):
             self.host.send(sender, RequestedCast(source))
 
     @handles(RequestedCast)
     def on_requested_cast(self, sender: Address, requested: RequestedCast) -> None:
+        """Deliver a requested cast that passes the checks of its source part."""
         source = requested.source
-        if self._asked.pop((sender, source.name), None) is None:
-            self._validator.refuse("unasked_echo")
-            return
-        flaw = self._flaw(source)
+        is_asked = self._asked.pop((sender, source.name), None) is not None
+        flaw = self._flaw(source) if is_asked else "unasked_echo"
         if flaw is not None:
             self._validator.refuse(flaw)
             return

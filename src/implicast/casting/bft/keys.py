@@ -117,9 +117,11 @@ def _number(number: int) -> bytes:
 
 
 def audience(
-    tables: Sequence[LevelTable[Node]], target: Target, alpha: int, k: int, assured: bool
+    tables: Sequence[LevelTable[Node]], target: Target, alpha: int, copies: int
 ) -> tuple[int, int]:
-    """Estimated members that a target selects, and messages that a cast to it takes."""
+    """Estimated members that a target selects, and messages that a cast to it takes: `copies` for
+    each place in range.
+    """
     everyone = max(1.0, places_in(tables, prefix_range(HOME), alpha))
     shares = [
         [places_in(tables, key_range, alpha) / everyone for key_range in handles_of(term)]
@@ -127,9 +129,7 @@ def audience(
     ]
     members = sum(everyone * prod(min(1.0, share) for share in some) for some in shares)
     key_ranges = dict.fromkeys(handles_of(term)[0] for term in target.terms)
-    messages = sum(k * places_in(tables, key_range, alpha) for key_range in key_ranges) * (
-        2 if assured else 1
-    )
+    messages = copies * sum(places_in(tables, key_range, alpha) for key_range in key_ranges)
     return round(min(everyone, members)), min(COUNT_MAX, round(messages))
 
 

@@ -10,17 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 from implicast.casting.bft.keys import audience, handles_of
-from implicast.casting.bft.messages import CastHop, Source
 from implicast.casting.bft.multicast import KeyRange
 from implicast.casting.bft.multicasts import Multicasts
 from implicast.casting.bft.placement import PlacementAgent
 from implicast.casting.bft.revocation_lists import RevocationLists
 from implicast.casting.bft.settings import BftSettings, MemberKeys
-from implicast.casting.bft.validator import ALL_CHECKS, HopValidator
+from implicast.casting.bft.validator import ALL_CHECKS, CastHop, HopValidator, Source
 from implicast.casting.inbox import Inbox, Outcome
 from implicast.language.target import Description, Target
-from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.overlay.skip_graph.place import WholeGraph
+from implicast.overlay.skip_graph.graph import AssembledPlaces, SkipGraph
 from implicast.peer.contract import Address, CastId, Message
 from implicast.peer.detector import Ping
 from implicast.peer.events import Estimated, Refused
@@ -59,6 +57,7 @@ class Bft(
     __slots__ = (
         "_durable",
         "_estimates",
+        "_unheard",
         "graph",
         "inbox",
         "keys",
@@ -70,14 +69,13 @@ class Bft(
 
     def __init__(self, site: Site, checks: frozenset[int] = ALL_CHECKS) -> None:
         super().__init__(replace(site, signing=UNSIGNED))  # this design has its own signatures
-        keys, settings, at = (
-            site.credentials,
-            BftSettings.of(site.parameters),
-            (site.address, site.host),
-        )
+        keys, settings = site.credentials, BftSettings.of(site.parameters)
+        at, durable = (site.address, site.host), site.durable_state
         assert isinstance(keys, MemberKeys), "a member is enrolled and has keys"
-        self.keys = keys
-        self._durable = site.durable_state if isinstance(site.durable_state, DurableBft) else None
+        self.keys, self._estimates = keys, 0
+        self._durable = durable if isinstance(durable, DurableBft) else None
+        # without receipts no peer is watched: a step is no news of its sender
+        self._unheard = None if site.assured else CastHop
         trust = Trust(keys.scheme, keys.authority, settings.vectors, keys.checked)
         validator = HopValidator(trust, settings.vectors, settings.halves, checks)
         self.requests = Requests(*at)
@@ -92,22 +90,19 @@ class Bft(
             isolated=lambda: self.placement.request_introducers(),
             peer_left=lambda address: self.multicasts.delivery.drop_peer(address),
         )
-        certificates, authority = (
-            self._durable.certificates if self._durable is not None else (),
-            site.infrastructure["authority"][0],
-        )
+        authority = site.infrastructure["authority"][0]
         if self._durable is not None and self._durable.revocation is not None:
             trust.learn(self._durable.revocation)
         self.lists = RevocationLists(*at, self.graph, trust, authority, validator.refuse)
         self.placement = PlacementAgent(
             self.requests,
             self.graph,
-            self.lists,
+            self.lists.on_revocation,
             keys,
             authority,
             site.incarnation,
             site.signing,
-            certificates,
+            self._durable.certificates if self._durable is not None else (),
         )
         self.multicasts = Multicasts(
             self.requests,
@@ -118,10 +113,9 @@ class Bft(
             self.assured,
             self._deliver,
             self._lacks if site.watched else None,
-            self._durable is not None,
+            site.host.now_us if self._durable is not None else None,
         )
         self.inbox = Inbox(replace(site, signing=UNSIGNED), self.policy, self.fit)
-        self._estimates = 0
         if site.watched:
             self.lists.start_gossip()
             self.graph.start_maintenance()
@@ -131,10 +125,10 @@ class Bft(
     def public(self) -> bytes:
         return self.keys.signer.public
 
-    def restore_place(self, certificate: Certificate, assembled: WholeGraph) -> None:
-        """Hold a place of an assembled world, whose lists are read from the whole graph."""
-        self.placement.restore_place(certificate)
-        self.graph.places.add(certificate, assembled)
+    def restore(self, assembled: AssembledPlaces) -> None:
+        """Hold the places of an assembled world."""
+        self.placement.restore(assembled.certificates)
+        self.graph.restore(assembled)
 
     # --- verbs
 
@@ -173,18 +167,12 @@ class Bft(
 
     def _may_cast(self) -> bool:
         """Whether a cast is possible now; if not, the application is told why."""
-        if not self.graph.places.held:
-            self.host.deliver(Refused("cast", "this peer has no place in the graph yet"))
-        elif self.multicasts.seen.is_full(self.name, self.host.now_us):
-            self.host.deliver(
-                Refused(
-                    "cast",
-                    "this peer has used up its share of casts; others would refuse more",
-                )
-            )
-        else:
-            return True
-        return False
+        reason = "" if self.graph.places.held else "this peer has no place in the graph yet"
+        if not reason and self.multicasts.seen.is_full(self.name, self.host.now_us):
+            reason = "this peer has used up its share of casts; others would refuse more"
+        if reason:
+            self.host.deliver(Refused("cast", reason))
+        return not reason
 
     def estimate(self, target: Target) -> int:
         """Estimate the audience from own lists. The result is delivered at once."""
@@ -194,7 +182,8 @@ class Bft(
             self.host.deliver(Refused("estimate", "this peer has no place in the graph yet"))
         else:
             tables = [place.table for place in self.graph.places.held.values()]
-            members, messages = audience(tables, target, home.vectors.alpha, home.k, self.assured)
+            copies = home.k * (1 + self.assured)  # with receipts each is acknowledged
+            members, messages = audience(tables, target, home.vectors.alpha, copies)
             self.host.deliver(Estimated(self._estimates, members, messages))
         return self._estimates
 
@@ -221,11 +210,8 @@ class Bft(
         near.pop(self.address, None)
         # without them a member that was cut off would restart as if it were the whole network
         contacts = (tuple(near) or self.graph.silent.addresses())[:CONTACTS_STORED]
-        seen, revocation = (
-            self.durable_member(self.inbox.seen.blocks()),
-            self.graph.places.certificate_store.trust.revocation,
-        )
-        return DurableBft(seen, tuple(self.graph.certificates()), contacts, revocation)
+        seen, trust = self.durable_member(self.inbox.seen.blocks()), places.certificate_store.trust
+        return DurableBft(seen, tuple(self.graph.certificates()), contacts, trust.revocation)
 
     # --- messages received
 
@@ -234,7 +220,7 @@ class Bft(
         the signed leave.
         """
         kind = type(message)
-        if self.assured or kind is not CastHop:
+        if kind is not self._unheard:
             self.graph.on_heard_from(sender)
         return kind is not Ping or not self.graph.departures.has_left(sender)
 
@@ -250,12 +236,9 @@ class Bft(
         if not source.target.terms:
             return self.inbox.admit(source.cast, source.target, source.payload, fits=True)
         description = self.description
-        if description is None:
-            return None
-        chosen = zip(source.target.terms, source.handles, strict=True)
-        least = next(
-            (handles_of(term)[index] for term, index in chosen if term.selects(description)), None
-        )
-        if least is None or not (self.placement.moving or least == key_range):
-            return None
-        return self.inbox.take(source.cast, source.target, source.payload)
+        for term, index in zip(source.target.terms, source.handles, strict=True):
+            if description is not None and term.selects(description):
+                if handles_of(term)[index] == key_range or self.placement.moving:
+                    return self.inbox.take(source.cast, source.target, source.payload)
+                break
+        return None

@@ -1,35 +1,41 @@
 """The multicasts of one member: own casts, and the forwarding of others'.
 
 A message that reaches an address is checked for every place there that it concerns. Each such place
-then forwards it by the procedures of `multicast.py`. `step_delivery.py` repeats steps until they
-are acknowledged.
+then forwards it by the procedures of `multicast.py`. `step_delivery.py` sends the steps.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import msgspec
 
-from implicast.casting.bft.concerned_places import ConcernedPlaces
+from implicast.casting.bft.coverage import CastHopAck, CoverageNode
 from implicast.casting.bft.digest_exchange import DigestExchange
 from implicast.casting.bft.keys import handles_of, is_one_handle
-from implicast.casting.bft.messages import CastHop, Source, hop_body
 from implicast.casting.bft.multicast import (
     KeyRange,
     Leg,
     first_leg,
     inside,
+    is_auxiliary,
     legs,
     start_level,
 )
-from implicast.casting.bft.seen_multicast import Arrival, SeenMulticast
 from implicast.casting.bft.settings import BftSettings
-from implicast.casting.bft.step_delivery import SUSPECTED, CastReport, CoverageNode, StepDelivery
-from implicast.casting.bft.validator import PROVEN_FAULTS, HopValidator, SeenTable
+from implicast.casting.bft.step_delivery import SendOnce, StepDelivery
+from implicast.casting.bft.validator import (
+    PROVEN_FAULTS,
+    CastHop,
+    HopValidator,
+    SeenTable,
+    Source,
+    hop_body,
+)
 from implicast.casting.inbox import Outcome
 from implicast.language.target import Target
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.overlay.skip_graph.table import Level
-from implicast.peer.contract import Address, CastId, Name, Part, handles
+from implicast.overlay.skip_graph.place import Place
+from implicast.peer.contract import Address, CastId, Part, handles
 from implicast.peer.identity import Certificate
 from implicast.peer.memory import Recent
 from implicast.peer.requests import Requests
@@ -42,13 +48,43 @@ answer.
 """
 NO_TARGET = Target(())
 """The target of a cast to a key range: it has no terms."""
-COUNTED_MAX = 4_096
-"""Casts for which this member remembers the range and attempt it was counted in."""
 MISBEHAVIOUR_MAX = 1_024
 """Misbehaving addresses remembered; the oldest is evicted first."""
+CANDIDATES_MAX = 256
+"""Ranges whose candidate places are cached while no place has changed."""
+REFUSALS = ("unconcerned", "too_high", "out_of_step", "wrong_level")
+"""Why a place refuses a step, the check furthest on first."""
+
+Arrival = tuple[Address, int, bytes]
+"""How a multicast arrived: sender, level, key of the forwarding place."""
+Candidates = list[tuple[Place, bool]]
+"""Own places that may take part in a multicast; True for those in range."""
 
 
-class Multicasts(Part, parts={"delivery": StepDelivery, "digest_exchange": DigestExchange}):
+@dataclass(slots=True)
+class SeenMulticast:
+    """A multicast seen here: its source part, the own places that have yet to accept it (`open`),
+    and the coverage to report to each parent.
+    """
+
+    source: Source
+    open: list[bytes]
+    coverages: dict[Arrival, CoverageNode] = field(default_factory=dict)
+
+    def drop_left(self, held: dict[bytes, Place]) -> None:
+        """Forget the places that were left since."""
+        self.open = [key for key in self.open if key in held]
+
+    def close(self, key: bytes) -> None:
+        """An own place accepts the multicast."""
+        self.open.remove(key)
+
+    def note_arrival(self, arrival: Arrival, coverage: CoverageNode) -> None:
+        """The multicast arrived as a step that some own place accepts."""
+        self.coverages[arrival] = coverage
+
+
+class Multicasts(Part, parts={"digest_exchange": DigestExchange}):
     """The multicasts that this member has cast or seen.
 
     Calls `deliver(source, key_range)` when an own place is in range; it returns the outcome, or
@@ -56,8 +92,7 @@ class Multicasts(Part, parts={"delivery": StepDelivery, "digest_exchange": Diges
     """
 
     __slots__ = (
-        "_concerned",
-        "_counted",
+        "_candidates",
         "_deliver",
         "_graph",
         "_settings",
@@ -79,7 +114,7 @@ class Multicasts(Part, parts={"delivery": StepDelivery, "digest_exchange": Diges
         assured: bool,
         deliver: Callable[[Source, KeyRange], Outcome | None],
         lacks: Callable[[CastId], bool] | None,
-        is_restarted: bool,
+        restarted_us: int | None,
     ) -> None:
         super().__init__(requests.address, requests.host)
         self._graph, self._settings, self._deliver = graph, settings, deliver
@@ -87,29 +122,30 @@ class Multicasts(Part, parts={"delivery": StepDelivery, "digest_exchange": Diges
         self.seen: SeenTable[SeenMulticast] = SeenTable(settings.window_us)
         # address -> time of the first proven fault
         self.misbehaviour: Recent[Address, int] = Recent(MISBEHAVIOUR_MAX)
-        self._counted: Recent[CastId, tuple[KeyRange, int]] = Recent(COUNTED_MAX)
-        self._concerned = ConcernedPlaces(graph.places, validator)
+        # by range, start level and number of own places
+        self._candidates: Recent[tuple[KeyRange, int, int], Candidates] = Recent(CANDIDATES_MAX)
         self.digest_exchange = DigestExchange(graph, validator, self._source_flaw, deliver, lacks)
-        self.delivery = StepDelivery(
-            requests,
-            graph.members,
-            settings.k,
-            assured,
-            self._recast,
-            lambda address: self.record_misbehaviour(address, "unconfirmed"),
-            requests.host.now_us if is_restarted else None,
-        )
+        self.delivery: StepDelivery | SendOnce = SendOnce(self.host)
+        if assured:
+            self.delivery = StepDelivery(
+                requests,
+                graph,
+                settings.k,
+                signer.public,
+                self.digest_exchange.delivered,
+                self._recast,
+                lambda address: self.record_misbehaviour(address, "unconfirmed"),
+                restarted_us,
+            )
 
     # --- casting
 
     def cast(self, cast: CastId, target: Target, payload: bytes) -> None:
         """Send one multicast for each handle of the target."""
+        found = [handles_of(term) for term in target.terms]
+        chosen = tuple([self._choose(each) for each in found])
         self.delivery.begin_cast(cast, all(map(is_one_handle, target.terms)))
-        chosen = tuple(self._choose(handles_of(term)) for term in target.terms)
-        key_ranges = [
-            handles_of(term)[index] for term, index in zip(target.terms, chosen, strict=True)
-        ]
-        for key_range in dict.fromkeys(key_ranges):
+        for key_range in dict.fromkeys(map(list.__getitem__, found, chosen)):
             self._multicast(self.source(cast, target, chosen, payload, key_range))
         self.delivery.all_sent(cast)
 
@@ -123,14 +159,14 @@ class Multicasts(Part, parts={"delivery": StepDelivery, "digest_exchange": Diges
         """Index of the handle that stands for a term: the first, or the range with the fewest known
         nodes.
         """
-        if not self._settings.sparse or len(key_ranges) == 1:
+        home = self._graph.places.home
+        if not self._settings.sparse or len(key_ranges) == 1 or home is None:
             return 0
-        home = next(iter(self._graph.places.held.values())).table
         counts = [
-            [sum(inside(level, key_range)) for level in reversed(home.levels)]
+            [sum(inside(level, key_range)) for level in reversed(home.table.levels)]
             for key_range in key_ranges
         ]
-        return min(range(len(key_ranges)), key=lambda index: counts[index])
+        return counts.index(min(counts))
 
     def source(
         self,
@@ -143,94 +179,80 @@ class Multicasts(Part, parts={"delivery": StepDelivery, "digest_exchange": Diges
         """The signed source part. It starts from the own place with the lowest start level, among
         those whose neighbours agree with the list of that level if there are any.
         """
-        graph, halves = self._graph, self.validator.halves
-        starts = {
-            key: start_level(graph.places.held[key].table, key_range, halves)
-            for key in sorted(graph.joined_places())
-        }
-        sure = [key for key, level in starts.items() if graph.is_agreed(key, level)]
-        key = min(sure or starts, key=lambda each: starts[each])
+        graph, halves, starts = self._graph, self.validator.halves, list[tuple[bool, int, bytes]]()
+        for key in sorted(graph.joined_places()):
+            level = start_level(graph.places.held[key].table, key_range, halves)
+            starts.append((not graph.is_agreed(key, level), level, key))
+        _, level, key = min(starts)
         query = self.host.rng.getrandbits(QUERY_BITS)
         certificate = graph.places.held[key].certificate
-        head = (cast, query, *key_range, starts[key], self.host.now_us)
+        head = (cast, query, *key_range, level, self.host.now_us)
         bare = Source(*head, target, chosen, payload, certificate, b"")
         return msgspec.structs.replace(bare, signature=self.signer.sign(bare.body()))
 
     def _multicast(self, source: Source) -> None:
-        key = source.certificate.key
+        certificate, start = source.certificate, source.start
         entry, coverage = (
             self._record_multicast(source, self.concerned(source)),
             self.delivery.open_coverage(source),
         )
-        self._count_silent(source.key_range, coverage)
-        if self.delivery.assured and not self._graph.is_agreed(key, source.start):
-            coverage.tally.add(CastReport(uncertain=1))
-        leg, takes_part = first_leg(
-            self._graph.places.held[key].table,
-            source.start,
-            source.key_range,
-            self.validator.halves,
-        )
-        if takes_part and key in entry.open:
-            self.accept(entry, key, source.start, coverage)
-        self._send(entry, source.certificate, leg, coverage)
-        self._send_to_suspects(source, coverage)
-        self.digest_exchange.note_cast(source)
-
-    def _send_to_suspects(self, source: Source, coverage: CoverageNode) -> None:
-        """Send to recently lost nodes of the source's start ring too. Only the source serves this
-        ring, and they may be alive: perhaps only their answers were dropped.
-        """
-        certificate, common = source.certificate, self.validator.vectors.common
-        level = self._graph.places.held[certificate.key].table.levels[source.start]
-        suspects = dict[Address, Name | None]()
-        for node in self._graph.members.lost_within(SUSPECTED_US):
-            is_near = common(certificate.vector, node.vector) >= source.start and level.spans(
-                node.key
-            )
-            if is_near and source.key_range.holds(node.key):
-                suspects[node.address] = None
+        table = self._graph.places.held[certificate.key].table
+        self.delivery.count_silent(source.key_range, coverage)
+        self.delivery.count_start(source, coverage)
+        leg, takes_part = first_leg(table, start, source.key_range, self.validator.halves)
+        if takes_part and certificate.key in entry.open:
+            self.accept(entry, certificate.key, start, coverage)
+        self._send(entry, certificate, leg, coverage)
+        # Recently lost nodes of the start ring get the step too. Only the source serves this ring,
+        # and they may be alive: perhaps only their answers were dropped.
+        common, spans = self.validator.vectors.common, table.levels[start].spans
+        suspects = [
+            node
+            for node in self._graph.members.lost_within(SUSPECTED_US)
+            if common(certificate.vector, node.vector) >= start
+            and spans(node.key)
+            and source.key_range.holds(node.key)
+        ]
         if suspects:
-            self.delivery.send(
-                suspects, self.signed_hop(source, source.start, certificate), coverage, SUSPECTED
-            )
+            hop = self.signed_hop(source, start, certificate)
+            self.delivery.send(suspects, hop, coverage, is_suspect=True)
+        self.digest_exchange.note_cast(source)
 
     def _recast(self, source: Source) -> None:
         if self._graph.places.held:
-            self._multicast(
-                self.source(
-                    source.cast, source.target, source.handles, source.payload, source.key_range
-                )
-            )
+            again = (source.cast, source.target, source.handles, source.payload, source.key_range)
+            self._multicast(self.source(*again))
 
     # --- receiving
 
+    @handles(CastHopAck)
+    def on_cast_hop_ack(self, sender: Address, ack: CastHopAck) -> None:
+        """A step was acknowledged."""
+        self.delivery.on_ack(sender, ack)
+
     @handles(CastHop)
     def on_hop(self, sender: Address, hop: CastHop) -> None:
-        source = hop.source
-        entry = self.seen.get((source.query, source.certificate.key))
+        """Accept a step for every own place that passes the checks, and acknowledge it."""
+        arrival = (sender, hop.level, hop.forwarder.key)
+        entry = self.seen.get((hop.source.query, hop.source.certificate.key))
         if entry is not None:
-            if entry.open:  # places may have been left since
-                entry.open[:] = [key for key in entry.open if key in self._graph.places.held]
+            if entry.open:
+                entry.drop_left(self._graph.places.held)
             if not entry.open:  # true for five steps in six
                 self.validator.refuse("repeated")
-                if self.delivery.assured:
-                    self.delivery.confirm(
-                        sender, hop, entry.coverages.get((sender, hop.level, hop.forwarder.key))
-                    )
+                self.delivery.confirm(sender, hop, entry.coverages.get(arrival))
                 return
-        arrival = (sender, hop.level, hop.forwarder.key)
-        is_repeat = entry is not None and arrival in entry.coverages
-        flaw = self._flaw(hop, entry) or self._accept_step(arrival, hop, entry)
+        before = entry.coverages.get(arrival) if entry is not None else None
+        flaw = self._flaw(hop, entry)
+        if flaw is None:
+            entry, flaw = self._accept_step(arrival, hop, entry)
         if flaw is not None:
             self.validator.refuse(flaw)
             self.record_misbehaviour(sender, flaw)
-        # all own places that it is for have it
-        if self.delivery.assured and (flaw is None or flaw == "repeated"):
-            entry = entry or self.seen.get(source.name)
+        if flaw is None or flaw == "repeated":  # all own places that it is for have it
             coverage = entry.coverages.get(arrival) if entry is not None else None
             # else it is acknowledged with the report, when the coverage completes
-            if is_repeat or coverage is None or not coverage.open:
+            if before is not None or coverage is None or not coverage.open:
                 self.delivery.confirm(sender, hop, coverage)
 
     def _flaw(self, hop: CastHop, entry: SeenMulticast | None) -> str | None:
@@ -250,64 +272,94 @@ class Multicasts(Part, parts={"delivery": StepDelivery, "digest_exchange": Diges
             self.misbehaviour.once(address, self.host.now_us)
 
     def _source_flaw(self, source: Source) -> str | None:
-        now_us = self.host.now_us
-        flaw = (
-            self.seen.flaw(source.cast.publisher, source.sent_us, now_us)
-            if 6 in self.validator.checks
-            else None
-        )
+        now_us, flaw = self.host.now_us, None
+        if 6 in self.validator.checks:
+            flaw = self.seen.flaw(source.cast.publisher, source.sent_us, now_us)
         return flaw or self.validator.source_flaw(source, now_us)
 
     def _accept_step(
         self, arrival: Arrival, hop: CastHop, entry: SeenMulticast | None
-    ) -> str | None:
+    ) -> tuple[SeenMulticast | None, str | None]:
         """Accept a step for every own place that passes the checks. If none does, it is refused and
         not recorded.
         """
+        held, flaw_of = self._graph.places.held, self.validator.place_flaw
         candidates = entry.open if entry is not None else self.concerned(hop.source)
-        passed = [
-            key
-            for key in candidates
-            if self.validator.place_flaw(hop, self._graph.places.held[key].table) is None
-        ]
+        passed = [key for key in candidates if flaw_of(hop, held[key].table) is None]
         if not passed:
-            return self._refusal(hop)
-        entry, (sender, level, place) = (
-            entry or self._record_multicast(hop.source, candidates),
-            arrival,
-        )
-        coverage = entry.coverages[arrival] = self.delivery.open_coverage(
-            hop.source, (sender, hop.source.query, level, place)
-        )
+            flaws = [flaw_of(hop, place.table) for place in held.values()]
+            named = [name for name in REFUSALS if name in flaws]
+            return entry, "repeated" if None in flaws else next(iter(named), "no_place")
+        (sender, level, place), query = arrival, hop.source.query
+        found = entry or self._record_multicast(hop.source, candidates)
+        coverage = self.delivery.open_coverage(hop.source, (sender, query, level, place))
+        found.note_arrival(arrival, coverage)
         for key in passed:
-            if key in entry.open:
-                self.accept(entry, key, level, coverage)
-        return None
-
-    def _refusal(self, hop: CastHop) -> str:
-        """The reason to refuse a step for all own places: that of the check furthest on."""
-        flaws = [
-            self.validator.place_flaw(hop, place.table)
-            for place in self._graph.places.held.values()
-        ]
-        order = ("unconcerned", "too_high", "out_of_step", "wrong_level")
-        if None in flaws:
-            return "repeated"
-        return next((name for name in order if name in flaws), "no_place")
+            if key in found.open:
+                self.accept(found, key, level, coverage)
+        return found, None
 
     def _record_multicast(self, source: Source, places: list[bytes]) -> SeenMulticast:
         """Record a multicast with the own places that have yet to accept it."""
-        entry = SeenMulticast(source, source.key_range, places)
+        entry, sent_us, size = SeenMulticast(source, places), source.sent_us, len(source.payload)
         if 6 in self.validator.checks:
-            size = len(source.payload)
-            self.seen.record(
-                source.name, source.cast.publisher, source.sent_us, self.host.now_us, entry, size
-            )
+            publisher, now_us = source.cast.publisher, self.host.now_us
+            self.seen.record(source.name, publisher, sent_us, now_us, entry, size)
         return entry
 
+    # --- places that take part
+
     def concerned(self, source: Source) -> list[bytes]:
-        """Keys of own places that must get a multicast."""
-        return self._concerned.keys(source)
+        """Keys of own places that must get a multicast, each at the level given by its vector and
+        the source's. A place in range whose lists do not reach that level yet waits for another
+        copy.
+        """
+        places = self._graph.places
+        if not {3, 5} <= self.validator.checks:
+            return list(places.held)
+        # Cached while no place has changed: casts to the same range are frequent. A place may have
+        # been left, which changes the number of places.
+        which = (source.key_range, source.start, len(places.held))
+        is_at_rest = places.are_untouched
+        near = self._candidates.get(which) if is_at_rest else None
+        near = self._candidate_places(source) if near is None else near
+        if is_at_rest:
+            self._candidates[which] = near
+        return [
+            place.key for place, is_in in near if is_in or self._is_auxiliary_place(place, source)
+        ]
+
+    def _candidate_places(self, source: Source) -> Candidates:
+        """Own places in range, and those that may be auxiliary: a place that is not auxiliary at
+        the start level is not at any level below.
+        """
+        found, key_range, start = Candidates(), source.key_range, source.start
+        (low, high), is_turned = key_range, source.low >= source.high
+        for key, place in self._graph.places.held.items():
+            if (key >= low or key < high or low == high) if is_turned else low <= key < high:
+                found.append((place, True))
+            # A changed place is always a candidate: its vector is tested first, which is cheaper
+            # than computing its lists.
+            elif place.assembled is None or is_auxiliary(
+                place.table, min(start, place.table.top), key_range, self.validator.halves
+            ):
+                found.append((place, False))
+        return found
+
+    def _is_auxiliary_place(self, place: Place, source: Source) -> bool:
+        """Whether an own place outside the range is auxiliary at its level."""
+        vectors, theirs, mine = (
+            self.validator.vectors,
+            source.certificate.vector,
+            place.certificate.vector,
+        )
+        # true for half of them; no node is auxiliary at level 0
+        if theirs ^ mine >= vectors.limits[1]:
+            return False
+        level = min(vectors.common(theirs, mine), source.start)
+        if not level or (level > place.table.top and 4 in self.validator.checks):
+            return False
+        return is_auxiliary(place.table, level, source.key_range, self.validator.halves)
 
     # --- accepting and forwarding
 
@@ -315,62 +367,17 @@ class Multicasts(Part, parts={"delivery": StepDelivery, "digest_exchange": Diges
         """Accept a message for an own place at a level: deliver it if in range, and forward it
         below.
         """
-        entry.open.remove(key)
-        key_range = entry.key_range
+        entry.close(key)
+        source, place = entry.source, self._graph.places.held[key]
+        key_range, table = source.key_range, place.table
         if key_range.holds(key):
-            self._count_outcome(entry, self._deliver(entry.source, key_range), coverage)
-            self.digest_exchange.note_cast(entry.source, key)
-        place = self._graph.places.held[key]
-        table = place.table
-        self._count_silent(key_range, coverage, table.levels[0])
+            self.delivery.count_outcome(source, self._deliver(source, key_range), coverage)
+            self.digest_exchange.note_cast(source, key)
+        self.delivery.count_silent(key_range, coverage, table.levels[0])
         # a place may have shorter lists than the forwarder beside it
-        level = min(level, table.top)
-        for leg in legs(table, level, key_range, self.validator.halves, self._settings.through):
+        level, through = min(level, table.top), self._settings.through
+        for leg in legs(table, level, key_range, self.validator.halves, through):
             self._send(entry, place.certificate, leg, coverage)
-
-    def _count_silent(
-        self, key_range: KeyRange, coverage: CoverageNode, near: Level[Certificate] | None = None
-    ) -> None:
-        """Count an uncertain region if a silent peer, which may only be frozen or cut off, had a
-        place in the range (`near`: and within this list), or if a contact of an earlier incarnation
-        has not been listed again.
-        """
-
-        def concerns(key: bytes) -> bool:
-            return key_range.holds(key) and (near is None or near.spans(key))
-
-        silent = self._graph.silent
-        if self.delivery.assured and (silent.contacts() or silent.places(concerns)):
-            coverage.tally.add(CastReport(uncertain=1))
-
-    def _count_outcome(
-        self, entry: SeenMulticast, outcome: Outcome | None, coverage: CoverageNode
-    ) -> None:
-        """Count the outcome at this member, once for each cast; once more when the publisher
-        repeats the cast under the same range. Later steps of the former attempt count no more.
-        """
-        cast, here = entry.source.cast, (entry.key_range, entry.source.sent_us)
-        if outcome is None or not self.delivery.assured:
-            return
-        before = self._counted.get(cast)
-        is_anew = before is not None and before[0] == here[0] and before[1] < here[1]
-        # an own cast that went on after a crash
-        is_ours = before is None and entry.source.certificate.public == self.signer.public
-        is_exchanged = (
-            before is None and outcome is Outcome.REPEAT and cast in self.digest_exchange.delivered
-        )
-        if (
-            outcome is Outcome.TAKEN
-            or is_anew
-            or is_exchanged
-            or (is_ours and outcome is Outcome.REPEAT)
-        ):
-            self._counted[cast] = here
-            coverage.tally.add(CastReport(taken=1))
-        elif outcome is Outcome.EXPIRED:
-            coverage.tally.add(CastReport(missed=1))
-        elif outcome not in (Outcome.REPEAT, Outcome.UNSELECTED):
-            coverage.tally.add(CastReport(declined=1))
 
     def _send(
         self,
@@ -380,17 +387,13 @@ class Multicasts(Part, parts={"delivery": StepDelivery, "digest_exchange": Diges
         coverage: CoverageNode,
     ) -> None:
         """Send one signed message to all receivers of a leg. Own places accept it by a call."""
-        wanted: dict[Address, Name | None] = dict.fromkeys([node.address for node in leg.receivers])
-        if self.delivery.assured:
-            wanted |= {
-                node.address: node.name for node in leg.receivers if entry.key_range.holds(node.key)
-            }
-        is_ours = wanted.pop(self.address, self) is not self
-        if wanted:
-            self.delivery.send(wanted, self.signed_hop(entry.source, leg.level, place), coverage)
-        for node in leg.receivers if is_ours else ():
+        others = [node for node in leg.receivers if node.address != self.address]
+        if others:
+            self.delivery.send(others, self.signed_hop(entry.source, leg.level, place), coverage)
+        for node in leg.receivers if len(others) < len(leg.receivers) else ():
             if node.address == self.address and node.key in entry.open:
                 self.accept(entry, node.key, leg.level, coverage)
 
     def signed_hop(self, source: Source, level: int, place: Certificate) -> CastHop:
+        """A step at a level, signed by the forwarding place."""
         return CastHop(source, level, place, self.signer.sign(hop_body(source, level)))

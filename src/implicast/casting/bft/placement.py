@@ -13,37 +13,39 @@ member applies for the places of its stored certificates, and takes them under t
 the authority does not answer.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from implicast.casting.bft.keys import HOME, description_of, realms
-from implicast.casting.bft.messages import (
-    Apply,
-    Denied,
-    Granted,
-    IntroducersDue,
-    LeaseRenewalDue,
-    ReleaseDue,
-)
-from implicast.casting.bft.revocation_lists import RevocationLists
 from implicast.casting.bft.settings import MemberKeys
 from implicast.language.target import Description
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.peer.contract import Address, Incarnation, Part, Version, handles
+from implicast.peer.contract import (
+    Address,
+    Incarnation,
+    Message,
+    Part,
+    StandingAlarm,
+    Version,
+    handles,
+)
 from implicast.peer.events import Joined, Left, Refused, Registered, Withdrawn
-from implicast.peer.identity import Certificate
+from implicast.peer.fields import Text, Token
+from implicast.peer.identity import Certificate, Enrolment, Key, Revocation, Signature
 from implicast.peer.name import version_of
 from implicast.peer.requests import PendingRequest, Requests, RetryPolicy
 from implicast.peer.signing import Signing
-from implicast.peer.trust_policy import RIGHTS_MAX
+from implicast.peer.trust_policy import RIGHTS_MAX, Right
 
+REALMS_MAX = 2_049
+"""Realms in one application: home, and all tags and values of a description."""
 APPLICATION, RESTART = "application", "restart application"
-RETRY = RetryPolicy(2_000_000, times=1 << 30)
-RESTART_RETRY = RetryPolicy(2_000_000, times=2)
-"""After two unanswered attempts, a restarted member takes its places under its stored certificates.
-"""
+RETRY, RESTART_RETRY = RetryPolicy(2_000_000, times=1 << 30), RetryPolicy(2_000_000, times=2)
+"""A restarted member takes its places under its stored certificates after two attempts."""
 RELEASE_DELAY_US = 5_000_000
 LEASE_RENEWAL_US = 60_000_000
 """Interval at which a member renews its lease and searches for its home place through peers drawn
@@ -57,9 +59,75 @@ those of the former incarnation, and no others. RENEW: renew the lease and certi
 release places; numbers count on from it.
 """
 
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Apply(Message):
+    """Application to the authority for places in some realms, and release of others. Signed by the
+    applicant.
+    """
+
+    wire = 0x0C04
+    request: Version
+    stamp: Version
+    """Increases with each application of a peer: a late copy releases nothing."""
+    enrolment: Enrolment
+    wanted: Annotated[tuple[Key, ...], Meta(max_length=REALMS_MAX)]
+    given_up: Annotated[tuple[Key, ...], Meta(max_length=REALMS_MAX)]
+    newest: Certificate | None
+    """The newest certificate of the applicant: the authority must continue serial numbers above it.
+    """
+    listed: Token
+    """Number of the newest revocation list that the applicant knows."""
+    signature: Signature
+    rights: Annotated[tuple[Right, ...], Meta(max_length=RIGHTS_MAX)] = ()
+    """Rights to the protected tags and values among the realms wanted."""
+
+    def body(self, address: Address) -> bytes:
+        """The bytes that the applicant signs."""
+        serial = self.newest.serial if self.newest is not None else 0
+        fields = (self.request, self.stamp, self.enrolment, self.wanted, self.given_up)
+        return b"apply" + _encode((fields, serial, address, self.rights))
+
+
+class Granted(Message):
+    """Grants an application: certificates, introducers drawn by the authority, and its revocation
+    list if the applicant's differs.
+    """
+
+    wire = 0x0C05
+    request: Version
+    certificates: Annotated[tuple[Certificate, ...], Meta(max_length=REALMS_MAX)]
+    introducers: Annotated[tuple[Address, ...], Meta(max_length=16)]
+    revocation: Revocation | None
+
+
+class Denied(Message):
+    """Denies an application, with the reason."""
+
+    wire = 0x0C06
+    request: Version
+    reason: Text
+
+
+class ReleaseDue(Message):
+    """Fires when places that this version no longer wants are to be released."""
+
+    version: Version
+
+
+class LeaseRenewalDue(StandingAlarm):
+    """Fires when the lease at the authority is to be renewed."""
+
+
+class IntroducersDue(Message):
+    """Fires when a newcomer whose introducers did not answer is to ask the authority for others."""
+
 
 class PlacementAgent(Part):
-    """Keeps the places of a member in step with its description."""
+    """Keeps the places of a member in step with its description. Calls `on_revocation(sender,
+    list)` with the list of the authority.
+    """
 
     __slots__ = (
         "_arriving",
@@ -73,7 +141,7 @@ class PlacementAgent(Part):
         "_introducers",
         "_joining",
         "_keys",
-        "_lists",
+        "_on_revocation",
         "_open_requests",
         "_releases",
         "_requests",
@@ -87,7 +155,7 @@ class PlacementAgent(Part):
         self,
         requests: Requests,
         graph: SkipGraph,
-        lists: RevocationLists,
+        on_revocation: Callable[[Address, Revocation], None],
         keys: MemberKeys,
         authority: Address,
         incarnation: Incarnation,
@@ -95,14 +163,8 @@ class PlacementAgent(Part):
         certificates: Sequence[Certificate] = (),
     ) -> None:
         super().__init__(requests.address, requests.host)
-        self.signing = signing
-        self._requests, self._graph, self._lists, self._keys, self._authority = (
-            requests,
-            graph,
-            lists,
-            keys,
-            authority,
-        )
+        self._requests, self._graph, self._on_revocation = requests, graph, on_revocation
+        self._keys, self._authority, self.signing = keys, authority, signing
         # certificates of the former incarnation
         self._certificates = {each.realm: each for each in certificates}
         self._held: dict[bytes, bytes] = {}  # realm -> key of the own place there
@@ -110,8 +172,7 @@ class PlacementAgent(Part):
         self._given_introducers: tuple[Address, ...] = ()
         self._introducers: tuple[Address, ...] = ()
         self._departed = self._joining = False
-        # applications that the authority has not answered
-        self._open_requests: set[Version] = set()
+        self._open_requests: set[Version] = set()  # that the authority has not answered
         self._releases, self._stamp = RELEASE, version_of(incarnation, 0)
         # request -> keys of places that have not arrived
         self._arriving: dict[Version, set[bytes]] = {}
@@ -130,16 +191,16 @@ class PlacementAgent(Part):
         """Start the lease renewals at a random phase."""
         self.host.after(int(LEASE_RENEWAL_US * self.host.rng.random()), LeaseRenewalDue())
 
+    def restore(self, certificates: Iterable[Certificate]) -> None:
+        """Record the places of an assembled world."""
+        self._held = {each.realm: each.key for each in certificates}
+
     def begin_join(self, introducers: tuple[Address, ...]) -> None:
         """Apply for the home place, or for all places of the former incarnation."""
         self._given_introducers = self._introducers = introducers
         self._departed, self._joining = False, True
         wanted = self._entitled(self._certificates) or [HOME]
-        self._send(RESTART if self._certificates else APPLICATION, JOIN, wanted, [])
-
-    def restore_place(self, certificate: Certificate) -> None:
-        """Record a place of an assembled world."""
-        self._held[certificate.realm] = certificate.key
+        self._send(RESTART if self._certificates else APPLICATION, JOIN, wanted)
 
     def place_description(self, version: Version, description: Description | None) -> None:
         """Hold exactly the places of this description. `Registered` or `Withdrawn` follows."""
@@ -148,16 +209,13 @@ class PlacementAgent(Part):
             self._waiting = (version, description)
             return
         wanted = realms(description)
-        for realm in self._held:
-            if realm not in wanted:
-                self._unwanted.setdefault(realm, version)
-        for realm in wanted:
-            self._unwanted.pop(realm, None)
+        unwanted = {**self._unwanted, **dict.fromkeys(self._held, version), **self._unwanted}
+        self._unwanted = {realm: at for realm, at in unwanted.items() if realm not in wanted}
         if self._unwanted:
             self.host.after(RELEASE_DELAY_US, ReleaseDue(version))
         lacking = [realm for realm in wanted if realm not in self._held]
         if lacking:
-            self._send(APPLICATION, version, lacking, [])
+            self._send(APPLICATION, version, lacking)
         else:
             self._await_arrival(version)
 
@@ -170,22 +228,19 @@ class PlacementAgent(Part):
 
     def _left(self) -> None:
         self._release(list(self._held))
-        self._held.clear()
-        self._unwanted.clear()
+        self._held, self._unwanted = {}, {}
         self.host.deliver(Left())
 
     # --- applications
 
     def _send(
-        self, topic: str, request: Version, wanted: Sequence[bytes], given_up: Sequence[bytes]
+        self, topic: str, request: Version, wanted: Sequence[bytes], given_up: Sequence[bytes] = ()
     ) -> None:
-        held, listed = self._graph.places.held, self._lists.number
-        certificates = [
-            *self._certificates.values(),
-            *(place.certificate for place in held.values()),
-        ]
-        newest = max(certificates, key=attrgetter("serial"), default=None)
-        rights = self.signing.rights_to(description_of(wanted))[:RIGHTS_MAX]
+        places = self._graph.places
+        certificates = [*self._certificates.values(), *places.certificates()]
+        known = places.certificate_store.trust.revocation
+        mine = description_of(wanted) if self.signing.signed else None
+        rights = self.signing.rights_to(mine)[:RIGHTS_MAX] if mine is not None else ()
         self._stamp += 1
         bare = Apply(
             request,
@@ -193,22 +248,19 @@ class PlacementAgent(Part):
             self._keys.enrolment,
             tuple(wanted),
             tuple(given_up),
-            newest,
-            listed,
+            max(certificates, key=attrgetter("serial"), default=None),
+            0 if known is None else known.number,
             b"",
             rights,
         )
         signature = self._keys.signer.sign(bare.body(self.address))
         if request != RENEW:
             self._open_requests.add(request)
-        self._requests.ask(
-            topic, request, self._authority, msgspec.structs.replace(bare, signature=signature)
-        )
+        signed = msgspec.structs.replace(bare, signature=signature)
+        self._requests.ask(topic, request, self._authority, signed)
 
     def _entitled(self, realms: Iterable[bytes]) -> list[bytes]:
-        """The realms that this member still has the right to: rights expire, and one declined place
-        would cost all others of the application.
-        """
+        """The realms that this member has the right to: one declined place would cost all others."""
         return [realm for realm in realms if self.signing.is_entitled(description_of([realm]))]
 
     def _release(self, given_up: Sequence[bytes]) -> None:
@@ -222,48 +274,42 @@ class PlacementAgent(Part):
         if sender != self._authority:
             return None
         self._open_requests.discard(request)
-        pending = self._requests.answered(RESTART, request) or self._requests.answered(
-            APPLICATION, request
-        )
-        return (
-            pending.message if pending is not None and isinstance(pending.message, Apply) else None
-        )
+        answered = self._requests.answered
+        pending = answered(RESTART, request) or answered(APPLICATION, request)
+        found = pending.message if pending is not None else None
+        return found if isinstance(found, Apply) else None
 
     @handles(Granted)
     def on_granted(self, sender: Address, granted: Granted) -> None:
         """Take the granted places. Peers drawn by the authority and the member's own contacts
         introduce it.
         """
-        application = self._take_answer(sender, granted.request)
-        if (
-            application is None
-            or tuple([each.realm for each in granted.certificates]) != application.wanted
-        ):
+        application, request = self._take_answer(sender, granted.request), granted.request
+        realms_granted = tuple([each.realm for each in granted.certificates])
+        if application is None or realms_granted != application.wanted:
             return
         if self._departed:
-            self._release(application.wanted if granted.request != RENEW else ())
+            self._release(application.wanted if request != RENEW else ())
             return
         if granted.revocation is not None:
-            self._lists.on_revocation(sender, granted.revocation)
+            self._on_revocation(sender, granted.revocation)
         if granted.certificates:
-            self._introducers = (
-                tuple(dict.fromkeys((*granted.introducers, *self._given_introducers)))
-                or self._introducers
-            )
-            self._take_places(granted.request, granted.certificates)
-        if granted.request == RENEW:
+            found = dict.fromkeys((*granted.introducers, *self._given_introducers))
+            self._introducers = tuple(found) or self._introducers
+            self._take_places(request, granted.certificates)
+        if request == RENEW:
             self._graph.search_home_via(granted.introducers)
         self._place_waiting()
 
     @handles(Denied)
     def on_denied(self, sender: Address, denied: Denied) -> None:
+        """The authority declined an application: tell the application program, and go on."""
         if self._take_answer(sender, denied.request) is None:
             return
         if denied.request == JOIN or denied.request in self._described:
             self._described.pop(denied.request, None)
-            self.host.deliver(
-                Refused("join" if denied.request == JOIN else "register", denied.reason)
-            )
+            what = "join" if denied.request == JOIN else "register"
+            self.host.deliver(Refused(what, denied.reason))
         self._place_waiting()
 
     def _on_unanswered(self, request: Version, pending: PendingRequest) -> None:
@@ -271,13 +317,10 @@ class PlacementAgent(Part):
         go on applying.
         """
         now_us, trust = self.host.now_us, self._graph.places.certificate_store.trust
-        valid = [
-            each
-            for each in self._certificates.values()
-            if each.address == self.address and not trust.flaw(each, now_us)
-        ]
+        mine = [each for each in self._certificates.values() if each.address == self.address]
+        valid = [each for each in mine if not trust.flaw(each, now_us)]
         self._requests.ask(APPLICATION, request, self._authority, pending.message)
-        if any(each.realm == HOME for each in valid):
+        if HOME in [each.realm for each in valid]:
             self._open_requests.discard(request)
             self._take_places(JOIN, valid)
             self._place_waiting()
@@ -296,14 +339,14 @@ class PlacementAgent(Part):
     @handles(IntroducersDue)
     def on_introducers_due(self, alarm: IntroducersDue) -> None:
         if not self._departed:
-            self._send(APPLICATION, JOIN, self._entitled(self._held) or [HOME], [])
+            self._send(APPLICATION, JOIN, self._entitled(self._held) or [HOME])
 
     @handles(LeaseRenewalDue)
     def on_lease_renewal_due(self, alarm: LeaseRenewalDue) -> None:
         self.host.after(LEASE_RENEWAL_US, alarm)
         if not self._departed and HOME in self._held:
             expiring = [realm for realm, key in self._held.items() if self._graph.expires_soon(key)]
-            self._send(APPLICATION, RENEW, self._entitled(expiring), [])
+            self._send(APPLICATION, RENEW, self._entitled(expiring))
 
     # --- taking and releasing places
 
@@ -323,9 +366,8 @@ class PlacementAgent(Part):
 
     def _await_arrival(self, request: Version) -> None:
         """Complete a request when all own places have arrived."""
-        self._arriving[request] = {
-            key for key in self._held.values() if not self._graph.has_arrived(key)
-        }
+        arrived = self._graph.has_arrived
+        self._arriving[request] = {key for key in self._held.values() if not arrived(key)}
         if not self._arriving[request]:
             self._complete(request)
 
@@ -342,14 +384,12 @@ class PlacementAgent(Part):
             self._joining = False
             self.host.deliver(Joined())
         elif request in self._described:
-            self.host.deliver(
-                Registered(request) if self._described.pop(request) else Withdrawn(request)
-            )
+            is_placed = self._described.pop(request)
+            self.host.deliver(Registered(request) if is_placed else Withdrawn(request))
 
     @handles(ReleaseDue)
     def on_release_due(self, alarm: ReleaseDue) -> None:
-        if self._open_requests or self._arriving:
-            # the new places have not all arrived: the old ones are still needed
+        if self._open_requests or self._arriving:  # the old places are still needed
             self.host.after(RELEASE_DELAY_US, alarm)
             return
         given_up = [realm for realm, version in self._unwanted.items() if version <= alarm.version]

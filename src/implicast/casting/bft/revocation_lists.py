@@ -10,9 +10,9 @@ that it issues a complete one.
 
 from collections.abc import Callable
 
-from implicast.casting.bft.messages import AskList, ListGossipDue, ListNumber, NewerList
 from implicast.overlay.skip_graph.graph import SkipGraph
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.contract import Address, Host, Message, Part, StandingAlarm, handles
+from implicast.peer.fields import Token
 from implicast.peer.identity import Revocation, Trust
 from implicast.peer.memory import Repeats
 
@@ -26,6 +26,31 @@ the authority again.
 """
 SERVED_MAX = 1_024
 """Members remembered with the list they were sent; the oldest is evicted first."""
+
+
+class NewerList(Message):
+    """Sends the authority a revocation list that is newer than its own."""
+
+    wire = 0x0C07
+    revocation: Revocation
+
+
+class ListNumber(Message):
+    """Number of the newest revocation list that the sender knows; 0 for none."""
+
+    wire = 0x0C08
+    number: Token
+
+
+class AskList(Message):
+    """Asks for the receiver's revocation list if it is newer than this number."""
+
+    wire = 0x0C09
+    number: Token
+
+
+class ListGossipDue(StandingAlarm):
+    """Fires when one contact is to be sent the number of our revocation list."""
 
 
 class RevocationLists(Part):

@@ -1,4 +1,5 @@
-"""Acknowledged delivery of multicast steps, and the count of members reached.
+"""Delivery of multicast steps: acknowledged and counted for receipts (`StepDelivery`), or sent once
+as in the paper (`SendOnce`).
 
 A receiver acknowledges a step when all its places that the step is for have the message. A step
 that it must refuse, because its lists are not yet those of the sender, it does not acknowledge; the
@@ -19,104 +20,110 @@ recognise the cast.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
 
-from implicast.casting.bft.messages import SILENT_MAX, CastHop, CastHopAck, Source
-from implicast.overlay.skip_graph.members import GraphMembers
-from implicast.peer.contract import Address, CastId, Name, Part, handles
-from implicast.peer.events import Settled
-from implicast.peer.fields import COUNT_MAX
+from implicast.casting.bft.coverage import CastHopAck, CoverageNode, Step, receipt
+from implicast.casting.bft.multicast import KeyRange
+from implicast.casting.bft.validator import CastHop, Source
+from implicast.casting.inbox import Outcome
+from implicast.overlay.skip_graph.graph import SkipGraph
+from implicast.overlay.skip_graph.table import Level
+from implicast.peer.contract import Address, CastId, Host, Message, Name
+from implicast.peer.identity import Certificate
+from implicast.peer.memory import Recent
 from implicast.peer.requests import PendingRequest, Requests, RetryPolicy
 
-STEP, REPEATED, INSISTED, SUSPECTED = "step", "repeated step", "insisted step", "suspected step"
-TOPICS = (STEP, REPEATED, INSISTED, SUSPECTED)
+STEP = "step"
 REPEAT_US = 2_000_000
-ONCE, TWICE, LONG, THRICE = (RetryPolicy(REPEAT_US, times) for times in (1, 2, 18, 3))
-"""A step is sent once, repeated twice, then repeated 18 times, 2 s apart: 42 s in all, longer than
-the freezes and partitions to be survived. If the publisher's own first step is still unacknowledged
-after the second stage and the receiver is alive, it counts as refused. A step to a lost peer is
-sent three times.
+ATTEMPTS, REFUSED_AT, SUSPECT_AT = 21, 3, 18
+"""A step is sent 21 times, 2 s apart: 42 s in all, longer than the freezes and partitions to be
+survived. If the publisher's own first step is still unacknowledged after 3 attempts and the
+receiver is alive, it counts as refused. A step to a lost peer is sent 3 times: it begins at 18.
 """
 PROGRESS_US = 4_000_000
-"""A receiver that reports progress is given the full number of retries again after 4 s. Without
+"""A receiver that reports progress is given the attempts of the stage again, after 4 s. Without
 this, one dropped message would count as a refusal: two casts in five were repeated for it.
 """
 HEARD_WITHIN_US = 15_000_000
 """A peer heard within 15 s counts as alive."""
 RECASTS_MAX = 3
 """How often one cast is cast again."""
-
-Step = tuple[Address, int, int, bytes]
-"""A step: the peer at the other end, the query, the level, the key of the forwarding place."""
-
-
-@dataclass(slots=True)
-class CastReport:
-    """Outcome of a cast among a set of members."""
-
-    taken: int = 0
-    declined: int = 0
-    missed: int = 0
-    """Members that refused the cast because it has expired."""
-    silent: tuple[Name, ...] = ()
-    """Members that left a step unacknowledged, once for each such step. A member has k senders: it
-    is unreachable if none of them got an acknowledgement.
-    """
-    uncertain: int = 0
-    """Key ranges whose members are not known."""
-
-    def add(self, other: "CastReport | CastHopAck") -> None:
-        self.taken, self.declined = self.taken + other.taken, self.declined + other.declined
-        self.missed, self.uncertain = self.missed + other.missed, self.uncertain + other.uncertain
-        if other.silent:
-            named = (*self.silent, *other.silent)
-            self.silent = named[:SILENT_MAX]
-            self.uncertain += len(named[SILENT_MAX:])
-
-    def unreachable(self, senders: int) -> list[Name]:
-        """Members that none of this many senders reached."""
-        return [name for name, count in Counter(self.silent).items() if count >= senders]
+COUNTED_MAX = 4_096
+"""Casts for which this member remembers the range and attempt it was counted in."""
 
 
 @dataclass(slots=True)
-class CoverageNode:
-    """The share of a multicast that one incoming step makes this peer responsible for: its open
-    outgoing steps, and the sum of what closed ones reported.
-    """
+class OpenStep:
+    """A step that is not acknowledged: its coverage, the member in range if any, timeouts."""
 
-    cast: CastId
-    query: int
-    parent: Step | None
-    """The step to report to; None for an own cast."""
-    counts: bool = True
-    """Whether reports of outgoing steps are added up."""
-    open: int = 0
-    lost: int = 0
-    """Steps to members outside the range that were never acknowledged; which members they should
-    have reached is unknown.
-    """
-    tally: CastReport = field(default_factory=CastReport)
+    coverage: CoverageNode
+    name: Name | None
+    is_suspect: bool
+    timeouts: int = 0
 
-    def step(self, more: int, is_lost: bool = False) -> None:
-        """Add to the number of open steps; a closed one may have been lost."""
-        self.open += more
-        self.lost += is_lost
+    def time_out(self) -> int:
+        """Count a timeout; returns their number."""
+        self.timeouts += 1
+        return self.timeouts
+
+    def restart(self) -> None:
+        """Begin the present stage anew."""
+        first = REFUSED_AT if self.timeouts >= REFUSED_AT else min(self.timeouts, 1)
+        self.timeouts = SUSPECT_AT if self.is_suspect else first
+
+    def trust_again(self) -> None:
+        """The receiver was lost and has sent messages since."""
+        self.is_suspect, self.timeouts = False, REFUSED_AT
 
 
-class StepDelivery(Part):
-    """Outgoing steps of one peer until they are acknowledged.
+def _count_nothing(*given: object, **named: object) -> None:
+    """Without receipts nothing is counted and no step is acknowledged."""
+
+
+class SendOnce:
+    """Steps are sent once, as in the paper."""
+
+    __slots__ = ("_host",)
+    begin_cast = all_sent = drop_peer = on_ack = confirm = staticmethod(_count_nothing)
+    count_start = count_silent = count_outcome = staticmethod(_count_nothing)
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def open_coverage(self, source: Source, parent: Step | None = None) -> CoverageNode:
+        """A coverage that is not reported."""
+        return CoverageNode(source.cast, source.query, parent)
+
+    def send(
+        self,
+        to: Iterable[Certificate],
+        hop: CastHop,
+        coverage: CoverageNode,
+        is_suspect: bool = False,
+    ) -> None:
+        """Send a step to the addresses of nodes."""
+        for address in dict.fromkeys([node.address for node in to]):
+            self._host.send(address, hop)
+
+
+class StepDelivery:
+    """Outgoing steps of one peer until they are acknowledged, and the counts for receipts.
 
     Calls `recast(source)` to repeat an own cast, and `unconfirmed(address)` when a live peer never
-    acknowledged a step. Without assurance, steps are sent once and nothing is counted.
-    `senders`: number of senders of each member. `restarted_us` is the time of the member's restart,
-    if any.
+    acknowledged a step. `senders`: number of senders of each member. `public`: the member's key.
+    `exchanged`: casts received first by digest exchange. `restarted_us` is the time of the member's
+    restart, if any.
     """
 
     __slots__ = (
+        "_counted",
+        "_exchanged",
+        "_graph",
+        "_host",
         "_inexact",
-        "_members",
         "_own_casts",
+        "_public",
         "_recast",
         "_recasts",
         "_report_unconfirmed",
@@ -124,32 +131,30 @@ class StepDelivery(Part):
         "_restarted_us",
         "_senders",
         "_starting",
-        "assured",
     )
 
     def __init__(
         self,
         requests: Requests,
-        members: GraphMembers,
+        graph: SkipGraph,
         senders: int,
-        assured: bool,
+        public: bytes,
+        exchanged: Container[CastId],
         recast: Callable[[Source], None],
         unconfirmed: Callable[[Address], None],
-        restarted_us: int | None = None,
+        restarted_us: int | None,
     ) -> None:
-        super().__init__(requests.address, requests.host)
-        self._requests, self._members, self._senders = requests, members, senders
-        self.assured, self._restarted_us = assured, restarted_us
+        self._host, self._requests, self._graph = requests.host, requests, graph
+        self._senders, self._public, self._exchanged = senders, public, exchanged
         self._recast, self._report_unconfirmed = recast, unconfirmed
+        self._restarted_us = restarted_us
         # own casts -> coverage of their multicasts by query
         self._own_casts: dict[CastId, dict[int, CoverageNode]] = {}
         self._inexact: dict[CastId, bool] = {}  # own casts that may not select who is in range
         self._recasts: Counter[CastId] = Counter()  # how often own casts were repeated
         self._starting: CastId | None = None  # the own cast whose multicasts have not all begun
-        requests.topic(STEP, ONCE, self._unconfirmed)
-        requests.topic(REPEATED, TWICE, self._refused)
-        requests.topic(INSISTED, LONG, self._lost)
-        requests.topic(SUSPECTED, THRICE, self._on_suspect_unconfirmed)
+        self._counted: Recent[CastId, tuple[KeyRange, int]] = Recent(COUNTED_MAX)
+        requests.topic(STEP, RetryPolicy(REPEAT_US, 1), self._on_timeout)
 
     # --- own casts
 
@@ -157,10 +162,9 @@ class StepDelivery(Part):
         """Register an own cast: the steps sent for it decide its outcome. `is_exact`: the target
         selects every member in the key ranges of its multicasts.
         """
-        if self.assured:
-            self._own_casts[cast], self._starting = {}, cast
-            if not is_exact:
-                self._inexact[cast] = True
+        self._own_casts[cast], self._starting = {}, cast
+        if not is_exact:
+            self._inexact[cast] = True
 
     def open_coverage(self, source: Source, parent: Step | None = None) -> CoverageNode:
         """The coverage of an incoming step, or of an own multicast."""
@@ -175,182 +179,168 @@ class StepDelivery(Part):
         self._starting = None
         self._maybe_settled(cast)
 
+    def _maybe_settled(self, cast: CastId) -> None:
+        coverages = self._own_casts.get(cast)
+        if coverages is None or cast == self._starting:
+            return
+        if not [each for each in coverages.values() if each.open]:
+            del self._own_casts[cast], self._recasts[cast]
+            is_exact = self._inexact.pop(cast, None) is None
+            self._host.deliver(receipt(cast, coverages.values(), self._senders, is_exact))
+
     # --- sending
 
     def send(
         self,
-        wanted: Mapping[Address, Name | None],
+        to: Iterable[Certificate],
         hop: CastHop,
         coverage: CoverageNode,
-        topic: str = STEP,
+        is_suspect: bool = False,
     ) -> None:
-        """Send a step to addresses. A member in range comes with its name, and is reported as
-        silent if it never acknowledges.
+        """Send a step to the addresses of nodes. A member in range is reported as silent if it
+        never acknowledges, unless it is suspect already.
         """
-        if not self.assured:
-            for to in wanted:
-                self.host.send(to, hop)
-            return
-        for to, name in wanted.items():
+        wanted, holds = dict[Address, Name | None](), hop.source.key_range.holds
+        for node in to:
+            is_named = not is_suspect and holds(node.key)
+            wanted[node.address] = node.name if is_named else wanted.get(node.address)
+        for address, name in wanted.items():
             coverage.step(1)
-            step = (to, hop.source.query, hop.level, hop.forwarder.key)
-            if not self._requests.ask(topic, step, to, hop, (coverage, name)):
-                self.host.send(to, hop)  # too many open requests: sent once, counted as lost
+            step = (address, hop.source.query, hop.level, hop.forwarder.key)
+            open_step = OpenStep(coverage, name, is_suspect, SUSPECT_AT if is_suspect else 0)
+            if not self._requests.ask(STEP, step, address, hop, open_step):
+                self._host.send(address, hop)  # too many open requests: sent once, counted as lost
                 self._close(coverage, name, is_lost=True)
+
+    def _on_timeout(self, step: Step, pending: PendingRequest) -> None:
+        """Send a step once more, or give it up."""
+        open_step, address, members = pending.context, step[0], self._graph.members
+        timeouts = open_step.time_out()
+        if timeouts == ATTEMPTS:
+            is_alive = members.was_heard_within(address, HEARD_WITHIN_US)
+            if not (is_alive and open_step.is_suspect):
+                if is_alive:
+                    self._report_unconfirmed(address)
+                self._close(open_step.coverage, open_step.name, is_lost=True)
+                return
+            open_step.trust_again()
+        if timeouts == 1:
+            members.check_alive(address)
+        self._requests.ask(STEP, step, address, pending.message, open_step)
+        if timeouts == REFUSED_AT:
+            members.check_alive(address)
+            is_own = open_step.coverage.parent is None
+            if is_own and members.was_heard_within(address, 2 * REPEAT_US):
+                self._cast_anew(pending.message)
+
+    def _cast_anew(self, hop: Message) -> None:
+        """Repeat the multicast of an own cast with a new query. Open steps of the former attempt
+        are dropped; members counted by it are counted again by the new one.
+        """
+        assert isinstance(hop, CastHop), "steps are hops"
+        source = hop.source
+        coverages = self._own_casts.get(source.cast, {})
+        if source.query in coverages and self._recasts[source.cast] < RECASTS_MAX:
+            self._recasts[source.cast] += 1
+            del coverages[source.query]
+            for step in self._requests.pending_keys(STEP):
+                if step[1] == source.query:
+                    self._requests.drop(STEP, step)
+            self._recast(source)
+            self._maybe_settled(source.cast)
 
     def drop_peer(self, address: Address) -> None:
         """Close all steps to a peer that has left. It may have left before its report, so the
         members below it are unknown; below a step of level 0 there are none.
         """
-        for topic in TOPICS:
-            for step in [each for each in self._requests.pending_keys(topic) if each[0] == address]:
-                pending = self._requests.answered(topic, step)
-                if pending is not None:
-                    self._close(pending.context[0], None, is_lost=step[2] > 0)
-
-    @handles(CastHopAck)
-    def on_cast_hop_ack(self, sender: Address, ack: CastHopAck) -> None:
-        step, requests = (sender, ack.query, ack.level, ack.place), self._requests
-        for topic in TOPICS:  # mostly the first
-            pending = requests.open(topic, step) if ack.open else requests.answered(topic, step)
+        for step in [each for each in self._requests.pending_keys(STEP) if each[0] == address]:
+            pending = self._requests.answered(STEP, step)
             if pending is not None:
-                break
-        else:
-            return
-        if ack.open:
-            requests.postpone(topic, step, PROGRESS_US)
-            return
-        coverage = pending.context[0]
-        # true for about one acknowledgement in six
-        if coverage.counts and (
-            ack.taken or ack.declined or ack.missed or ack.silent or ack.uncertain
-        ):
-            coverage.tally.add(ack)
-        self._close(coverage, None)
-
-    def _unconfirmed(self, step: Step, pending: PendingRequest) -> None:
-        self._members.check_alive(step[0])
-        self._requests.ask(REPEATED, step, pending.to, pending.message, pending.context)
-
-    def _refused(self, step: Step, pending: PendingRequest) -> None:
-        hop = pending.message
-        assert isinstance(hop, CastHop), "steps are hops"
-        self._requests.ask(INSISTED, step, pending.to, hop, pending.context)
-        self._members.check_alive(step[0])
-        if pending.context[0].parent is None and self._members.was_heard_within(
-            step[0], 2 * REPEAT_US
-        ):
-            self._cast_anew(hop.source)
-
-    def _lost(self, step: Step, pending: PendingRequest) -> None:
-        if self._members.was_heard_within(step[0], HEARD_WITHIN_US):
-            self._report_unconfirmed(step[0])
-        self._close(pending.context[0], pending.context[1], is_lost=True)
-
-    def _on_suspect_unconfirmed(self, step: Step, pending: PendingRequest) -> None:
-        """A lost peer did not acknowledge. If it has sent messages since, the step is repeated like
-        any other.
-        """
-        if self._members.was_heard_within(step[0], HEARD_WITHIN_US):
-            self._requests.ask(INSISTED, step, pending.to, pending.message, pending.context)
-        else:
-            self._close(pending.context[0], pending.context[1], is_lost=True)
-
-    def _cast_anew(self, source: Source) -> None:
-        """Repeat the multicast of an own cast with a new query. Open steps of the former attempt
-        are dropped; members counted by it are counted again by the new one.
-        """
-        coverages = self._own_casts.get(source.cast, {})
-        if source.query not in coverages or self._recasts[source.cast] == RECASTS_MAX:
-            return
-        self._recasts[source.cast] += 1
-        del coverages[source.query]
-        for topic in TOPICS:
-            for step in [
-                each for each in self._requests.pending_keys(topic) if each[1] == source.query
-            ]:
-                self._requests.drop(topic, step)
-        self._recast(source)
-        self._maybe_settled(source.cast)
+                self._close(pending.context.coverage, None, is_lost=step[2] > 0)
 
     # --- acknowledging
+
+    def on_ack(self, sender: Address, ack: CastHopAck) -> None:
+        """A step is acknowledged, or in progress."""
+        step, requests = (sender, ack.query, ack.level, ack.place), self._requests
+        pending = requests.open(STEP, step) if ack.open else requests.answered(STEP, step)
+        if pending is None:
+            return
+        if ack.open:
+            pending.context.restart()
+            requests.postpone(STEP, step, PROGRESS_US)
+            return
+        coverage = pending.context.coverage
+        if coverage.counts:
+            coverage.count(ack.taken, ack.declined, ack.missed, ack.silent, ack.uncertain)
+        self._close(coverage, None)
 
     def confirm(self, sender: Address, hop: CastHop, coverage: CoverageNode | None) -> None:
         """Acknowledge a step. To the parent with its coverage: the report, or notice that work is
         in progress.
         """
         source, level, place = hop.source, hop.level, hop.forwarder.key
-        ack = (
-            CastHopAck(source.cast, source.query, level, place)
-            if coverage is None
-            else self._report(coverage, level, place)
-        )
-        self.host.send(sender, ack)  # nine in ten are not from the parent
-
-    def _report(self, coverage: CoverageNode, level: int, place: bytes) -> CastHopAck:
-        tally = coverage.tally
-        taken, declined, missed = tally.taken, tally.declined, tally.missed
-        uncertain = min(COUNT_MAX, tally.uncertain + coverage.lost + (not coverage.counts))
-        if taken + declined + missed > COUNT_MAX:
-            taken, declined, missed = (min(each, COUNT_MAX) for each in (taken, declined, missed))
-        return CastHopAck(
-            coverage.cast,
-            coverage.query,
-            level,
-            place,
-            bool(coverage.open),
-            taken,
-            declined,
-            missed,
-            tally.silent,
-            uncertain,
-        )
+        if coverage is None:  # nine in ten are not from the parent
+            self._host.send(sender, CastHopAck(source.cast, source.query, level, place))
+        else:
+            self._host.send(sender, coverage.report(level, place))
 
     def _close(self, coverage: CoverageNode, missed: Name | None, is_lost: bool = False) -> None:
         """Close one step of a coverage; the last one completes it and sends the report."""
         coverage.step(-1, is_lost and missed is None)
         if missed is not None:
-            coverage.tally.add(CastReport(silent=(missed,)))
+            coverage.count(silent=(missed,))
         if coverage.open:
             return
         if coverage.parent is None:
             self._maybe_settled(coverage.cast)
         else:
             to, _, level, place = coverage.parent
-            self.host.send(to, self._report(coverage, level, place))
+            self._host.send(to, coverage.report(level, place))
 
-    def _maybe_settled(self, cast: CastId) -> None:
-        coverages = self._own_casts.get(cast)
-        if (
-            coverages is None
-            or cast == self._starting
-            or any(coverage.open for coverage in coverages.values())
-        ):
-            return
-        del self._own_casts[cast], self._recasts[cast]
-        self.host.deliver(self._receipt(cast, list(coverages.values())))
+    # --- counting
 
-    def _receipt(self, cast: CastId, coverages: list[CoverageNode]) -> Settled:
-        """A member that some of its senders reached may be reached by all others, which count it. In
-        a small ring a member has fewer senders than k, so it is not known.
+    def count_start(self, source: Source, coverage: CoverageNode) -> None:
+        """Count an uncertain region if the neighbours of the source do not have its list."""
+        if not self._graph.is_agreed(source.certificate.key, source.start):
+            coverage.count(uncertain=1)
+
+    def count_silent(
+        self,
+        key_range: KeyRange,
+        coverage: CoverageNode,
+        near: Level[Certificate] | None = None,
+    ) -> None:
+        """Count an uncertain region if a silent peer, which may only be frozen or cut off, had a
+        place in the range (`near`: and within this list), or if a contact of an earlier incarnation
+        has not been listed again.
         """
-        total, silent, doubtful = CastReport(), dict[Name, None](), dict[Name, None]()
-        uncertain = sum(each.lost for each in coverages) if coverages else 1
-        for each in coverages:
-            total.add(CastReport(each.tally.taken, each.tally.declined, each.tally.missed))
-            uncertain += each.tally.uncertain
-            unreachable = each.tally.unreachable(self._senders)
-            silent |= dict.fromkeys(unreachable)
-            doubtful |= dict.fromkeys(name for name in each.tally.silent if name not in unreachable)
-        if self._inexact.pop(cast, False):  # the target may not select who did not answer
-            doubtful, silent = doubtful | silent, {}
-        names = tuple([name for name in silent if name not in doubtful])
-        return Settled(
-            cast,
-            total.taken,
-            total.missed + len(names),
-            total.declined,
-            0,
-            names[:SILENT_MAX],
-            uncertain + len(doubtful),
-        )
+
+        def concerns(key: bytes) -> bool:
+            return key_range.holds(key) and (near is None or near.spans(key))
+
+        silent = self._graph.silent
+        if silent.contacts() or silent.places(concerns):
+            coverage.count(uncertain=1)
+
+    def count_outcome(
+        self, source: Source, outcome: Outcome | None, coverage: CoverageNode
+    ) -> None:
+        """Count the outcome at this member, once for each cast; once more when the publisher
+        repeats the cast under the same range. Later steps of the former attempt count no more.
+        """
+        cast, key_range, sent_us = source.cast, source.key_range, source.sent_us
+        before = self._counted.get(cast)
+        if before is None:  # a repeat: an own cast that went on after a crash, or was exchanged
+            is_anew = outcome is Outcome.REPEAT and (
+                source.certificate.public == self._public or cast in self._exchanged
+            )
+        else:
+            is_anew = before[0] == key_range and before[1] < sent_us
+        if outcome is Outcome.TAKEN or (is_anew and outcome is not None):
+            self._counted[cast] = (key_range, sent_us)
+            coverage.count(taken=1)
+        elif outcome is Outcome.EXPIRED:
+            coverage.count(missed=1)
+        elif outcome not in (None, Outcome.REPEAT, Outcome.UNSELECTED):
+            coverage.count(declined=1)

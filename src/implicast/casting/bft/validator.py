@@ -27,13 +27,17 @@ A flood thus harms only the publishers that cause it. Long payloads weigh more.
 """
 
 from collections import Counter, deque
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
-from implicast.casting.bft.messages import CastHop, Source, hop_body
-from implicast.casting.bft.multicast import Halves, concerned
+import msgspec
+from msgspec import Meta
+
+from implicast.casting.bft.multicast import Halves, KeyRange, concerned
+from implicast.language.target import Target
 from implicast.overlay.skip_graph.table import LevelTable
-from implicast.peer.contract import Name
-from implicast.peer.identity import SKEW_US, Certificate, Trust
+from implicast.peer.contract import CastId, Message, Name
+from implicast.peer.fields import Count, Flag, Micros, Payload, Token
+from implicast.peer.identity import SKEW_US, Certificate, Key, Signature, Trust
 from implicast.peer.memory import Recent
 from implicast.space.vector import Vectors
 
@@ -42,6 +46,8 @@ Query = tuple[int, bytes]
 """(q, key of s)."""
 Entry = TypeVar("Entry")
 
+TERMS_MAX = 1_024
+"""Terms of one target (`language/limits.py`), each with its handle."""
 WINDOW_US = 60_000_000
 """Maximum age of a message at arrival, by one clock."""
 ENTRIES_MAX = 131_072
@@ -73,6 +79,73 @@ PROVEN_FAULTS = frozenset(
 """Reasons that prove a fault of the sender: no honest member causes them, even if its lists are
 out of date. `unconfirmed`: it is alive, but did not acknowledge a step for 42 s.
 """
+
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Source(Message):
+    """The source part m_s (paper, section 3.4): signed once by the publisher, and forwarded
+    unchanged.
+
+    Not in the paper: the time, against replay, and the handles, which tell the range that stands
+    for each term.
+    """
+
+    cast: CastId
+    query: Token
+    low: Key
+    high: Key
+    start: Flag
+    sent_us: Micros
+    target: Target
+    handles: Annotated[tuple[Count, ...], Meta(max_length=TERMS_MAX)]
+    payload: Payload
+    certificate: Certificate
+    signature: Signature
+
+    @property
+    def key_range(self) -> KeyRange:
+        return KeyRange(self.low, self.high)
+
+    @property
+    def name(self) -> tuple[int, bytes]:
+        """(q, key of s). With q alone, a liar could block a message by using its number first."""
+        return self.query, self.certificate.key
+
+    def body(self) -> bytes:
+        """The bytes that the source signs: all fields but the signature."""
+        fields = (
+            self.cast,
+            self.query,
+            self.low,
+            self.high,
+            self.start,
+            self.sent_us,
+            self.target,
+            self.handles,
+        )
+        return b"source" + _encode(
+            (fields, self.payload, self.certificate.serial, self.certificate.key)
+        )
+
+
+class CastHop(Message):
+    """One step: the source part at a level, signed by the forwarding place.
+
+    It is for every place of the receiver that it concerns, so one message is signed for all
+    receivers of a leg. The signature of the source stands for the whole source part.
+    """
+
+    wire = 0x0C02
+    source: Source
+    level: Flag
+    forwarder: Certificate
+    signature: Signature
+
+
+def hop_body(source: Source, level: int) -> bytes:
+    return b"hop" + source.signature + level.to_bytes(8, "big", signed=True)
 
 
 class HopValidator:

@@ -6,8 +6,9 @@ from functools import partial
 
 import msgspec
 
+from implicast.casting.bft.coverage import CastHopAck
 from implicast.casting.bft.member import Bft
-from implicast.casting.bft.messages import CastHop, CastHopAck, Source
+from implicast.casting.bft.validator import CastHop, Source
 from implicast.overlay.skip_graph.departures import DenyPlaces, LeaveGraph, LeavePlace
 from implicast.overlay.skip_graph.places import PRESENT, claim
 from implicast.overlay.skip_graph.search import AnnouncePlace, Neighbours

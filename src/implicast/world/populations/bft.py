@@ -10,6 +10,7 @@ from implicast.casting.bft.member import Bft
 from implicast.casting.bft.settings import BftSettings
 from implicast.casting.bft.validator import ALL_CHECKS
 from implicast.casting.designs import Design
+from implicast.overlay.skip_graph.graph import AssembledPlaces
 from implicast.peer.authority import GrantDeclined
 from implicast.peer.contract import Peer
 from implicast.peer.identity import Certificate
@@ -35,8 +36,7 @@ def assemble(plan: Plan, checks: frozenset[int] = ALL_CHECKS) -> list[Peer]:
         settings.k, settings.vectors, [each for some in granted for each in some]
     )
     for member, certificates in zip(members, granted, strict=True):
-        for certificate in certificates:
-            member.restore_place(certificate, assembled)
+        member.restore(AssembledPlaces(certificates, assembled))
     return [*members, authority]
 
 
