@@ -195,7 +195,7 @@ def test_values_of_any_kind_are_cast_to_over_a_range_of_keys() -> None:
     numbers = [rng.randrange(100) for _ in peers]
     values: list[FingerValue] = [Interval(number, number) for number in numbers]
     for peer, value in zip(peers, values, strict=True):
-        peer.restore_value(value)
+        peer.restore(value)
     sharp_rings.assemble([peer.ring for peer in peers])
     arc = Arc(1 << 59, 1 << 62)
     world.at(0, 0, lambda: peers[0].condcast(arc, Within(10, 20), b""))

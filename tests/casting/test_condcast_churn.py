@@ -10,10 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from implicast.casting.condcast import DESIGNS, tasks
+from implicast.casting.condcast.arc_coverage import ArcCoverage
 from implicast.casting.condcast.condcast import Condcast
-from implicast.casting.condcast.forwarder import CastForwarder
 from implicast.casting.condcast.messages import ArcsCovered, ForwardCast
 from implicast.casting.condcast.visibility import VisibilityDelay
+from implicast.casting.coverage import Split
 from implicast.language.aggregate import TargetQuery, aggregate_of
 from implicast.language.target import Description, Target, Term, Value
 from implicast.overlay.chord_sharp import Table
@@ -295,14 +296,14 @@ def test_a_crash_in_the_middle_of_the_tree_loses_nobody_else() -> None:
 
 
 def test_covered_said_too_early_loses_all_behind_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    spread = CastForwarder.spread
+    split = ArcCoverage.split
 
-    def hasty(self: CastForwarder, arcs: tuple[Arc, ...], task: tasks.Task) -> None:
+    def hasty(self: ArcCoverage, task: tasks.Task, arcs: tuple[Arc, ...]) -> Split[Arc]:
         if task.requester is not None:
             self.host.send(task.requester[0], ArcsCovered(task.cast, task.requester[1], 0, 0))
-        spread(self, arcs, task)
+        return split(self, task, arcs)
 
-    monkeypatch.setattr(CastForwarder, "spread", hasty)
+    monkeypatch.setattr(ArcCoverage, "split", hasty)
     world, _, _, middle = _dead_in_the_middle()
     world.lets = lambda sender, to, message: (
         not (isinstance(message, ForwardCast) and sender == middle)
@@ -383,21 +384,22 @@ def _after_thirty_casts() -> list[Condcast]:
 
 
 def test_what_a_peer_remembers_of_casts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert min(len(peer.forwarder.tasks) for peer in _after_thirty_casts()) > 10, (
+    assert min(len(peer.forwarder.coverage.tasks) for peer in _after_thirty_casts()) > 10, (
         "there is more to remember"
     )
 
     monkeypatch.setattr(tasks, "TASKS_MAX", 10)
     peers = _after_thirty_casts()
 
-    assert all(5 <= len(peer.forwarder.tasks) <= 10 for peer in peers), (
+    assert all(5 <= len(peer.forwarder.coverage.tasks) <= 10 for peer in peers), (
         "half for one that asks alone, all for many"
     )
-    assert all(not peer.forwarder.subtasks and not peer.forwarder.stuck_tasks for peer in peers)
+    covering = [peer.forwarder.coverage for peer in peers]
+    assert not any(each.coverages.children or each.stuck_tasks for each in covering)
     assert all(
         task.query is None and task.payload == b""
         for peer in peers
-        for task in peer.forwarder.tasks.values()
+        for task in peer.forwarder.coverage.tasks.values()
     )
 
 
@@ -409,7 +411,9 @@ def test_of_one_that_gives_many_tasks_the_newest_are_remembered_and_others_keep_
 
     def give(requester: int, token: int) -> tuple[int, CastId, int]:
         key = requester, CastId(bytes(16), 1, token), token
-        remembered.remember(key, tasks.Task(key[1], None, b"", (requester, token), 0))
+        remembered.remember(
+            key, tasks.Task(0, cast=key[1], query=None, payload=b"", requester=(requester, token))
+        )
         return key
 
     other = give(1, 1)

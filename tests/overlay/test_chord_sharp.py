@@ -33,7 +33,8 @@ class Node(Peer, RingListener, parts={"links": Links, "ring": ChordSharp}):
     def __init__(self, address: int, world: World, key: int) -> None:
         super().__init__(address, world.host(address))
         self.links = Links(address, self.host, key, LinkSettings())
-        self.ring = ChordSharp(address, self.host, self.links, ON_DEMAND, self)
+        self.ring = ChordSharp(address, self.host, self.links, ON_DEMAND)
+        self.ring.set_listener(self)
 
     def value(self) -> FingerValue:
         return Categories.of(self.address)  # type: ignore[arg-type]

@@ -46,7 +46,8 @@ class Node(Peer, RingListener, parts={"links": Links, "ring": ChordSharp, "detec
         super().__init__(address, world.host(address))
         self.links = Links(address, self.host, key, LINKS)
         self.detector = self.links.detector
-        self.ring = ChordSharp(address, self.host, self.links, SharpSettings(), self)
+        self.ring = ChordSharp(address, self.host, self.links, SharpSettings())
+        self.ring.set_listener(self)
 
     def value(self) -> FingerValue:
         return Categories.of(self.address)  # type: ignore[arg-type]

@@ -216,7 +216,7 @@ def test_piggy_backed_answers_are_those_that_a_call_would_get_while_values_chang
     monkeypatch.setattr(pull, "row_entry", remembered)
     monkeypatch.setattr(Table, "apply_entry", compare)
     for _ in range(200):
-        ring.peers[rng.randrange(nodes)].restore_value(Categories.of(rng.randrange(60)))
+        ring.peers[rng.randrange(nodes)].restore(Categories.of(rng.randrange(60)))
         ring.run(1)
 
     assert compared[0] > 200 / 30 * nodes * 3

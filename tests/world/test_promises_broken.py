@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from implicast.casting.condcast.forwarder import CastForwarder
+from implicast.casting.condcast.arc_coverage import ArcCoverage
 from implicast.casting.replicated_lists.member import RingMember
 from implicast.cli import main
 from implicast.peer.events import Refused, Registered, Settled
@@ -95,14 +95,14 @@ def test_a_relapse_after_calm_is_found(monkeypatch):
 
 
 def test_arcs_counted_as_members_are_found(monkeypatch):
-    real = CastForwarder._answer
+    real = ArcCoverage._answer
 
     def arcs(self, task):
         if task.requester is None:
-            task.unreachable = 40
+            task.report.unreachable = 40
         real(self, task)
 
-    monkeypatch.setattr(CastForwarder, "_answer", arcs)
+    monkeypatch.setattr(ArcCoverage, "_answer", arcs)
 
     assert ran("simulate", "condcast", *RUN)["contract"]["misreported"] == 20
 

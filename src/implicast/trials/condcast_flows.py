@@ -69,7 +69,7 @@ class FlowRing:
         chosen = CondcastSettings(flows=self.settings)
         self.peers = [Condcast(self._site(at), at, chosen) for at in range(self.nodes)]
         for peer in self.peers:
-            peer.restore_value(Categories.of(0))
+            peer.restore(Categories.of(0))
             self.world.place(cast(int, peer.address), peer)
         chord_sharp_rings.assemble([peer.ring for peer in self.peers])
 
@@ -87,7 +87,7 @@ class FlowRing:
             if flows is None:
                 peer.flows.start()
             else:
-                peer.flows.start_in_step(
+                peer.flows.restore(
                     first=at * flows // self.nodes != (at + 1) * flows // self.nodes
                 )
 
@@ -95,7 +95,7 @@ class FlowRing:
         """Start this many flows at random places."""
         chosen = set(stream(self.seed, "flows").sample(range(self.nodes), flows))
         for at, peer in enumerate(self.peers):
-            peer.flows.start_in_step(first=at in chosen)
+            peer.flows.restore(first=at in chosen)
 
     def run(self, seconds: float) -> None:
         self.world.run(self.world.now_us + int(seconds * SECOND_US))

@@ -25,10 +25,9 @@ from implicast.casting.inbox import Inbox, Outcome
 from implicast.language.aggregate import TargetQuery, aggregate_of
 from implicast.language.target import Description, Target
 from implicast.overlay.chord_sharp import ChordSharp, FingerValue
-from implicast.overlay.chord_sharp.table import combine
 from implicast.overlay.links import Links, Ref, RingListener
 from implicast.peer.contract import Address, CastId
-from implicast.peer.events import Joined, Left, Refused, Withdrawn
+from implicast.peer.events import Joined, Left, Refused
 from implicast.peer.member import DurableState, Member
 from implicast.peer.site import Site
 from implicast.space.ring import Arc
@@ -46,22 +45,21 @@ class Condcast(
     parts={
         "links": Links,
         "ring": ChordSharp,
-        "forwarder": CastForwarder,
-        "visibility": VisibilityDelay,
         "flows": Flows,
+        "visibility": VisibilityDelay,
+        "forwarder": CastForwarder,
     },
 ):
-    """One condcast peer: the verbs, its own value, and the callbacks of the overlay."""
+    """One condcast peer: the verbs, and the callbacks of the overlay."""
 
     __slots__ = (
-        "_flows",
         "_landmarks",
         "_network",
+        "flows",
         "forwarder",
         "inbox",
         "joined",
         "links",
-        "own",
         "ring",
         "settings",
         "visibility",
@@ -71,41 +69,39 @@ class Condcast(
         self, site: Site, key: int | None = None, settings: CondcastSettings | None = None
     ) -> None:
         super().__init__(site)
-        state: DurableCondcast | None = site.durable_state
+        durable: DurableCondcast | None = site.durable_state
         self.settings = settings or settings_of(site.parameters, site.resting)
         self._landmarks: tuple[str, ...] = site.credentials or ()
         self._network = site.network
         self.inbox = Inbox(site, self.policy, self.fit)
-        self._flows: Flows | None = None
         self.joined = False
-        self.make_parts(self._key() if key is None else key, state.neighbours if state else ())
+        self.make_parts(self._key() if key is None else key, durable.neighbours if durable else ())
 
     def make_parts(self, key: int, neighbours: tuple[Ref, ...] = ()) -> None:
-        self.own: FingerValue | None = (
-            self._aggregate(self.description) if self.description else None
+        settings, address, host = self.settings, self.address, self.host
+        value = self._aggregate(self.description) if self.description else None
+        self.links = Links(address, host, key, settings.links, self.incarnation, neighbours)
+        self.ring = ChordSharp(address, host, self.links, settings.sharp)
+        self.ring.set_listener(self)
+        self.flows = Flows(self.ring, settings.flows)
+        self.visibility = VisibilityDelay(self.ring, self.flows, settings, value)
+        self.forwarder = CastForwarder(
+            self.ring, settings, self.signing, self.notify, self.incarnation
         )
-        self.links = Links(
-            self.address, self.host, key, self.settings.links, self.incarnation, neighbours
-        )
-        self.ring = ChordSharp(self.address, self.host, self.links, self.settings.sharp, self)
-        self.forwarder = CastForwarder(self)
-        self.visibility = VisibilityDelay(self)
 
-    def restore_value(self, value: FingerValue) -> None:
-        """Set the value in an assembled population, whose tables already include it."""
-        self.own = value
+    def restore(self, value: FingerValue | None) -> None:
+        """The value in an assembled population, whose tables include it and which is announced."""
+        self.visibility.restore(value, self.version)
 
     @property
-    def flows(self) -> Flows:
-        """Created on first use: most populations run without update flows."""
-        if self._flows is None:
-            self._flows = Flows(self.ring, self.settings.flows)
-        return self._flows
+    def own(self) -> FingerValue | None:
+        """The peer's value, of which its description is one form."""
+        return self.visibility.value
 
     @property
     def flowing(self) -> bool:
         """Whether this peer takes part in update flows."""
-        return self._flows is not None and self._flows.running
+        return self.flows.running
 
     # --- verbs of the application
 
@@ -130,17 +126,11 @@ class Condcast(
         """Replace the peer's value, as `register` does with the aggregate of a description;
         `Registered` follows likewise.
         """
-        known = self._adds_nothing(value)
-        self.own = value
-        self.next_version()
-        self.visibility.on_value_set(known)
+        self.visibility.set_value(value, self.next_version())
 
     def withdraw(self) -> None:
-        version = self.next_version()
         self.become(None)
-        if self.own is not None:
-            self.own = self._aggregate(None)
-        self.visibility.announce(Withdrawn(version))
+        self.visibility.withdraw(self._aggregate(None), self.next_version())
 
     def cast(self, target: Target, payload: bytes, expiry_us: int = 0) -> CastId:
         key, settings = self.links.me.key, self.settings
@@ -185,17 +175,6 @@ class Condcast(
         """
         return None if self.links.liveness.silent.are_beside() else self.own
 
-    def _adds_nothing(self, value: FingerValue) -> bool:
-        """Whether every table already covers this value. Without refreshes (tables at rest) an
-        unknown value prunes nothing, so the first value needs no announcement.
-        """
-        before = self.own
-        if before is None:
-            return not self.settings.sharp.rounds and not self.flowing
-        if not self.visibility.is_announced:
-            return False
-        return before.alike(value) and combine(before, value) == before
-
     def notify(self, cast: CastId, query: Query, payload: bytes) -> Outcome:
         """Deliver the cast if the peer is selected. Exact, by the present description or value;
         aggregates only route a cast here.
@@ -220,10 +199,9 @@ class Condcast(
         """Called off the ring. The table is retained, so that casts already under way to this peer
         are forwarded.
         """
-        if self._flows is not None:
-            self._flows.stop()
+        self.flows.stop()
         self.become(None)
-        self.own = None
+        self.visibility.forget()
         self.joined = False
         self.forwarder.return_tasks()
         self.host.deliver(Left())
@@ -243,6 +221,4 @@ class Condcast(
         self.visibility.restart()
 
     def on_right_bypassed(self, old: Ref, new: Ref, others: Sequence[Ref]) -> None:
-        liveness = self.links.liveness
-        if silent := [ref for ref in (old, *others) if ref not in liveness.departed]:
-            liveness.silent.add_beside(silent)
+        self.links.liveness.note_bypassed((old, *others))

@@ -79,9 +79,9 @@ class Flows(Part):
         if not self.updating:  # a flow may have arrived while the first fingers were fetched
             self._alarm(int((2 + self.host.rng.random()) * self.settings.period_us), new=True)
 
-    def start_in_step(self, first: bool) -> None:
-        """Start in an assembled ring with circulating flows: the first node of each section holds
-        an update now.
+    def restore(self, first: bool) -> None:
+        """Take part in an assembled ring with circulating flows: the first node of each section
+        holds an update now.
         """
         self.running = True
         if first:

@@ -1,4 +1,4 @@
-"""The delay before `Registered`, which guarantees that every later cast that selects this peer
+"""The own value, and the delay before `Registered`, which guarantees that every later cast that selects this peer
 reaches it once the ring is stable.
 
 The peer waits until every table has had time to include its value. How long that takes depends on
@@ -19,18 +19,16 @@ how tables are refreshed.
 A value that adds nothing to one that is already visible is announced at once.
 """
 
-from typing import TYPE_CHECKING
-
+from implicast.casting.condcast.flows import Flows
 from implicast.casting.condcast.messages import ValueChanged, VisibleDue
+from implicast.casting.condcast.settings import CondcastSettings
 from implicast.casting.condcast.split import split
 from implicast.language.queries import Everything
-from implicast.overlay.links.state import INS, OUT
+from implicast.overlay.chord_sharp import ChordSharp, FingerValue
+from implicast.overlay.chord_sharp.table import combine
 from implicast.peer.contract import Address, Part, Version, handles
 from implicast.peer.events import Registered, Withdrawn
 from implicast.space.ring import Arc
-
-if TYPE_CHECKING:
-    from implicast.casting.condcast.condcast import Condcast
 
 SLOW_CLOCK = 1.05
 """Clocks may differ: the delay is extended by 5 %."""
@@ -39,13 +37,29 @@ ANNOUNCED_US = 10_000_000
 
 
 class VisibilityDelay(Part):
-    """Announces a value once it is in every table."""
+    """Announces the own value once it is in every table."""
 
-    __slots__ = ("_announced", "_changed_us", "_fresh_us", "_member")
+    __slots__ = (
+        "_announced",
+        "_changed_us",
+        "_flows",
+        "_fresh_us",
+        "_position",
+        "_ring",
+        "_settings",
+        "_version",
+        "value",
+    )
 
-    def __init__(self, member: "Condcast") -> None:
-        super().__init__(member.address, member.host)
-        self._member = member
+    def __init__(
+        self, ring: ChordSharp, flows: Flows, settings: CondcastSettings, value: FingerValue | None
+    ) -> None:
+        super().__init__(ring.address, ring.host)
+        self._ring, self._position = ring, ring.links.position
+        self._flows, self._settings = flows, settings
+        self.value = value
+        """The own value; None: unknown."""
+        self._version: Version = 0
         self._announced: Version = 0
         """The last version that was announced."""
         self._changed_us = 0
@@ -53,28 +67,56 @@ class VisibilityDelay(Part):
         self._fresh_us: int | None = None
         """When an update flow first passed with the present value; None: not yet."""
 
+    def restore(self, value: FingerValue | None, version: Version) -> None:
+        """The value of an assembled population, whose tables include it and which is announced."""
+        self.value, self._version, self._announced = value, version, version
+
     @property
     def is_announced(self) -> bool:
         """Whether the present value has been announced."""
-        return self._announced == self._member.version
+        return self._announced == self._version
 
     @property
     def is_due(self) -> bool:
         """Whether every table must include the present value by now."""
         return self.is_announced and self._changed_us + self.age_us() <= self.host.now_us
 
-    def restore(self) -> None:
-        """In an assembled population the present value counts as announced."""
-        self._announced = self._member.version
+    # --- the value
 
-    def on_value_set(self, known: bool) -> None:
-        """The peer has a new value; `known`: every table includes it already. Off the ring the
-        delay begins after the join.
-        """
-        if known and not self._is_out():
-            self.announce(Registered(self._member.version))
+    def set_value(self, value: FingerValue, version: Version) -> None:
+        """The peer has a new value. Off the ring the delay begins after the join."""
+        is_known = self._adds_nothing(value)
+        self.value, self._version = value, version
+        if is_known and self._position.is_on_ring:
+            self._announce(Registered(version))
         else:
             self.on_joined()
+
+    def withdraw(self, empty: FingerValue, version: Version) -> None:
+        """The peer has no description any longer; a value that was never known stays unknown."""
+        self._version = version
+        if self.value is not None:
+            self.value = empty
+        self._announce(Withdrawn(version))
+
+    def forget(self) -> None:
+        """The peer has left."""
+        self.value = None
+
+    def _adds_nothing(self, value: FingerValue) -> bool:
+        """Whether every table already covers this value. Without refreshes (tables at rest) an
+        unknown value prunes nothing, so the first value needs no announcement.
+        """
+        before = self.value
+        if before is None:
+            return self._is_at_rest()
+        return self.is_announced and before.alike(value) and combine(before, value) == before
+
+    def _is_at_rest(self) -> bool:
+        """Whether tables are not refreshed."""
+        return not self._settings.sharp.rounds and not self._flows.running
+
+    # --- the delay
 
     def restart(self) -> None:
         """The present value is on the ring without interruption from now on."""
@@ -83,27 +125,19 @@ class VisibilityDelay(Part):
     def on_joined(self) -> None:
         """If the peer is on the ring, its present value is from now on: start the delay."""
         self.restart()
-        member = self._member
-        if member.own is None or self.is_announced or self._is_out():
+        if self.value is None or self.is_announced or not self._position.is_on_ring:
             return
-        if not member.settings.sharp.rounds and not member.flowing:
-            key = member.links.me.key
-            self._broadcast(
-                ValueChanged((Arc(key, key),), key, member.own)
-            )  # to this node too: the top level may extend past it
-        self.host.after(self.age_us(), VisibleDue(member.version))
+        if self._is_at_rest():
+            key = self._position.me.key
+            # to this node too: the top level may extend past it
+            self._broadcast(ValueChanged((Arc(key, key),), key, self.value))
+        self.host.after(self.age_us(), VisibleDue(self._version))
 
     def on_update_passed(self) -> None:
         """An update flow has refreshed the table."""
-        if (
-            self._fresh_us is None
-            and self._member.flows.updating
-            and self._member.ring.table.own is self._member.own
-        ):
+        is_in_table = self._ring.table.own is self.value
+        if self._fresh_us is None and self._flows.updating and is_in_table:
             self._fresh_us = self.host.now_us
-
-    def _is_out(self) -> bool:
-        return self._member.links.state in (OUT, INS)
 
     def age_us(self) -> int:
         """Return how long a value may be missing from some table.
@@ -113,39 +147,33 @@ class VisibilityDelay(Part):
         only an estimate: it was exceeded in 26 of 42 rings tried, and some announcements made by it
         came too early (`FIDELITY.md`).
         """
-        member = self._member
-        if member.settings.sharp.rounds:
-            return int(member.settings.sharp.stale_us * SLOW_CLOCK)
-        if member.flowing:
-            flows = member.settings.flows
-            return max(1, len(member.ring.table)) * (flows.period_us + flows.grace_us)
+        if self._settings.sharp.rounds:
+            return int(self._settings.sharp.stale_us * SLOW_CLOCK)
+        if self._flows.running:
+            flows = self._settings.flows
+            return max(1, len(self._ring.table)) * (flows.period_us + flows.grace_us)
         return ANNOUNCED_US
 
     def due_us(self) -> int:
         """Return when the present value is in every table, as far as the peer knows now."""
-        if not self._member.flowing:
+        if not self._flows.running:
             return self._changed_us + self.age_us()
         if self._fresh_us is None:
-            return self.host.now_us + self._member.settings.flows.period_us
+            return self.host.now_us + self._settings.flows.period_us
         return self._fresh_us + self.age_us()
 
     @handles(VisibleDue)
     def on_visible_due(self, alarm: VisibleDue) -> None:
-        member = self._member
-        if (
-            alarm.version != member.version
-            or self.is_announced
-            or member.own is None
-            or self._is_out()
-        ):
+        is_present = alarm.version == self._version and not self.is_announced
+        if not is_present or self.value is None or not self._position.is_on_ring:
             return
         wait_us = self.due_us() - self.host.now_us
         if wait_us > 0:
             self.host.after(wait_us, alarm)
         else:
-            self.announce(Registered(alarm.version))
+            self._announce(Registered(alarm.version))
 
-    def announce(self, event: Registered | Withdrawn) -> None:
+    def _announce(self, event: Registered | Withdrawn) -> None:
         self._announced = event.version
         self.host.deliver(event)
 
@@ -153,22 +181,15 @@ class VisibilityDelay(Part):
 
     @handles(ValueChanged)
     def on_value_changed(self, sender: Address, change: ValueChanged) -> None:
-        member, on_ring = (
-            self._member,
-            all(type(arc.start) is type(arc.end) is int for arc in change.arcs),
-        )
-        if (
-            on_ring
-            and change.incarnation == member.links.me.incarnation
-            and not member.settings.sharp.rounds
-        ):
+        is_meant = change.incarnation == self._position.me.incarnation
+        on_ring = all(type(arc.start) is type(arc.end) is int for arc in change.arcs)
+        if on_ring and is_meant and not self._settings.sharp.rounds:
             self._broadcast(change)
 
     def _broadcast(self, change: ValueChanged) -> None:
         """Add a value to the aggregates that cover it, and forward it to the rest of its arcs."""
-        table = self._member.ring.table
+        table = self._ring.table
         table.add_value(change.key, change.value)
         for node, pieces in split(table, change.arcs, Everything().match)[1]:
-            self.host.send(
-                node.address, ValueChanged(pieces, change.key, change.value, node.incarnation)
-            )
+            news = ValueChanged(pieces, change.key, change.value, node.incarnation)
+            self.host.send(node.address, news)

@@ -30,10 +30,9 @@ class ChordSharp(Part, RingListener, parts={"rounds": Rounds, "pull": TablePull}
         host: Host,
         links: Links,
         settings: SharpSettings,
-        listener: RingListener,
     ) -> None:
         super().__init__(address, host)
-        self.links, self.settings, self.listener = links, settings, listener
+        self.links, self.settings, self.listener = links, settings, RingListener()
         links.set_listener(self)
         self.table = Table(links.me, None, settings.age_us)
         self.rounds = Rounds(links, self.table, settings, self)
@@ -42,6 +41,9 @@ class ChordSharp(Part, RingListener, parts={"rounds": Rounds, "pull": TablePull}
         """`_wary`: whether a finger may be lost. Saves a check of every finger at each forwarded
         cast.
         """
+
+    def set_listener(self, listener: RingListener) -> None:
+        self.listener = listener
 
     def restore(self, state: TableState) -> None:
         """Restore the table of this node in a converged ring, as of now."""

@@ -69,7 +69,7 @@ def assemble(plan: Plan) -> list[Peer]:
     if settled:
         for peer, each in zip(peers, described, strict=True):
             if each is not None:
-                peer.restore_value(aggregate_of(each, peer.settings.bits, peer.settings.hashes))
+                peer.restore(aggregate_of(each, peer.settings.bits, peer.settings.hashes))
     ring = assemble_sharp([peer.ring for peer in peers])
     if not settled:
         _start_flows(ring, {peer.ring: peer for peer in peers})
@@ -102,7 +102,7 @@ def _start_flows(ring: list[ChordSharp], peers: dict[ChordSharp, Condcast]) -> N
     chosen = peers[ring[0]].settings.flows
     flows = flows_needed(len(ring), chosen.period_us, chosen.hold_us)
     for index, node in enumerate(ring):
-        peers[node].flows.start_in_step(
+        peers[node].flows.restore(
             first=index * flows // len(ring) != (index + 1) * flows // len(ring)
         )
 

@@ -90,7 +90,7 @@ class LazyValues(list[FingerValue | None]):
         super().append(value)
 
 
-LAZY_PARTS = frozenset({"forwarder", "links", "own", "visibility", "ring"})
+LAZY_PARTS = frozenset({"flows", "forwarder", "links", "ring", "visibility"})
 """Parts that a member lacks while it only forwards or receives casts."""
 
 
@@ -258,7 +258,7 @@ class LazySharpPeers(LazyPeers):
         ends: list[Key | None] = [self._ref(at + 2 * step).key for step in self._steps]
         values = LazyValues(lambda: self._aggregates(at))
         member.ring.restore(TableState(self._fingers(at), ends, values))
-        member.visibility.restore()
+        member.restore(member.own)
         self._furnished.append(member)
 
     def _ref(self, rank: int) -> Ref:
