@@ -20,7 +20,7 @@ demo: setup ## compare all designs on embedded Spark and write a report
 	@$(BIN)/python -m implicast.lab.demo out/demo
 
 live: setup ## a network of 50 processes on this machine for each design, judged; a table
-	@$(BIN)/python -m implicast.net.demo
+	@$(BIN)/python -m implicast.net.commands.demo
 
 live-demo: setup ## twenty invented researchers on this machine, and the page of one of them
 	@$(BIN)/python -m implicast.web.demo

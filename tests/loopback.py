@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator
 
-from implicast.net.local import InProcessNodes, LocalNetwork
+from implicast.net.commands.local import InProcessNodes, LocalNetwork
 from implicast.net.node import Node
 
 

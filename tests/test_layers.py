@@ -127,7 +127,8 @@ def test_help_and_simulation_need_neither_network_nor_page():
     """`implicast[web]` is an extra: without it everything else works, and the command says what is missing."""
     gone = ("starlette", "uvicorn", "markdown_it", "multipart", "jinja2", "bibtexparser")
     head = f"import sys; sys.modules |= dict.fromkeys({gone!r});"
-    code = f"{head} import implicast.cli, implicast.simulate_cli, implicast.net.node_cli, implicast.net.local_cli"
+    commands = "implicast.net.commands.node_cli, implicast.net.commands.local_cli"
+    code = f"{head} import implicast.cli, implicast.simulate_cli, {commands}"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
     code = f"{head} from implicast.cli import main; sys.argv = ['implicast', 'local', '2', '--web']; main()"
     went = subprocess.run(

@@ -17,8 +17,8 @@ from task import PlannedCast, Result, Task, due_of, tags
 
 from implicast import __version__
 from implicast.language.parse import parse
-from implicast.net import control, live_check
-from implicast.net.local import LocalNetwork, NodeProcesses
+from implicast.net.commands import control, live_check
+from implicast.net.commands.local import LocalNetwork, NodeProcesses
 
 PACE_S = 0.05
 """Between two casts."""

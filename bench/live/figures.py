@@ -28,15 +28,15 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from implicast.casting.designs import DESIGN_MODULES
-from implicast.net.connection_pool import ConnectionPool
-from implicast.net.local import (
+from implicast.net.commands.local import (
     InProcessNodes,
     LocalNetwork,
     MemberSpec,
     freeze_heap,
     sample_members,
 )
-from implicast.net.store import Store
+from implicast.net.storage.store import Store
+from implicast.net.transport.connection_pool import ConnectionPool
 
 NODES = 50
 WINDOW = 256
@@ -263,10 +263,10 @@ def ready(say):
 
 async def _connections(count):
     """Bytes per end of a TLS connection: two carriers, many connections between them."""
-    from implicast.net.authority import CertificateAuthority
-    from implicast.net.counters import Counters
-    from implicast.net.frames import PROTOCOL, Hello
-    from implicast.net.identity import contexts, own_key, pem
+    from implicast.net.identity.authority import CertificateAuthority
+    from implicast.net.identity.keys import contexts, own_key, pem
+    from implicast.net.transport.counters import Counters
+    from implicast.net.transport.frames import PROTOCOL, Hello
 
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)

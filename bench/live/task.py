@@ -6,8 +6,8 @@ from random import Random
 from typing import Any
 
 from implicast.language.parse import description, parse
-from implicast.net.live_check import PlannedCast, draw
-from implicast.net.local import MemberSpec, sample_members
+from implicast.net.commands.live_check import PlannedCast, draw
+from implicast.net.commands.local import MemberSpec, sample_members
 
 PAYLOAD = 64
 """Bytes that each cast carries besides what an arm needs to find its receivers."""

@@ -45,8 +45,7 @@ EXTRAS = {
     ),
 }
 """By library, what brings it."""
-_NET = "implicast.net.cli"
-_SUBSCRIBE = "implicast.net.subscribe_cli"
+_NET = "implicast.net.commands.cli"
 GROUPS: dict[str, dict[str, Later]] = {
     "First steps": {
         "try": Later(
@@ -64,33 +63,36 @@ GROUPS: dict[str, dict[str, Later]] = {
         ),
     },
     "A network": {
-        "local": Later("implicast.net.local_cli:local_command", "Start a network on this machine."),
-        "node": Later("implicast.net.node_cli:node_command", "Run one node."),
+        "local": Later(
+            "implicast.net.commands.local_cli:local_command", "Start a network on this machine."
+        ),
+        "node": Later("implicast.net.commands.node_cli:node_command", "Run one node."),
         "client": Later(
-            "implicast.net.client_cli:client_command",
+            "implicast.net.commands.client_cli:client_command",
             "Fetch what arrived for a light client.",
         ),
         "authority": Later(
-            "implicast.net.authority_cli:authority_command",
+            "implicast.net.commands.authority_cli:authority_command",
             "Certificates and members of a network.",
         ),
         "cast": Later(f"{_NET}:cast_command", "Send a message to every member a target describes."),
         "inbox": Later(f"{_NET}:inbox_command", "Messages that arrived at a node."),
         "subscribe": Later(
-            f"{_SUBSCRIBE}:subscribe_command",
+            f"{_NET}:subscribe_command",
             "Subscribe to publications (publish/subscribe designs).",
         ),
-        "unsubscribe": Later(f"{_SUBSCRIBE}:unsubscribe_command", "Cancel a subscription."),
-        "subscriptions": Later(f"{_SUBSCRIBE}:subscriptions_command", "Subscriptions of a node."),
+        "unsubscribe": Later(f"{_NET}:unsubscribe_command", "Cancel a subscription."),
+        "subscriptions": Later(f"{_NET}:subscriptions_command", "Subscriptions of a node."),
         "publish": Later(
-            f"{_SUBSCRIBE}:publish_command", "Notify the subscribers of things of a description."
+            f"{_NET}:publish_command", "Notify the subscribers of things of a description."
         ),
         "describe": Later(f"{_NET}:describe_command", "Register what a node is."),
         "receipts": Later(f"{_NET}:receipts_command", "Receipts of a node's casts."),
         "status": Later(f"{_NET}:status_command", "State of a node."),
         "peers": Later(f"{_NET}:peers_command", "Connections of a node."),
         "watch": Later(
-            "implicast.net.watch_cli:watch_command", "Nodes, casts and queues in the terminal."
+            f"{_NET}:watch_command",
+            "Nodes, casts and queues in the terminal.",
         ),
         "leave": Later(f"{_NET}:leave_command", "Let a node leave its network."),
         "journal": Later(
@@ -98,7 +100,7 @@ GROUPS: dict[str, dict[str, Later]] = {
             "Gather the journals of nodes for the laboratory.",
         ),
         "replay-node": Later(
-            "implicast.net.node_cli:replay_node_command", "Replay a recorded node."
+            "implicast.net.commands.node_cli:replay_node_command", "Replay a recorded node."
         ),
     },
     "This command": {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from implicast.casting.designs import design
-from implicast.net.cli import receipt_text
+from implicast.net.commands.cli import receipt_text
 from implicast.trials.campaign import CampaignOptions, scenario_of
 from implicast.world.churn import Churn
 from implicast.world.scenario import MESSAGES, Scenario

@@ -13,9 +13,9 @@ from implicast.lab.errors import TableError
 from implicast.lab.gather import Gatherer
 from implicast.lab.lake import Lake
 from implicast.lab.measures import small
-from implicast.net import journal
-from implicast.net.counters import Counters
-from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
+from implicast.net.commands.local import InProcessNodes, LocalNetwork, MemberSpec
+from implicast.net.observation import journal
+from implicast.net.transport.counters import Counters
 from implicast.world.journal import SCHEMAS
 from implicast.world.tally import tally
 

@@ -11,7 +11,7 @@ from implicast.casting.designs import DESIGN_MODULES
 from implicast.cli import main
 from implicast.lab import parity
 from implicast.lab.parity import Side, objection
-from implicast.net.record import replay
+from implicast.net.application.record import replay
 from implicast.peer.errors import ScenarioError
 from implicast.world.scenario import Scenario
 from implicast.world.scenario_file import read_scenario

@@ -12,9 +12,9 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 
-from implicast.net import control
-from implicast.net.live_check import draw
-from implicast.net.local import sample_members, wait_for
+from implicast.net.commands import control
+from implicast.net.commands.live_check import draw
+from implicast.net.commands.local import sample_members, wait_for
 
 NODES = 50
 SECONDS = float(os.environ.get("IMPLICAST_STREAM_S", "600"))

@@ -13,11 +13,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from implicast.net import clock, connection_pool
+from implicast.net.commands.local import NodeProcesses, run_node
 from implicast.net.config import address_of, read_config
-from implicast.net.connection import Connection
-from implicast.net.local import NodeProcesses, run_node
-from implicast.net.store import Store
+from implicast.net.storage.store import Store
+from implicast.net.transport import clock, connection_pool
+from implicast.net.transport.connection import Connection
 
 SLOW_S = 4.0
 
@@ -98,7 +98,7 @@ def _slowly():
         updated(self, count)
         if time.monotonic() < until[0] and self.transport is not None:
             self.transport.pause_reading()
-            self.pool.loop.call_later(1.0, _resume, self.transport)
+            asyncio.get_running_loop().call_later(1.0, _resume, self.transport)
 
     def _resume(transport):
         if not transport.is_closing():

@@ -22,10 +22,10 @@ import time
 from pathlib import Path
 
 from implicast.casting.designs import design
-from implicast.net import signing as net_signing
-from implicast.net.connection_pool import DIAL_S, ConnectionPool
-from implicast.net.frames import PROTOCOL, Frames, Hello, framed, hello_frame, read_hello
-from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
+from implicast.net.commands.local import InProcessNodes, LocalNetwork, MemberSpec
+from implicast.net.identity.keys import signing as net_signing
+from implicast.net.transport.connection_pool import DIAL_S, ConnectionPool
+from implicast.net.transport.frames import PROTOCOL, Frames, Hello, framed, hello_frame, read_hello
 from implicast.peer import identity, signing
 from implicast.peer.errors import RemoteError
 

@@ -23,13 +23,13 @@ import hurt
 
 from implicast.casting.designs import DESIGN_MODULES, design
 from implicast.language.parse import description, parse
-from implicast.net import control
-from implicast.net.authority import CertificateAuthority
+from implicast.net.commands import control
+from implicast.net.commands.live_check import draw
+from implicast.net.commands.local import LocalNetwork, sample_members
 from implicast.net.config import address_of, read_config, write_config
-from implicast.net.enrolment import enrol
-from implicast.net.identity import own_key, pem
-from implicast.net.live_check import draw
-from implicast.net.local import LocalNetwork, sample_members
+from implicast.net.identity.authority import CertificateAuthority
+from implicast.net.identity.enrolment import enrol
+from implicast.net.identity.keys import own_key, pem
 
 MEMBERS = 6
 PACE_S = 0.12

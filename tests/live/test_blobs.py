@@ -7,7 +7,9 @@ import random
 
 import pytest
 
-from implicast.net.blobs import (
+from implicast.net.application.transfer import ChunkReply, ChunkRequest
+from implicast.net.commands.local import InProcessNodes, LocalNetwork, MemberSpec
+from implicast.net.storage.blobs import (
     BLOB_MAX,
     CHUNK_BYTES,
     BlobError,
@@ -18,8 +20,6 @@ from implicast.net.blobs import (
     unwrapped,
     wrapped,
 )
-from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
-from implicast.net.transfer import ChunkReply, ChunkRequest
 
 PEOPLE = [MemberSpec(f"n{number}", "jazz, football" if number else "chess") for number in range(5)]
 LARGE = random.Random(1).randbytes(3 * CHUNK_BYTES + 12_345)

@@ -5,12 +5,12 @@ import contextlib
 
 import pytest
 
-from implicast.net.authority import CertificateAuthority
-from implicast.net.authority_cli import admit
+from implicast.net.application.proxy import Proxy
 from implicast.net.client import Client, ClientError
+from implicast.net.commands.authority_cli import admit
+from implicast.net.commands.local import InProcessNodes, LocalNetwork, MemberSpec
 from implicast.net.config import read_config, text_of, write_config
-from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
-from implicast.net.proxy import Proxy
+from implicast.net.identity.authority import CertificateAuthority
 
 PEOPLE = [
     MemberSpec("ann", "chess"),

@@ -9,14 +9,14 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from implicast.net.authority import REVOKED, CertificateAuthority
-from implicast.net.authority_service import AuthorityService
-from implicast.net.clock import Clock
-from implicast.net.frames import Frames
-from implicast.net.identity import own_key, pem
-from implicast.net.local import LocalNetwork, sample_members
+from implicast.net.commands.local import LocalNetwork, sample_members
+from implicast.net.identity.authority import REVOKED, CertificateAuthority
+from implicast.net.identity.authority_service import AuthorityService
+from implicast.net.identity.keys import own_key, pem
+from implicast.net.identity.revocation import RevocationError, signed_list
 from implicast.net.node import Node, NodeError
-from implicast.net.revocation import RevocationError, signed_list
+from implicast.net.transport.clock import Clock
+from implicast.net.transport.frames import Frames
 from loopback import running
 
 
@@ -270,7 +270,7 @@ def test_a_node_whose_clock_is_a_minute_off_does_not_begin(tmp_path, design, mon
             first = nodes["n01"]
             await Node.stop(nodes["n03"])
             ahead = lambda monotonic: Clock(monotonic, lambda: time.time_ns() + 61 * 10**9)  # noqa: E731
-            monkeypatch.setattr("implicast.net.node.Clock", ahead)
+            monkeypatch.setattr("implicast.net.transport.layer.Clock", ahead)
             async with Node.open(tmp_path / "net" / "n03") as late:
                 with pytest.raises(NodeError, match=r"clock is 6\d.* s ahead of its neighbours"):
                     await began(late)

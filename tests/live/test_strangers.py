@@ -9,11 +9,11 @@ import tracemalloc
 import pytest
 from mutants import DESIGNS, DIALLED_S, PEOPLE, attack, mutated, small_tables, written_bytes
 
-from implicast.net.connection_pool import HELLOS_PENDING_MAX
-from implicast.net.counters import Counters
-from implicast.net.frames import HEADER, PROTOCOL, Frames, Hello, framed, hello_frame
-from implicast.net.local import InProcessNodes, LocalNetwork
-from implicast.net.services import Services
+from implicast.net.commands.local import InProcessNodes, LocalNetwork
+from implicast.net.transport.connection_pool import HELLOS_PENDING_MAX
+from implicast.net.transport.counters import Counters
+from implicast.net.transport.frames import HEADER, PROTOCOL, Frames, Hello, framed, hello_frame
+from implicast.net.transport.services import Services
 from implicast.peer.errors import RemoteError
 
 FRAMES = 100_000
@@ -53,7 +53,7 @@ def test_ten_million_mutated_frames(tmp_path, name):
 def test_a_reader_of_frames_bears_a_hundred_thousand_mutated_ones():
     chance, hello = random.Random(3), Hello(PROTOCOL, b"n", b"d", b"x" * 16, ("127.0.0.1", 1), 1, 1)
     good = [hello_frame(hello), framed(b"x" * 200, 0, 7), framed(b"", 2, 0)]
-    services, counters = Services(Counters()), 0
+    services, counters = Services(Counters(), None), 0
     for _ in range(FRAMES):
         reader = Frames(largest=4_096)
         try:

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from implicast.net.bulk import CAST, MOST, NOTICE, RECEIPT, SETTLED, write_all
-from implicast.net.store import REMEMBERED, SCHEMA, Store
+from implicast.net.storage.bulk import CAST, MOST, NOTICE, RECEIPT, SETTLED, write_all
+from implicast.net.storage.store import REMEMBERED, SCHEMA, Store
 from implicast.peer.contract import CastId
 
 DONE = "update notices set done_us = ? where publisher = ? and life = ? and serial = ?"

@@ -10,15 +10,15 @@ import time
 
 import pytest
 
-from implicast.net import control
-from implicast.net.local import (
+from implicast.net.commands import control
+from implicast.net.commands.local import (
     InProcessNodes,
     LocalNetwork,
     MemberSpec,
     NodeProcesses,
     wait_for,
 )
-from implicast.net.store import Store
+from implicast.net.storage.store import Store
 from implicast.web.passing import cast_in
 
 KILLS = 20

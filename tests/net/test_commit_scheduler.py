@@ -2,7 +2,7 @@
 
 import asyncio
 
-from implicast.net.commit_scheduler import BUSY, CALM_S, scheduler_of
+from implicast.net.storage.commit_scheduler import BUSY, CALM_S, scheduler_of
 
 
 def rounds(reads, most):

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from implicast.net.frames import HEADER, HELLO, Frames, Hello, framed, hello_frame, read_hello
+from implicast.net.transport.frames import (
+    HEADER,
+    HELLO,
+    Frames,
+    Hello,
+    framed,
+    hello_frame,
+    read_hello,
+)
 from implicast.peer.errors import RemoteError
 
 ME = Hello(1, b"net", b"digest", b"n" * 16, ("127.0.0.1", 7070), 3, 5, "0.1")

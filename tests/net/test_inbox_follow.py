@@ -2,7 +2,7 @@
 
 import pytest
 
-from implicast.net import cli, control
+from implicast.net.commands import cli, control
 
 
 def test_it_goes_on_when_the_node_is_back_and_shows_nothing_twice(monkeypatch, tmp_path, capsys):

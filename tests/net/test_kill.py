@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from implicast.net import control
-from implicast.net.local import LocalNetwork, NodeProcesses, sample_members, wait_for
+from implicast.net.commands import control
+from implicast.net.commands.local import LocalNetwork, NodeProcesses, sample_members, wait_for
 
 CASTS = 12
 
@@ -67,7 +67,7 @@ def test_a_server_killed_without_warning_knows_everybody_when_it_is_back(tmp_pat
 def test_nodes_of_a_local_network_do_not_outlive_the_process_that_started_them(tmp_path):
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from implicast.net.local import LocalNetwork, NodeProcesses, sample_members\n"
+        "from implicast.net.commands.local import LocalNetwork, NodeProcesses, sample_members\n"
         "members = sample_members(2)\n"
         "local = LocalNetwork(Path(sys.argv[1]), 'centralised', members, {}, True, limits=False)\n"
         "local.create_folders(); processes = NodeProcesses(local); processes.start_all()\n"

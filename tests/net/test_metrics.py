@@ -7,8 +7,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from implicast.net.config import read_config, write_config
-from implicast.net.local import (
+from implicast.net.commands.local import (
     InProcessNodes,
     LocalNetwork,
     MemberSpec,
@@ -16,7 +15,8 @@ from implicast.net.local import (
     free_ports,
     serve_node,
 )
-from implicast.net.notify import notify
+from implicast.net.commands.node_cli import notify
+from implicast.net.config import read_config, write_config
 
 
 def scraped(text):

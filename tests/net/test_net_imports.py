@@ -25,7 +25,7 @@ MAY_LOAD = {
 
 
 def test_the_room_imports_neither_the_world_nor_the_laboratory():
-    for path in ROOM.glob("*.py"):
+    for path in ROOM.rglob("*.py"):
         allowed = BELOW | (
             {"front", "web", "scenario_cli"} if path.name.endswith("cli.py") else set()
         )

@@ -8,13 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from implicast.net import control
-from implicast.net.authority import CertificateAuthority
+from implicast.net.application.record import replay
+from implicast.net.commands import control
+from implicast.net.commands.local import InProcessNodes, LocalNetwork, MemberSpec
 from implicast.net.config import NodeConfig, address_of, read_config, text_of, write_config
-from implicast.net.identity import own_key, pem
-from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
+from implicast.net.identity.authority import CertificateAuthority
+from implicast.net.identity.keys import own_key, pem
 from implicast.net.node import Node, NodeError
-from implicast.net.record import replay
 from implicast.peer.bucket import Bucket
 from implicast.peer.errors import LocalError
 from loopback import running
@@ -102,7 +102,7 @@ def test_bad_words_and_too_much_are_refused_in_a_sentence(tmp_path):
             server = nodes["_server"]
             with pytest.raises(NodeError, match="server"):
                 await server.cast("jazz")
-            ann.outbox.bucket = Bucket(0.01, 2.0, time.monotonic())
+            ann.application.outbox.bucket = Bucket(0.01, 2.0, time.monotonic())
             for _ in range(2):
                 await ann.cast("tango")
             with pytest.raises(NodeError, match="casts per second"):

@@ -8,7 +8,7 @@ import pytest
 from commands import started, status, typed, wait_until_line
 from prometheus_client.parser import text_string_to_metric_families
 
-from implicast.net.local import free_ports
+from implicast.net.commands.local import free_ports
 
 NEW = ("--network", "lab", "--design", "dht", "--plain")
 

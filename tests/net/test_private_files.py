@@ -5,7 +5,7 @@ import stat
 import pytest
 from commands import started, typed, wait_until_joined, wait_until_line
 
-from implicast.net.local import free_ports
+from implicast.net.commands.local import free_ports
 
 LARGE = 100_000
 """Bytes of a payload that is stored as a file."""

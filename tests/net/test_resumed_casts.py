@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
+from implicast.net.commands.local import InProcessNodes, LocalNetwork, MemberSpec
 
 ROUNDS = 8
 MATCHING = 5

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from implicast.net.connection_pool import ConnectionPool
-from implicast.net.counters import Counters
-from implicast.net.frames import PROTOCOL, Hello, framed, hello_frame
+from implicast.net.transport.connection_pool import ConnectionPool
+from implicast.net.transport.counters import Counters
+from implicast.net.transport.frames import PROTOCOL, Hello, framed, hello_frame
 
 
 async def heard_of(name, port_of):

@@ -13,8 +13,8 @@ from implicast.casting.designs import design
 from implicast.casting.front_end_messages import Publish, Register
 from implicast.casting.notifier import NotifyAck
 from implicast.language.parse import description, parse
-from implicast.net.durable_state import DurableStateStore
-from implicast.net.store import SCHEMA, Store
+from implicast.net.storage.durable_state import DurableStateStore
+from implicast.net.storage.store import SCHEMA, Store
 from implicast.peer.contract import CastId
 from implicast.peer.ledger import Ledger
 from implicast.peer.name import name_of, version_of

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from implicast.cli import main
-from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
-from implicast.net.logs import FORM, OneLine
+from implicast.net.commands.local import InProcessNodes, LocalNetwork, MemberSpec
+from implicast.net.observation.logs import FORM, OneLine
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,9 +9,9 @@ from implicast.casting.inbox import Outcome
 from implicast.casting.notifier import NotifyAck
 from implicast.cli import main
 from implicast.language.parse import description
-from implicast.net.authority import CertificateAuthority
-from implicast.net.identity import IdentityError, node_certificate, own_key, pem, read_key
-from implicast.net.signing import PendingSignature, VerificationCache, signing_of
+from implicast.net.identity.authority import CertificateAuthority
+from implicast.net.identity.keys import IdentityError, node_certificate, own_key, pem, read_key
+from implicast.net.identity.signing import PendingSignature, VerificationCache, signing_of
 from implicast.peer.contract import CastId
 from implicast.peer.expiry import LIFETIME_US
 from implicast.peer.ledger import Ledger

@@ -12,7 +12,7 @@ import time
 import pytest
 from commands import started, typed
 
-from implicast.net import control
+from implicast.net.commands import control
 
 WHOLE_S = 45
 """Time after the last start within which every member has joined and registered."""

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from implicast.language.parse import parse
-from implicast.net.remembered import prune, seen_blocks
-from implicast.net.store import Store, StoreError
+from implicast.net.storage.durable_state import prune, seen_blocks
+from implicast.net.storage.store import Store, StoreError
 from implicast.peer.contract import CastId
 from implicast.peer.events import Settled
 from implicast.peer.expiry import LIFETIME_US
@@ -117,10 +117,10 @@ def test_what_is_done_goes_first_when_the_inbox_is_full(tmp_path):
 
 def test_a_file_that_another_process_has_is_refused_in_a_sentence(tmp_path, monkeypatch):
     code = (
-        "import time; from pathlib import Path; from implicast.net.store import Store\n"
+        "import time; from pathlib import Path; from implicast.net.storage.store import Store\n"
         f"store = Store(Path({str(tmp_path)!r}) / 'node.db'); print('up', flush=True); time.sleep(60)"
     )
-    monkeypatch.setattr("implicast.net.lock.LOCK_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("implicast.net.storage.files.LOCK_TIMEOUT_S", 0.2)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"up\n"
         with pytest.raises(StoreError, match="in use by another process"):

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from implicast.cli import main
-from implicast.net.live_check import run_in_thread
-from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
-from implicast.net.subscriptions import SubscriptionError
+from implicast.net.application.subscriptions import SubscriptionError
+from implicast.net.commands.live_check import run_in_thread
+from implicast.net.commands.local import InProcessNodes, LocalNetwork, MemberSpec
 from implicast.peer.errors import LocalError
 
 PEOPLE = [MemberSpec("ann", "samba"), MemberSpec("bob", "jazz"), MemberSpec("cy", "chess")]

@@ -6,14 +6,14 @@ import ssl
 
 import pytest
 
-from implicast.net import connection as connections_module
-from implicast.net import connection_pool as pool_module
-from implicast.net.authority import CertificateAuthority
-from implicast.net.connection_pool import ConnectionPool
-from implicast.net.counters import Counters
-from implicast.net.frames import PROTOCOL, Hello
-from implicast.net.identity import contexts, own_key, pem
-from implicast.net.tls import RECORD_BYTES, Tls
+from implicast.net.identity.authority import CertificateAuthority
+from implicast.net.identity.keys import own_key, pem
+from implicast.net.transport import connection as connections_module
+from implicast.net.transport import connection_pool as pool_module
+from implicast.net.transport.connection_pool import ConnectionPool
+from implicast.net.transport.counters import Counters
+from implicast.net.transport.frames import PROTOCOL, Hello
+from implicast.net.transport.tls import RECORD_BYTES, Tls, contexts
 
 
 def made(folder, authority="ca"):

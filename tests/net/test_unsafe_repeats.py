@@ -13,24 +13,16 @@ from implicast.casting.designs import design
 from implicast.casting.front_end_messages import CastProgress
 from implicast.casting.notifier import NotifyAck, NotifyAgainAck
 from implicast.casting.spice.messages import CoverageReport, RepeatCoverageReport
-from implicast.net.counters import Counters
-from implicast.net.deliveries import Deliveries
-from implicast.net.driver import reports_notices
-from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
-from implicast.net.receipt import PeerEvents
-from implicast.net.signing import PendingSignature
+from implicast.net.application.driver import reports_notices
+from implicast.net.application.events import Deliveries, PeerEvents
+from implicast.net.commands.local import InProcessNodes, LocalNetwork, MemberSpec
+from implicast.net.identity.signing import PendingSignature
+from implicast.net.transport.counters import Counters
 from implicast.peer.contract import CastId
 from implicast.peer.events import Notice, Settled
 from implicast.peer.signing import SignedMessage
 
 PEOPLE = [MemberSpec("ann", "samba"), MemberSpec("bob", "jazz"), MemberSpec("cy", "jazz, chess")]
-
-
-class IgnoresAll:
-    """Hears everything and does nothing."""
-
-    def __getattr__(self, name):
-        return lambda *given: None
 
 
 def without_room(store):
@@ -142,21 +134,14 @@ async def told_in_turn():
     driver = SimpleNamespace(
         commit_first=False, host=SimpleNamespace(now_us=1), pending_commit=lambda: pending_commit[0]
     )
-    node = SimpleNamespace(
-        driver=driver,
-        store=store,
-        events=PeerEvents(),
-        subscriptions=IgnoresAll(),
-        payloads=IgnoresAll(),
-        counters=Counters(),
-    )
-    deliveries = Deliveries(node)
+    events = PeerEvents()
+    deliveries = Deliveries(driver, store, Counters(), lambda carried: None, (events.on_event,))
 
     def settle(notified):
         deliveries.commit_events([Settled(cast, notified, open=3 - notified)])
 
     def look():
-        found = node.events.receipts.get(cast)
+        found = events.receipts.get(cast)
         seen.append(None if found is None else found.notified)
 
     deliveries.commit_events([Notice(cast, b"x")])

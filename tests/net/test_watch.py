@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from textual.widgets import DataTable
 
-from implicast.net.live_check import run_in_thread
-from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
-from implicast.net.locations import LocationError
-from implicast.net.snapshot import NetworkSnapshot, folders, take_snapshot
-from implicast.net.watch import WatchApp, cast_cells, node_cells
+from implicast.net.commands.live_check import run_in_thread
+from implicast.net.commands.local import InProcessNodes, LocalNetwork, MemberSpec
+from implicast.net.commands.locations import LocationError
+from implicast.net.commands.snapshot import NetworkSnapshot, folders, take_snapshot
+from implicast.net.commands.watch import WatchApp, cast_cells, node_cells
 
 PEOPLE = [MemberSpec("ann", "samba"), MemberSpec("bob", "jazz"), MemberSpec("cy", "jazz, chess")]
 COUNTED = {"sent": 5, "dropped_queue": 1, "dropped_unreachable": 2}

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
+from implicast.net.commands.local import InProcessNodes, LocalNetwork, MemberSpec
 from implicast.web.pages import Pages
 
 CHROMIUM = (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from stage import CHROMIUM, browser, watched
 
-from implicast.net.local import LocalNetwork, NodeProcesses, wait_for
+from implicast.net.commands.local import LocalNetwork, NodeProcesses, wait_for
 from implicast.web.demo import bibliographies, folder_of, researchers
 from implicast.web.pages import Pages
 

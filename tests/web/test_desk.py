@@ -12,7 +12,7 @@ from implicast.casting.inbox import Outcome
 from implicast.casting.notifier import NotifyAck
 from implicast.language.parse import parse
 from implicast.language.rules import Rule
-from implicast.net.local import MemberSpec
+from implicast.net.commands.local import MemberSpec
 from implicast.peer.contract import CastId
 from implicast.web.app import bound
 from implicast.web.demo import bibliographies, conversations, folder_of, researchers

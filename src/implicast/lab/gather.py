@@ -1,6 +1,6 @@
 """Journals of live nodes put together into one, in the world's columns.
 
-Each node wrote what it saw (`net/journal.py`). Here a message that one node sent meets the arrival
+Each node wrote what it saw (`net/observation/journal.py`). Here a message that one node sent meets the arrival
 that another wrote down, by its number among all that its sender sent; what it was for is found in
 `origins.py`. A row is given out when all that it needs has been read. What never arrives is given
 out as lost when the journals are `PATIENCE_US` further.
@@ -20,8 +20,8 @@ from implicast.lab.lake import STREAMED, Lake, Rows, check_run
 from implicast.lab.numbering import Key, Numbers, serial
 from implicast.lab.origins import FORGET_US, Facts, Origins
 from implicast.language.target import scalar_text
-from implicast.net import journal
-from implicast.net.journal import (
+from implicast.net.observation import journal
+from implicast.net.observation.journal import (
     AnyRow,
     CastRow,
     CompletedRow,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from implicast.lab.numbering import Key, Numbers, serial
-from implicast.net.journal import CastRow, ReceivedRow, RequestRow, SentRow
+from implicast.net.observation.journal import CastRow, ReceivedRow, RequestRow, SentRow
 from implicast.peer.contract import CastId
 
 FORGET_US = 900_000_000

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow.compute as pc
 
 from implicast.lab.gather import Gatherer
-from implicast.net.local import InProcessNodes, LocalNetwork, MemberSpec
-from implicast.net.store import Store
+from implicast.net.commands.local import InProcessNodes, LocalNetwork, MemberSpec
+from implicast.net.storage.store import Store
 from implicast.peer.contract import CastId
 from implicast.peer.errors import ScenarioError
 from implicast.peer.name import name_of, network_of

@@ -17,22 +17,14 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from secrets import randbits
 from typing import Self
 
 import msgspec
 
-from implicast.net.blobs import HOLDERS, INLINE_MAX, Blobs, Reference, referring, unwrapped, wrapped
-from implicast.net.clock import Clock
-from implicast.net.config import address_of, text_of
-from implicast.net.connection_pool import ConnectionPool
-from implicast.net.counters import Counters
-from implicast.net.frames import PROTOCOL, Hello
-from implicast.net.identity import contexts, name_in, name_of_key, own_key
-from implicast.net.private_files import make_private_folder, tighten
-from implicast.net.proxy import (
+from implicast.net.application.events import Receipt
+from implicast.net.application.proxy import (
     FetchInbox,
     HeldNotice,
     InboxBatch,
@@ -40,12 +32,29 @@ from implicast.net.proxy import (
     StandInRequest,
     delegated,
 )
-from implicast.net.proxy_casts import ProxyCastRequest, ProxyCastResult
-from implicast.net.receipt import Receipt
-from implicast.net.services import Services
-from implicast.net.store import Store
-from implicast.net.transfer import Transfers
-from implicast.peer.contract import NAME_BYTES, Address, CastId, Contact
+from implicast.net.application.proxy_casts import ProxyCastRequest, ProxyCastResult
+from implicast.net.application.transfer import Transfers
+from implicast.net.config import address_of, text_of
+from implicast.net.identity.keys import name_of_key, own_key
+from implicast.net.settings import network_id
+from implicast.net.storage.blobs import (
+    HOLDERS,
+    INLINE_MAX,
+    Blobs,
+    Reference,
+    referring,
+    unwrapped,
+    wrapped,
+)
+from implicast.net.storage.files import make_private_folder, tighten
+from implicast.net.storage.store import Store
+from implicast.net.transport.clock import Clock
+from implicast.net.transport.connection_pool import ConnectionPool
+from implicast.net.transport.counters import Counters
+from implicast.net.transport.frames import PROTOCOL, Hello
+from implicast.net.transport.services import Services
+from implicast.net.transport.tls import contexts, name_in
+from implicast.peer.contract import Address, CastId, Contact
 from implicast.peer.errors import LocalError
 
 ANSWER_S = 10.0
@@ -79,15 +88,12 @@ class Client:
         self.store = Store(directory / "client.db")
         self._key = own_key(directory / "node.key")
         self.name = name_of_key(self._key.public_key())
-        self._network = blake2b(
-            network.encode(), person=b"network", digest_size=NAME_BYTES
-        ).digest()
+        self._network = network_id(network)
         self.clock = Clock(time.monotonic)
         tls = contexts(*(directory / each for each in ("node.key", "node.pem", "authority.pem")))
-        self.services = Services(self.counters)
         self.pool = ConnectionPool(self._hello, lambda *answer: None, self.counters, *tls, name_in)
-        self.services.pool = self.pool
-        self.pool.on_service = self.services.receive
+        self.services = Services(self.counters, self.pool)
+        self.pool.serve(self.services.receive)
         self.services.register(
             StandInReply, lambda hello, answer: self._answered(hello, answer.number, answer)
         )

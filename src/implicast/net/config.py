@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from implicast.net.private_files import make_private_folder, tighten, write_private
+from implicast.net.storage.files import make_private_folder, tighten, write_private
 from implicast.peer.contract import Address
 from implicast.peer.errors import LocalError
 from implicast.peer.expiry import LIFETIME_MAX_US

@@ -6,121 +6,80 @@ async with Node.open("lab/ann") as node:
     async for message in node.inbox():
         ...
         await message.done()
+
+A node has four layers, each in a folder of its own and built in this order: `storage` (files),
+`transport` (connections), `identity` (name, certificate, revocations), `application` (the peer and
+what the application uses). A part is handed the parts that it needs; no part knows the node.
 """
 
 import asyncio
 import contextlib
-import logging
-import secrets
 import time
-from collections.abc import AsyncIterator, Mapping
-from functools import partial
-from hashlib import blake2b
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
-from random import Random
 from typing import Any, Self
 
 import msgspec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from implicast.casting.designs import OWN_POLICY, Design, design
-from implicast.language.attributes import Schema
-from implicast.language.parameters import Setting
-from implicast.language.parse import description
 from implicast.language.target import Description
-from implicast.net.bootstrap import Bootstrap
-from implicast.net.clock import Clock
+from implicast.net.application.driver import Driver
+from implicast.net.application.events import PeerEvents, Receipt
+from implicast.net.application.inbox import InboxMessage, Payloads
+from implicast.net.application.layer import ApplicationLayer
+from implicast.net.application.outbox import lifetime_of
+from implicast.net.application.proxy import Proxy, ProxyHost
+from implicast.net.application.subscriptions import NodeSubscriptions
 from implicast.net.config import NodeConfig, address_of, read_config, software, text_of
-from implicast.net.connection_pool import ConnectionPool
-from implicast.net.counters import Counters
-from implicast.net.credentials import CertificateRenewed, Credentials
-from implicast.net.deliveries import Deliveries
-from implicast.net.driver import Driver
-from implicast.net.durable_state import DurableStateStore
 from implicast.net.errors import NodeError
-from implicast.net.frames import PROTOCOL, Hello
-from implicast.net.heartbeat import NodeHeartbeats
-from implicast.net.identity import contexts, name_in, root_key
-from implicast.net.inbox import InboxMessage, InboxReader, Payloads
-from implicast.net.outbox import Outbox, lifetime_of
-from implicast.net.private_files import make_private_folder, tighten
-from implicast.net.proxy import Proxy
-from implicast.net.receipt import PeerEvents, Receipt
-from implicast.net.record import Recorder
-from implicast.net.remembered import prune
-from implicast.net.revocation import Revocations, RevocationsKnown, RevokedNames
-from implicast.net.services import Services
-from implicast.net.signing import expel, load_grant, signing_of
-from implicast.net.startup import header_of, journal_of, own_name, peer_of
-from implicast.net.status import status_of
-from implicast.net.store import Store
-from implicast.net.subscriptions import NodeSubscriptions
-from implicast.peer.contract import NAME_BYTES, Address, CastId, Incarnation, Name, Peer
+from implicast.net.identity.credentials import Credentials
+from implicast.net.identity.layer import IdentityLayer
+from implicast.net.identity.own import OwnIdentity
+from implicast.net.identity.revocation import Revocations
+from implicast.net.settings import NodeSettings
+from implicast.net.storage.durable_state import prune
+from implicast.net.storage.layer import StorageLayer
+from implicast.net.storage.store import Store
+from implicast.net.transport.clock import Clock
+from implicast.net.transport.connection_pool import ConnectionPool
+from implicast.net.transport.counters import Counters
+from implicast.net.transport.frames import PROTOCOL, Hello
+from implicast.net.transport.layer import TransportLayer
+from implicast.net.transport.services import Services
+from implicast.net.transport.tls import contexts
+from implicast.peer.contract import Address, CastId, Incarnation, Name, Peer
 from implicast.peer.events import Estimated, Refused
 from implicast.peer.expiry import CLOCK_BOUND_US
-from implicast.peer.member import Member
-from implicast.peer.name import next_incarnation
-from implicast.peer.signing import UNSIGNED, Signing
-from implicast.peer.wire import Codec
 
 __all__ = ["InboxMessage", "Node", "NodeError", "Receipt"]
-
-log = logging.getLogger("implicast")
 
 STATE_WRITE_S = 2.0
 """Seconds between two writes of the peer's durable state. A write happens only if the state
 changed.
 """
-NETWORK_DEFAULTS: Mapping[str, Setting] = {"signed": True, "signatures": "ed25519"}
-"""Design parameters whose default on a network differs from their default in the simulator."""
-LEAVE_S = 30.0
+KEY_FILES = ("node.key", "node.pem", "authority.pem")
 
 
 class Node:
     """A peer on the network. Use `async with Node.open(...)`."""
 
-    services: Services
-    payloads: Payloads
+    storage: StorageLayer
+    transport: TransportLayer
+    identity: IdentityLayer
+    application: ApplicationLayer
     proxy: Proxy | None = None
 
-    driver: Driver
-    store: Store
-    heartbeats: NodeHeartbeats
-
     def __init__(self, directory: Path, config: NodeConfig) -> None:
-        self.directory, self.config = directory, config
-        self.design: Design = design(config.design)
-        self.parameters: Mapping[str, Setting] = self.design.settle(
-            {
-                **NETWORK_DEFAULTS,
-                "casts_per_s": config.casts_per_s,
-                "casts_burst": config.casts_burst,
-                **config.parameters,
-            }
-        )
-        given = str(self.parameters.get("schema") or "")
-        self.schema = Schema.read(given) if given else None
-        """The attributes that descriptions and targets may use; None if the network has no schema.
-        """
-        self.subscriptions = NodeSubscriptions(self)
-        self.counters = Counters()
-        self.signing: Signing = UNSIGNED
-        self.network = blake2b(
-            config.network.encode(), person=b"network", digest_size=NAME_BYTES
-        ).digest()
+        self.settings = NodeSettings(directory, config)
+        self.directory, self.config, self.design = directory, config, self.settings.design
+        self.schema = self.settings.schema
         self.address: Address = address_of(config.advertise or config.listen)
-        self.description: Description | None = None
-        self.events = PeerEvents()
-        self.peer: Peer | None = None
         self.record: Path | None = None
         """File to which the node writes all inputs of its peer, for `replay-node`; None: it writes
         no record.
         """
         self.started = time.monotonic()
-        self._arrived = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._crashed = False
-        self.outbox, self._bootstrap = Outbox(self), Bootstrap(self)
+        self._runs = self._crashed = False
 
     # --- start and stop
 
@@ -147,127 +106,55 @@ class Node:
             await node.stop()
 
     async def start(self) -> None:
-        make_private_folder(self.directory)
-        tighten(self.directory)
-        self.store = Store(self.directory / "node.db")
-        self.store.after_commit = self.wake_readers
-        self.state_store = DurableStateStore(self.store, self.design, self.config.role)
-        self.name = own_name(self)
-        self.set_incarnation(
-            next_incarnation(
-                int.from_bytes(self.store.get("life") or b"", "big"), Random(secrets.randbits(64))
-            )
+        """Build the layers, one after the other, and run the peer."""
+        settings, config = self.settings, self.config
+        self.storage = StorageLayer(self.directory, self.design, config.role)
+        own = OwnIdentity(self.directory, self.store, settings.has_key)
+        self.name: Name = own.name
+        tls = None if config.plain else contexts(*map(self.directory.joinpath, KEY_FILES))
+        self.transport = TransportLayer(self._hello, self._on_hello, tls, config.rate_per_s)
+        self.identity = IdentityLayer(
+            settings, own, self.store, self.transport, tls, self.expel_from_overlay
         )
-        codec = Codec(self.design.kinds)
-        agreed = {name: value for name, value in self.parameters.items() if name not in OWN_POLICY}
-        self.digest = codec.digest(self.design.name, agreed)
-        tls = (
-            None
-            if self.config.plain
-            else contexts(
-                *(self.directory / each for each in ("node.key", "node.pem", "authority.pem"))
-            )
+        address = await self.transport.listen(config.listen)
+        self.address = self.address if config.advertise else address
+        self.application = ApplicationLayer(
+            settings, self.storage, self.transport, self.identity, self.address, self.background
         )
-        server_tls, client_tls = tls or (None, None)
-        self.credentials = None if tls is None else Credentials(self.directory, tls)
-        self.clock = Clock(time.monotonic)
-        self.pool = ConnectionPool(
-            self._hello,
-            lambda hello, body, cause: None,
-            self.counters,
-            server_tls,
-            client_tls,
-            None if tls is None else name_in,
-            self.config.rate_per_s,
-        )
-        self._serve(root_key(self.directory / "authority.pem") if tls is not None else None)
-        host, port = address_of(self.config.listen)
-        port = await self.pool.listen(host, port)
-        if not self.config.advertise:
-            self.address = (host, port)
-        commit_first = self.config.role != "member"
-        self.driver = Driver(
-            self.address,
-            codec,
-            self.counters,
-            secrets.randbits(64),
-            Deliveries(self).commit_events,
-            commit_first,
-            self.clock,
-        )
-        self.driver.tick()
-        self.driver.pool, self.pool.on_message = self.pool, self.driver.receive
-        state: Any = self.state_store.read()
-        self.description = (
-            state.member.description if state is not None and self.config.role == "member" else None
-        )
-        self.signing = signing_of(
-            self.directory, self.parameters, self.driver.host, self.address, self.network, late=True
-        )
-        expel(self.signing, self.pool.banned)
-        self.peer = peer_of(self, state)
-        if self.record is not None:
-            self.driver.recorder = Recorder(self.record)
-            self.driver.recorder.write(header_of(self, state))
-        if self.config.journal:
-            self.driver.journal = journal_of(self)
-        self.driver.run(self.peer)
-        self.expel_from_overlay(self.pool.banned)
-        if commit_first:
-            self.store.before_commit = partial(self.state_store.write, self.driver)
+        self._runs = True
+        self.application.run(self.record)
         self.background(self._write_state_periodically())
-        self.background(self.heartbeats.run(self.pool))
-        self.payloads.resume()
-        self.proxy = Proxy(self) if self.config.proxy else None
-        if self.proxy is not None:
-            self.proxy.resume()
+        self.background(self.identity.heartbeats.run(self.pool))
+        if config.proxy:
+            self._start_proxy()
         if self.credentials is not None:
-            self.background(self.credentials.watch(self))
+            self.background(self.credentials.watch(self.services, self.clock, config.authority))
 
-    def _serve(self, root: Ed25519PublicKey | None) -> None:
-        """Register the handlers of messages that the node answers itself, without its peer."""
-        self.services = Services(self.counters)
-        self.services.pool = self.pool
-        self.revocations = Revocations(
-            root, self.store, self._ban, self.services.send, self.pool.connected_nodes
+    def _start_proxy(self) -> None:
+        self.proxy = Proxy(
+            ProxyHost(self.directory, self.config, self.address, self.schema),
+            self.services,
+            self.pool,
+            self.payloads,
+            Node.open,
+            self.background,
         )
-        self.services.register(RevocationsKnown, self.revocations.on_known)
-        self.services.register(RevokedNames, self.revocations.on_list)
-        self.heartbeats = NodeHeartbeats(self.services, self.clock, self.revocations)
-        if self.credentials is not None:
-            self.services.register(CertificateRenewed, self.credentials.on_renewed)
-        self.payloads = Payloads(self)
-        self._inbox_reader = InboxReader(self, self.payloads)
-        self.pool.on_service = self.services.receive
-        self.pool.on_hello = self._on_hello
-
-    def _ban(self, names: set[Name]) -> None:
-        """Close the connections of revoked names and reject everything that these names sign."""
-        self.pool.ban(names)
-        expel(self.signing, names)
-        self.expel_from_overlay(names)
-
-    def expel_from_overlay(self, names: set[Name]) -> None:
-        """Expel revoked names from the overlay, if this node runs the overlay's authority peer: the
-        peer assigns them no positions and announces the expulsion to its members.
-        """
-        if self.config.role == "authority" and self.peer is not None:
-            for name in sorted(names):
-                self.driver.call("expel", name)
-
-    def reload_signing(self) -> None:
-        """Sign with the rights of the certificate that is in the folder now."""
-        load_grant(self.signing, self.directory, self.parameters)
+        self.proxy.resume()
 
     def _on_hello(self, hello: Hello) -> None:
-        self.clock.compare(hello.name, hello.now_us)
-        self.revocations.on_number(hello, hello.revocations)
+        self.identity.on_hello(hello)
+
+    def expel_from_overlay(self, names: set[Name]) -> None:
+        """Expel revoked names from the overlay, if this node runs the overlay's authority peer."""
+        if self._runs:
+            self.application.expel_from_overlay(names)
 
     async def join(self, introducers: list[str] | None = None) -> None:
         """Join the network through `introducers` (default: `join` of the configuration) and through
         the neighbours of the previous run. Without any address the node starts a new network.
         """
-        await self._bootstrap.join(introducers)
+        given = introducers if introducers is not None else self.config.join
+        await self.application.membership.join([*given, *self.storage.states.neighbours()])
 
     def crash(self) -> None:
         """Simulate a crash, for tests: the node writes and sends nothing from now on."""
@@ -286,27 +173,73 @@ class Node:
         for task in list(self._tasks):
             task.cancel()
         if not self._crashed:
-            self.state_store.note_neighbours(self.pool)
-            self.state_store.write(self.driver)
-        self.driver.stop()
-        if self.driver.recorder is not None:
-            self.driver.recorder.close()
-        if self.driver.journal is not None and not self._crashed:
-            self.driver.journal.close()
+            self.application.state.note_neighbours()
+            self.application.state.write()
+        self.application.close(write_journal=not self._crashed)
         await self.pool.close()
         self.store.close()
 
     async def leave(self) -> None:
         """Hand the data stored for other peers over to them and leave the network for good."""
-        self.member()
-        self.driver.call("leave")
-        try:
-            async with asyncio.timeout(LEAVE_S):
-                await self.left.wait()
-        except TimeoutError:
-            raise NodeError(
-                f"no peer took over the data of this node within {LEAVE_S:.0f} s"
-            ) from None
+        await self.application.membership.leave()
+
+    # --- the parts of the layers
+
+    @property
+    def store(self) -> Store:
+        return self.storage.store
+
+    @property
+    def counters(self) -> Counters:
+        return self.transport.counters
+
+    @property
+    def clock(self) -> Clock:
+        return self.transport.clock
+
+    @property
+    def pool(self) -> ConnectionPool:
+        return self.transport.pool
+
+    @property
+    def services(self) -> Services:
+        return self.transport.services
+
+    @property
+    def revocations(self) -> Revocations:
+        return self.identity.revocations
+
+    @property
+    def credentials(self) -> Credentials | None:
+        return self.identity.credentials
+
+    @property
+    def incarnation(self) -> Incarnation:
+        return self.identity.own.incarnation
+
+    @property
+    def driver(self) -> Driver:
+        return self.application.driver
+
+    @property
+    def peer(self) -> Peer:
+        return self.application.peer
+
+    @property
+    def events(self) -> PeerEvents:
+        return self.application.events
+
+    @property
+    def payloads(self) -> Payloads:
+        return self.application.payloads
+
+    @property
+    def subscriptions(self) -> NodeSubscriptions:
+        return self.application.subscriptions
+
+    @property
+    def description(self) -> Description | None:
+        return self.application.membership.description
 
     @property
     def joined(self) -> asyncio.Event:
@@ -332,22 +265,7 @@ class Node:
         """Register this node's description. Returns once every later cast that selects it reaches
         this node.
         """
-        described = description(text, self.schema)
-        member = self.member()
-        self.description = described
-        self.events.expect_registration(member.upcoming_version())
-        self.driver.call("register", described)
-        self.state_store.write(self.driver)
-        try:
-            async with asyncio.timeout(wait):
-                await self._bootstrap.until(self.registered)
-            self.state_store.write(self.driver)
-            self.state_store.note_neighbours(self.pool)
-            await self.store.committed()
-        except TimeoutError:
-            raise NodeError(
-                f"the registration was not complete within {wait:.0f} s; it continues"
-            ) from None
+        await self.application.membership.describe(text, wait)
 
     async def cast(
         self,
@@ -372,13 +290,15 @@ class Node:
         `name` is the file name they see.
         """
         lifetime_us = lifetime_of(self.config.ttl_s if expires_s is None else expires_s)
-        return await self.outbox.cast(target, payload, wait, name, verified, lifetime_us)
+        return await self.application.outbox.cast(
+            target, payload, wait, name, verified, lifetime_us
+        )
 
     def upcoming_cast(self) -> CastId:
         """The id of the next cast. An application that stores it first can look the cast up in the
         outbox after a crash.
         """
-        return self.outbox.upcoming_cast()
+        return self.application.outbox.upcoming_cast()
 
     async def complain(self, cast: CastId) -> bool:
         """Send a signed complaint about an unwanted cast to the peer that delivered it.
@@ -386,7 +306,7 @@ class Node:
         Returns False if no peer can receive the complaint: the design has no peer between publisher
         and reader, or the cast is too old.
         """
-        return self.outbox.complain(cast)
+        return self.application.outbox.complain(cast)
 
     def slowed_until_us(self) -> int | None:
         """The time until which this node's casts to large groups are declined because of
@@ -396,16 +316,13 @@ class Node:
         return until_us if until_us > self.driver.tick() else None
 
     def receipt(self, cast: CastId) -> Receipt:
-        return Receipt.of(
-            cast,
-            self.events.receipts.get(cast) or self.store.receipt(cast.incarnation, cast.serial),
-        )
+        return self.application.receipts.of(cast)
 
     async def estimate(self, target: str, wait: float = 5.0) -> Estimated | None:
         """The estimated number of members that a target selects; None if the design gives no
         estimate.
         """
-        return await self.outbox.estimate(target, wait)
+        return await self.application.outbox.estimate(target, wait)
 
     async def subscribe(self, target: str, wait: float = 30.0) -> int:
         """Subscribe to everything that is published with a description that the target selects.
@@ -418,25 +335,37 @@ class Node:
 
     async def publish(self, text: str, payload: bytes = b"", wait: float = 5.0) -> Receipt:
         """Notify all members that subscribed to things of this description."""
-        self.outbox.spend()
+        self.application.outbox.spend()
         payload = self.payloads.carried(payload, "")
-        await self.outbox.until_started()
+        await self.application.outbox.until_started()
         return await self.subscriptions.publish(text, payload, wait)
 
     async def inbox(self, follow: bool = True) -> AsyncIterator[InboxMessage]:
         """Yield the messages that have arrived and are not done, oldest first. With `follow`,
         continue with messages as they arrive.
         """
-        async for message in self._inbox_reader.follow(follow):
+        async for message in self.application.inbox.follow(follow):
             yield message
 
     async def done(self, cast: CastId) -> None:
-        self.store.done(cast, self.driver.tick())
-        await self.store.committed()
+        """Mark a message of the inbox as done."""
+        await self.application.done(cast)
 
     def status(self) -> dict[str, Any]:
         """The node's status as printable values."""
-        return status_of(self)
+        return {
+            "name": self.name.hex(),
+            "address": text_of(self.address),
+            "design": self.design.name,
+            "role": self.config.role,
+            "network": self.config.network,
+            **self.identity.status(),
+            **self.application.status(),
+            **self.transport.status(),
+            **self.storage.status(),
+            "clients": self.proxy.clients if self.proxy is not None else 0,
+            "up_s": round(time.monotonic() - self.started, 1),
+        }
 
     def peers(self) -> list[dict[str, Any]]:
         return [
@@ -451,19 +380,11 @@ class Node:
 
     # --- internal
 
-    def member(self) -> Member:
-        """The peer of a node with role `member`; `NodeError` for other roles."""
-        if not isinstance(self.peer, Member):
-            raise NodeError(
-                f"this node is a {self.config.role}: only members register descriptions and cast"
-            )
-        return self.peer
-
     def _hello(self) -> Hello:
         return Hello(
             PROTOCOL,
-            self.network,
-            self.digest,
+            self.settings.network,
+            self.settings.digest,
             self.name,
             self.address,
             self.incarnation,
@@ -474,35 +395,21 @@ class Node:
 
     async def commit_state(self) -> None:
         """Write the peer's durable state and wait until it is committed."""
-        self.state_store.write(self.driver)
-        await self.store.committed()
-
-    def wake_readers(self) -> None:
-        """Wake the tasks that wait for new messages in the inbox."""
-        self._arrived.set()
-        self._arrived = asyncio.Event()
-
-    async def until_arrived(self) -> None:
-        await self._arrived.wait()
-
-    def set_incarnation(self, incarnation: Incarnation) -> None:
-        """Continue as this incarnation. The number is committed before this returns."""
-        self.incarnation = incarnation
-        self.store.put_now("life", self.incarnation.to_bytes(8, "big"))
+        await self.application.state.commit()
 
     async def _write_state_periodically(self) -> None:
         while True:
             await asyncio.sleep(STATE_WRITE_S)
-            self.state_store.write(self.driver)
-            self.state_store.note_neighbours(self.pool)
+            self.application.state.write()
+            self.application.state.note_neighbours()
             if self.driver.journal is not None:
                 self.driver.journal.note_storage(self.driver.host.now_us)
             if self.store.dirty:
                 prune(self.store, self.driver.host.now_us)
                 await self.store.committed()
-            self.outbox.end_expired(CLOCK_BOUND_US)
+            self.application.outbox.end_expired(CLOCK_BOUND_US)
 
-    def background(self, what: Any) -> None:
+    def background(self, what: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine as a task that is cancelled when the node stops."""
         task = asyncio.ensure_future(what)
         self._tasks.add(task)

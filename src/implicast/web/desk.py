@@ -20,9 +20,9 @@ from implicast.language.parse import description, parse
 from implicast.language.rules import Offer
 from implicast.language.tags import written
 from implicast.language.target import Target
+from implicast.net.application.events import Receipt
+from implicast.net.identity.signing import grant_in
 from implicast.net.node import InboxMessage, Node, NodeError
-from implicast.net.receipt import Receipt
-from implicast.net.signing import grant_in
 from implicast.peer.errors import ImplicastError
 from implicast.web.blocks import Blocks
 from implicast.web.drafts import Drafts, Outgoing, Words, new_uid

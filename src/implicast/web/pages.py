@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
+from implicast.net.commands.local import MemberSpec, Page, no_page
 from implicast.net.config import read_config
-from implicast.net.local import MemberSpec, Page, no_page
 from implicast.net.node import Node
 from implicast.peer.errors import LocalError
 

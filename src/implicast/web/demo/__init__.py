@@ -9,7 +9,7 @@ import tomllib
 from importlib.resources import files
 from typing import Any
 
-from implicast.net.local import MemberSpec
+from implicast.net.commands.local import MemberSpec
 from implicast.web.reading import proposal
 
 TAGS = 6

@@ -13,7 +13,7 @@ import click
 
 from implicast.language.rules import Rule
 from implicast.language.tags import written
-from implicast.net.local import InProcessNodes, LocalNetwork, is_running
+from implicast.net.commands.local import InProcessNodes, LocalNetwork, is_running
 from implicast.web.demo import bibliographies, conversations, folder_of, researchers
 from implicast.web.desk import Desk
 from implicast.web.drafts import Words

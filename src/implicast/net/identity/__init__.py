@@ -1,0 +1,1 @@
+"""Keys, certificates, signatures, revocation, and the authority that issues them. Above `transport`."""
