@@ -264,9 +264,10 @@ def ready(say):
 async def _connections(count):
     """Bytes per end of a TLS connection: two carriers, many connections between them."""
     from implicast.net.identity.authority import CertificateAuthority
-    from implicast.net.identity.keys import contexts, own_key, pem
+    from implicast.net.identity.keys import own_key, pem
     from implicast.net.transport.counters import Counters
     from implicast.net.transport.frames import PROTOCOL, Hello
+    from implicast.net.transport.tls import contexts
 
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from implicast.casting.designs import design
 from implicast.net.commands.local import InProcessNodes, LocalNetwork, MemberSpec
-from implicast.net.identity.keys import signing as net_signing
+from implicast.net.identity import signing as net_signing
 from implicast.net.transport.connection_pool import DIAL_S, ConnectionPool
 from implicast.net.transport.frames import PROTOCOL, Frames, Hello, framed, hello_frame, read_hello
 from implicast.peer import identity, signing
