@@ -223,10 +223,12 @@ def test_a_certificate_is_renewed_at_two_thirds_by_the_office_and_used_at_once(t
             )
             (folder / "node.pem").write_bytes(pem(old))
             node = nodes["n01"]
-            node.credentials.check_folder(node)
+            node.credentials.check_folder()
             assert node.credentials.due, "issued five minutes back, for one minute more"
             node.config.authority = f"127.0.0.1:{port}"
-            task = asyncio.create_task(node.credentials.watch(node))
+            task = asyncio.create_task(
+                node.credentials.watch(node.services, node.clock, node.config.authority)
+            )
             await until(lambda: not node.credentials.due, 15)
             task.cancel()
             receipt = await nodes["n02"].cast("gpu & eu & training", b"x")

@@ -21,33 +21,24 @@ from typing import Any, Self
 
 import msgspec
 
-from implicast.language.target import Description
-from implicast.net.application.driver import Driver
-from implicast.net.application.events import PeerEvents, Receipt
-from implicast.net.application.inbox import InboxMessage, Payloads
+from implicast.net.application.events import Receipt
+from implicast.net.application.inbox import InboxMessage
 from implicast.net.application.layer import ApplicationLayer
 from implicast.net.application.outbox import lifetime_of
 from implicast.net.application.proxy import Proxy, ProxyHost
-from implicast.net.application.subscriptions import NodeSubscriptions
 from implicast.net.config import NodeConfig, address_of, read_config, software, text_of
 from implicast.net.errors import NodeError
-from implicast.net.identity.credentials import Credentials
 from implicast.net.identity.layer import IdentityLayer
 from implicast.net.identity.own import OwnIdentity
-from implicast.net.identity.revocation import Revocations
+from implicast.net.parts import NodeParts
 from implicast.net.settings import NodeSettings
 from implicast.net.storage.durable_state import prune
 from implicast.net.storage.layer import StorageLayer
-from implicast.net.storage.store import Store
-from implicast.net.transport.clock import Clock
-from implicast.net.transport.connection_pool import ConnectionPool
-from implicast.net.transport.counters import Counters
 from implicast.net.transport.frames import PROTOCOL, Hello
 from implicast.net.transport.layer import TransportLayer
-from implicast.net.transport.services import Services
 from implicast.net.transport.tls import contexts
-from implicast.peer.contract import Address, CastId, Incarnation, Name, Peer
-from implicast.peer.events import Estimated, Refused
+from implicast.peer.contract import Address, CastId, Name
+from implicast.peer.events import Estimated
 from implicast.peer.expiry import CLOCK_BOUND_US
 
 __all__ = ["InboxMessage", "Node", "NodeError", "Receipt"]
@@ -59,13 +50,9 @@ changed.
 KEY_FILES = ("node.key", "node.pem", "authority.pem")
 
 
-class Node:
+class Node(NodeParts):
     """A peer on the network. Use `async with Node.open(...)`."""
 
-    storage: StorageLayer
-    transport: TransportLayer
-    identity: IdentityLayer
-    application: ApplicationLayer
     proxy: Proxy | None = None
 
     def __init__(self, directory: Path, config: NodeConfig) -> None:
@@ -182,82 +169,6 @@ class Node:
     async def leave(self) -> None:
         """Hand the data stored for other peers over to them and leave the network for good."""
         await self.application.membership.leave()
-
-    # --- the parts of the layers
-
-    @property
-    def store(self) -> Store:
-        return self.storage.store
-
-    @property
-    def counters(self) -> Counters:
-        return self.transport.counters
-
-    @property
-    def clock(self) -> Clock:
-        return self.transport.clock
-
-    @property
-    def pool(self) -> ConnectionPool:
-        return self.transport.pool
-
-    @property
-    def services(self) -> Services:
-        return self.transport.services
-
-    @property
-    def revocations(self) -> Revocations:
-        return self.identity.revocations
-
-    @property
-    def credentials(self) -> Credentials | None:
-        return self.identity.credentials
-
-    @property
-    def incarnation(self) -> Incarnation:
-        return self.identity.own.incarnation
-
-    @property
-    def driver(self) -> Driver:
-        return self.application.driver
-
-    @property
-    def peer(self) -> Peer:
-        return self.application.peer
-
-    @property
-    def events(self) -> PeerEvents:
-        return self.application.events
-
-    @property
-    def payloads(self) -> Payloads:
-        return self.application.payloads
-
-    @property
-    def subscriptions(self) -> NodeSubscriptions:
-        return self.application.subscriptions
-
-    @property
-    def description(self) -> Description | None:
-        return self.application.membership.description
-
-    @property
-    def joined(self) -> asyncio.Event:
-        return self.events.joined
-
-    @property
-    def left(self) -> asyncio.Event:
-        return self.events.left
-
-    @property
-    def registered(self) -> asyncio.Event:
-        """Set once every later cast that selects this node's description reaches this node."""
-        return self.events.registered
-
-    @property
-    def refused(self) -> list[Refused]:
-        """The most recent requests that the network refused."""
-        return self.events.refused
 
     # --- operations of the application
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from implicast.net.application.events import Receipts
 from implicast.net.application.transfer import EXTRA_HOLDERS_S, Transfers
+from implicast.net.config import NodeConfig
 from implicast.net.storage.blobs import INLINE_MAX, Blobs, Reference, referring, unwrapped, wrapped
 from implicast.net.storage.store import Store
 from implicast.net.transport.connection_pool import ConnectionPool
@@ -59,15 +60,13 @@ class Payloads:
         store: Store,
         receipts: Receipts,
         pool: ConnectionPool,
-        size_max: int,
+        config: NodeConfig,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
-        """`size_max`: bytes of the largest payload that this node sends or fetches. `spawn` runs a
-        coroutine until the node stops.
-        """
+        """`spawn` runs a coroutine until the node stops."""
         self.blobs, self.transfers = blobs, transfers
         self._store, self._receipts, self._pool = store, receipts, pool
-        self._size_max, self._spawn = size_max, spawn
+        self._config, self._spawn = config, spawn
 
     def carried(self, payload: bytes, name: str) -> bytes:
         """The bytes that a cast carries for a payload: the payload itself, or a reference to the
@@ -76,7 +75,7 @@ class Payloads:
         if len(payload) <= INLINE_MAX:
             return wrapped(payload)
         near = self._pool.connected_nodes()
-        return referring(self.transfers.publish(payload, name, near, self._size_max))
+        return referring(self.transfers.publish(payload, name, near, self._config.payload_max))
 
     def watch(self, cast: CastId, carried: bytes) -> None:
         """Ask extra holders to store the cast's large payload if not all receivers have fetched it
@@ -96,7 +95,7 @@ class Payloads:
         """Start to fetch the large payload to which an arriving cast refers."""
         reference = unwrapped(carried)
         if isinstance(reference, Reference):
-            self.transfers.fetch(reference, self._size_max)
+            self.transfers.fetch(reference, self._config.payload_max)
 
     def resume(self) -> None:
         """Resume interrupted fetches, and evict payloads beyond the storage limit."""
@@ -105,7 +104,7 @@ class Payloads:
             reference = unwrapped(bytes(row[3]))
             if isinstance(reference, Reference):
                 needed.add(reference.root)
-                self.transfers.fetch(reference, self._size_max)
+                self.transfers.fetch(reference, self._config.payload_max)
         self.blobs.evict(needed)
 
     def ready(self, carried: bytes) -> bool:
@@ -140,7 +139,7 @@ class Payloads:
         return {"have": have, "expected": self._receipts.of(cast).expected, "size": reference.size}
 
     def _too_large(self, reference: Reference) -> bool:
-        return reference.size > self._size_max
+        return reference.size > self._config.payload_max
 
 
 class InboxReader:

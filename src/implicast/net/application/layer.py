@@ -66,7 +66,7 @@ class ApplicationLayer:
             storage.blobs, transport.services, lambda: contact, self.arrivals.wake
         )
         self.payloads = Payloads(
-            storage.blobs, transfers, store, self.receipts, pool, config.payload_max, spawn
+            storage.blobs, transfers, store, self.receipts, pool, config, spawn
         )
         self.state = StateWriter(storage.states, store, self.driver, pool.neighbours)
         limits = CastLimits(config.casts_per_s, config.casts_burst, settings.schema)
