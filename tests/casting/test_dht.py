@@ -8,8 +8,8 @@ import pytest
 from implicast.casting.designs import design
 from implicast.casting.dht.member import filtered, intersected, tags_of
 from implicast.casting.pubsub.member import profile_of
+from implicast.casting.replicated_lists.entries import IN_FORCE, Found
 from implicast.casting.replicated_lists.entry_proofs import entry_proof_of
-from implicast.casting.replicated_lists.messages import IN_FORCE, Found
 from implicast.language.parse import parse
 from implicast.language.target import Description, Term
 from implicast.peer.contract import Contact

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from implicast.casting.designs import design
+from implicast.casting.replicated_lists.entries import ListEntry
 from implicast.casting.replicated_lists.entry_table import TOMBSTONE_US, EntryTable, digest_of
-from implicast.casting.replicated_lists.messages import ListEntry
 from implicast.language.target import Description
 from implicast.peer.contract import Contact
 from implicast.space.ring import up_to

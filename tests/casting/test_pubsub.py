@@ -8,7 +8,7 @@ import pytest
 from implicast.casting.designs import design
 from implicast.casting.pubsub import PubSub
 from implicast.casting.pubsub.value_mapping import ValueMapping
-from implicast.casting.replicated_lists.messages import ListEntry
+from implicast.casting.replicated_lists.entries import ListEntry
 from implicast.language.attributes import Schema
 from implicast.language.parse import describe, parse
 from implicast.language.target import Description, Predicate, Target, Term, Value
@@ -370,7 +370,8 @@ def test_what_was_replaced_while_its_keeper_was_asked_for_it_does_not_come_back(
     own_entries = ring.members[1].own_entries
     ring.do(lambda: ring.members[1].register(describe("jazz", "chess")))
     before = [
-        (own_entry, (own_entry.low, own_entry.high)) for own_entry in own_entries.by_serial.values()
+        (own_entry, (own_entry.low, own_entry.high))
+        for own_entry in own_entries.table.by_serial.values()
     ]
     ring.do(lambda: ring.members[1].register(describe("jazz", "football")))
     ring.do(lambda: own_entries.put_again(before))

@@ -11,20 +11,13 @@ from hypothesis import strategies as st
 
 from implicast.casting.designs import design
 from implicast.casting.replicated_lists import entry_table, ring_broadcast
-from implicast.casting.replicated_lists.anti_entropy import AntiEntropy, in_batches
+from implicast.casting.replicated_lists.anti_entropy import AntiEntropy, EntriesReturned, in_batches
+from implicast.casting.replicated_lists.entries import ListEntry, OwnEntry, without
 from implicast.casting.replicated_lists.entry_table import TOMBSTONE_US, EntryTable
-from implicast.casting.replicated_lists.fetches import Fetch
-from implicast.casting.replicated_lists.lease_renewals import LeaseRenewals
-from implicast.casting.replicated_lists.messages import (
-    EntriesReturned,
-    FetchLists,
-    ListEntry,
-    ListsFetched,
-    PutAck,
-    RangeLost,
-)
+from implicast.casting.replicated_lists.holder import PutAck
 from implicast.casting.replicated_lists.own_entries import OwnEntries
-from implicast.casting.replicated_lists.own_entry import OwnEntry, without
+from implicast.casting.replicated_lists.reads import Fetch, FetchLists, ListsFetched
+from implicast.casting.replicated_lists.ring_broadcast import RangeLost
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.overlay.chord import Chord
 from implicast.overlay.links import Links
@@ -441,7 +434,7 @@ def missing_after_an_old_confirmation() -> tuple[tuple[str, str], ...]:
     own_entries = town.members[far].own_entries
     town.at(1, partial(town.members[far].register, Description(("rust",))))
     town.run(5)
-    (own_entry,) = own_entries.by_serial.values()
+    (own_entry,) = own_entries.table.by_serial.values()
     assert not own_entry.missing, "the first put is complete"
     late = PutAck(own_entry.serial, own_entry.stamp, "rust", "rust", holder)
     own_entries.put_again([(own_entry, ("rust", "rust"))])
@@ -505,7 +498,7 @@ def wrong_after_entries_were_lost_while_their_owner_was_passed_over() -> list[st
         ),
         pytest.param(
             wrong_after_entries_were_lost_while_their_owner_was_passed_over,
-            LeaseRenewals,
+            OwnEntries,
             "renew_all",
             id="lost",
         ),

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from implicast.casting.designs import design
-from implicast.casting.replicated_lists.messages import EntryOutdated
+from implicast.casting.replicated_lists.holder import EntryOutdated
 from implicast.language.target import Description, Predicate, Target, Term, Value
 from implicast.peer.events import IncarnationAdvanced, Notice, Registered
 from implicast.peer.subscriber import Subscribed
@@ -177,7 +177,7 @@ def test_a_life_that_others_know_to_be_over_is_outlived() -> None:
     member = village.members[5]
     village.at(1, partial(member.register, Description(("jazz",))))
     village.world.run(until_us=5 * S)
-    (own_entry,) = member.own_entries.by_serial.values()
+    (own_entry,) = member.own_entries.table.by_serial.values()
     later = (member.incarnation + (9 << 16)) << 22 | 7
     village.at(
         6, partial(member.own_entries.on_outdated, 1, EntryOutdated(own_entry.serial, later))

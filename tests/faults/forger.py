@@ -17,9 +17,9 @@ from msgspec.structs import fields, replace
 
 from implicast.casting.inbox import Outcome
 from implicast.casting.notifier import NotifyAck
+from implicast.casting.replicated_lists.entries import IN_FORCE, ListEntry
 from implicast.casting.replicated_lists.entry_proofs import EntryProof, entry_proof_of
 from implicast.casting.replicated_lists.member import RingMember
-from implicast.casting.replicated_lists.messages import IN_FORCE, ListEntry
 from implicast.casting.spice.items import proved
 from implicast.casting.spice.messages import Entry
 from implicast.casting.spice.spice import Spice

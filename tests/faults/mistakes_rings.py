@@ -5,10 +5,9 @@ from mistake import Mistake, without_unreachable
 from implicast.casting import inbox, notifier
 from implicast.casting.dht.member import Dht
 from implicast.casting.pubsub import PubSub
-from implicast.casting.replicated_lists import RingMember, doubtful_casts
+from implicast.casting.replicated_lists import RingMember, member
 from implicast.casting.replicated_lists.anti_entropy import AntiEntropy
 from implicast.casting.replicated_lists.holder import ListHolder
-from implicast.casting.replicated_lists.messages import PutAck
 from implicast.casting.replicated_lists.range_handoff import RangeHandoff
 from implicast.overlay.links.liveness import RingLiveness
 from implicast.overlay.links.messages import INSERT, REPLACE
@@ -44,8 +43,7 @@ def silence(kind, alarm):
 
 
 def confirm_without_copies(self, copy):
-    ack = PutAck(copy.serial, copy.entries[0].stamp, copy.low, copy.high, copy.by.address)
-    self.answer_to(copy.entries[0].owner.address, ack)
+    self.acknowledge(copy)
 
 
 def told_once(self, *given, told=notifier.Notifier.__init__):
@@ -65,7 +63,7 @@ def repair_without_a_number(self, holder, cur, cur_num):
 
 
 def leave_and_forget(self):
-    self.fetches.open.clear()
+    self.reads.open.clear()
     self.requests._open.clear()
     self.notifier.casts.clear()
     RingMember.leave(self)
@@ -94,7 +92,7 @@ MISTAKES = (
             (
                 RangeHandoff,
                 "on_neighbours_changed",
-                lambda self: self.anti_entropy.sync_soon() if self._state.is_ready else None,
+                lambda self: self._anti_entropy.sync_soon() if self._state.is_ready else None,
             )
         ),
         says="lacks the entry of",
@@ -114,7 +112,7 @@ MISTAKES = (
         "lists requested once",
         "dht-naive",
         rule="a list that does not arrive is requested again, by another path "
-        "(casting/replicated_lists/fetches.py)",
+        "(casting/replicated_lists/reads.py)",
         put=silence(Dht, "FetchRetry"),
         says="missing",
         churn="event=5:crash:3",
@@ -177,8 +175,8 @@ MISTAKES = (
         "receipts admit no unreachable member",
         "dht",
         rule="a receipt counts the members that did not answer "
-        "(casting/replicated_lists/doubtful_casts.py)",
-        put=several((doubtful_casts, "Settled", without_unreachable)),
+        "(casting/replicated_lists/member.py)",
+        put=several((member, "Settled", without_unreachable)),
         says="name more unreachable members than they count",
         churn="event=5..60:freeze:3",
         changes={**SMALL, "casts": 120, "network": "flat"},

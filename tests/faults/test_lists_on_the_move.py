@@ -12,7 +12,7 @@ import pytest
 
 from implicast.casting.designs import design
 from implicast.casting.pubsub import PubSub
-from implicast.casting.replicated_lists.own_entry import values
+from implicast.casting.replicated_lists.entries import values
 from implicast.language.target import Predicate, Target, Term
 from implicast.peer.subscriber import Subscribed
 from implicast.peer.wire import Codec

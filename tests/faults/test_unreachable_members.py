@@ -13,7 +13,7 @@ from implicast.world.scenario import Scenario
 from implicast.world.simulate import simulate
 
 PUBLISHERS = {
-    "dht": "implicast.casting.replicated_lists.doubtful_casts",
+    "dht": "implicast.casting.replicated_lists.member",
     "spice": "implicast.casting.spice.casts",
     "bft": "implicast.casting.bft.coverage",
 }

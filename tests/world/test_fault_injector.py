@@ -473,7 +473,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     leave = Dht.leave
 
     def forget_and_leave(self):
-        self.fetches.open.clear()
+        self.reads.open.clear()
         leave(self)
 
     monkeypatch.setattr(Dht, "leave", forget_and_leave)

@@ -12,11 +12,13 @@ from itertools import chain
 import msgspec
 
 from implicast.casting.notifier import Notify
-from implicast.casting.replicated_lists import Fetch, OwnEntry, RingMember
-from implicast.casting.replicated_lists.messages import Found, Slot
-from implicast.casting.replicated_lists.own_entry import (
+from implicast.casting.replicated_lists import Fetch, RingMember
+from implicast.casting.replicated_lists.entries import (
     DECODED_MAX,
+    Found,
+    Listing,
     ListRange,
+    Slot,
     key_of_value,
     reader,
 )
@@ -59,9 +61,9 @@ class Dht(RingMember):
     def key_of(self, attribute: str, value: Scalar) -> int:
         return key_of_value(value)
 
-    def entries_for(self, description: Description) -> list[OwnEntry]:
+    def entries_for(self, description: Description) -> list[Listing]:
         packed = packed_of(description, self.naive, self.version if self.naive else 0)
-        return [self.own_entries.new_entry(_list_of(tag), 0, packed) for tag in description.tags]
+        return [((TAGS, "", tag, tag, False), 0, packed) for tag in description.tags]
 
     def described(self, slot: Slot, packed: bytes) -> Description | None:
         if not packed:

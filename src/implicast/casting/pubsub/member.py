@@ -15,12 +15,11 @@ filters them by the whole target, and notifies the selected peers.
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any
 
 import msgspec
 
 from implicast.casting.inbox import Outcome
-from implicast.casting.notifier import Notify, NotifyAck
+from implicast.casting.notifier import Notify
 from implicast.casting.pubsub.messages import DurablePubSub, Matched
 from implicast.casting.pubsub.subscriptions import Subscriptions
 from implicast.casting.pubsub.value_mapping import (
@@ -33,13 +32,12 @@ from implicast.casting.pubsub.value_mapping import (
 )
 from implicast.casting.replicated_lists import Fetch, OwnEntry, RingMember
 from implicast.casting.replicated_lists.durable import DurableRing
-from implicast.casting.replicated_lists.messages import Found, Slot
-from implicast.casting.replicated_lists.own_entry import ListRange, reader
+from implicast.casting.replicated_lists.entries import Found, Listing, ListRange, Slot, reader
 from implicast.language.target import Description, Scalar, Target, Value
 from implicast.peer.contract import Address, CastId, Contact, Name, handles
 from implicast.peer.events import Refused
 from implicast.peer.site import Site
-from implicast.peer.subscriber import Subscribed, Subscriber, Unsubscribed
+from implicast.peer.subscriber import Subscriber
 from implicast.space.ring import hashed
 
 profile_of = reader(tuple[int, Description], None)
@@ -54,9 +52,10 @@ class PubSub(RingMember, Subscriber):
     def __init__(self, site: Site, mapping: ValueMapping) -> None:
         self.mapping, self._network = mapping, site.network
         super().__init__(site)
-        self.subscriptions = Subscriptions(self.own_entries, mapping, self.chord)
+        deliver = self.host.deliver
+        self.subscriptions = Subscriptions(self.own_entries, mapping, self.chord, deliver)
         if isinstance(site.durable_state, DurablePubSub):
-            self.subscriptions.restore(site.durable_state, self.own_entries.by_serial)
+            self.subscriptions.restore(site.durable_state)
 
     def key_of(self, attribute: str, value: Scalar) -> int:
         return self.mapping.key(attribute, value)
@@ -65,26 +64,18 @@ class PubSub(RingMember, Subscriber):
         super().leave()
         self.subscriptions.forget_all()
 
-    def all_put(self) -> list[OwnEntry]:
-        put = super().all_put()
-        return (
-            put
-            if self.holder_state.settings.lease_us
-            else [*put, *self.subscriptions.own_entries()]
-        )
+    def numbered_entries(self) -> list[OwnEntry]:
+        return self.subscriptions.own_entries()
 
     def _ranges(self, namespace: str, span: Span) -> list[ListRange]:
         return self.mapping.ranges(namespace, span, self.chord.nodes_estimate())
 
     # Peers have values, casts have predicates
 
-    def entries_for(self, description: Description) -> list[OwnEntry]:
+    def entries_for(self, description: Description) -> list[Listing]:
         packed = msgspec.msgpack.encode((self.version, description))
         names = self.mapping.names(description)
-        return [
-            self.own_entries.new_entry((PEERS, name, value, value, False), 0, packed)
-            for name, value in names
-        ]
+        return [((PEERS, name, value, value, False), 0, packed) for name, value in names]
 
     def described(self, slot: Slot, packed: bytes) -> Description | None:
         """Return the description in a peer's entry, with the value under which it is listed. None
@@ -149,31 +140,22 @@ class PubSub(RingMember, Subscriber):
 
     def subscribe(self, target: Target) -> int:
         number = self.subscriptions.next_number()
-        self._state("subscribe", number, target)
+        self._put("subscribe", number, target)
         return number
 
     def update(self, number: int, target: Target) -> None:
         if number in self.subscriptions.by_number:
-            self._state("update", number, target)
+            self._put("update", number, target)
 
-    def _state(self, verb: str, number: int, target: Target) -> None:
+    def _put(self, verb: str, number: int, target: Target) -> None:
         reason = self.mapping.refusal(target, len(self.subscriptions.by_sub_number))
         if reason is None:
-            self.subscriptions.state(number, target)
+            self.subscriptions.put(number, target)
         else:
             self.host.deliver(Refused(verb, reason))
 
     def unsubscribe(self, number: int) -> None:
         self.subscriptions.end(number)
-
-    def on_put_done(self, group: Any) -> None:
-        verb = group[0] if isinstance(group, tuple) else ""
-        if verb == "unsubscribe":
-            self.host.deliver(Unsubscribed(group[1]))
-        elif verb != "subscribe":
-            super().on_put_done(group)
-        elif group[1] in self.subscriptions.by_number:
-            self.host.deliver(Subscribed(group[1], group[2]))
 
     def publish(self, description: Description, payload: bytes) -> CastId:
         cast = self.next_cast()
@@ -181,7 +163,7 @@ class PubSub(RingMember, Subscriber):
         ranges = [(SUBSCRIBERS, attribute, value, value, False) for attribute, value in names]
         if ranges:
             sealed = self.seal(cast, description, payload)
-            self.fetches.start(cast, Fetch((description, sealed), ranges), "publish")
+            self.reads.start(cast, Fetch((description, sealed), ranges), "publish")
         return cast
 
     def _found_subscriptions(
@@ -192,28 +174,21 @@ class PubSub(RingMember, Subscriber):
         """
         layout = self.mapping.layout
         where = {sub_id: owner for owner, sub_id, _ in chain.from_iterable(fetch.lists)}
+        found = ([sub_id for _, sub_id, _ in each] for each in fetch.lists)
         owners: dict[Contact, list[int]] = {}
-        for sub_id in matching(
-            ([sub_id for _, sub_id, _ in found] for found in fetch.lists), layout.attributes
-        ):
+        for sub_id in matching(found, layout.attributes):
             owners.setdefault(where[sub_id], []).append(layout.number(sub_id))
-        messages = {
-            owner: Matched(cast, tuple(numbers), event, payload)
+        messages = [
+            (owner, Matched(cast, tuple(numbers), event, payload))
             for owner, numbers in owners.items()
-        }
-        here = messages.pop(self.contact, None)
-        others = [
-            (owner, message) for owner, message in messages.items() if owner.address != self.address
         ]
-        self.notifier.notify_each(cast, others, self._take(here) if here is not None else None)
+        here = [self._take(message) for owner, message in messages if owner == self.contact]
+        others = [each for each in messages if each[0].address != self.address]
+        self.notifier.notify_each(cast, others, here[0] if here else None)
 
     @handles(Matched)
     def on_matched(self, sender: Address, matched: Matched) -> None:
-        outcome = self._take(matched)
-        if self.assured:
-            self.host.send(
-                sender, self.signing.sign_message(NotifyAck(matched.cast, self.name, outcome))
-            )
+        self.receiver.acknowledge(sender, matched.cast, self._take(matched))
 
     def _take(self, matched: Matched) -> Outcome:
         """Deliver the event to the application, once."""
@@ -225,7 +200,7 @@ class PubSub(RingMember, Subscriber):
     def durable_state(self) -> DurableRing:
         ring = super().durable_state()
         return DurablePubSub(
-            ring.member, ring.entries, ring.neighbours, *self.subscriptions.durable_state()
+            ring.member, ring.entries, ring.neighbours, *self.subscriptions.state()
         )
 
     def on_joined(self) -> None:

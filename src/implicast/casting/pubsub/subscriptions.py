@@ -6,15 +6,18 @@ the new ranges, unless the number of constrained attributes changes, which is pa
 Sections 3.1.1 and 3.1.2.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from implicast.casting.pubsub.messages import DurablePubSub, DurableSubscription, DurableTerm
 from implicast.casting.pubsub.value_mapping import SUBSCRIBERS, TAG, Span, ValueMapping
+from implicast.casting.replicated_lists.entries import PRESENT, OwnEntry, overlap
 from implicast.casting.replicated_lists.own_entries import OwnEntries
-from implicast.casting.replicated_lists.own_entry import PRESENT, OwnEntry, overlap
 from implicast.language.target import Description, Target, Term
 from implicast.overlay.chord import Chord
+from implicast.peer.contract import Message
+from implicast.peer.subscriber import Subscribed, Unsubscribed
 
 
 class SubscribedTerm(NamedTuple):
@@ -24,6 +27,10 @@ class SubscribedTerm(NamedTuple):
     term: Term
     spans: list[Span]
     own_entries: list[OwnEntry]
+
+    def durable_state(self) -> DurableTerm:
+        serials = tuple(own_entry.serial for own_entry in self.own_entries)
+        return DurableTerm(self.sub_id, self.term, serials)
 
 
 class Subscription(NamedTuple):
@@ -38,6 +45,7 @@ class Subscriptions:
 
     __slots__ = (
         "_chord",
+        "_deliver",
         "_free",
         "_last_number",
         "_last_sub",
@@ -48,44 +56,39 @@ class Subscriptions:
         "by_sub_number",
     )
 
-    def __init__(self, own_entries: OwnEntries, mapping: ValueMapping, chord: Chord) -> None:
-        self._own_entries, self._mapping, self._layout, self._chord = (
-            own_entries,
-            mapping,
-            mapping.layout,
-            chord,
-        )
+    def __init__(
+        self,
+        own_entries: OwnEntries,
+        mapping: ValueMapping,
+        chord: Chord,
+        deliver: Callable[[Message], None],
+    ) -> None:
+        """`deliver(event)` tells the application what is complete."""
+        self._own_entries, self._chord, self._deliver = own_entries, chord, deliver
+        self._mapping, self._layout = mapping, mapping.layout
         self.by_number: dict[int, Subscription] = {}
         self.by_sub_number: dict[int, SubscribedTerm] = {}
         self._last_number = self._last_sub = 0
         self._free: list[int] = []
 
-    def durable_state(self) -> tuple[int, int, tuple[DurableSubscription, ...]]:
+    def state(self) -> tuple[int, int, tuple[DurableSubscription, ...]]:
         """Return the last numbers and all subscriptions for durable state."""
-        saved = []
-        for number, one in self.by_number.items():
-            entries = (
-                DurableTerm(
-                    e.sub_id, e.term, tuple(own_entry.serial for own_entry in e.own_entries)
-                )
-                for e in one.entries
-            )
-            saved.append(DurableSubscription(number, one.version, tuple(entries)))
-        return self._last_number, self._last_sub, tuple(saved)
+        saved = tuple(
+            DurableSubscription(number, one.version, tuple(e.durable_state() for e in one.entries))
+            for number, one in self.by_number.items()
+        )
+        return self._last_number, self._last_sub, saved
 
-    def restore(self, state: DurablePubSub, own_entries: dict[int, OwnEntry]) -> None:
-        """Restore the subscriptions of an earlier incarnation; `own_entries` by their serials."""
+    def restore(self, state: DurablePubSub) -> None:
+        """Restore the subscriptions of an earlier incarnation."""
         self._last_number, self._last_sub = state.last_number, state.last_sub
+        known = self._own_entries.table.by_serial
         for one in state.subscriptions:
-            entries = [
-                SubscribedTerm(
-                    e.sub_id,
-                    e.term,
-                    self._mapping.spans(e.term),
-                    [own_entries[serial] for serial in e.own_entries],
-                )
-                for e in one.entries
-            ]
+            entries = []
+            for e in one.entries:
+                own_entries = [known[serial] for serial in e.own_entries]
+                spans = self._mapping.spans(e.term)
+                entries.append(SubscribedTerm(e.sub_id, e.term, spans, own_entries))
             self.by_number[one.number] = Subscription(one.version, entries)
             self.by_sub_number |= {self._layout.number(entry.sub_id): entry for entry in entries}
 
@@ -93,20 +96,14 @@ class Subscriptions:
         """Put the restored entries again after joining: those that are neither confirmed nor being
         put.
         """
-        restored = [
-            own_entry
-            for own_entry in self.own_entries()
-            if not own_entry.confirmed and not own_entry.missing
-        ]
-        self._own_entries.put_again(
-            [(own_entry, (own_entry.low, own_entry.high)) for own_entry in restored]
-        )
+        restored = [one for one in self.own_entries() if not one.confirmed and not one.missing]
+        self._own_entries.put_again([(one, (one.low, one.high)) for one in restored])
 
     def next_number(self) -> int:
         self._last_number += 1
         return self._last_number
 
-    def state(self, number: int, target: Target) -> None:
+    def put(self, number: int, target: Target) -> None:
         """Change the stored ranges from those of the present subscription, if there is one, to
         those of `target`.
         """
@@ -123,31 +120,25 @@ class Subscriptions:
             entries.append(entry)
             put += own_entries
         stays = {entry.sub_id for entry in entries}
-        put += [
-            own_entry
-            for entry in before
-            if entry.sub_id not in stays
-            for own_entry in self._take_out(entry)
-        ]
+        for entry in before:
+            put += self._take_out(entry) if entry.sub_id not in stays else []
         self.by_number[number] = Subscription(version + 1, entries)
-        self._own_entries.put(("subscribe", number, version + 1), put)
+        self._own_entries.put(put, partial(self._on_put, number, version + 1))
+
+    def _on_put(self, number: int, version: int) -> None:
+        if number in self.by_number:
+            self._deliver(Subscribed(number, version))
 
     def end(self, number: int) -> None:
         subscription = self.by_number.pop(number, None)
         if subscription is not None:
-            removals = [
-                own_entry for entry in subscription.entries for own_entry in self._take_out(entry)
-            ]
-            self._own_entries.put(("unsubscribe", number, 0), removals)
+            removals = [one for entry in subscription.entries for one in self._take_out(entry)]
+            self._own_entries.put(removals, partial(self._deliver, Unsubscribed(number)))
 
     def own_entries(self) -> list[OwnEntry]:
         """Return the own entries of all subscriptions."""
-        return [
-            own_entry
-            for one in self.by_number.values()
-            for entry in one.entries
-            for own_entry in entry.own_entries
-        ]
+        terms = [entry for one in self.by_number.values() for entry in one.entries]
+        return [own_entry for entry in terms for own_entry in entry.own_entries]
 
     def forget_all(self) -> None:
         self.by_number, self.by_sub_number = {}, {}
@@ -169,9 +160,9 @@ class Subscriptions:
         return entry, own_entries
 
     def _pieces(self, sub_id: int, spans: Iterable[Span]) -> list[OwnEntry]:
-        nodes = self._chord.nodes_estimate()
+        nodes, new_entry = self._chord.nodes_estimate(), self._own_entries.table.new_entry
         ranges = (each for span in spans for each in self._mapping.ranges(SUBSCRIBERS, span, nodes))
-        return [self._own_entries.new_entry(each, sub_id, PRESENT) for each in ranges]
+        return [new_entry((each, sub_id, PRESENT)) for each in ranges]
 
     def _move(
         self, entry: SubscribedTerm, term: Term, spans: list[Span]
@@ -181,16 +172,12 @@ class Subscriptions:
         additions = self._pieces(entry.sub_id, new)
         wanted = {span.attribute: span for span in spans if span.attribute != TAG}
         staying, removals = [], []
-        for own_entry in entry.own_entries:
-            span = wanted.get(own_entry.attribute)
-            if (
-                span is None
-                or overlap((own_entry.low, own_entry.high), (span.low, span.high)) is not None
-            ):
-                staying.append(own_entry)
-            removals += (
-                [] if span is None else self._own_entries.narrow(own_entry, span.low, span.high)
-            )
+        for one in entry.own_entries:
+            span = wanted.get(one.attribute)
+            if span is None or overlap((one.low, one.high), (span.low, span.high)) is not None:
+                staying.append(one)
+            if span is not None:
+                removals += self._own_entries.table.narrow(one, span.low, span.high)
         moved = SubscribedTerm(entry.sub_id, term, spans, [*staying, *additions])
         self.by_sub_number[self._layout.number(entry.sub_id)] = moved
         return moved, [*additions, *removals]
@@ -202,7 +189,7 @@ class Subscriptions:
         number = self._layout.number(entry.sub_id)
         del self.by_sub_number[number]
         self._free.append(number)
-        return [self._own_entries.removal(own_entry) for own_entry in entry.own_entries]
+        return list(map(self._own_entries.table.removal, entry.own_entries))
 
 
 def shape(spans: Iterable[Span]) -> tuple[tuple[str, object], ...]:

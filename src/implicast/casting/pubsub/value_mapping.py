@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import log2
 
-from implicast.casting.replicated_lists.own_entry import ListRange, key_of_value, values, without
+from implicast.casting.replicated_lists.entries import ListRange, key_of_value, values, without
 from implicast.language.attributes import Number, Schema
 from implicast.language.target import Description, Scalar, Target, Term
 from implicast.peer.errors import RemoteError

@@ -1,32 +1,17 @@
 """Replicated lists on a Chord ring: the store below the `dht` and publish/subscribe designs.
 
-Each attribute value has a list. The list of a value belongs to the node that owns the value's key
-(the first node at or after the key), its *holder*. An *entry* of a list names its owner, the peer
-that put it there. With receipts, a holder copies its entries to its successors, so that a list
-survives the crash of its holder; without receipts there is one holder and no copy, as in the
-papers. In code, `left` is Chord's predecessor and `right` its successor.
-
-Read in this order: `entry_table.py` (storage), `holder_state.py` (which keys a node owns),
-`holder.py` (puts, copies and reads at the holder), `own_entries.py` (puts and renewals by the
-owner), `fetches.py` (reads by a publisher), `anti_entropy.py` (repair of copies),
-`range_handoff.py` (join and leave), `ring_broadcast.py` and `owner_probes.py` (failures),
-`member.py` (the assembled peer). This module: the parameters that all designs on such a ring share.
+THEORY
 """
 
 from collections.abc import Callable
 
 from implicast.casting.designs import ASSURANCE, Design
-from implicast.casting.notifier import Notify, NotifyAck
 from implicast.casting.replicated_lists.durable import DurableRing
-from implicast.casting.replicated_lists.fetches import Fetch
+from implicast.casting.replicated_lists.entries import OwnEntry
 from implicast.casting.replicated_lists.member import RingMember
-from implicast.casting.replicated_lists.messages import REPLICATED_LIST_KINDS
-from implicast.casting.replicated_lists.own_entry import OwnEntry
+from implicast.casting.replicated_lists.reads import Fetch
 from implicast.language.parameters import Parameter
-from implicast.overlay.chord import CHORD_KINDS
-from implicast.overlay.links import LINK_KINDS
 from implicast.peer.contract import Message
-from implicast.peer.detector import DETECTOR_KINDS
 from implicast.peer.site import Site
 
 __all__ = ["Fetch", "OwnEntry", "RingMember", "ring_design"]
@@ -82,15 +67,7 @@ def ring_design(
         member=member,
         durable_types={"member": durable_type},
         audience=True,
-        kinds=(
-            *LINK_KINDS,
-            *DETECTOR_KINDS,
-            *CHORD_KINDS,
-            *REPLICATED_LIST_KINDS,
-            Notify,
-            NotifyAck,
-            *kinds,
-        ),
+        kinds=tuple(dict.fromkeys((*RingMember.kinds(), *kinds))),
         parameters=(*RING_PARAMETERS, *parameters),
         languages=languages,
         survives=frozenset(

@@ -7,24 +7,20 @@ version of each. Entries that a node holds without owning them or keeping copies
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated
 
+from msgspec import Meta
 from msgspec.structs import replace
 
+from implicast.casting.replicated_lists.entries import ListEntry, Part, RingKey, SomeEntries
 from implicast.casting.replicated_lists.entry_table import TOMBSTONE_US
 from implicast.casting.replicated_lists.holder_state import HolderPart, HolderState
-from implicast.casting.replicated_lists.messages import (
-    OFFER,
-    REPLY,
-    DigestRequest,
-    EntriesReturned,
-    ListEntry,
-    RangeDigest,
-    ReturnEntries,
-    SyncEntries,
-)
+from implicast.casting.replicated_lists.settings import ENTRIES_PER_MESSAGE
 from implicast.overlay.links import Ref
 from implicast.overlay.links.state import IN
-from implicast.peer.contract import Address, StandingAlarm, handles
+from implicast.peer.contract import Address, Message, StandingAlarm, handles
+from implicast.peer.fields import Flag, Token
+from implicast.peer.handoff import in_parts
 from implicast.peer.memory import Recent
 from implicast.space.ring import up_to
 
@@ -32,9 +28,7 @@ SOON_US = 300_000
 """Delay of the first comparison after a change of neighbours or of entries."""
 SOON_TIMES = 3
 """Comparisons after a change, each after four times the previous delay. A digest that matches is
-not acknowledged, and with message loss
-one in five does not arrive; the next periodic round
-is far.
+not acknowledged, and with message loss one in five does not arrive; the next periodic round is far.
 """
 PAUSE_PERIODS = 4
 """Periods without a comparison after which this node counts as having been suspended."""
@@ -45,6 +39,67 @@ RETURN_ENTRIES = 40
 loss a long one would rarely arrive in full. A node that was alone on its side of a partition
 returns most of what it stores.
 """
+
+
+Sum = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Few = Annotated[int, Meta(ge=0, le=8)]
+"""Successors to which a message is still to be forwarded."""
+OFFER, REPLY = range(2)
+
+
+class RangeDigest(Message):
+    """Anti-entropy: count and digest of the entries that `by` owns, in (low, key of `by`].
+    Forwarded along `more` successors, which hold copies of them.
+    """
+
+    wire = 0x0607
+    by: Ref
+    low: RingKey
+    count: Token
+    total: Sum
+    more: Few
+
+
+class DigestRequest(Message):
+    """Anti-entropy: the sender holds copies of the receiver's entries, or should, and asks for a
+    `RangeDigest`.
+    """
+
+    wire = 0x0608
+
+
+class SyncEntries(Message):
+    """Anti-entropy: entries of the keys (low, high], part `part` of `parts`. OFFER asks for the
+    receiver's entries of that range in return; REPLY does not.
+    """
+
+    wire = 0x0609
+    by: Ref
+    kind: Flag
+    low: RingKey
+    high: RingKey
+    part: Part
+    parts: Part
+    entries: SomeEntries
+
+
+class ReturnEntries(Message):
+    """Entries that `origin` holds although it neither owns them nor keeps copies for their owner.
+    Routed to the first key; each node on the way stores those it owns and forwards the rest.
+    """
+
+    wire = 0x060D
+    key: RingKey
+    entries: SomeEntries
+    origin: Address
+
+
+class EntriesReturned(Message):
+    """Acknowledges `ReturnEntries`: the sender owns (low, high] and stored what was returned."""
+
+    wire = 0x060E
+    low: RingKey
+    high: RingKey
 
 
 class SyncRound(StandingAlarm):
@@ -93,9 +148,8 @@ class AntiEntropy(HolderPart):
     def start_rounds(self, least: float = 0.5) -> None:
         """Start periodic comparison; `least`: least part of a period before the first."""
         if self._state.settings.sync_us:
-            self._ring.after_jittered(
-                self._state.settings.sync_us, SyncRound(self._ring.me.incarnation), least
-            )
+            alarm = SyncRound(self._ring.me.incarnation)
+            self._ring.after_jittered(self._state.settings.sync_us, alarm, least)
 
     def sync_soon(self) -> None:
         """Compare after `SOON_US`, and twice more."""
@@ -109,9 +163,8 @@ class AntiEntropy(HolderPart):
             return  # a newer change has its own comparisons
         self._sync_armed = False
         if alarm.time < SOON_TIMES and self._ring.state == IN:
-            self._ring.after_jittered(
-                SOON_US << 2 * alarm.time, SyncAfterChange(alarm.news, alarm.time + 1)
-            )
+            again = SyncAfterChange(alarm.news, alarm.time + 1)
+            self._ring.after_jittered(SOON_US << 2 * alarm.time, again)
         self._compare()
 
     @handles(SyncRound)
@@ -148,11 +201,8 @@ class AntiEntropy(HolderPart):
         ring, state = self._ring, self._state
         if ring.state == IN and state.is_ready and ring.right != ring.me and state.settings.copies:
             low = state.low()
-            ring.send_right(
-                RangeDigest(
-                    ring.me, low, *state.entries.summary(low, state.own), state.settings.copies
-                )
-            )
+            digest = state.entries.summary(low, state.own)
+            ring.send_right(RangeDigest(ring.me, low, *digest, state.settings.copies))
 
     def wants_digests(self) -> bool:
         """Whether this node was bypassed recently and still has requests for digests to make."""
@@ -205,14 +255,13 @@ class AntiEntropy(HolderPart):
     def on_sync_entries(self, sender: Address, entries: SyncEntries) -> None:
         if self._ring.state != IN:
             return
-        self.merge(
-            (entry for entry in entries.entries if self._state.entries.is_relevant(entry)), sender
-        )
+        self.merge(filter(self._state.entries.is_relevant, entries.entries), sender)
         if entries.kind == OFFER and entries.part == entries.parts - 1:
             self._send(entries.by, REPLY, entries.low, entries.high)
 
     def _send(self, to: Ref, kind: int, low: int, high: int) -> None:
-        for part in self._state.parts(low, high):
+        held = [held.entry for held in self._state.entries.within(low, high)]
+        for part in in_parts(held, ENTRIES_PER_MESSAGE):
             self.host.send(to.address, SyncEntries(self._ring.me, kind, low, high, *part))
 
     def merge(self, entries: Iterable[ListEntry], sender: Address | None = None) -> bool:
@@ -223,23 +272,18 @@ class AntiEntropy(HolderPart):
         state, before = self._state, self._state.entries.changes
         if state.proofs.signed:
             entries = [entry for entry in entries if self._is_acceptable(entry, sender)]
-        state.store(
-            entry for entry in entries if state.key_of(entry.slot[1], entry.slot[2]) == entry.key
-        )
-        if state.entries.changes != before:
+        state.store(entry for entry in entries if state.key_of(*entry.slot[1:]) == entry.key)
+        if is_changed := state.entries.changes != before:
             self.sync_soon()
-        return state.entries.changes != before
+        return is_changed
 
     def _is_acceptable(self, entry: ListEntry, sender: Address | None) -> bool:
-        if (
-            known := self._state.entries.get(entry.slot, entry.ident)
-        ) is not None and known.entry.packed == entry.packed:
+        known = self._state.entries.get(entry.slot, entry.ident)
+        if known is not None and known.entry.packed == entry.packed:
             return False  # most entries received in anti-entropy are known
-        return (
-            self._state.proofs.are_valid((entry,))
-            if entry.packed
-            else self._owns_key(sender, entry.key)
-        )
+        if not entry.packed:
+            return self._owns_key(sender, entry.key)
+        return self._state.proofs.are_valid((entry,))
 
     def _owns_key(self, who: Address | None, key: int) -> bool:
         """Whether this address is a predecessor that owns the key, as far as this node knows."""
@@ -277,17 +321,16 @@ class AntiEntropy(HolderPart):
         state, chord = self._state, self._chord
         if chord.forward(back.key, back, sender) or not state.is_ready:
             return
-        low, mask, owns = state.low(), chord.table.mask, chord.owns
+        low, mask = state.low(), chord.table.mask
         ours = sorted(
-            (entry for entry in back.entries if owns(entry.key)),
+            (entry for entry in back.entries if chord.owns(entry.key)),
             key=lambda entry: (entry.key - low - 1) & mask,
         )
         self.merge(ours)
-        if (
-            back.origin != self.address and ours
-        ):  # only up to the last entry of this message: others may still be on their way
+        if back.origin != self.address and ours:
+            # only up to the last entry of this message: others may still be on their way
             self.host.send(back.origin, EntriesReturned((ours[0].key - 1) & mask, ours[-1].key))
-        rest = tuple(entry for entry in back.entries if not owns(entry.key))
+        rest = tuple(entry for entry in back.entries if not chord.owns(entry.key))
         if rest:
             self.on_return(self.address, ReturnEntries(rest[0].key, rest, back.origin))
 
@@ -297,20 +340,15 @@ class AntiEntropy(HolderPart):
         node knows, does not own the keys is ignored: that node has lost sight of nodes in between,
         and would hold the only copy.
         """
-        state, beyond, near = (
-            self._state,
-            self._state.copies_low(),
-            [ref.address for ref in self._ring.lefts],
-        )
-        is_reliable = sender not in near or self._owns_key(sender, returned.high)
-        if (
-            is_reliable and beyond != state.own and state.settings.copies
-        ):  # without copies, the only other copy may be at a leaving node
-            state.limit_to_copies()
-            theirs = (held.entry for held in state.entries.within(returned.low, returned.high))
-            state.entries.drop(
-                [entry for entry in theirs if not up_to(beyond, entry.key, state.own)]
-            )
+        state, beyond = self._state, self._state.copies_low()
+        is_near = any(ref.address == sender for ref in self._ring.lefts)
+        if is_near and not self._owns_key(sender, returned.high):
+            return
+        # without copies, the only other copy may be at a leaving node
+        if beyond != state.own and state.settings.copies:
+            state.limit_to(beyond)
+            held = [held.entry for held in state.entries.within(returned.low, returned.high)]
+            state.entries.drop([entry for entry in held if not up_to(beyond, entry.key, state.own)])
 
 
 def in_batches(entries: Sequence[ListEntry], most: int) -> Iterator[tuple[ListEntry, ...]]:

@@ -1,6 +1,6 @@
 """Durable state of a ring member."""
 
-from implicast.casting.replicated_lists.own_entry import DurableEntry
+from implicast.casting.replicated_lists.entries import DurableEntry
 from implicast.overlay.links import Ref
 from implicast.peer.contract import Incarnation, Message
 from implicast.peer.member import DurableMember

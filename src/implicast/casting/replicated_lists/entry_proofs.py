@@ -12,17 +12,19 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from implicast.casting.replicated_lists.messages import (
+from implicast.casting.replicated_lists.entries import (
     IN_FORCE,
     REMOVED,
     Found,
     ListEntry,
+    OwnEntry,
     Packed,
     Scalar,
     Slot,
     Stamp,
+    overlap,
+    reader,
 )
-from implicast.casting.replicated_lists.own_entry import OwnEntry, overlap, reader
 from implicast.language.target import Description
 from implicast.peer.contract import Contact, Message, Name
 from implicast.peer.signing import Proof, Signing
@@ -59,88 +61,65 @@ class EntryProofs:
     __slots__ = ("_described", "_last", "_numbered", "_signing", "signed")
 
     def __init__(self, signing: Signing, described: Described, numbered: Numbered) -> None:
-        self._signing, self._described, self._numbered, self.signed = (
-            signing,
-            described,
-            numbered,
-            signing.signed,
-        )
+        self._signing, self._described, self._numbered = signing, described, numbered
+        self.signed = signing.signed
+        """False: entries carry no proofs, and none is asked for."""
         self._last: tuple[object, ...] = ()
 
     def sign(self, owner: Contact, own_entry: OwnEntry, low: Scalar, high: Scalar) -> bytes:
         """Return the content of an own entry as sent for the values low..high; signed if the
         network is. Empty content is a removal.
         """
-        packed, stamp = own_entry.packed, own_entry.stamp
+        one, packed = own_entry, own_entry.packed
         if not self.signed:
             return packed
-        about = (
-            "row",
-            owner,
-            own_entry.namespace,
-            own_entry.attribute,
-            low,
-            high,
-            own_entry.number,
-            stamp,
-            packed,
-        )
-        proof = self._signing.prove(
-            about, self._described((own_entry.namespace, own_entry.attribute, low), packed)
-        )
-        return (IN_FORCE if packed else REMOVED) + _encode(
-            EntryProof(low, high, stamp, packed, proof)
-        )
+        about = _statement(owner, one.slot, low, high, one.number, one.stamp, packed)
+        states = self._described((one.namespace, one.attribute, low), packed)
+        signed = EntryProof(low, high, one.stamp, packed, self._signing.prove(about, states))
+        return (IN_FORCE if packed else REMOVED) + _encode(signed)
 
     def are_valid(self, entries: Iterable[ListEntry]) -> bool:
         """Whether all entries are signed by their owners; always true in an unsigned network."""
         return not self.signed or all(map(self._is_valid, entries))
 
     def _is_valid(self, entry: ListEntry) -> bool:
-        entry_proof, value = entry_proof_of(entry.packed), entry.slot[2]
-        if (
-            entry_proof is None
-            or overlap((value, value), (entry_proof.low, entry_proof.high)) is None
-        ):
+        one, value = entry_proof_of(entry.packed), entry.slot[2]
+        if one is None or overlap((value, value), (one.low, one.high)) is None:
             return False
         checked = (entry.slot[:2], entry.owner, entry.number, entry.stamp, entry.packed)
-        if self._last != checked:  # a range is put value by value with one proof: verify it once
-            is_same = (
-                entry_proof.stamp == entry.stamp and bool(entry_proof.packed) == entry.in_force
-            )
-            is_theirs = is_same and self._numbered(entry.owner.name, entry.number)
-            if not is_theirs or not self._is_proved(
-                entry.owner, entry.number, entry.slot, entry_proof
-            ):
-                return False
-            self._last = checked
+        if self._last == checked:  # a range is put value by value with one proof: verify it once
+            return True
+        is_same = one.stamp == entry.stamp and bool(one.packed) == entry.in_force
+        if not (
+            is_same
+            and self._numbered(entry.owner.name, entry.number)
+            and self._is_proved(entry.owner, entry.number, entry.slot, one)
+        ):
+            return False
+        self._last = checked
         return True
 
-    def _is_proved(self, owner: Contact, number: int, slot: Slot, entry_proof: EntryProof) -> bool:
-        about = (
-            "row",
-            owner,
-            slot[0],
-            slot[1],
-            entry_proof.low,
-            entry_proof.high,
-            number,
-            entry_proof.stamp,
-            entry_proof.packed,
-        )
-        return self._signing.verify_proof(
-            owner.name, about, entry_proof.proof, self._described(slot, entry_proof.packed)
-        )
+    def _is_proved(self, owner: Contact, number: int, slot: Slot, one: EntryProof) -> bool:
+        about = _statement(owner, slot, one.low, one.high, number, one.stamp, one.packed)
+        states = self._described(slot, one.packed)
+        return self._signing.verify_proof(owner.name, about, one.proof, states)
 
     def unwrap(self, found: Iterable[Found], slot: Slot, verified: bool) -> tuple[Found, ...]:
         """Unwrap signed entries into the content their owners gave. `verified`: drop those whose
         signature does not verify.
         """
-        opened = [
-            (owner, number, entry_proof)
-            for owner, number, packed in found
-            if (entry_proof := entry_proof_of(packed)) is not None
-        ]
-        if verified:
-            opened = [each for each in opened if self._is_proved(each[0], each[1], slot, each[2])]
-        return tuple([(owner, number, entry_proof.packed) for owner, number, entry_proof in opened])
+        return tuple(
+            [
+                (owner, number, one.packed)
+                for owner, number, packed in found
+                if (one := entry_proof_of(packed)) is not None
+                and (not verified or self._is_proved(owner, number, slot, one))
+            ]
+        )
+
+
+def _statement(
+    owner: Contact, slot: Slot, low: Scalar, high: Scalar, number: int, stamp: int, packed: bytes
+) -> tuple[object, ...]:
+    """What a proof covers."""
+    return ("row", owner, slot[0], slot[1], low, high, number, stamp, packed)

@@ -1,4 +1,4 @@
-"""The entries that one node stores, as holder or as copy. Does no I/O; the caller passes the time.
+"""The entries that one node stores, as holder or as copy.
 
 Of two versions of an entry the larger stamp is newer; only the owner issues stamps. Of equal stamps
 a removal wins. So copies converge in whatever order and however often they are merged. A removal is
@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from implicast.casting.replicated_lists.messages import ListEntry, Slot
+from implicast.casting.replicated_lists.entries import Ident, ListEntry, Slot
 from implicast.peer.contract import Address, Contact, Name
 from implicast.peer.lease import OWED_US
 from implicast.peer.memory import Recent, Shares
+from implicast.peer.replication import RangeDigests
 from implicast.space.digest import digest_bits
 
 ENTRIES_MAX = 1_000_000
@@ -22,9 +23,6 @@ ENTRIES_MAX = 1_000_000
 a refused owner retries.
 """
 NO_ROOM = -1
-SUM_MASK = (1 << 63) - 1
-SUMMARIES_MAX = 12
-"""Key ranges whose digest sums are cached."""
 DIGESTS_MAX = 65_536
 """Entry digests that are cached: an entry has the same digest at its owner, its holder and all
 copies.
@@ -60,10 +58,6 @@ class HeldEntry:
         self.renewed_us = now_us
 
 
-Ident = Name | int
-"""Key of an entry within its list: its number, or the owner's name where the number is 0."""
-
-
 @lru_cache(DIGESTS_MAX)
 def digest_of(slot: Slot, ident: Ident, stamp: int, in_force: bool) -> int:
     """Digest of one version of an entry."""
@@ -71,7 +65,7 @@ def digest_of(slot: Slot, ident: Ident, stamp: int, in_force: bool) -> int:
 
 
 class EntryTable:
-    """Lists of entries by slot, indexed by ring key."""
+    """Lists of entries by slot, indexed by ring key. Does no I/O; the caller passes the time."""
 
     __slots__ = (
         "_compared",
@@ -80,7 +74,7 @@ class EntryTable:
         "_places",
         "_shares",
         "_slots",
-        "_summaries",
+        "_sums",
         "addresses",
         "changes",
         "digests",
@@ -98,9 +92,7 @@ class EntryTable:
         # a fifth of a run with churn.
         self._keys: list[int] = []
         self._places: dict[int, dict[Slot, dict[Ident, HeldEntry]]] = {}
-        self._summaries: Recent[tuple[int, int], list[int]] = Recent(SUMMARIES_MAX)
-        # Without churn the same few ranges are summed repeatedly; the cache halves the time of such
-        # a run.
+        self._sums = RangeDigests()
         self.digests: set[int] = set()
         """Digests of all entries in force, for membership tests. Never iterated, so that order
         cannot matter.
@@ -109,9 +101,8 @@ class EntryTable:
         """Owners that have entries in force here, and how many."""
         self.addresses: set[Address] = set()
         """Addresses of these owners, and some former ones. Never iterated."""
-        self.changes = self.losses = 0
-        self._due_us = 0
-        """No entry and no tombstone expires before this time."""
+        self.changes = self.losses = self._due_us = 0
+        """`_due_us`: no entry and no tombstone expires before this time."""
         self.silent: Recent[tuple[Slot, Ident], tuple[int, ListEntry]] = Recent(SILENT_ENTRIES_MAX)
         """Entries removed because their owner is silent, and until when it is owed casts."""
 
@@ -132,8 +123,10 @@ class EntryTable:
                 return known.entry.stamp
         if known is None and not self._shares.allows(entry.owner.name):
             return NO_ROOM
-        if by_ident is None:
-            by_ident = self._open(entry)
+        if by_ident is None:  # all entries of a slot have the same key
+            if entry.key not in self._places:
+                insort(self._keys, entry.key)
+            by_ident = self._slots[slot] = self._places.setdefault(entry.key, {})[slot] = {}
         if known is not None:
             self._count(known, -1)
         digest = digest_of(slot, ident, entry.stamp, in_force) if self._compared else 0
@@ -143,21 +136,9 @@ class EntryTable:
             self._due_us = min(self._due_us, now_us + TOMBSTONE_US)
         return 0
 
-    def _open(self, entry: ListEntry) -> dict[Ident, HeldEntry]:
-        """Create the list of a slot. All entries of a slot have the same key."""
-        if entry.key not in self._places:
-            insort(self._keys, entry.key)
-        by_ident = self._slots[entry.slot] = self._places.setdefault(entry.key, {})[entry.slot] = {}
-        return by_ident
-
-    def _close(self, entry: ListEntry) -> None:
-        del self._slots[entry.slot], self._places[entry.key][entry.slot]
-        if not self._places[entry.key]:
-            del self._places[entry.key], self._keys[bisect_right(self._keys, entry.key) - 1]
-
     def _count(self, held: HeldEntry, change: int) -> None:
-        """Update counts, digests, owners and cached sums: entry added (+1) or removed (-1)."""
-        owner, key, is_more = held.entry.owner, held.entry.key, change > 0
+        """Update counts, digests, owners and sums: entry added (+1) or removed (-1)."""
+        owner, is_more = held.entry.owner, change > 0
         self.changes += 1
         (self._shares.add if is_more else self._shares.drop)(owner.name)
         if not self._compared or not held.in_force:
@@ -171,16 +152,20 @@ class EntryTable:
             self.addresses.add(owner.address)
         (self.digests.add if is_more else self.digests.discard)(held.digest)
         self.losses += not is_more
-        for (low, high), summed in self._summaries.items():
-            if low < key <= high if low < high else low < key or key <= high:
-                summed[:] = summed[0] + change, (summed[1] + change * held.digest) & SUM_MASK
+        self._sums.change(held.entry.key, held.digest, change)
 
     def get(self, slot: Slot, ident: Ident) -> HeldEntry | None:
-        return self._slots.get(slot, {}).get(ident)
+        by_ident = self._slots.get(slot)
+        return None if by_ident is None else by_ident.get(ident)
 
     def listed(self, slot: Slot) -> list[ListEntry]:
         """Return the entries of a list that are in force."""
         return [held.entry for held in self._slots.get(slot, {}).values() if held.in_force]
+
+    def owners_at(self, address: Address) -> list[Contact]:
+        """Return the owners at an address that have entries in force here; nearly always none."""
+        owners = self.owned if address in self.addresses else ()
+        return [owner for owner in owners if owner.address == address]
 
     def of_owner(self, owner: Contact) -> list[ListEntry]:
         """Return all entries of an owner that are in force. Fast path: entries with number 0 are
@@ -207,10 +192,9 @@ class EntryTable:
 
     def within(self, low: int, high: int) -> list[HeldEntry]:
         """Return the entries of the keys (low, high] in ring order; (a, a] is the whole ring."""
-        keys = self._keys
+        keys, places = self._keys, self._places
         first, last = bisect_right(keys, low), bisect_right(keys, high)
         chosen = keys[first:last] if low < high else keys[first:] + keys[:last]
-        places = self._places
         return [
             held
             for key in chosen
@@ -219,22 +203,22 @@ class EntryTable:
         ]
 
     def summary(self, low: int, high: int) -> tuple[int, int]:
-        """Return the number of entries in force and the sum of their digests; equal sums mean equal
-        entries. Tombstones do not count: nodes drop them at different times, and would exchange
-        them forever.
+        """Return the number of entries in force and the sum of their digests. Tombstones do not
+        count: nodes drop them at different times, and would exchange them forever.
         """
-        known = self._summaries.get((low, high))
-        if known is None:
-            digests = [held.digest for held in self.within(low, high) if held.in_force]
-            known = self._summaries[low, high] = [len(digests), sum(digests) & SUM_MASK]
-        return known[0], known[1]
+        return self._sums.of(low, high, self._digests_within)
+
+    def _digests_within(self, low: int, high: int) -> list[int]:
+        return [held.digest for held in self.within(low, high) if held.in_force]
 
     def drop(self, entries: Iterable[ListEntry]) -> None:
         for entry in entries:
             by_ident = self._slots[entry.slot]
             self._count(by_ident.pop(entry.ident), -1)
             if not by_ident:
-                self._close(entry)
+                del self._slots[entry.slot], self._places[entry.key][entry.slot]
+                if not self._places[entry.key]:
+                    del self._places[entry.key], self._keys[bisect_right(self._keys, entry.key) - 1]
 
     def note_silent(self, entries: Iterable[ListEntry], now_us: int) -> None:
         """Remember removed entries of a silent owner while it is owed casts."""
@@ -243,8 +227,6 @@ class EntryTable:
 
     def silent_in(self, slots: Collection[Slot], now_us: int) -> list[ListEntry]:
         """Return the remembered entries of silent owners in these lists."""
-        if not self.silent:
-            return []
         self.silent.drop_while(lambda known: known[0] <= now_us)
         return [entry for (slot, _), (_, entry) in self.silent.items() if slot in slots]
 
@@ -252,21 +234,14 @@ class EntryTable:
         """Turn entries whose lease has expired into removals, and drop old tombstones."""
         if now_us < self._due_us:
             return
-        self._due_us = (
-            now_us + lease_us
-        )  # later entries expire later; `store` lowers it for tombstones
-        for held in [held for by_ident in self._slots.values() for held in by_ident.values()]:
-            entry, over_us = (
-                held.entry,
-                held.renewed_us + (lease_us if held.in_force else TOMBSTONE_US),
-            )
-            if over_us >= now_us:
-                self._due_us = min(self._due_us, over_us)
+        self._due_us = now_us + lease_us  # later entries expire later; `store` lowers it
+        for held in list(self.all_held()):
+            entry, span_us = held.entry, lease_us if held.in_force else TOMBSTONE_US
+            if held.renewed_us + span_us >= now_us:
+                self._due_us = min(self._due_us, held.renewed_us + span_us)
             elif held.in_force:
-                self.store(
-                    ListEntry(entry.key, entry.slot, entry.owner, entry.number, entry.stamp, b""),
-                    now_us,
-                )
+                ended = (entry.key, entry.slot, entry.owner, entry.number, entry.stamp, b"")
+                self.store(ListEntry(*ended), now_us)
                 self.note_silent([entry], now_us)
             else:
                 self.drop([entry])

@@ -1,20 +1,22 @@
-"""State that the parts of a holder share: stored entries, owned key range, and range of copies."""
+"""What the parts of a holder share: stored entries, owned key range, range of copies; and how a
+request goes from holder to holder along a range of values.
+"""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
+from implicast.casting.replicated_lists.entries import KeyOf, ListEntry, Scalar
 from implicast.casting.replicated_lists.entry_proofs import EntryProofs
 from implicast.casting.replicated_lists.entry_table import NO_ROOM, EntryTable
-from implicast.casting.replicated_lists.messages import ListEntry, LostRanges
-from implicast.language.target import Scalar
+from implicast.casting.replicated_lists.settings import ReplicatedListSettings
 from implicast.overlay.chord import Chord
-from implicast.peer.contract import Contact, Host, Name, Part
+from implicast.overlay.links.state import IN
+from implicast.peer.contract import Address, Contact, Host, Name, Part
 from implicast.peer.memory import Recent
 from implicast.space.ring import up_to
 
-ENTRIES_PER_MESSAGE = 500
-"""Entries in one message."""
 LOST_RANGES_MAX = 64
 """Lost ranges that are remembered; the oldest is forgotten first."""
 PUT_AGAIN_US = 60_000_000
@@ -22,36 +24,19 @@ PUT_AGAIN_US = 60_000_000
 ABSENT_MAX = 1024
 """Owners remembered as crashed."""
 
-KeyOf = Callable[[str, Scalar], int]
-Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicatedListSettings:
-    """Settings in microseconds. All zero without receipts, as in the papers: one holder, no
-    retries, no periodic upkeep.
-    """
-
-    copies: int
-    """Successors that store copies of a holder's entries. A list is lost only if the holder and all
-    of these crash together.
-    """
-    sync_us: int
-    """Period of anti-entropy; 0: only after a change of neighbours."""
-    lease_us: int
-    """An entry that its owner has not renewed for this long expires; owners renew twice per lease.
-    0: entries never expire, and nothing is retried.
-    """
-    values_max: int = 1
-    """Largest number of values in one range request."""
+Request = TypeVar("Request", bound=Any)
+"""A message for the values low..high of an attribute, with the fields of `PutEntry` that say how it
+goes from holder to holder.
+"""
 
 
 class HolderState:
-    """The stored entries; the key from which they are complete (`floor_key`); the owners whose
-    entries are refused at present.
+    """The stored entries; the key from which they are complete (`floor_key`); ranges whose entries
+    were lost; owners whose entries are refused at present.
     """
 
     __slots__ = (
+        "_lost_ranges",
         "absent",
         "chord",
         "contact",
@@ -61,7 +46,6 @@ class HolderState:
         "is_leaving",
         "is_ready",
         "key_of",
-        "lost_ranges",
         "own",
         "proofs",
         "settings",
@@ -88,7 +72,7 @@ class HolderState:
         """`is_ready`: the node has received the entries that it owns. `is_leaving`: it is handing
         them off.
         """
-        self.lost_ranges: Recent[tuple[int, int], int] = Recent(LOST_RANGES_MAX)
+        self._lost_ranges: Recent[tuple[int, int], int] = Recent(LOST_RANGES_MAX)
         """Key ranges (low, high] whose entries were lost with all copies, and when."""
         self.absent: Recent[Name, int] = Recent(ABSENT_MAX)
         """Owners considered crashed, and until when their entries are refused."""
@@ -122,44 +106,40 @@ class HolderState:
         """Mark the stored entries as complete from `floor_key` to the own key."""
         self.is_ready, self.floor_key = True, floor_key
 
+    def limit_to(self, low: int) -> None:
+        """Raise `floor_key` to `low`, if it is below that: the node does not receive updates of
+        entries below it.
+        """
+        if self.is_further(self.floor_key, low):
+            self.floor_key = low
+
+    # Losses
+
     def note_lost(self, low: int, high: int, age_us: int = 0) -> None:
         """The entries of (low, high] were lost, until their owners put them again."""
-        self.lost_ranges.put((low, high), self.host.now_us - age_us)
+        self._lost_ranges.put((low, high), self.host.now_us - age_us)
 
-    def may_lack(self, key: int) -> bool:
-        """Whether entries at this key may be missing here: they were lost and the owners have had no
-        time to put them again, or they may be on another ring.
+    def may_lack(self, keys: Iterable[int]) -> bool:
+        """Whether entries at these keys may be missing here: they were lost and the owners have had
+        no time to put them again, or they may be on another ring.
         """
         silent = self.chord.ring.liveness.silent
         if silent.are_uncertain():
             silent.probe()
             return True
-        return any(up_to(low, key, high) for low, high in self._recently_lost())
+        lost = self.recently_lost() if self._lost_ranges else ()
+        return any(up_to(low, key, high) for key in keys for low, high, _ in lost)
 
-    def lost_in(self, low: int, high: int) -> LostRanges:
-        """Return the ranges that overlap (low, high] and were lost so lately that the owners may not
-        have put their entries again.
+    def recently_lost(self) -> list[tuple[int, int, int]]:
+        """Return the ranges that were lost so lately that the owners may not have put their entries
+        again, each with the time since then.
         """
-        return tuple(
-            (first, last, self.host.now_us - self.lost_ranges[first, last])
-            for first, last in self._recently_lost()
-            if up_to(first, high, last) or up_to(low, last, high)
-        )
-
-    def _recently_lost(self) -> list[tuple[int, int]]:
-        over_us = self.host.now_us - PUT_AGAIN_US
-        return [lost for lost, since_us in self.lost_ranges.items() if since_us > over_us]
-
-    def limit_to_copies(self) -> None:
-        """Raise `floor_key` to the lower end of the range of copies: the node does not
-        receive updates of entries below it.
-        """
-        self.limit_to(self.copies_low())
-
-    def limit_to(self, low: int) -> None:
-        """Raise `floor_key` to `low`, if it is below that."""
-        if self.is_further(self.floor_key, low):
-            self.floor_key = low
+        now_us = self.host.now_us
+        return [
+            (low, high, now_us - since_us)
+            for (low, high), since_us in self._lost_ranges.items()
+            if since_us > now_us - PUT_AGAIN_US
+        ]
 
     # Entries
 
@@ -168,32 +148,38 @@ class HolderState:
         there is none, or `NO_ROOM`. Entries of owners considered crashed are skipped, removals are
         not.
         """
-        now_us, absent = self.host.now_us, self.absent
-        if absent:
-            entries = [
-                entry for entry in entries if entry.owner.name not in absent or not entry.in_force
-            ]
-        known = [self.entries.store(entry, now_us) for entry in entries] or [0]
-        return NO_ROOM if NO_ROOM in known else max(known)
+        now_us, absent, newest = self.host.now_us, self.absent, 0
+        for entry in entries:
+            if not absent or entry.owner.name not in absent or not entry.in_force:
+                known = self.entries.store(entry, now_us)
+                newest = NO_ROOM if NO_ROOM in (known, newest) else max(known, newest)
+        return newest
 
     def all_entries(self) -> Iterator[ListEntry]:
         """All entries stored here."""
         return (held.entry for held in self.entries.all_held())
 
-    def parts(self, low: int, high: int) -> Iterator[tuple[int, int, tuple[ListEntry, ...]]]:
-        """Return the entries of the keys (low, high] in parts of one message each."""
-        return in_parts(
-            [held.entry for held in self.entries.within(low, high)], ENTRIES_PER_MESSAGE
-        )
+    # Absent owners
 
+    def forget_owner(self, owner: Contact, absent_us: int) -> list[ListEntry]:
+        """An owner is considered crashed: drop its entries, and refuse them for `absent_us`. Return
+        what was dropped.
+        """
+        now_us, theirs = self.host.now_us, self.entries.of_owner(owner)
+        self.absent[owner.name] = now_us + absent_us
+        self.entries.drop(theirs)
+        self.entries.note_silent(theirs, now_us)
+        return theirs
 
-def in_parts(items: Sequence[Item], most: int) -> Iterator[tuple[int, int, tuple[Item, ...]]]:
-    """Split into parts of at most `most` items; yield part number, number of parts, items. No items
-    yield one empty part.
-    """
-    parts = max(1, -(-len(items) // most))
-    for part in range(parts):
-        yield part, parts, tuple(items[part * most : (part + 1) * most])
+    def accept_owner(self, name: Name) -> None:
+        """An owner is alive: its entries are stored again."""
+        self.absent.pop(name, None)
+
+    def end_absences(self) -> None:
+        """Accept the owners again whose entries were refused for long enough."""
+        now_us = self.host.now_us
+        for name in [each for each, until_us in self.absent.items() if until_us <= now_us]:
+            del self.absent[name]
 
 
 class HolderPart(Part):
@@ -204,3 +190,50 @@ class HolderPart(Part):
     def __init__(self, state: HolderState) -> None:
         super().__init__(state.contact.address, state.host)
         self._state, self._chord, self._ring = state, state.chord, state.chord.ring
+
+    def owned_parts(
+        self, sender: Address, request: Request
+    ) -> Iterator[tuple[Request, list[tuple[int, Scalar]]]]:
+        """Yield a request for the leading values that this node owns, with these values and their
+        keys; again with the next such values of the range. Send the rest on to its holders.
+        """
+        low, high = request.low, request.high
+        while not self._goes_on(request, sender):
+            own = self._own_values(request.attribute, low, high)
+            if not own:
+                return
+            yield request, own
+            low = own[-1][1]
+            if not isinstance(low, int) or not isinstance(high, int) or low >= high:
+                return
+            low, sender = low + 1, self.address
+            key = self._state.key_of(request.attribute, low)
+            request = replace(request, key=key, low=low, walking=request.walks)
+
+    def _goes_on(self, request: Any, sender: Address) -> bool:
+        """Whether a request was sent on, as this node does not own its first value. One that walks
+        along successors is dropped by routing after one turn round the ring.
+        """
+        chord, ring, key = self._chord, self._ring, request.key
+        if not request.walking:
+            return chord.forward(key, request, sender)
+        if ring.state != IN or chord.owns(key) or ring.right == ring.me:
+            return chord.forward(key, request)
+        if not chord.has_passed(key, request):
+            ring.send_right(request)
+        return True
+
+    def _own_values(self, attribute: str, low: Scalar, high: Scalar) -> list[tuple[int, Scalar]]:
+        """Return the leading values of a range that this node owns, with their keys; empty for an
+        invalid range.
+        """
+        key_of = self._state.key_of
+        if isinstance(low, str) or isinstance(high, str):
+            return [(key_of(attribute, low), low)] if low == high else []
+        own: list[tuple[int, Scalar]] = []
+        for value in range(low, high + 1 if high - low < self._state.settings.values_max else low):
+            key = key_of(attribute, value)
+            if own and not self._chord.owns(key):
+                break
+            own.append((key, value))
+        return own

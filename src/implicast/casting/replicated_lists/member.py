@@ -6,31 +6,42 @@ select. The parts of this package make that survive joins, leaves and crashes.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, field
+from functools import partial
 from math import log2
 from typing import Any
 
-from msgspec.structs import replace as replace_fields
+from msgspec.structs import replace
 
 from implicast.casting import notifier
-from implicast.casting.coverage import CastTally
+from implicast.casting.coverage import SILENT_MAX, CastTally
 from implicast.casting.notifier import Notify, Receiver, acknowledge_nothing
 from implicast.casting.replicated_lists.anti_entropy import AntiEntropy
-from implicast.casting.replicated_lists.described_entries import ADDED, DescribedEntries
-from implicast.casting.replicated_lists.doubtful_casts import DoubtfulCasts
 from implicast.casting.replicated_lists.durable import DurableRing
+from implicast.casting.replicated_lists.entries import (
+    Found,
+    ListEntry,
+    Listing,
+    ListRange,
+    OwnEntry,
+    Slot,
+)
 from implicast.casting.replicated_lists.entry_proofs import EntryProofs
-from implicast.casting.replicated_lists.fetches import Fetch, Fetches
 from implicast.casting.replicated_lists.holder import ListHolder
 from implicast.casting.replicated_lists.holder_state import HolderState
-from implicast.casting.replicated_lists.lease_renewals import LeaseRenewals
-from implicast.casting.replicated_lists.messages import Found, Slot
 from implicast.casting.replicated_lists.own_entries import OwnEntries
-from implicast.casting.replicated_lists.own_entry import ListRange, OwnEntry
+from implicast.casting.replicated_lists.own_table import OwnEntriesState
 from implicast.casting.replicated_lists.owner_probes import OwnerProbes
 from implicast.casting.replicated_lists.range_handoff import RangeHandoff
+from implicast.casting.replicated_lists.reads import Fetch, Reads
 from implicast.casting.replicated_lists.ring_broadcast import RingBroadcast
-from implicast.casting.replicated_lists.settings import list_settings, refresh_us, ring_settings
+from implicast.casting.replicated_lists.settings import (
+    ReplicatedListSettings,
+    list_settings,
+    refresh_us,
+    ring_settings,
+)
 from implicast.language.target import Description, Scalar, Target
 from implicast.overlay.chord import Chord
 from implicast.overlay.links import Links
@@ -41,12 +52,14 @@ from implicast.peer.contract import (
     Incarnation,
     Message,
     Name,
+    Version,
     handles,
 )
 from implicast.peer.detector import Detector
-from implicast.peer.events import Estimated, Joined, Refused, Registered, Withdrawn
+from implicast.peer.events import Estimated, Joined, Refused, Registered, Settled, Withdrawn
 from implicast.peer.member import Member
 from implicast.peer.name import version_of
+from implicast.peer.policy import UNLIMITED
 from implicast.peer.requests import Requests, UpkeepRequests
 from implicast.peer.site import Site
 from implicast.space.ring import ID_BITS, hashed
@@ -57,6 +70,17 @@ OWN_CASTS_US, OWN_CASTS_CHECK_US = 20_000_000, 250_000
 
 class LeaveCheck(Message):
     """Fires while a leaving member waits for its own casts."""
+
+
+@dataclass(frozen=True, slots=True)
+class RingMemberState:
+    """State of a member of a ring at rest, beside its place on the ring."""
+
+    own: OwnEntriesState = field(default_factory=OwnEntriesState)
+    stored: Iterable[ListEntry] = ()
+    """Entries that this node stores, as holder or as copy."""
+    serves: bool = False
+    """The node has all entries of its range, and its periodic upkeep starts now."""
 
 
 class RingMember(
@@ -71,9 +95,7 @@ class RingMember(
         "owner_probes": OwnerProbes,
         "holder": ListHolder,
         "own_entries": OwnEntries,
-        "described_entries": DescribedEntries,
-        "lease_renewals": LeaseRenewals,
-        "fetches": Fetches,
+        "reads": Reads,
         "requests": Requests,
         "upkeep_requests": UpkeepRequests,
         "notifier": notifier.Notifier,
@@ -85,24 +107,21 @@ class RingMember(
     __slots__ = (
         "_doubtful",
         "_leave_by_us",
-        "_pending_removals",
         "_pending_version",
-        "_site",
+        "_per_member",
         "_token",
         "anti_entropy",
         "broadcast",
         "chord",
-        "described_entries",
         "detector",
-        "fetches",
         "holder",
         "holder_state",
-        "lease_renewals",
         "links",
         "notifier",
         "own_entries",
         "owner_probes",
         "range_handoff",
+        "reads",
         "receiver",
         "requests",
         "upkeep_requests",
@@ -110,69 +129,47 @@ class RingMember(
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
-        durable = site.durable_state
+        disk: DurableRing | None = site.durable_state
+        near = disk.neighbours if disk is not None else ()
         acknowledge = notifier.Acks(site).acknowledge if site.assured else acknowledge_nothing
         self.receiver = Receiver(site, self.policy, self.fit, acknowledge)
-        self._leave_by_us = self._token = 0
-        self._doubtful = DoubtfulCasts(self.unclear)
-        self._pending_removals: list[OwnEntry] = []
-        self._pending_version = 0
-        """Removals that an earlier incarnation did not complete, and their version."""
-        self._site: Site | None = site
-        if site.assured or not site.resting:
-            self.make_parts()
-        if durable is not None:
-            self.described_entries.listed_as = self.description
-            self._pending_removals = self.own_entries.restore(durable.entries)
-            self._pending_version = durable.member.version
-
-    def __getattr__(self, name: str) -> Any:
-        """Create the parts on first use. In a population at rest most members only receive
-        notifications and never need them.
+        self._leave_by_us = self._token = self._pending_version = 0
+        """`_pending_version`: of the removals that an earlier incarnation did not complete."""
+        self._doubtful: dict[CastId, Fetch] = {}
+        """By own cast under way, its fetch, if holders removed entries of silent owners or may lack
+        entries, or if entries of one member are of several descriptions.
         """
-        if name not in _LAZY_PARTS or self._site is None:
-            raise AttributeError(name)
-        self.make_parts()
-        return getattr(self, name)
-
-    def make_parts(self) -> None:
-        site, self._site = self._site, None
-        assert site is not None, "parts are made once"
-        address, host = self.address, self.host
-        settings = list_settings(site)
-        key, near = (
-            hashed("peer", site.network, site.name),
-            site.durable_state.neighbours if site.durable_state is not None else (),
-        )
+        self._per_member = 2 if site.assured else 1
+        """Messages that notify one member."""
+        address, host, key = self.address, self.host, hashed("peer", site.network, site.name)
         self.links = Links(address, host, key, ring_settings(site), neighbours=near)
         self.detector = self.links.detector
         self.chord = Chord(address, host, self.links, ID_BITS, refresh_us(site))
         self.requests, self.upkeep_requests = Requests(address, host), UpkeepRequests(address, host)
-        proofs = EntryProofs(self.signing, self.described, self.is_number_of)
-        # Lambdas where a part calls a part that is created after it.
-        state = HolderState(self.contact, host, self.chord, self.key_of, settings, proofs)
-        self.holder_state = state
-        self.anti_entropy = AntiEntropy(state, lambda: self.lease_renewals.renew_all())
-        self.broadcast = RingBroadcast(
-            state, lambda *lost: self.own_entries.on_range_lost(*lost), self._on_suspect
-        )
-        self.range_handoff = RangeHandoff(state, self.anti_entropy, self.broadcast, self.on_joined)
-        self.owner_probes = OwnerProbes(
-            state, self.upkeep_requests, lambda: self.own_entries.put_all_again()
-        )
-        self.holder = ListHolder(state, self.owner_probes, self.receive)
-        self.own_entries = OwnEntries(
-            state, self.holder, self.incarnation, self.on_put_done, self._on_later_incarnation
-        )
-        self.described_entries = DescribedEntries(
-            state, self.own_entries, self.entries_for, self.all_put
-        )
-        self.lease_renewals = LeaseRenewals(
-            state, self.holder, self.upkeep_requests, self.own_entries
-        )
-        self.fetches = Fetches(state, self.holder, self._on_fetched)
-        notifying = notifier.Notifier if self.assured else notifier.UncountedNotifier
+        self._make_lists(list_settings(site))
+        on_fetched = self._on_counted if site.assured else self._on_fetched
+        self.reads = Reads(self.holder_state, on_fetched)
+        notifying = notifier.Notifier if site.assured else notifier.UncountedNotifier
         self.notifier = notifying(address, host, self.requests, self._settled, self.signing)
+        if disk is not None:
+            self._pending_version = disk.member.version
+            self.own_entries.restore(OwnEntriesState(self.description, disk.entries))
+
+    def _make_lists(self, settings: ReplicatedListSettings) -> None:
+        proofs = EntryProofs(self.signing, self.described, self.is_number_of)
+        node = (self.contact, self.host, self.chord, self.key_of)
+        self.holder_state = state = HolderState(*node, settings, proofs)
+        upkeep = self.upkeep_requests
+        # lambdas where a part reports to a part that is created after it
+        self.owner_probes = OwnerProbes(state, upkeep, lambda: self.own_entries.put_all_again())
+        self.holder = ListHolder(
+            state, self.owner_probes, lambda *ack: self.own_entries.on_put_ack(*ack)
+        )
+        self.own_entries = own = OwnEntries(state, self.holder, upkeep, self, self.incarnation)
+        self.anti_entropy = AntiEntropy(state, own.renew_all)
+        self.broadcast = RingBroadcast(state, own.on_range_lost, self._on_suspect)
+        repair = self.anti_entropy, self.broadcast
+        self.range_handoff = RangeHandoff(state, *repair, self.on_joined)
 
     def _on_suspect(self, where: Address) -> None:
         self.own_entries.on_suspect(where)
@@ -181,10 +178,29 @@ class RingMember(
     def on_joined(self) -> None:
         """Called when this node has joined the ring and has the entries that it owns."""
         self.host.deliver(Joined())
-        self.holder.serve_waiting()
-        pending, self._pending_removals = self._pending_removals, []
-        if pending:
-            self.own_entries.put(("pending", self._pending_version, 0), pending)
+        self.reads.serve_waiting()
+        self.own_entries.remove_pending(self._on_pending_removed)
+
+    # State
+
+    def durable_state(self) -> DurableRing:
+        member = self.durable_member(self.receiver.inbox.seen.blocks())
+        member = replace(member, version=member.version or self._pending_version)
+        return DurableRing(member, self.own_entries.state().entries, self.links.nearby_nodes())
+
+    def restore(self, state: RingMemberState) -> None:
+        """Take over the state of a member of a ring at rest."""
+        if state.own.listed_as is not None:
+            self.describe(state.own.listed_as)
+            self.own_entries.restore(state.own)
+        self.holder_state.store(state.stored)
+        if state.serves:
+            self.range_handoff.restore()
+
+    def holdings(self) -> Any:
+        links, fingers = self.links, self.chord.table.fingers()
+        neighbours = (links.left, links.right, links.lefts, fingers)
+        return (neighbours, list(self.holder_state.all_entries()))
 
     # What a design defines
 
@@ -193,7 +209,7 @@ class RingMember(
         """Return the ring key of a value's list. Raises `RemoteError` if it has none."""
 
     @abstractmethod
-    def entries_for(self, description: Description) -> list[OwnEntry]:
+    def entries_for(self, description: Description) -> list[Listing]:
         """Return the entries to put for a description."""
 
     @abstractmethod
@@ -215,7 +231,9 @@ class RingMember(
         """Return the members that the target of a fetch selects in these lists; none for an event."""
 
     def unclear(self, fetch: Fetch) -> Set[Name]:
-        """Return the members whose entries in these lists are of several descriptions."""
+        """Return the members whose entries in these lists are of several descriptions. The target
+        may select none of these.
+        """
         return frozenset()
 
     @abstractmethod
@@ -228,6 +246,10 @@ class RingMember(
         """Whether an entry of this owner may have this number."""
         return not number
 
+    def numbered_entries(self) -> list[OwnEntry]:
+        """Return the entries in lists that do not belong to the description."""
+        return []
+
     # Verbs
 
     def join(self, introducers: tuple[Address, ...]) -> None:
@@ -239,79 +261,46 @@ class RingMember(
         """
         self.become(None)
         self._leave_by_us = self.host.now_us + OWN_CASTS_US
-        self.own_entries.put("leave", self.described_entries.forget())
+        self.own_entries.remove_all(lambda: self.on_leave_check(LeaveCheck()))
 
     @handles(LeaveCheck)
     def on_leave_check(self, alarm: LeaveCheck) -> None:
-        is_busy = self.fetches.open or self.notifier.casts
+        is_busy = self.reads.open or self.notifier.casts
         if is_busy and self.host.now_us < self._leave_by_us:
             self.host.after(OWN_CASTS_CHECK_US, alarm)
         else:
             self.range_handoff.leave()
 
     def register(self, description: Description) -> None:
-        version = self.describe(description)
-        self.described_entries.put(self.description, version)
+        self._put_description(self.describe(description))
 
     def withdraw(self) -> None:
-        self.described_entries.put(None, self.describe(None))
+        self._put_description(self.describe(None))
 
-    def restore_listed(self, description: Description) -> None:
-        """Set the description in an assembled population, where the holders already store its
-        entries.
-        """
-        self.described_entries.listed_as = description
-        self.describe(description)
+    def _put_description(self, version: Version) -> None:
+        then = partial(self._on_put, version)
+        self.own_entries.put_description(self.description, version, then)
 
-    def all_put(self) -> list[OwnEntry]:
-        """Return the entries that this member has in lists. Without leases `OwnEntries` does not
-        retain them; they are computed from the description.
-        """
-        if self.holder_state.settings.lease_us:
-            return [each for each in self.own_entries.by_serial.values() if each.packed]
-        listed_as = self.described_entries.listed_as
-        return [] if listed_as is None else self.entries_for(listed_as)
-
-    def on_put_done(self, group: Any) -> None:
-        """Called when all puts of a group are acknowledged: the removals of a leave, one version of
-        the description, or removals of an earlier incarnation.
-        """
-        if group == "leave":
-            self.on_leave_check(LeaveCheck())
-        elif isinstance(group, tuple) and group[0] == ADDED:
-            self.described_entries.on_added(group[1])
-        elif isinstance(group, tuple):
-            if self.description is None and not self.version:
-                self.host.deliver(Withdrawn(group[1]))
-        elif group == self.version:
+    def _on_put(self, version: Version) -> None:
+        """The lists state the description of this version."""
+        if version == self.version:
             done = Withdrawn if self.description is None else Registered
-            self.host.deliver(done(self.version))
+            self.host.deliver(done(version))
 
-    def _on_later_incarnation(self, incarnation: Incarnation) -> None:
+    def _on_pending_removed(self) -> None:
+        if self.description is None and not self.version:
+            self.host.deliver(Withdrawn(self._pending_version))
+
+    def on_later_incarnation(self, incarnation: Incarnation) -> None:
         """A holder has entries of a later incarnation than this one: the member restarted from an
         old copy of its disk. Continue above that incarnation and put everything again.
         """
         has_spoken = bool(self.version)
         version = self.advance_incarnation(version_of(incarnation, 0))
-        self.own_entries.set_incarnation(self.incarnation)
+        self.own_entries.table.set_incarnation(self.incarnation)
         if has_spoken:
-            self.described_entries.put(self.description, version)
+            self._put_description(version)
         self.own_entries.put_all_again()
-
-    def durable_state(self) -> DurableRing:
-        removals = [
-            own_entry for own_entry in self.own_entries.by_serial.values() if not own_entry.packed
-        ]
-        entries = tuple(
-            own_entry.durable_state()
-            for own_entry in (*self.all_put(), *removals, *self._pending_removals)
-        )
-        member = self.durable_member(self.receiver.inbox.seen.blocks())
-        return DurableRing(
-            replace_fields(member, version=member.version or self._pending_version),
-            entries,
-            self.links.nearby_nodes(),
-        )
 
     # Casting
 
@@ -326,43 +315,57 @@ class RingMember(
         if isinstance(fetch, str):
             self.host.deliver(Refused("cast", fetch))
         else:
-            self.fetches.start(cast, fetch, "cast", verified)
+            self.reads.start(cast, fetch, "cast", verified)
         return cast
+
+    def _on_counted(self, cast: CastId, fetch: Fetch, is_whole: bool) -> None:
+        """The lists of a cast with a receipt have arrived, or the time is over."""
+        if not fetch.counts and (fetch.uncertain or fetch.has_silent() or self.unclear(fetch)):
+            self._doubtful[cast] = fetch
+        self._on_fetched(cast, fetch, is_whole)
 
     def _on_fetched(self, cast: CastId, fetch: Fetch, is_whole: bool) -> None:
         if fetch.counts:
-            self._estimated(fetch, is_whole)
-            return
-        if not is_whole:
-            fetch.note_missing()
-        if self.assured:
-            self._doubtful.note(cast, fetch)
-        self.on_lists(cast, fetch)
+            self._on_sizes(fetch, is_whole)
+        else:
+            self.on_lists(cast, fetch)
 
     def notify(self, message: Notify, members: dict[Name, Contact]) -> None:
         """Notify the selected members; deliver locally if this member is one of them. Refused above
         the policy's `audience_max`.
         """
-        if not self.policy.allows_audience(len(members)):
+        if self.policy is not UNLIMITED and not self.policy.allows_audience(len(members)):
             self._doubtful.pop(message.cast, None)
             self.host.deliver(
                 Refused("cast", f"it selects {len(members)} members, more than audience_max allows")
             )
             return
-        here = None
-        is_silent = self._doubtful.is_silent(message.cast, self.name, self.select)
+        here, fetch = None, self._doubtful.get(message.cast)
+        is_silent = fetch is not None and self.name in fetch.silent_members(self.select)
         if members.pop(self.name, None) is not None or is_silent:
             here = self.receiver.inbox.take(message.cast, message.target, message.payload)
-        named = (members[name] for name in sorted(members))
         # another name at this member's address: an earlier peer, which is gone
-        others = [each for each in named if each.address != self.address]
+        others = [members[name] for name in sorted(members)]
+        others = [each for each in others if each.address != self.address]
         self.notifier.notify_members(message, others, here)
 
     def _settled(self, cast: CastId, counts: CastTally) -> None:
-        is_uncertain = self.links.liveness.silent.are_uncertain()
-        self.host.deliver(
-            self._doubtful.settled(cast, counts, self.select, self.name, is_uncertain)
-        )
+        """Deliver the receipt of a cast. Selected members whose entries were removed because they
+        are silent count as unreachable. A member that did not answer counts as an uncertain region
+        if it is unclear whether it is selected, or if there may be another ring.
+        """
+        fetch, silent, uncertain = self._doubtful.pop(cast, None), counts.silent, 0
+        unclear: Set[Name] = frozenset()
+        if fetch is not None:
+            removed = fetch.silent_members(self.select) - {self.name}
+            silent, uncertain = [*silent, *sorted(removed)], fetch.uncertain
+            unclear = self.unclear(fetch) & set(silent)
+        if unclear or self.links.liveness.silent.are_uncertain():
+            uncertain = max(uncertain, 1)
+        unreachable = counts.unreachable + len(silent) - len(counts.silent) - len(unclear)
+        named = tuple([name for name in silent if name not in unclear][:SILENT_MAX])
+        counted = counts.notified, unreachable, counts.declined, counts.open
+        self.host.deliver(Settled(cast, *counted, named, uncertain))
 
     # Estimating
 
@@ -377,10 +380,10 @@ class RingMember(
             about = (self._token, terms, len(fetch.ranges))
             ranges = [each for of_term in terms for constraint in of_term for each in constraint]
             counting = Fetch(about, ranges, counts=True)
-            self.fetches.start(CastId(self.name, 0, self._token), counting, "estimate")
+            self.reads.start(CastId(self.name, 0, self._token), counting, "estimate")
         return self._token
 
-    def _estimated(self, fetch: Fetch, is_whole: bool) -> None:
+    def _on_sizes(self, fetch: Fetch, is_whole: bool) -> None:
         token, terms, lookups = fetch.about
         if not is_whole:
             self.host.deliver(Refused("estimate", "some lists could not be fetched"))
@@ -390,13 +393,5 @@ class RingMember(
             min(sum(next(counted) for _ in one) for one in constraints) for constraints in terms
         )
         hops = log2(max(2.0, self.chord.nodes_estimate())) / 2 + 2
-        messages = int(lookups * hops) + members * (2 if self.assured else 1)
+        messages = int(lookups * hops) + members * self._per_member
         self.host.deliver(Estimated(token, members, messages))
-
-    def holdings(self) -> Any:
-        links, fingers = self.links, self.chord.table.fingers()
-        neighbours = (links.left, links.right, links.lefts, fingers)
-        return (neighbours, list(self.holder_state.all_entries()))
-
-
-_LAZY_PARTS = frozenset({*RingMember.parts, "holder_state"} - {"receiver"})

@@ -6,14 +6,21 @@ from copies whose holders have not decided yet. No tombstone is stored, so entri
 side of a long partition return with it. An owner that is probed learns that it was suspected, and
 puts its entries again. Forgotten owners are probed for an hour at growing intervals, and all at
 once when one of them answers, since a partition may have ended.
+
+| owner | event | next |
+|---|---|---|
+| trusted | reported suspect, and entries of it are stored here | probed, up to `PROBES_MAX` times |
+| probed | any put or answer of it | trusted |
+| probed | no answer | forgotten: entries dropped, and refused for `ABSENT_US` |
+| forgotten | any put or answer of it | trusted; all other forgotten owners are probed at once |
+| forgotten | `FORGOTTEN_US` have passed | no longer remembered |
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 from implicast.casting.replicated_lists.holder_state import ABSENT_MAX, HolderPart, HolderState
-from implicast.casting.replicated_lists.messages import OwnerAlive, ProbeOwner
-from implicast.peer.contract import Address, Contact, Name, StandingAlarm, handles
+from implicast.peer.contract import Address, Message, Name, StandingAlarm, handles
 from implicast.peer.fields import Micros
 from implicast.peer.memory import Recent
 from implicast.peer.requests import PendingRequest, RetryPolicy, UpkeepRequests
@@ -22,6 +29,8 @@ PROBING = "probing owners"
 PROBE_US = 5_000_000
 PROBES_MAX = 9
 """Probes of a suspect, over at least 30 s: longer than links are cut and peers freeze."""
+DOUBTED_MAX = 8 * ABSENT_MAX
+"""Owners probed or forgotten whose next put is taken as an answer."""
 FORGOTTEN_PROBES_MAX = 16
 """Further probes of a forgotten owner at short intervals, over two minutes: by all holders that
 refuse its entries, then by those that own the keys of its entries. They bring the two sides of a
@@ -41,16 +50,18 @@ ABSENT_US = 30_000_000
 """How long entries of an owner considered crashed are refused."""
 
 
-class ForgottenOwner(NamedTuple):
-    """An owner whose entries were dropped: its address, since when, their keys, time of the next
-    probe, number of probes.
-    """
+class ProbeOwner(Message):
+    """Asks whether the peer of this name is still at the receiver's address."""
 
-    address: Address
-    since_us: int
-    keys: tuple[int, ...]
-    due_us: int
-    asked: int = 0
+    wire = 0x0612
+    name: Name
+
+
+class OwnerAlive(Message):
+    """Positive answer to `ProbeOwner`."""
+
+    wire = 0x0613
+    name: Name
 
 
 class OwnerProbeRound(StandingAlarm):
@@ -65,17 +76,36 @@ class PutAgainDue(StandingAlarm):
     """
 
 
+class ForgottenOwner(NamedTuple):
+    """An owner whose entries were dropped: its address, since when, their keys, time of the next
+    probe, number of probes.
+    """
+
+    address: Address
+    since_us: int
+    keys: tuple[int, ...]
+    due_us: int
+    asked: int = 0
+
+    def probed(self, now_us: int) -> "ForgottenOwner":
+        """The same after a probe: often at first, then at growing intervals."""
+        pause_us = (now_us - self.since_us) // FORGOTTEN_PROBE_DIVISOR
+        if self.asked < FORGOTTEN_PROBES_MAX:
+            pause_us = min(FORGOTTEN_PROBE_US, PROBE_US << self.asked)
+        return self._replace(due_us=now_us + pause_us, asked=self.asked + 1)
+
+
 class OwnerProbes(HolderPart):
     """Probes suspected owners, and answers the probes of other holders."""
 
     __slots__ = (
         "_due_us",
         "_forgotten",
-        "_name",
         "_put_again",
         "_put_again_armed",
         "_put_again_us",
         "_requests",
+        "doubted",
     )
 
     def __init__(
@@ -83,20 +113,20 @@ class OwnerProbes(HolderPart):
     ) -> None:
         """`put_again()` puts all own entries again."""
         super().__init__(state)
-        self._name, self._requests, self._put_again = state.contact.name, requests, put_again
+        self._requests, self._put_again = requests, put_again
         requests.topic(PROBING, RetryPolicy(PROBE_US, PROBES_MAX), self._forget)
-        self._put_again_us = -PUT_AGAIN_US
+        self._put_again_us, self._put_again_armed = -PUT_AGAIN_US, False
         self._forgotten: Recent[Name, ForgottenOwner] = Recent(ABSENT_MAX)
+        self.doubted: Recent[Name, None] = Recent(DOUBTED_MAX)
+        """Owners that are probed or forgotten. A put of one of them is reported (`note_alive`)."""
         self._due_us = 0
         """Time of the next round; 0: none is scheduled."""
-        self._put_again_armed = False
 
     def probe_at(self, where: Address) -> None:
         """The peer at this address is suspect: probe every owner of stored entries there."""
-        entries = self._state.entries
-        owners = entries.owned if where in entries.addresses else ()  # nearly always none
-        for owner in [owner for owner in owners if owner.address == where != self.address]:
+        for owner in self._state.entries.owners_at(where) if where != self.address else ():
             if self._requests.open(PROBING, owner.name) is None:
+                self.doubted.put(owner.name, None)
                 self._requests.ask(PROBING, owner.name, where, ProbeOwner(owner.name), owner)
 
     def _arm(self) -> None:
@@ -114,15 +144,13 @@ class OwnerProbes(HolderPart):
 
     @handles(ProbeOwner)
     def on_probe_owner(self, sender: Address, probe: ProbeOwner) -> None:
-        if probe.name != self._name:
+        if probe.name != self._state.contact.name:
             return  # an earlier peer at this address was meant
-        self.host.send(sender, OwnerAlive(self._name))
+        self.host.send(sender, OwnerAlive(probe.name))
         wait_us = self._put_again_us + PUT_AGAIN_US - self.host.now_us
         if wait_us <= 0:
             self.on_put_again_due(PutAgainDue())
-        elif (
-            not self._put_again_armed
-        ):  # the prober may have dropped the entries after the last put
+        elif not self._put_again_armed:  # the prober may have dropped them after the last put
             self._put_again_armed = True
             self.host.after(wait_us, PutAgainDue())
 
@@ -139,9 +167,10 @@ class OwnerProbes(HolderPart):
         """A message shows that this owner is alive. If it was forgotten, probe all other forgotten
         owners at once: they may be back too.
         """
+        self.doubted.pop(name, None)
         self._requests.drop(PROBING, name)
-        self._state.absent.pop(name, None)
-        if self._forgotten and self._forgotten.pop(name, None) is not None:
+        self._state.accept_owner(name)
+        if self._forgotten.pop(name, None) is not None:
             for each, one in self._forgotten.items():
                 self._forgotten[each] = one._replace(due_us=self.host.now_us)
             self._probe_forgotten()
@@ -150,37 +179,25 @@ class OwnerProbes(HolderPart):
     def on_probe_round(self, alarm: OwnerProbeRound) -> None:
         if alarm.due_us != self._due_us:
             return  # a sooner round has replaced this one
-        self._due_us, absent = 0, self._state.absent
-        for name in [name for name, until_us in absent.items() if until_us <= self.host.now_us]:
-            del absent[name]
+        self._due_us = 0
+        self._state.end_absences()
         self._probe_forgotten()
         self._arm()
 
     def _probe_forgotten(self) -> None:
-        """Probe the forgotten owners that are due: often at first, then at growing intervals."""
-        owns, now_us = self._chord.owns, self.host.now_us
+        """Probe the forgotten owners that are due."""
+        now_us = self.host.now_us
         for name, one in list(self._forgotten.items()):
             if one.since_us + FORGOTTEN_US < now_us:
                 del self._forgotten[name]
             elif one.due_us <= now_us:
-                often = one.asked < FORGOTTEN_PROBES_MAX
-                pause_us = (
-                    min(FORGOTTEN_PROBE_US, PROBE_US << one.asked)
-                    if often
-                    else (now_us - one.since_us) // FORGOTTEN_PROBE_DIVISOR
-                )
-                self._forgotten[name] = one._replace(due_us=now_us + pause_us, asked=one.asked + 1)
-                if name in self._state.absent or any(owns(key) for key in one.keys):
+                self._forgotten[name] = one.probed(now_us)
+                if name in self._state.absent or any(map(self._chord.owns, one.keys)):
                     self.host.send(one.address, ProbeOwner(name))
 
     def _forget(self, name: Name, request: PendingRequest) -> None:
         """An owner answered no probe: drop its entries."""
-        owner: Contact = request.context
-        now_us, entries = self.host.now_us, self._state.entries
-        self._state.absent[owner.name] = now_us + ABSENT_US
-        theirs = entries.of_owner(owner)
-        entries.drop(theirs)
-        entries.note_silent(theirs, now_us)
+        now_us, theirs = self.host.now_us, self._state.forget_owner(request.context, ABSENT_US)
         keys = tuple(dict.fromkeys(entry.key for entry in theirs))
-        self._forgotten[owner.name] = ForgottenOwner(owner.address, now_us, keys, now_us)
+        self._forgotten[name] = ForgottenOwner(request.to, now_us, keys, now_us)
         self._arm()

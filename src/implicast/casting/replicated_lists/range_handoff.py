@@ -5,25 +5,35 @@ arrived. A leaving node pushes all its entries to its successor and leaves when 
 acknowledged. A node that takes over the range of a crashed predecessor without having copies of all
 of it concludes that the holder and all copies crashed together, and broadcasts that the range is
 lost (`ring_broadcast.py`).
+
+| node | event | next |
+|---|---|---|
+| outside | linked into the ring | pulling, unless it is alone: then serving |
+| pulling | all parts have arrived, or no answer to `HANDOFF_TRIES_MAX` pulls | serving |
+| serving | `leave` | pushing, unless it is alone: then outside |
+| pushing | all parts are acknowledged, or no answer to `HANDOFF_TRIES_MAX` pushes | outside |
 """
 
 from collections.abc import Callable
 from functools import partial
+from typing import Annotated
+
+from msgspec import Meta
 
 from implicast.casting.replicated_lists.anti_entropy import AntiEntropy
+from implicast.casting.replicated_lists.entries import ListEntry, Part, RingKey, SomeEntries
 from implicast.casting.replicated_lists.holder_state import HolderPart, HolderState
-from implicast.casting.replicated_lists.messages import (
-    PullRange,
-    RangeEntries,
-    RangeTaken,
-    SuspectReport,
-)
-from implicast.casting.replicated_lists.ring_broadcast import RingBroadcast
+from implicast.casting.replicated_lists.ring_broadcast import RingBroadcast, SuspectReport
+from implicast.casting.replicated_lists.settings import ENTRIES_PER_MESSAGE
 from implicast.overlay.links import Ref, RingListener
 from implicast.overlay.links.refs import lies_between
+from implicast.overlay.links.silence import NO_UNCERTAINTY, Uncertainty
 from implicast.overlay.links.state import IN, OUT
 from implicast.peer.contract import Address, Message, handles
 from implicast.peer.events import Left
+from implicast.peer.fields import Flag, Micros
+from implicast.peer.handoff import IncomingRange, OutgoingRange, in_parts
+from implicast.space.ring import up_to
 
 HANDOFF_WAIT_US = 1_500_000
 """Wait for the successor's answer to a pull or a push; with jitter of one half."""
@@ -33,6 +43,48 @@ broadcasts its range as lost, for the silent successor may have crashed with all
 node leaves; anti-entropy repairs the rest.
 """
 TURNS = 256
+
+
+LostRanges = Annotated[tuple[tuple[RingKey, RingKey, Micros], ...], Meta(max_length=256)]
+"""Key ranges (low, high] whose entries were lost with all copies, each with the time since then."""
+
+
+class PullRange(Message):
+    """Range handoff on a join: the sender is the new predecessor, owns (low, own key] and asks for
+    its entries.
+    """
+
+    wire = 0x060A
+    by: Ref
+    low: RingKey
+    turn: Flag
+
+
+class RangeEntries(Message):
+    """Range handoff: one part of the entries of a range. `pushed`: the sender is leaving and sends
+    all it holds; otherwise this answers `PullRange`.
+    """
+
+    wire = 0x060B
+    by: Ref
+    pushed: bool
+    turn: Flag
+    part: Part
+    parts: Part
+    entries: SomeEntries
+    lost: LostRanges = ()
+    """Ranges whose entries were lost a short while ago and may not have been put again."""
+    uncertainty: Uncertainty = NO_UNCERTAINTY
+    """What the sender knows of silent nodes: the receiver joins after they were reported."""
+
+
+class RangeTaken(Message):
+    """Acknowledges one part of a pushed range."""
+
+    wire = 0x060C
+    turn: Flag
+    part: Part
+    parts: Part
 
 
 class HandoffRetry(Message):
@@ -46,18 +98,18 @@ class RangeHandoff(HolderPart, RingListener):
     """Moves ranges on join, leave and crash."""
 
     __slots__ = (
+        "_anti_entropy",
         "_broadcast",
-        "_handed_off",
+        "_fell_silent",
         "_lefts",
         "_missing_range",
         "_on_joined",
-        "_parts",
+        "_pull",
         "_pulled_low",
+        "_push",
         "_reported_us",
         "_right",
-        "_tries",
         "_turn",
-        "anti_entropy",
     )
 
     def __init__(
@@ -69,42 +121,43 @@ class RangeHandoff(HolderPart, RingListener):
     ) -> None:
         """`on_joined()`: this node has the entries of its range."""
         super().__init__(state)
-        self.anti_entropy, self._broadcast, self._on_joined = anti_entropy, broadcast, on_joined
-        self._turn = self._tries = self._parts = 0
-        """`_turn`: number of the pull or push under way, to discard late answers to earlier ones;
-        `_tries`: attempts without answer; `_parts`: bit set of the parts that have arrived.
-        """
-        self._handed_off = False
-        """Whether a successor has acknowledged everything, so that this node may leave."""
+        self._anti_entropy, self._broadcast, self._on_joined = anti_entropy, broadcast, on_joined
+        self._fell_silent = self._ring.liveness.detector.suspected_within
+        """Whether a node was suspected within a time."""
+        self._turn = 0
+        """Number of the pull or push under way."""
+        self._pull = IncomingRange(HANDOFF_TRIES_MAX)
+        self._push: OutgoingRange[ListEntry] = OutgoingRange(HANDOFF_TRIES_MAX)
         self._missing_range = (0, 0)
+        """The missing range that was announced last for a joining node."""
         self._pulled_low = state.own
         """Lower end of the range that was pulled last."""
         self._lefts: tuple[Ref, ...] = ()
-        self._right = state.chord.ring.me
+        self._right = self._ring.me
         """The right neighbour before the last change of neighbours."""
         self._reported_us: dict[Ref, int] = {}
         """Suspected nodes between the predecessor and this node that were reported, and when."""
         state.chord.set_listener(self)
 
     def restore(self) -> None:
-        """Start as a member of an assembled ring, with no entries yet."""
+        """Be a member of a converged ring that stores all entries of its range."""
         self._state.set_complete_from(self._state.copies_low())
         self._lefts, self._right = self._ring.lefts, self._ring.right
         self._chord.fingers.schedule_fix_fingers()
-        self.anti_entropy.start_rounds(least=0.0)
+        self._anti_entropy.start_rounds(least=0.0)
 
     # Join
 
     def on_joined(self) -> None:
-        self._tries = 0
+        self._pull.abort()
         self._state.reset()
-        self.anti_entropy.start_rounds()
-        self._pull()
+        self._anti_entropy.start_rounds()
+        self._pull_range()
 
-    def _pull(self) -> None:
+    def _pull_range(self) -> None:
         ring, is_alone = self._ring, self._ring.right == self._ring.me
         self._pulled_low = self._state.low()
-        if not is_alone and self._tries < HANDOFF_TRIES_MAX:
+        if not is_alone and self._pull.start(self._next_turn()):
             self._arm_retry()
             ring.send_right(PullRange(ring.me, self._pulled_low, self._turn))
             return
@@ -118,27 +171,27 @@ class RangeHandoff(HolderPart, RingListener):
         self._announce_missing()
         self._lefts, self._right = self._ring.lefts, self._ring.right
         self._on_joined()
-        self.anti_entropy.sync_soon()
+        self._anti_entropy.sync_soon()
         if self._state.is_leaving:
             self.leave()
 
+    def _next_turn(self) -> int:
+        self._turn = (self._turn + 1) % TURNS
+        return self._turn
+
     def _arm_retry(self) -> None:
-        self._tries, self._turn, self._parts = self._tries + 1, (self._turn + 1) % TURNS, 0
-        self._ring.after_jittered(
-            HANDOFF_WAIT_US, HandoffRetry(self._ring.me.incarnation, self._turn)
-        )
+        alarm = HandoffRetry(self._ring.me.incarnation, self._turn)
+        self._ring.after_jittered(HANDOFF_WAIT_US, alarm)
 
     @handles(HandoffRetry)
     def on_handoff_retry(self, alarm: HandoffRetry) -> None:
-        if (alarm.incarnation, alarm.turn) != (
-            self._ring.me.incarnation,
-            self._turn,
-        ) or self._ring.state != IN:
+        is_current = (alarm.incarnation, alarm.turn) == (self._ring.me.incarnation, self._turn)
+        if not is_current or self._ring.state != IN:
             return
         if not self._state.is_ready:
-            self._pull()
-        elif self._state.is_leaving and not self._handed_off:
-            self._push()
+            self._pull_range()
+        elif self._state.is_leaving and not self._push.is_complete:
+            self._push_all()
 
     @handles(PullRange)
     def on_pull_range(self, sender: Address, pull: PullRange) -> None:
@@ -146,17 +199,22 @@ class RangeHandoff(HolderPart, RingListener):
         crashed cannot know that it receives only a part; this node can, and broadcasts the missing
         range.
         """
-        state = self._state
-        if not state.is_ready or self._ring.state != IN:
+        state, ring = self._state, self._ring
+        if not state.is_ready or ring.state != IN:
             return
-        missing, key = (pull.low, state.floor_key), self._chord.table.key_of(pull.by)
-        lost = state.lost_in(pull.low, key)
+        low, key = pull.low, self._chord.table.key_of(pull.by)
+        lost = [
+            (first, last, age_us)
+            for first, last, age_us in state.recently_lost()
+            if up_to(first, key, last) or up_to(low, last, key)
+        ]
+        missing = (low, state.floor_key)
         if state.is_further(*missing):
-            lost += ((*missing, 0),)
-        uncertainty = lost, self._ring.liveness.silent.shared()
-        for part in state.parts(pull.low, key):
-            entries = RangeEntries(self._ring.me, False, pull.turn, *part, *uncertainty)
-            self.host.send(pull.by.address, entries)
+            lost.append((*missing, 0))
+        more = tuple(lost), ring.liveness.silent.shared()
+        held = [held.entry for held in state.entries.within(low, key)]
+        for part in in_parts(held, ENTRIES_PER_MESSAGE):
+            self.host.send(pull.by.address, RangeEntries(ring.me, False, pull.turn, *part, *more))
         if state.is_further(*missing) and self._missing_range != missing:
             self._missing_range = missing
             self._broadcast.announce_range_lost(*missing)
@@ -172,60 +230,54 @@ class RangeHandoff(HolderPart, RingListener):
         if ring.state == OUT or (ring.state == IN and ring.right == ring.me):
             ring.leave()
         elif ring.state == IN and self._state.is_ready:
-            self._tries = 0
-            self._push()
+            self._push.abort()
+            self._push_all()
 
-    def _push(self) -> None:
+    def _push_all(self) -> None:
+        """Push copies and strays too: a node that owned a key for a moment may have the newest
+        version of an entry.
+        """
         ring, own = self._ring, self._state.own
-        if self._tries >= HANDOFF_TRIES_MAX or ring.right == ring.me:
+        every = [held.entry for held in self._state.entries.within(own, own)]
+        if ring.right == ring.me or not self._push.start(
+            self._next_turn(), every, ENTRIES_PER_MESSAGE
+        ):
             ring.leave()
             return
         self._arm_retry()
-        # Copies and strays too: a node that owned a key for a moment may have the newest version of
-        # an entry.
-        for part in self._state.parts(own, own):
+        for part in self._push.due():
             ring.send_right(RangeEntries(ring.me, True, self._turn, *part))
 
     @handles(RangeEntries)
-    def on_range_entries(self, sender: Address, range_entries: RangeEntries) -> None:
-        state = self._state
-        if self._ring.state != IN or (range_entries.pushed and self._handed_off):
+    def on_range_entries(self, sender: Address, given: RangeEntries) -> None:
+        state, push = self._state, self._push
+        if self._ring.state != IN or (given.pushed and push.is_complete):
             # a pushed range would leave with this node: the sender retries with another successor
             return
-        is_relevant = self.anti_entropy.merge(
-            entry for entry in range_entries.entries if state.entries.is_relevant(entry)
-        )
-        if range_entries.pushed:
-            self.host.send(
-                range_entries.by.address,
-                RangeTaken(range_entries.turn, range_entries.part, range_entries.parts),
-            )
-            if state.is_leaving and state.is_ready and is_relevant:
-                self._push()  # its own successor must have what a leaving node receives
-        elif not state.is_ready and self._completes(range_entries):
-            self._ring.liveness.silent.inherit(range_entries.uncertainty)
-            for low, high, age_us in range_entries.lost:
+        is_new = self._anti_entropy.merge(filter(state.entries.is_relevant, given.entries))
+        if given.pushed:
+            taken = RangeTaken(given.turn, given.part, given.parts)
+            self.host.send(given.by.address, taken)
+            if state.is_leaving and state.is_ready and is_new:
+                self._push_all()  # its own successor must have what a leaving node receives
+        elif not state.is_ready and self._pull.put(given.turn, given.part, given.parts):
+            self._ring.liveness.silent.inherit(given.uncertainty)
+            for low, high, age_us in given.lost:
                 state.note_lost(low, high, age_us)
                 self._broadcast.watch_range_lost(low, high)
             self._begin_serving()
 
-    def _completes(self, range_entries: RangeEntries | RangeTaken) -> bool:
-        """Whether all parts of the pull or push under way have arrived."""
-        if range_entries.turn == self._turn and range_entries.part < range_entries.parts:
-            self._parts |= 1 << range_entries.part
-        return self._parts.bit_count() == range_entries.parts
-
     @handles(RangeTaken)
     def on_range_taken(self, sender: Address, taken: RangeTaken) -> None:
-        if self._state.is_leaving and self._ring.state == IN and self._completes(taken):
-            self._handed_off = True
+        is_leaving = self._state.is_leaving and self._ring.state == IN
+        if is_leaving and self._push.acknowledge(taken.turn, taken.part):
             self._ring.leave()
 
     def on_departed(self) -> None:
         self._state.entries.clear()
         self._state.reset()
         self._state.set_leaving(False)
-        self._handed_off = False
+        self._push.abort()
         self.host.deliver(Left())
 
     # Membership changes of others
@@ -235,14 +287,14 @@ class RangeHandoff(HolderPart, RingListener):
         state = self._state
         if not state.is_ready:
             return
-        self.anti_entropy.note_repair()
+        self._anti_entropy.note_repair()
         self._report_suspects()
-        state.limit_to_copies()
+        state.limit_to(state.copies_low())
         self._announce_missing()
         before, self._right = self._right, self._ring.right
         if self._ring.me != before and lies_between(self._ring.me, self._ring.right, before):
             self._broadcast.inform_right(self._chord.table.key_of(before))
-        self.anti_entropy.sync_soon()
+        self._anti_entropy.sync_soon()
 
     def _announce_missing(self) -> None:
         """If this node owns keys of which it does not have the entries, these are lost."""
@@ -258,18 +310,12 @@ class RangeHandoff(HolderPart, RingListener):
         once, or again if it answered in between and stopped anew.
         """
         ring, before, reported_us = self._ring, self._lefts, self._reported_us
-        self._lefts, self._reported_us = ring.lefts, {}
+        self._lefts, self._reported_us, now_us = ring.lefts, {}, self.host.now_us
         for ref in dict.fromkeys((*before, *ring.liveness.unreachable)):
-            if (
-                ref not in ring.lefts
-                and lies_between(ring.left, ref, ring.me)
-                and self._fell_silent(ref)
-            ):
-                self._reported_us[ref] = reported_us.get(ref, self.host.now_us)
-                if ref not in reported_us or self._fell_silent(ref, since_us=reported_us[ref]):
-                    self._reported_us[ref] = self.host.now_us
+            if ref in ring.lefts or not lies_between(ring.left, ref, ring.me):
+                continue
+            if self._fell_silent(ref, now_us + 1):
+                self._reported_us[ref] = reported_us.get(ref, now_us)
+                if ref not in reported_us or self._fell_silent(ref, now_us - reported_us[ref]):
+                    self._reported_us[ref] = now_us
                     self._broadcast.announce(partial(SuspectReport, silent=ref), ref.address)
-
-    def _fell_silent(self, ref: Ref, since_us: int = -1) -> bool:
-        detector = self._ring.detector
-        return detector is not None and detector.suspected_within(ref, self.host.now_us - since_us)

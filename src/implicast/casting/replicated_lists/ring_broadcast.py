@@ -21,10 +21,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from implicast.casting.replicated_lists.entries import RingKey
 from implicast.casting.replicated_lists.holder_state import HolderPart, HolderState
-from implicast.casting.replicated_lists.messages import BroadcastAck, RangeLost, SuspectReport
+from implicast.overlay.links import Ref
 from implicast.overlay.links.state import IN
-from implicast.peer.contract import Address, StandingAlarm, handles
+from implicast.peer.contract import Address, Message, StandingAlarm, handles
+from implicast.peer.fields import Token
 from implicast.peer.lease import OWED_US
 from implicast.peer.memory import Recent
 from implicast.space.digest import digest_bits
@@ -52,6 +54,48 @@ ROUNDS_MAX = 64
 """Repetitions of `RangeLost` under way; beyond that a report is sent once."""
 UNACKED_MAX = 1024
 """Messages awaiting acknowledgement; beyond that they are sent once."""
+
+
+class RangeLost(Message):
+    """Broadcast: all copies of the lists of (low, high] are lost, so owners of entries there must
+    put them again. Routed to `key`, and forwarded to all nodes from there up to `limit`.
+    """
+
+    wire = 0x060F
+    serial: Token
+    low: RingKey
+    high: RingKey
+    key: RingKey
+    limit: RingKey
+    by: Address
+
+
+class SuspectReport(Message):
+    """Broadcast: the peer at address `who`, the predecessor of the reporting node, is suspected to
+    have crashed. Receivers probe it themselves. Routed to `key`, and forwarded to all nodes from
+    there up to `limit`.
+    """
+
+    wire = 0x0610
+    serial: Token
+    who: Address
+    key: RingKey
+    limit: RingKey
+    by: Address
+    silent: Ref | None = None
+    """The node at this address."""
+
+
+class BroadcastAck(Message):
+    """Acknowledges a broadcast: the sender forwards it from `key` up to `limit`."""
+
+    wire = 0x0611
+    serial: Token
+    key: RingKey
+    limit: RingKey
+
+
+Report = RangeLost | SuspectReport
 
 
 class LossRound(NamedTuple):
@@ -99,8 +143,8 @@ class RingBroadcast(HolderPart):
         """Reports received: how far clockwise they were forwarded, and when they were last
         received.
         """
-        self._unacked: dict[tuple[int, int, int], tuple[RangeLost | SuspectReport, int]] = {}
-        self._recent: Recent[int, tuple[RangeLost | SuspectReport, int]] = Recent(RECENT_MAX)
+        self._unacked: dict[tuple[int, int, int], tuple[Report, int]] = {}
+        self._recent: Recent[int, tuple[Report, int]] = Recent(RECENT_MAX)
         """By serial, the reports that were received lately, and when."""
         self._rounds: list[LossRound] = []
         self._serial = 0
@@ -113,62 +157,44 @@ class RingBroadcast(HolderPart):
             self._rounds.append(LossRound(self.host.now_us + ROUND_US, low, high, ROUNDS - 1))
         self._arm()
 
-    def announce(
-        self, kind: Callable[..., RangeLost | SuspectReport], *subject: int | Address
-    ) -> None:
+    def announce(self, kind: Callable[..., Report], *subject: int | Address) -> None:
         """Start one broadcast under a new serial, which tells acknowledgements of simultaneous
         reports apart.
         """
         own, self._serial = self._chord.table.own, self._serial + 1
-        self._accept(
-            kind(
-                digest_bits(62, own, self.host.now_us, self._serial),
-                *subject,
-                own,
-                own,
-                self.address,
-            )
-        )
+        serial = digest_bits(62, own, self.host.now_us, self._serial)
+        self._accept(kind(serial, *subject, own, own, self.address))
 
-    def _accept(self, report: RangeLost | SuspectReport) -> None:
-        subject = (
-            (report.serial, report.low, report.high)
-            if isinstance(report, RangeLost)
-            else (report.serial, report.who, 0)
-        )
-        known, table = self._known.pop(subject, (None, 0))[0], self._chord.table
-        is_within = from_on(
-            report.key, table.own, report.limit
-        )  # otherwise the arc ends before this node
+    def _accept(self, report: Report) -> None:
+        table, now_us, silent = self._chord.table, self.host.now_us, self._ring.liveness.silent
+        about = (report.low, report.high) if isinstance(report, RangeLost) else (report.who, 0)
+        subject = report.serial, *about
+        known = self._known.pop(subject, (None, 0))[0]
+        # otherwise the arc ends before this node
+        is_within = from_on(report.key, table.own, report.limit)
         reach = (report.limit - table.own - 1) & table.mask if is_within else 0
-        over_us = self.host.now_us - KNOWN_US
-        self._known.drop_while(lambda reached: reached[1] <= over_us)
-        self._known[subject] = max(reach, known or 0), self.host.now_us
-        self._recent.once(report.serial, (report, self.host.now_us))
+        self._known.drop_while(lambda reached: reached[1] <= now_us - KNOWN_US)
+        self._known[subject] = max(reach, known or 0), now_us
+        self._recent.once(report.serial, (report, now_us))
         if known is None and isinstance(report, RangeLost):
-            self._ring.liveness.silent.uncertain_for(OWED_US)
+            silent.uncertain_for(OWED_US)
             self.on_range_lost(report.low, report.high)
         elif known is None and isinstance(report, SuspectReport):
-            self._ring.liveness.silent.add(() if report.silent is None else (report.silent,))
+            silent.add(() if report.silent is None else (report.silent,))
             self._chord.check_finger(report.who)
             self._on_suspect(report.who)
         if known is None or reach > known:
             self._forward(report, reach, known or 0)
 
-    def _forward(self, report: RangeLost | SuspectReport, reach: int, known: int) -> None:
+    def _forward(self, report: Report, reach: int, known: int) -> None:
         """Send the report to each finger within reach; each covers the arc up to the next, as far
         as it is not covered yet.
         """
-        table = self._chord.table
-        own, mask, within = (
-            table.own,
-            table.mask,
-            table.distances[: bisect_right(table.distances, reach)],
-        )
+        table, own, mask = self._chord.table, self._chord.table.own, self._chord.table.mask
+        within = table.distances[: bisect_right(table.distances, reach)]
         keys = [(own + far) & mask for far in within]
-        for address, key, limit in zip(
-            table.addresses, keys, [*keys[1:], report.limit], strict=False
-        ):
+        limits = [*keys[1:], report.limit]
+        for address, key, limit in zip(table.addresses, keys, limits, strict=False):
             if (limit - own - 1) & mask > known:
                 self._send(address, replace(report, key=key, limit=limit, by=self.address))
         self._arm()
@@ -183,13 +209,13 @@ class RingBroadcast(HolderPart):
             self._send(right.address, replace(report, key=right.key, limit=limit, by=self.address))
         self._arm()
 
-    def _send(self, to: Address, report: RangeLost | SuspectReport) -> None:
+    def _send(self, to: Address, report: Report) -> None:
         if len(self._unacked) < UNACKED_MAX:
             self._unacked[report.serial, report.key, report.limit] = (report, REPEATS_MAX)
         self.host.send(to, report)
 
     @handles(RangeLost, SuspectReport)
-    def on_report(self, sender: Address, report: RangeLost | SuspectReport) -> None:
+    def on_report(self, sender: Address, report: Report) -> None:
         if self._ring.state == IN and not self._chord.forward(report.key, report, sender):
             ack = BroadcastAck(report.serial, report.key, report.limit)
             if report.by == self.address:  # the addressee has left, and this node owns its key now

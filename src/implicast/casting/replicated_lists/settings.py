@@ -1,8 +1,7 @@
 """Settings of ring and replicated lists, computed from a member's parameters."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from implicast.casting.replicated_lists.holder_state import ReplicatedListSettings
 from implicast.overlay.links import LinkSettings
 from implicast.peer.lease import UNENDING_US
 from implicast.peer.site import Site
@@ -19,6 +18,40 @@ FORGET_US = 40_000_000
 """How long a suspicion lasts: longer than a repair that is refused several times, so that a crashed
 node is not asked again meanwhile.
 """
+
+ENTRIES_PER_MESSAGE = 500
+"""Entries in one message of a range handoff or of anti-entropy."""
+RETRY_CHECK_US = 500_000
+"""Period of checking for puts and fetches to retry."""
+HOP_US = 60_000
+"""Extra wait of a put or a fetch for each further value of a range, or for each node of the ring if
+there are fewer.
+"""
+LINGER_US = 5_000_000
+"""How long entries of a former description stay in lists after those of the present one are
+confirmed. A cast that needs longer than this to read several lists may miss a member that moved
+from one to another.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicatedListSettings:
+    """Settings in microseconds. All zero without receipts, as in the papers: one holder, no
+    retries, no periodic upkeep.
+    """
+
+    copies: int
+    """Successors that store copies of a holder's entries. A list is lost only if the holder and all
+    of these crash together.
+    """
+    sync_us: int
+    """Period of anti-entropy; 0: only after a change of neighbours."""
+    lease_us: int
+    """An entry that its owner has not renewed for this long expires; owners renew twice per lease.
+    0: entries never expire, and nothing is retried.
+    """
+    values_max: int = 1
+    """Largest number of values in one range request."""
 
 
 def refresh_us(site: Site) -> int:

@@ -1,12 +1,11 @@
 """Lazy peers of a `dht` ring, for networks of a million peers.
 
-A member is materialised on its first input. It makes its parts only when an input needs them: then
-it gets its neighbours and fingers from the sorted ring, and the lists of the tags hashed to it from
-the sorted columns of tags.
+A member is materialised on its first input: it gets its neighbours and fingers from the sorted
+ring, and the lists of the tags hashed to it from the sorted columns of tags.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -14,12 +13,13 @@ import numpy.typing as npt
 
 from implicast.casting.designs import Design
 from implicast.casting.dht.member import TAGS, Dht, packed_of
-from implicast.casting.replicated_lists.messages import STAMP_BITS, ListEntry
+from implicast.casting.replicated_lists.entries import STAMP_BITS, ListEntry
+from implicast.casting.replicated_lists.member import RingMemberState
+from implicast.casting.replicated_lists.own_table import OwnEntriesState
 from implicast.language.target import Description
 from implicast.overlay.links.refs import Ref
 from implicast.peer.contract import Contact
 from implicast.peer.name import name_of, next_incarnation
-from implicast.peer.site import Site
 from implicast.peer.wire import size
 from implicast.space.digest import stream
 from implicast.space.ring import hashed
@@ -98,25 +98,11 @@ def _fingers(keys: Numbers, refs: Numbers, bits: int) -> tuple[Numbers, Numbers]
     return fingers, entries
 
 
-class LazyRingPeer(Dht):
-    """A member that makes its parts when they are first needed."""
-
-    __slots__ = ("_furnish",)
-
-    def __init__(self, site: Site, naive: bool, furnish: Callable[["LazyRingPeer"], None]) -> None:
-        self._furnish = furnish
-        super().__init__(site, naive)
-
-    def make_parts(self) -> None:
-        super().make_parts()
-        self._furnish(self)
-
-
 class LazyRingPeers(LazyPeers):
     """The lazy peers of a `dht`."""
 
     def __init__(self, design: Design, plan: Plan) -> None:
-        self._plan = plan
+        self._design, self._plan = design, plan
         names = [name_of(plan.network, address, 0) for address in range(plan.peers)]
         self._contacts = [Contact(name, address) for address, name in enumerate(names)]
         self._incarnations = [
@@ -134,17 +120,30 @@ class LazyRingPeers(LazyPeers):
         self._holders = TagHolders(plan.descriptions)
         self._tags: dict[int, list[str]] = {}
         for tag in self._holders.tags:
-            self._tags.setdefault(bisect_left(self._keys, hashed(tag)) % plan.peers, []).append(tag)
-        first = plan.new_member(design, 0)
-        assert isinstance(first, Dht), "only a dht has lists of tags"
-        self._naive = first.naive
-        self._packed = [packed_of(each, self._naive) for each in plan.descriptions]
+            self._tags.setdefault(self._holder(hashed(tag)), []).append(tag)
+        self._packed = [packed_of(each, design.name == "dht-naive") for each in plan.descriptions]
         self._stored: list[int] | None = None
 
-    def make(self, address: int) -> LazyRingPeer:
-        member = LazyRingPeer(self._plan.site(address), self._naive, self._furnish)
-        member.restore_listed(self._plan.descriptions[address])
+    def make(self, address: int) -> Dht:
+        """Set neighbours, fingers and lists as `assemble` and `preload` do."""
+        member = self._plan.new_member(self._design, address)
+        assert isinstance(member, Dht), "only a dht has lists of tags"
+        refs, count, at = self._refs, len(self._refs), int(self._rank[address])
+        known = min(member.links.settings.lefts, count - 1)
+        lefts = tuple(refs[at - step] for step in range(1, known + 1))
+        member.links.restore(refs[at - 1], refs[(at + 1) % count], lefts)
+        links, bits = member.links, member.chord.table.bits
+        member.chord.restore(true_fingers(links.me, links.right, bits, self._keys, refs))
+        description = self._plan.descriptions[address]
+        holders = tuple(refs[self._holder(hashed(tag))].address for tag in description.tags)
+        stored = chain.from_iterable(map(self._rows, self._tags.get(at, ())))
+        own = OwnEntriesState(description, holders=holders)
+        member.restore(RingMemberState(own, stored, serves=True))
         return member
+
+    def _holder(self, key: int) -> int:
+        """Rank of the node that owns a key."""
+        return bisect_left(self._keys, key) % len(self._keys)
 
     def stored_bytes(self, address: int) -> int:
         if self._stored is None:
@@ -175,24 +174,9 @@ class LazyRingPeers(LazyPeers):
         by_peer = 2 + weights.of_contacts(np.arange(count)) + stamps + weights.of_bytes(packed)
         slots = np.array([size((TAGS, "", tag)) + size(hashed(tag)) for tag in tags], np.int64)
         lists = self._holders.sums(by_peer) + self._holders.counts() * slots
-        at = np.array([bisect_left(self._keys, hashed(tag)) % count for tag in tags], np.int64)
+        at = np.array([self._holder(hashed(tag)) for tag in tags], np.int64)
         rows = np.bincount(at, self._holders.counts(), count).astype(np.int64)
         return weights.of_heads(rows) + np.bincount(at, lists, count).astype(np.int64)
-
-    def _furnish(self, member: LazyRingPeer) -> None:
-        """Set neighbours, fingers and lists as `assemble` and `preload` do."""
-        address, refs, count = member.address, self._refs, len(self._refs)
-        assert isinstance(address, int), "addresses of the world are numbers"
-        at = int(self._rank[address])
-        known = min(member.links.settings.lefts, count - 1)
-        lefts = tuple(refs[at - step] for step in range(1, known + 1))
-        member.links.restore(refs[at - 1], refs[(at + 1) % count], lefts)
-        links, bits = member.links, member.chord.table.bits
-        member.chord.restore(true_fingers(links.me, links.right, bits, self._keys, refs))
-        member.range_handoff.restore()
-        member.own_entries.stamp(len(self._plan.descriptions[address].tags))
-        for tag in self._tags.get(at, ()):
-            member.holder_state.store(self._rows(tag))
 
     def _rows(self, tag: str) -> Iterator[ListEntry]:
         """The entries of a tag's list."""

@@ -12,9 +12,9 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import TypeVar
 
+from implicast.casting.replicated_lists.entries import OwnEntry
 from implicast.casting.replicated_lists.entry_table import digest_of
 from implicast.casting.replicated_lists.member import RingMember
-from implicast.casting.replicated_lists.own_entry import OwnEntry
 from implicast.peer.contract import Peer
 from implicast.world.populations.chord import Sound, chord_objections
 from implicast.world.populations.links import members
@@ -80,7 +80,7 @@ class Watcher:
         for _, put in before.values():  # of members that are gone
             self._change(put, {}, ring, keys)
         for member, (progress, put) in self._put.items():
-            reached = member.own_entries.progress()
+            reached = member.own_entries.table.progress()
             if reached != progress:
                 self._put[member] = reached, _entries_of(member)
                 self._change(put, self._put[member][1], ring, keys)
@@ -140,7 +140,7 @@ class Watcher:
         for member in ring:
             if missing is not None and missing.isdisjoint(self._put[member][1]):
                 continue
-            for piece in member.own_entries.by_serial.values():
+            for piece in member.own_entries.table.by_serial.values():
                 if (
                     piece.packed
                     and not piece.missing
@@ -155,7 +155,7 @@ class Watcher:
 
 def _entries_of(member: RingMember) -> dict[int, int]:
     """Mark and key of each confirmed entry of a member."""
-    pieces = member.own_entries.by_serial.values()
+    pieces = member.own_entries.table.by_serial.values()
     return {
         _mark(piece, member): piece.key for piece in pieces if piece.packed and not piece.missing
     }

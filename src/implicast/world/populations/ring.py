@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from implicast.casting.designs import DESIGN_MODULES, Design
-from implicast.casting.replicated_lists.member import RingMember
+from implicast.casting.replicated_lists.entries import ListEntry
+from implicast.casting.replicated_lists.member import RingMember, RingMemberState
+from implicast.casting.replicated_lists.own_table import OwnEntriesState
 from implicast.peer.contract import Peer
 from implicast.peer.events import Registered
 from implicast.world.plan import Plan
@@ -23,7 +25,7 @@ def assemble(design: Design, plan: Plan) -> list[Peer]:
     ]
     assemble_chord([member.chord for member in members])
     for member in members:
-        member.range_handoff.restore()
+        member.restore(RingMemberState(serves=True))
     return list(members)
 
 
@@ -33,14 +35,18 @@ def preload(plan: Plan, population: Sequence[Peer]) -> None:
     ring = sorted(members, key=lambda member: member.links.me.place)
     keys = [member.chord.table.own for member in ring]
     copies = min(ring[0].holder_state.settings.copies, len(ring) - 1)
+    stored: list[list[ListEntry]] = [[] for _ in ring]
     for member, description in zip(members, plan.descriptions, strict=False):
-        member.restore_listed(description)
-        for piece in member.entries_for(description):
-            at = bisect_left(keys, piece.key) % len(ring)
-            row = member.own_entries.restore_put(piece, ring[at].address)
+        values = [(where[1], where[2]) for where, _, _ in member.entries_for(description)]
+        places = [bisect_left(keys, member.key_of(*value)) % len(ring) for value in values]
+        holders = tuple(ring[at].address for at in places)
+        member.restore(RingMemberState(OwnEntriesState(description, holders=holders)))
+        for at, entry in zip(places, member.own_entries.as_stored(), strict=True):
             for step in range(copies + 1):
-                ring[(at + step) % len(ring)].holder_state.store((row,))
+                stored[(at + step) % len(ring)].append(entry)
         member.host.deliver(Registered(member.version))
+    for member, entries in zip(ring, stored, strict=True):
+        member.restore(RingMemberState(stored=entries))
 
 
 def lazy_peers(design: Design, plan: Plan) -> LazyPeers:
