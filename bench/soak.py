@@ -2,10 +2,10 @@
 
     python bench/soak.py --hours 6 --out DIR dht condcast spice-unloaded bft
 
-Peers join as often as others leave or crash, and members crash and return with their disks. Casts
-are made at a low steady rate. At each interval of simulated time the tool counts, for the peers
-present: entries (elements of all tables reachable from a peer), messages a peer and second, and
-memory (bytes of all objects reachable from a peer).
+The population is fixed: soon after a newcomer has joined another member leaves or crashes. Members
+also crash and return with their disks. Casts are made at a low steady rate. At each interval of
+simulated time the tool counts, for the peers present: entries (elements of all tables reachable
+from a peer), messages a peer and second, and memory (bytes of all objects reachable from a peer).
 
 A design is level if, over the second half of the time, the mean of the last third of each measure
 differs from that of the first third by at most 5 %. The memory of the process is shown and not
@@ -21,15 +21,18 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
+from implicast.casting.designs import design as design_named
 from implicast.peer.contract import Peer
+from implicast.space.digest import stream
 from implicast.world.churn import Churn
 from implicast.world.run import Run, silent
 from implicast.world.scenario import Scenario
+from implicast.world.scripted_events import ScriptedEvent
 
 DESIGNS = ("dht", "condcast", "spice-unloaded", "bft")
 MEASURES = {
@@ -42,6 +45,8 @@ SHOWN = MEASURES | {"process_mb": "memory of the process, MB"}
 LEVEL = 0.05
 """Largest relative difference between two thirds of the second half that counts as level."""
 SAMPLES_AN_HOUR = 12
+DEPARTS_S, RETURNS_S = 60.0, 120.0
+"""Seconds from a join to the departure of another member, and to the crash of one that returns."""
 CASTS_AN_HOUR = 60
 OUTSIDE = ("implicast.world", "implicast.workload", "implicast.casting.designs", "random")
 """Packages whose objects belong to the simulator, not to a peer."""
@@ -109,11 +114,10 @@ class Soak(Run):
 
 
 def scenario(design: str, peers: int, hours: float, turnover: float, seed: int) -> Scenario:
-    """Gentle churn for these hours: `turnover` joins a minute, as many departures, and as many
-    members that crash and return.
-    """
+    """Gentle churn for these hours at a fixed population."""
+    found = design_named(design)
+    first = peers + found.infrastructure(peers, found.settle({}))
     over_s = int(hours * 3600)
-    churn = f"turnover={turnover},returns={int(turnover * hours * 60)},over_s={over_s}"
     return Scenario(
         design,
         peers,
@@ -122,8 +126,30 @@ def scenario(design: str, peers: int, hours: float, turnover: float, seed: int) 
         workload="groups",
         interval_ms=3_600_000 // CASTS_AN_HOUR,
         register="messages",
-        churn=Churn.parse(churn),
+        churn=Churn(events=tuple(script(peers, first, over_s, turnover, seed)), over_s=over_s),
     )
+
+
+def script(
+    peers: int, first: int, over_s: int, turnover: float, seed: int
+) -> Iterator[ScriptedEvent]:
+    """`turnover` times a minute a newcomer joins; `DEPARTS_S` later a member leaves or crashes, in
+    turns, and `RETURNS_S` after the join another crashes and returns with its disk. So there are
+    `peers` members, and one more for `DEPARTS_S`. Newcomers have the addresses from `first` on.
+    """
+    rng, period_s = stream(seed, "soak"), 60 / turnover
+    present = list(range(peers))
+    for number in range(int(over_s / period_s)):
+        start_s = round((number + 0.4 * rng.random()) * period_s, 3)
+        departing = present.pop(rng.randrange(len(present)))
+        returning = rng.choice(present)
+        yield ScriptedEvent(start_s, start_s, "join", (first + number,))
+        gone_s = start_s + DEPARTS_S
+        yield ScriptedEvent(gone_s, gone_s, ("leave", "crash")[number % 2], (departing,))
+        away_s = start_s + RETURNS_S
+        back_s = round(away_s + 2 + 13 * rng.random(), 3)
+        yield ScriptedEvent(away_s, back_s, "return", (returning,))
+        present.append(first + number)
 
 
 def soak(what: Scenario) -> list[dict[str, float]]:
