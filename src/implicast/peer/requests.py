@@ -58,6 +58,10 @@ class UpkeepRequestTimeout(Message):
     upkeep: ClassVar[bool] = True
 
 
+class OverlayRequestTimeout(Message):
+    """Fires when at least one request of the overlay may be due for its next attempt."""
+
+
 class PendingRequest(msgspec.Struct):
     """One request that awaits an answer. A msgspec struct, because several are made for every hop
     and a struct costs a third of a dataclass with slots.
@@ -298,6 +302,17 @@ class UpkeepRequests(AbstractRequests):
 
     @handles(UpkeepRequestTimeout)
     def on_upkeep_request_timeout(self, alarm: UpkeepRequestTimeout) -> None:
+        self.resend_due()
+
+
+class OverlayRequests(AbstractRequests):
+    """Requests of an overlay whose upper layer has requests of its own."""
+
+    __slots__ = ()
+    alarm = OverlayRequestTimeout()
+
+    @handles(OverlayRequestTimeout)
+    def on_overlay_request_timeout(self, alarm: OverlayRequestTimeout) -> None:
         self.resend_due()
 
 

@@ -232,7 +232,7 @@ class OwnerCalls(SpicePart):
         """
         self._lost = intersect(self._lost, self.spice.registries.unrecovered)
         is_late = self.host.now_us - self._lost_since_us > RECOVERY_WAIT_US
-        if self._lost and (self.surface.ownership.is_whole or is_late):
+        if self._lost and (self.surface.is_whole or is_late):
             lost, self._lost = self._lost, EMPTY
             self._request_reregistration(lost, RECOVERY_TRIES, self._last_lost_us)
         elif self._lost:

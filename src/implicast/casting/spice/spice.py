@@ -63,7 +63,7 @@ from implicast.casting.spice.traversals import Traversals
 from implicast.language.target import Description, Target
 from implicast.overlay.ice.durable import DurableSurface
 from implicast.overlay.ice.item_store import Item
-from implicast.overlay.ice.surface import IceSurface
+from implicast.overlay.ice.surface import IceSurface, surface_of
 from implicast.peer.contract import Address, CastId, Message, handles
 from implicast.peer.lazy_attributes import piecemeal
 from implicast.peer.member import DurableState, Member
@@ -157,7 +157,7 @@ class Spice(Member, parts=PARTS):
         self.complaints_seen: Complaints | None = None
         """None until the first complaint."""
         self._packed: tuple[int, Tract, tuple[Item, ...]] = (-1, (), ())
-        self.surface = IceSurface(
+        self.surface = surface_of(
             site.address, site.host, self, settings.terms, durable.surface if durable else None
         )
         self.registries, self.levels = (

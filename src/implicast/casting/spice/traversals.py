@@ -198,14 +198,12 @@ class Traversals(SpicePart):
                 self.give_up(hop.branch.task)
             else:
                 self._drop_branch(hop.branch)
-        elif hop.to is not None and hop.retry(
-            self.surface.members.is_heard(hop.to, WAIT_LONGEST_US)
-        ):
+        elif hop.to is not None and hop.retry(self.surface.is_heard(hop.to, WAIT_LONGEST_US)):
             self.spice.timer_wheel.schedule(hop.wait_us, alarm)
             self.host.send(hop.to, hop.traversal)
         else:
             if hop.to is not None:
-                self.surface.members.suspect(hop.to)
+                self.surface.suspect(hop.to)
             self._reroute(alarm.number, hop)
 
     def _reroute(self, number: int, hop: Hop) -> None:
@@ -275,7 +273,7 @@ class Traversals(SpicePart):
         """Visit the local records at this and all higher notches; send branches up for the rest."""
         if isinstance(traversal, ReregisterRequest):
             self.spice.register_again(traversal.lost, task)
-            if task is not None and self.surface.members.has_silent(OWED_US):
+            if task is not None and self.surface.has_silent(OWED_US):
                 task.add_report(CoverageReport(0, uncertain=1))
             return
         root, dimensions = traversal.root, self.settings.dimensions

@@ -6,9 +6,9 @@ Pure data; `takeover.py` sends the messages and acts on the result.
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from implicast.overlay.ice.backup_copies import BackupCopy
+from implicast.overlay.ice.backup_copy import BackupCopy
+from implicast.overlay.ice.members import Members
 from implicast.overlay.ice.messages import ConfirmDeath, DeathVote, OwnershipClaim
-from implicast.overlay.ice.surface_part import IceSurface
 from implicast.peer.contract import Address
 from implicast.space.tract import Tract
 
@@ -62,18 +62,23 @@ class PendingTakeover:
         return not self.awaits
 
 
-def voters(surface: IceSurface, suspect: Address, copy: BackupCopy | None) -> list[Address]:
+def voters(
+    suspect: Address,
+    own: Address,
+    neighbours: list[Address],
+    members: Members,
+    copy: BackupCopy | None,
+) -> list[Address]:
     """Peers to ask about a suspect: its backups and neighbours, this peer's neighbours, and the
     backups of those among them that are suspect.
     """
-    members = surface.members
     found = dict.fromkeys(members.backups_of(suspect))
-    near = [(peer, members.backups_of(peer)) for peer in surface.ownership.neighbours()]
+    near = [(peer, members.backups_of(peer)) for peer in neighbours]
     if copy is not None:
         found.update(dict.fromkeys(copy.backups))
         near = [*((claim.owner, backups) for claim, backups in copy.around), *near]
     for peer, backups in near:
         found.update(dict.fromkeys((peer, *backups) if members.is_suspect(peer) else (peer,)))
-    found.pop(surface.address, None)
+    found.pop(own, None)
     found.pop(suspect, None)
     return list(found)[:VOTERS_MAX]

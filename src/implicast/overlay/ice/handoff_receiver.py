@@ -3,9 +3,13 @@
 `handoff.py` describes the protocol.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from implicast.overlay.ice.backup_set import BackupSet
+from implicast.overlay.ice.claim_exchange import ClaimExchange
 from implicast.overlay.ice.item_store import Item, check_items
+from implicast.overlay.ice.members import Members
 from implicast.overlay.ice.messages import (
     HandoffAbort,
     HandoffCommit,
@@ -15,11 +19,14 @@ from implicast.overlay.ice.messages import (
     Neighbour,
     OwnershipClaim,
 )
-from implicast.overlay.ice.ownership import PROVISIONAL, TAKEN_OVER, ExtentStatus
+from implicast.overlay.ice.ownership import PROVISIONAL, TAKEN_OVER, ExtentStatus, Ownership
 from implicast.overlay.ice.ownership_map import tract_of
-from implicast.overlay.ice.surface_part import IceSurface, SurfacePart
-from implicast.peer.contract import Address, handles, in_order
+from implicast.overlay.ice.surface_site import SurfaceSite
+from implicast.peer.contract import Address, in_order
 from implicast.peer.errors import RemoteError
+from implicast.peer.memory import Recent
+from implicast.peer.requests import AbstractRequests
+from implicast.space.tract import Tract
 
 
 @dataclass(slots=True)
@@ -54,29 +61,70 @@ class IncomingHandoff:
         self.prepared_us = now_us if self.prepared_us < 0 else self.prepared_us
 
 
-class HandoffReceiver(SurfacePart):
+class HandoffReceiver:
     """Receives extents, one at a time."""
 
-    __slots__ = ("handoff",)
+    __slots__ = (
+        "_address",
+        "_backup_set",
+        "_exchange",
+        "_host",
+        "_members",
+        "_on_refused",
+        "_ownership",
+        "_requests",
+        "_store",
+        "_timers",
+        "ended",
+        "handoff",
+    )
 
-    def __init__(self, surface: IceSurface) -> None:
-        super().__init__(surface)
+    def __init__(
+        self,
+        site: SurfaceSite,
+        requests: AbstractRequests,
+        ownership: Ownership,
+        members: Members,
+        backup_set: BackupSet,
+        exchange: ClaimExchange,
+        on_refused: Callable[[Tract, list[Address]], None],
+    ) -> None:
+        """`on_refused` is called with the dropped tract and the neighbours before, if the sender
+        does not know the handoff.
+        """
+        self._address, self._host, self._store = site.address, site.host, site.store
+        self._timers, self._requests, self._ownership = site.settings.timers, requests, ownership
+        self._members, self._backup_set, self._exchange = members, backup_set, exchange
+        self._on_refused = on_refused
         self.handoff: IncomingHandoff | None = None
+        self.ended: Recent[tuple[Address, int], str] = Recent(self._timers.seen_max)
+        """Ended handoffs of both directions and their outcome, so that repeats get the same answer.
+        """
         # While the sender is silent the extent stays provisional, until a death poll decides
         # (`takeover.py`).
-        surface.requests.topic(
+        requests.topic(
             "prepared",
-            self.timers.retry_policy(self.timers.tries_prepared),
-            surface.members.on_unanswered,
+            self._timers.retry_policy(self._timers.tries_prepared),
+            members.on_unanswered,
         )
+
+    @property
+    def is_busy(self) -> bool:
+        return self.handoff is not None
+
+    def note_end(self, peer: Address, number: int, end: str) -> None:
+        """A handoff with this peer has ended."""
+        self.ended[peer, number] = end
 
     @property
     def is_first(self) -> bool:
         """True if the handoff is all that this peer owns, so that its sender has all items and can
         serve as backup. It has none of the items of extents that were taken over.
         """
-        ownership = self.surface.ownership
-        return not (self.surface.backups or ownership.committed or ownership.of_status(TAKEN_OVER))
+        ownership = self._ownership
+        return not (
+            self._backup_set.backups or ownership.committed or ownership.of_status(TAKEN_OVER)
+        )
 
     def complete_from(self, sender: Address) -> IncomingHandoff | None:
         """The complete, provisional handoff from this peer."""
@@ -94,134 +142,124 @@ class HandoffReceiver(SurfacePart):
             else None
         )
 
-    @handles(HandoffOffer)
     def on_offer(self, sender: Address, offer: HandoffOffer) -> None:
-        if offer.part >= offer.parts or offer.claim.owner != self.address:
+        if offer.part >= offer.parts or offer.claim.owner != self._address:
             raise RemoteError(
                 f"handoff part {offer.part} of {offer.parts} with a claim for {offer.claim.owner}"
             )
         check_items(offer.items)
-        surface, ended_handoffs = self.surface, self.surface.handoff_sender.ended
-        surface.members.state_of(sender)
-        surface.members.heard_from(sender)
+        self._members.state_of(sender)
+        self._members.heard_from(sender)
         handoff, ended = (
             self._handoff_from(sender, offer.number),
-            ended_handoffs.get((sender, offer.number)),
+            self.ended.get((sender, offer.number)),
         )
         if handoff is not None:
             self._next_part(handoff, offer)
         elif ended == "taken":
             pass  # a late repeat: `HandoffPrepared` was answered long ago
         elif ended is not None or not self._accepts(sender, offer):
-            ended_handoffs[sender, offer.number] = "declined"
-            self.host.send(sender, HandoffAbort(offer.number))
-            surface.heartbeats.correct(sender, [offer.claim])
+            self.ended[sender, offer.number] = "declined"
+            self._host.send(sender, HandoffAbort(offer.number))
+            self._exchange.correct(sender, [offer.claim])
         elif offer.part == 0:
             self.handoff = IncomingHandoff(
-                offer.number, sender, offer.claim, offer.around, self.host.now_us, {}
+                offer.number, sender, offer.claim, offer.around, self._host.now_us, {}
             )
             self._next_part(self.handoff, offer)
 
     def _accepts(self, sender: Address, offer: HandoffOffer) -> bool:
-        surface = self.surface
-        if surface.leaving:
-            leaves_too = (
-                bool(surface.ownership.extents) and surface.members.state_of(sender).leaving
-            )
-            if not (leaves_too and in_order(self.address) < in_order(sender)):
+        if self._exchange.leaving:
+            leaves_too = bool(self._ownership.extents) and self._members.state_of(sender).leaving
+            if not (leaves_too and in_order(self._address) < in_order(sender)):
                 return False
-        return self.handoff is None and not surface.ownership.claim_map.better_than(offer.claim)
+        return self.handoff is None and not self._ownership.claim_map.better_than(offer.claim)
 
     def _next_part(self, handoff: IncomingHandoff, offer: HandoffOffer) -> None:
-        self.host.send(handoff.sender, HandoffProgress(offer.number, offer.part))
+        self._host.send(handoff.sender, HandoffProgress(offer.number, offer.part))
         if (
             not handoff.complete
             and offer.part not in handoff.items
-            and handoff.put(offer, self.host.now_us)
+            and handoff.put(offer, self._host.now_us)
         ):
             self._prepare(handoff)
 
     def _prepare(self, handoff: IncomingHandoff) -> None:
         """All parts have arrived: the extent is provisional until the commit."""
-        surface, ownership, claim = self.surface, self.surface.ownership, handoff.claim
+        ownership, claim, store = self._ownership, handoff.claim, self._store
         if ownership.claim_map.better_than(claim):
             self._end(handoff, "declined")
-            self.host.send(handoff.sender, HandoffAbort(handoff.number))
+            self._host.send(handoff.sender, HandoffAbort(handoff.number))
             return
         tract = (claim.low, claim.high)
-        ownership.claim_map.learn(claim)
-        ownership.status[claim.low] = ExtentStatus(PROVISIONAL, handoff.sender, handoff.number)
-        surface.heartbeats.next_version()  # a heartbeat on its way does not list the extent
+        ownership.hold(claim, ExtentStatus(PROVISIONAL, handoff.sender, handoff.number))
+        ownership.next_version()  # a heartbeat on its way does not list the extent
         ownership.refresh()
-        surface.learn_around(handoff.around)
-        surface.store.accept(
+        self._exchange.learn_around(handoff.around)
+        store.accept(
             tuple(item for part in sorted(handoff.items) for item in handoff.items[part]), tract
         )
         # If this peer holds a copy of an owner that never told it of the handoff, the sender took
         # the extent over, perhaps with an older copy: a backup that was cut off and replaced misses
         # later writes.
-        others = (
-            copy for owner, copy in surface.backup_copies.held.items() if owner != handoff.sender
-        )
-        held = tuple(item for copy in others for item in copy.within(tract))
-        surface.store.accept(held, tract)
+        held = self._backup_set.copies.items_of_others(handoff.sender, tract)
+        store.accept(held, tract)
         handoff.note_own_items(held)
         if self.is_first:
             self.send_prepared(handoff)
         else:
-            surface.replicate(surface.store.pack(tract), lambda: self.send_prepared(handoff))
+            self._backup_set.replicate(store.pack(tract), lambda: self.send_prepared(handoff))
 
     def send_prepared(self, handoff: IncomingHandoff) -> None:
-        surface = self.surface
-        if self.handoff is handoff and not surface.requests.open("prepared", handoff.number):
-            handoff.mark_prepared(self.host.now_us)
-            backups = surface.backups or ((handoff.sender,) if surface.settings.assured else ())
+        if self.handoff is handoff and not self._requests.open("prepared", handoff.number):
+            handoff.mark_prepared(self._host.now_us)
+            self._backup_set.note_handoff_from(handoff.sender)
+            backups = self._backup_set.backups_with(handoff.sender)
             message = HandoffPrepared(handoff.number, handoff.claim, backups, handoff.prepared_us)
-            surface.requests.ask("prepared", handoff.number, handoff.sender, message)
+            self._requests.ask("prepared", handoff.number, handoff.sender, message)
 
-    @handles(HandoffCommit)
     def on_commit(self, sender: Address, commit: HandoffCommit) -> None:
-        surface, handoff = self.surface, self._handoff_from(sender, commit.number)
-        surface.members.heard_from(sender)
+        handoff = self._handoff_from(sender, commit.number)
+        self._members.heard_from(sender)
         if handoff is not None:
-            if self.is_first and surface.settings.assured:
-                surface.backup_set.set_backups((sender,), handoff.prepared_us)
+            if self.is_first:
+                self._backup_set.begin_with(sender, handoff.prepared_us)
                 if handoff.has_own_items:
-                    surface.replicate(
-                        surface.store.pack((handoff.claim.low, handoff.claim.high)), lambda: None
-                    )
+                    tract = (handoff.claim.low, handoff.claim.high)
+                    self._backup_set.replicate(self._store.pack(tract), lambda: None)
             self.commit_handoff(handoff)
 
     def commit_handoff(self, handoff: IncomingHandoff) -> None:
         """The extent belongs to this peer alone."""
         self._end(handoff, "taken")
-        self.surface.commit(PROVISIONAL, handoff.number, {handoff.sender})
+        self._exchange.commit(PROVISIONAL, handoff.number, {handoff.sender})
 
     def _end(self, handoff: IncomingHandoff, end: str) -> None:
-        self.surface.requests.drop("prepared", handoff.number)
-        self.surface.handoff_sender.ended[handoff.sender, handoff.number] = end
+        self._requests.drop("prepared", handoff.number)
+        self.note_end(handoff.sender, handoff.number, end)
         self.handoff = None
+        self._backup_set.note_handoff_from(None)
 
-    def on_refused(self, sender: Address, number: int) -> None:
+    def on_abort(self, sender: Address, number: int) -> None:
         """The sender does not know the handoff: drop the claim."""
-        handoff, ownership = self._handoff_from(sender, number), self.surface.ownership
+        handoff, ownership = self._handoff_from(sender, number), self._ownership
         if handoff is not None and handoff.complete:
             extents, neighbours = ownership.of_status(PROVISIONAL), ownership.neighbours()
-            ownership.claim_map.drop(extents)
+            ownership.drop(extents)
             ownership.refresh()
-            self.surface.on_claims_lost(tract_of(extents), neighbours, [])
+            self._on_refused(tract_of(extents), neighbours)
 
     def on_claims_lost(self) -> None:
         """Better claims took a tract from this peer: end the handoff if it was that one."""
         if (
             self.handoff is not None
             and self.handoff.complete
-            and not self.surface.ownership.of_status(PROVISIONAL)
+            and not self._ownership.of_status(PROVISIONAL)
         ):
             self._end(self.handoff, "declined")
 
     def expire(self) -> None:
         """End a handoff whose parts have stopped arriving: the sender aborted or is dead."""
-        handoff, late_us = self.handoff, self.host.now_us - 2 * self.timers.give_up_us
+        handoff, late_us = self.handoff, self._host.now_us - 2 * self._timers.give_up_us
         if handoff is not None and not handoff.complete and handoff.last_us < late_us:
             self._end(handoff, "declined")

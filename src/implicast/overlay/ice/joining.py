@@ -14,13 +14,15 @@ probes. An owner counts only if its extent is not smaller than the median. If no
 time, the peer asks for any code inside the extent found so far.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median_low
 from typing import NamedTuple
 
-from implicast.overlay.ice.alarms import JoinRetry, ProbeRoundDue
-from implicast.overlay.ice.durable import DurableSurface
+from implicast.overlay.ice.claim_exchange import ClaimExchange
+from implicast.overlay.ice.handoff import Handoff
 from implicast.overlay.ice.item_store import RouteHeader
+from implicast.overlay.ice.members import Members
 from implicast.overlay.ice.messages import (
     INTRODUCED_MAX,
     Introduction,
@@ -29,8 +31,11 @@ from implicast.overlay.ice.messages import (
     LatencyReply,
     OwnershipClaim,
 )
-from implicast.overlay.ice.surface_part import IceSurface, SurfacePart
-from implicast.peer.contract import Address, handles
+from implicast.overlay.ice.ownership import Ownership
+from implicast.overlay.ice.reclaim import Reclaim, ReclaimDue
+from implicast.overlay.ice.surface_site import SurfaceSite
+from implicast.overlay.ice.takeover import Takeover
+from implicast.peer.contract import Address, Message, Part, handles
 from implicast.peer.events import Joined
 from implicast.peer.memory import Recent
 from implicast.space.morton import BITS
@@ -47,6 +52,20 @@ overlap those of a surface that this peer does not know of.
 """
 NEARBY_MAX = 3
 """Attempts inside the nearby extent; after them, a joining peer asks for any code."""
+
+
+class JoinRetry(Message):
+    """Fires when a join request may have been lost."""
+
+    attempt: int
+    early: bool = False
+    """True if it fires when the introducer should have answered, rather than the owner."""
+
+
+class ProbeRoundDue(Message):
+    """Fires when the probed owners have had their time to answer."""
+
+    round: int
 
 
 class Extent(NamedTuple):
@@ -85,24 +104,47 @@ class ProbeRound:
         )[1]
 
 
-class Joining(SurfacePart):
+class Joining(Part):
     """Joins the surface, and lets other peers join."""
 
     __slots__ = (
         "_answered",
         "_attempt",
+        "_exchange",
+        "_handoff",
         "_introduced",
         "_introducers",
+        "_members",
         "_newcomers",
         "_next",
+        "_on_begun",
+        "_ownership",
+        "_reclaim",
         "_round",
+        "_site",
+        "_takeover",
+        "_timers",
         "_unverified",
         "_without_extent_since_us",
         "joined",
     )
 
-    def __init__(self, surface: IceSurface) -> None:
-        super().__init__(surface)
+    def __init__(
+        self,
+        site: SurfaceSite,
+        ownership: Ownership,
+        members: Members,
+        exchange: ClaimExchange,
+        handoff: Handoff,
+        takeover: Takeover,
+        reclaim: Reclaim,
+        on_begun: Callable[[], None],
+    ) -> None:
+        """`on_begun` is called when the peer begins to join."""
+        super().__init__(site.address, site.host)
+        self._site, self._timers, self._ownership = site, site.settings.timers, ownership
+        self._members, self._exchange, self._handoff = members, exchange, handoff
+        self._takeover, self._reclaim, self._on_begun = takeover, reclaim, on_begun
         self._attempt = 0
         self._introducers: tuple[Address, ...] = ()
         self._next = 0
@@ -123,26 +165,26 @@ class Joining(SurfacePart):
         self._round: ProbeRound | None = None
         """The current round of probes; None: no probes have been sent."""
 
-    def join(self, introducers: tuple[Address, ...], previous: DurableSurface | None) -> None:
+    def join(self, introducers: tuple[Address, ...]) -> None:
         """Ask for a place by way of introducers and of the contacts of a previous incarnation.
         Without any, this peer owns the whole surface.
         """
-        self.surface.start()
-        known = previous.contacts if previous is not None else ()
-        others = list(
-            dict.fromkeys(each for each in (*introducers, *known) if each != self.address)
-        )
+        self._on_begun()
+        known = (*introducers, *self._reclaim.contacts)
+        others = list(dict.fromkeys(each for each in known if each != self.address))
         self._introducers = tuple(self.host.rng.sample(others, min(len(others), INTRODUCERS_MAX)))
-        if previous is not None:
-            self.surface.reclaim.begin(previous, self._introducers)
-        if self._introducers and self.surface.settings.probe_digits:
+        self._reclaim.begin(self._introducers)
+        if self._introducers and self._site.settings.probe_digits:
             self._probe(Extent())
         elif self._introducers:
             self._ask_for_place()
         else:
-            self.surface.ownership.claim_map.put([OwnershipClaim(0, 0, 0, self.address)])
-            self.surface.announce()
-            self.on_committed()
+            self._ownership.put([OwnershipClaim(0, 0, 0, self.address)])
+            self._exchange.announce()
+
+    @handles(ReclaimDue)
+    def on_reclaim_due(self, alarm: ReclaimDue) -> None:
+        self._reclaim.on_due(alarm)
 
     def _ask_for_place(self) -> None:
         """Ask for a random code; the first few times inside the extent that the probes found.
@@ -156,20 +198,20 @@ class Joining(SurfacePart):
         )
         code = extent.low | self.host.rng.getrandbits(BITS - extent.bits)
         request = JoinRequest(
-            RouteHeader((code, code + 1), self.surface.next_number()),
+            RouteHeader((code, code + 1), self._site.numbers.next()),
             self.address,
-            self.surface.born_us,
+            self._site.born_us,
         )
         self.host.send(self._introducers[self._next % len(self._introducers)], request)
         self._next, self._answered = self._next + 1, False
         if self._next < len(self._introducers):
-            self.host.after(2 * self.timers.rto_us, JoinRetry(self._attempt, early=True))
-        self.host.after(self.timers.join_retry_us, JoinRetry(self._attempt))
+            self.host.after(2 * self._timers.rto_us, JoinRetry(self._attempt, early=True))
+        self.host.after(self._timers.join_retry_us, JoinRetry(self._attempt))
 
     def introduce(self, newcomer: Address) -> None:
         """A peer asks to join through this one: tell it of others."""
         self._newcomers.put(newcomer, None)
-        is_suspect, near = self.surface.members.is_suspect, self.surface.ownership.neighbours()
+        is_suspect, near = self._members.is_suspect, self._ownership.neighbours()
         known = [
             each for each in near or self._introducers if each != newcomer and not is_suspect(each)
         ]
@@ -181,7 +223,7 @@ class Joining(SurfacePart):
     @handles(Introduction)
     def on_introduction(self, sender: Address, introduction: Introduction) -> None:
         """Ask the peers that were heard of last first."""
-        if self.surface.extents or sender not in self._introducers:
+        if self._ownership.extents or sender not in self._introducers:
             return
         self._answered = True
         known = (*introduction.peers, *self._introducers)
@@ -198,28 +240,28 @@ class Joining(SurfacePart):
 
     @handles(JoinRetry)
     def on_join_retry(self, alarm: JoinRetry) -> None:
-        if alarm.attempt != self._attempt or self.surface.extents or self.surface.leaving:
+        if alarm.attempt != self._attempt or self._ownership.extents or self._exchange.leaving:
             return
-        if alarm.early and (self._answered or self.surface.handoff_receiver.handoff is not None):
+        if alarm.early and (self._answered or self._handoff.receiver.is_busy):
             return
         if self._all_without_extents():
-            self.surface.gaps.claim_all()
-            self.surface.heartbeats.send_to(self._introducers)
-        elif self.surface.handoff_receiver.handoff is None:
+            self._takeover.claim_all()
+            self._exchange.send_to(self._introducers)
+        elif not self._handoff.receiver.is_busy:
             self._ask_for_place()
             return
-        self.host.after(self.timers.join_retry_us, JoinRetry(self._attempt))
+        self.host.after(self._timers.join_retry_us, JoinRetry(self._attempt))
 
     def _all_without_extents(self) -> bool:
         """True if this peer and all peers it hears have been without extents for long. Then claims
         that their owners deny, or whose owners never existed, took every extent.
         """
-        now_us, timers, members = self.host.now_us, self.timers, self.surface.members
+        now_us, timers, members = self.host.now_us, self._timers, self._members
         if not self.joined or now_us - self._without_extent_since_us <= timers.gap_us:
             return False
         if any(
             members.silence_us(each) <= timers.dead_after_us
-            for each in self.surface.ownership.neighbours()
+            for each in self._ownership.neighbours()
         ):
             return False
         return any(
@@ -232,32 +274,32 @@ class Joining(SurfacePart):
         self._without_extent_since_us = self.host.now_us
         known = [each for each in (*known, *self._introducers) if each != self.address]
         self._introducers = tuple(dict.fromkeys(known))[:INTRODUCERS_MAX]
-        if self._introducers and not self.surface.leaving:
+        if self._introducers and not self._exchange.leaving:
             self._attempt += 1
             self.host.after(
-                int(self.timers.rto_us * (1 + self.host.rng.random())), JoinRetry(self._attempt)
+                int(self._timers.rto_us * (1 + self.host.rng.random())), JoinRetry(self._attempt)
             )
 
     def on_join_request(self, request: JoinRequest, code: int) -> None:
         """A joining peer asks for a code that this peer owns."""
-        surface, ownership, newcomer = self.surface, self.surface.ownership, request.newcomer
-        if surface.members.is_new_incarnation(newcomer, request.born_us):
+        ownership, newcomer = self._ownership, request.newcomer
+        if self._members.is_new_incarnation(newcomer, request.born_us):
             self._unverified.put(newcomer, (request, code))
-            surface.heartbeats.request_full_state(newcomer)
+            self._exchange.request_full_state(newcomer)
             return
-        busy = surface.handoff_sender.handoff is not None or surface.leaving
+        busy = self._handoff.is_busy or self._exchange.leaving
         if (
             busy
             or newcomer == self.address
             or newcomer in ownership.neighbours()
-            or surface.handoff_sender.has_declined(newcomer)
+            or self._handoff.has_declined(newcomer)
         ):
             return
         extents = sorted(ownership.committed_extents(), key=lambda claim: (-claim.bits, claim.low))
         if extents and len(ownership.extents) > 1:
-            surface.handoff_sender.hand_off(extents[0], newcomer)
+            self._handoff.hand_off(extents[0], newcomer)
         elif extents and extents[0].bits < BITS:
-            surface.handoff_sender.hand_off(ownership.split(extents[0], code), newcomer)
+            self._handoff.hand_off(ownership.split(extents[0], code), newcomer)
 
     def on_new_incarnation(self, newcomer: Address) -> None:
         """The peer has confirmed its new incarnation by a heartbeat: serve its pending join
@@ -273,7 +315,7 @@ class Joining(SurfacePart):
 
     def on_committed(self) -> None:
         """Report the join once an extent is committed."""
-        if not self.joined and self.surface.ownership.committed:
+        if not self.joined and self._ownership.committed:
             self.joined = True
             self.host.deliver(Joined())
 
@@ -281,7 +323,7 @@ class Joining(SurfacePart):
 
     def _probe(self, extent: Extent) -> None:
         """Find the nearest sub-extent, then ask for a code there."""
-        settings, rng = self.surface.settings, self.host.rng
+        settings, rng = self._site.settings, self.host.rng
         number = 0 if self._round is None else self._round.number + 1
         self._round = ProbeRound(extent, number)
         if extent.bits >= settings.probe_digits * settings.dimensions:
@@ -291,10 +333,10 @@ class Joining(SurfacePart):
             part = extent.part(digit, settings.dimensions)
             code = part.low | rng.getrandbits(BITS - part.bits)
             self._send_probe(rng.choice(self._introducers), code, number, digit, False)
-        self.host.after(self.timers.answers_us, ProbeRoundDue(number))
+        self.host.after(self._timers.answers_us, ProbeRoundDue(number))
 
     def _send_probe(self, to: Address, code: int, number: int, digit: int, direct: bool) -> None:
-        way = RouteHeader((code, code + 1), self.surface.next_number())
+        way = RouteHeader((code, code + 1), self._site.numbers.next())
         self.host.send(to, LatencyProbe(way, self.address, number, digit, direct))
 
     @handles(LatencyReply)
@@ -305,7 +347,7 @@ class Joining(SurfacePart):
             return
         if reply.direct and digit in now.probed_us:
             now.heard[digit] = (self.host.now_us - now.probed_us[digit], reply.bits)
-            if len(now.heard) == 1 << self.surface.settings.dimensions:
+            if len(now.heard) == 1 << self._site.settings.dimensions:
                 self.on_probe_round_due(ProbeRoundDue(now.number))
         elif not reply.direct and digit not in now.probed_us:
             now.probed_us[digit] = self.host.now_us
@@ -315,17 +357,24 @@ class Joining(SurfacePart):
     def on_probe_round_due(self, alarm: ProbeRoundDue) -> None:
         """All owners have answered, or the time is over: go on to the next digit."""
         now = self._round
-        if now is None or now.number != alarm.round or self.surface.extents or self.surface.leaving:
+        if (
+            now is None
+            or now.number != alarm.round
+            or self._ownership.extents
+            or self._exchange.leaving
+        ):
             return
         digit = now.nearest()
         if digit is None:
             self._ask_for_place()
         else:
-            self._probe(now.extent.part(digit, self.surface.settings.dimensions))
+            self._probe(now.extent.part(digit, self._site.settings.dimensions))
 
     def on_latency_probe(self, probe: LatencyProbe, code: int) -> None:
         """This peer owns the probed code: answer with the size of its extent."""
-        extent = next((each for each in self.surface.extents if each.low <= code < each.high), None)
+        extent = next(
+            (each for each in self._ownership.extents if each.low <= code < each.high), None
+        )
         if extent is not None and probe.newcomer != self.address:
             self.host.send(
                 probe.newcomer,

@@ -5,12 +5,13 @@ A suspect is not declared dead. It is only avoided as a next hop while another n
 until any message arrives from it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from implicast.overlay.ice.messages import Heartbeat
-from implicast.overlay.ice.surface_part import IceSurface, SurfacePart
+from implicast.overlay.ice.messages import Heartbeat, Neighbour, OwnershipClaim
+from implicast.overlay.ice.state import NeighbourState
+from implicast.overlay.ice.surface_site import SurfaceSite
 from implicast.peer.contract import Address
 from implicast.peer.memory import Recent
 from implicast.peer.requests import PendingRequest
@@ -128,58 +129,65 @@ class MemberState:
         self.withhold_until_us = until_us
 
 
-class Members(SurfacePart):
+class Members:
     """Membership table: alive, suspect and lost peers."""
 
-    __slots__ = ("_calm", "_calm_us", "_recovered_us", "lost", "states")
+    __slots__ = (
+        "_host",
+        "_on_changed",
+        "_on_partition_healed",
+        "_recovered_us",
+        "_timers",
+        "check_us",
+        "lost",
+        "states",
+    )
 
-    def __init__(self, surface: IceSurface) -> None:
-        super().__init__(surface)
+    def __init__(
+        self,
+        site: SurfaceSite,
+        on_changed: Callable[[], None],
+        on_partition_healed: Callable[[], None],
+    ) -> None:
+        """`on_changed` is called when a peer becomes suspect, or is suspect no longer."""
+        self._host, self._timers = site.host, site.settings.timers
+        self._on_changed, self._on_partition_healed = on_changed, on_partition_healed
         self.states: dict[Address, MemberState] = {}
-        self.lost: Recent[Address, tuple[int, int]] = Recent(self.timers.lost_max)
+        self.lost: Recent[Address, tuple[int, int]] = Recent(self._timers.lost_max)
         """Peers that fell silent: since when, and when the next probe is due."""
         self._recovered_us = -PARTITION_HEALED_US
         """When a peer that had been given up was last heard again."""
-        self._calm_us = -1
+        self.check_us = -1
         """Before this time no heartbeat is due and no neighbour is silent for too long, unless
-        `check_by` moves it forward. Valid ...
+        `check_by` moves it forward.
         """
-        self._calm: tuple[list[Address], tuple[Address, ...]] = ([], ())
-        """... only while these are the neighbours and backups."""
 
     def state_of(self, peer: Address) -> MemberState:
         """State of a peer; a new one begins now."""
         state = self.states.get(peer)
         if state is None:
             state = self.states[peer] = MemberState(
-                self.host.now_us, heartbeat_due_us=self.host.now_us
+                self._host.now_us, heartbeat_due_us=self._host.now_us
             )
         return state
 
-    def restore_member(
-        self,
-        peer: Address,
-        version: int,
-        backups: tuple[Address, ...],
-        round_trip_us: int,
-        heartbeat_due_us: int,
-    ) -> None:
-        """Restore a neighbour of an assembled network, as if it had just been heard."""
-        now_us, acked_us = (
-            self.host.now_us,
-            self.host.now_us if peer in self.surface.backups else -1,
-        )
-        state = self.states[peer] = MemberState(
-            now_us,
-            now_us,
-            now_us,
-            version,
-            now_us,
-            backups,
-            heartbeat_due_us=heartbeat_due_us,
-            acked_us=acked_us,
-        )
-        state.add_round_trip(round_trip_us)
+    def restore(self, neighbours: Collection[NeighbourState], backups: Collection[Address]) -> None:
+        """Know these peers as if they had just been heard, and had just acknowledged this peer as
+        far as they are its backups.
+        """
+        now_us = self._host.now_us
+        for each in neighbours:
+            state = self.states[each.peer] = MemberState(
+                now_us,
+                now_us,
+                now_us,
+                each.version,
+                now_us,
+                each.backups,
+                heartbeat_due_us=each.heartbeat_due_us,
+                acked_us=now_us if each.peer in backups else -1,
+            )
+            state.add_round_trip(each.round_trip_us)
 
     def is_new_incarnation(self, peer: Address, born_us: int) -> bool:
         """True if a later incarnation runs at the address, so that the known one is dead."""
@@ -188,7 +196,7 @@ class Members(SurfacePart):
 
     def restart_member(self, peer: Address, born_us: int) -> None:
         """A later incarnation replaces the known one, of which only the round-trip time is kept."""
-        before, now_us = self.states[peer], self.host.now_us
+        before, now_us = self.states[peer], self._host.now_us
         self.states[peer] = MemberState(
             now_us,
             born_us,
@@ -200,17 +208,22 @@ class Members(SurfacePart):
         )
         self.lost.pop(peer, None)
         self.check_by(now_us)
-        self.surface.routing.set_table()
+        self._on_changed()
 
     def backups_of(self, owner: Address) -> tuple[Address, ...]:
         state = self.states.get(owner)
         return state.backups if state is not None else ()
 
+    def with_backups(self, claims: Iterable[OwnershipClaim]) -> tuple[Neighbour, ...]:
+        """Claims, each with its owner's backups: what a backup needs to take over."""
+        backups_of = self.backups_of
+        return tuple([(each, backups_of(each.owner)) for each in claims])
+
     def heard_from(self, peer: Address) -> None:
         """Any message is a sign of life."""
         state = self.states.get(peer)
-        if state is not None and state.on_heard(self.host.now_us):
-            self.surface.routing.set_table()
+        if state is not None and state.on_heard(self._host.now_us):
+            self._on_changed()
         if self.lost:
             lost = self.lost.pop(peer, None)
             if lost is not None:
@@ -221,12 +234,12 @@ class Members(SurfacePart):
         peers are probed at the next tick. Two recoveries of given-up peers within
         `PARTITION_HEALED_US` count as the end of a partition.
         """
-        now_us = self.host.now_us
+        now_us = self._host.now_us
         for each, (since, due_us) in self.lost.items():
             self.lost[each] = (since, min(due_us, now_us))
-        if now_us - since_us > self.timers.dead_after_us:
+        if now_us - since_us > self._timers.dead_after_us:
             if now_us - self._recovered_us < PARTITION_HEALED_US:
-                self.surface.store.on_partition_healed()
+                self._on_partition_healed()
             self._recovered_us = now_us
 
     def on_round_trip(self, peer: Address, round_trip_us: int) -> None:
@@ -242,28 +255,24 @@ class Members(SurfacePart):
     def silence_us(self, peer: Address) -> int:
         """How long a peer has been silent."""
         state = self.state_of(peer)
-        return self.host.now_us - max(state.heard_us, state.since_us)
+        return self._host.now_us - max(state.heard_us, state.since_us)
 
     def is_heard(self, peer: Address, within_us: int) -> bool:
         state = self.states.get(peer)
-        return state is not None and self.host.now_us - state.heard_us <= within_us
+        return state is not None and self._host.now_us - state.heard_us <= within_us
 
     def is_suspect(self, peer: Address) -> bool:
         state = self.states.get(peer)
         return state is not None and state.suspect_since_us >= 0
 
     def suspect(self, peer: Address) -> None:
-        """A peer did not answer. Ignored without assurance: no heartbeat would ever clear the
-        suspicion.
-        """
-        if not self.surface.settings.assured:
-            return
+        """A peer did not answer."""
         state = self.state_of(peer)
         if state.suspect_since_us < 0:
-            state.suspect(self.host.now_us)
-            self.check_by(self.host.now_us)
-            self.surface.routing.set_table()
-        self.lost.once(peer, (self.host.now_us, self.host.now_us + self.timers.probe_lost_us))
+            state.suspect(self._host.now_us)
+            self.check_by(self._host.now_us)
+            self._on_changed()
+        self.lost.once(peer, (self._host.now_us, self._host.now_us + self._timers.probe_lost_us))
 
     def on_unanswered(self, key: Any, question: PendingRequest) -> None:
         """A request was given up."""
@@ -271,126 +280,64 @@ class Members(SurfacePart):
 
     def check_by(self, time_us: int) -> None:
         """Look at the neighbours again by this time."""
-        if time_us < self._calm_us:
-            self._calm_us = time_us
+        if time_us < self.check_us:
+            self.check_us = time_us
 
-    def check_neighbours(self) -> bool:
-        """At each tick: send the heartbeats that are due, also to backups that have not acked for a
-        period. Return true if a neighbour is silent, suspect or of outdated state. About two ticks
-        in five end at the first test.
-        """
-        near, backups, now_us = (
-            self.surface.ownership.neighbours(),
-            self.surface.backup_set.backups,
-            self.host.now_us,
-        )
-        if now_us < self._calm_us and self._calm[0] is near and self._calm[1] is backups:
-            return False
-        self._calm, self._calm_us = (near, backups), NEVER_US
-        due, troubled = self._scan(near, now_us)
-        heartbeat_us, known = self.timers.heartbeat_us, self.states
-        for backup in backups:
-            acked_us = (known.get(backup) or self.state_of(backup)).acked_us
-            if acked_us + heartbeat_us <= now_us:
-                due[backup] = None
-            self.check_by(acked_us + heartbeat_us)
-        if due:
-            self._send_heartbeats(due)
-            self.check_by(min([known[each].heartbeat_due_us for each in due]))
-        if troubled:
-            self.check_by(now_us)
-            self._suspect_silent()
-        return troubled
+    def begin_check(self) -> None:
+        """The neighbours are being looked at: nothing is due until `check_by` says when."""
+        self.check_us = NEVER_US
 
-    def _scan(self, near: list[Address], now_us: int) -> tuple[dict[Address, None], bool]:
-        """Neighbours whose heartbeat is due, and whether any of them needs attention."""
-        due, troubled, suspect_after_us, known = (
-            dict[Address, None](),
-            False,
-            self.timers.suspect_after_us,
-            self.states,
-        )
-        silent_us, first_us, calm_us = now_us - suspect_after_us, now_us, NEVER_US
-        for peer in near:
-            state = known.get(peer) or self.state_of(peer)
-            if state.outdated:
-                self.surface.heartbeats.request_full_state(peer)
-            heard_us, heartbeat_due_us = state.heard_us, state.heartbeat_due_us
-            if (
-                state.outdated
-                or state.suspect_since_us >= 0
-                or (heard_us < silent_us and state.since_us < silent_us)
-            ):
-                troubled = True
-            if heartbeat_due_us <= now_us:
-                due[peer] = None
-            elif heartbeat_due_us < calm_us:
-                calm_us = heartbeat_due_us
-            if heard_us < first_us:
-                first_us = heard_us
-        self.check_by(min(calm_us, first_us + suspect_after_us))
-        return due, troubled
-
-    def _send_heartbeats(self, peers: Iterable[Address]) -> None:
-        """Send heartbeats to those peers that have none pending."""
-        is_open = self.surface.heartbeat_requests.open
-        self.surface.heartbeats.send_to([each for each in peers if not is_open("heartbeat", each)])
-
-    def _suspect_silent(self) -> None:
-        """Suspect silent peers. Exchange heartbeats with the backups of suspects, which may take
-        their place.
-        """
-        backups: dict[Address, None] = {}
-        for peer in dict.fromkeys((*self.surface.ownership.neighbours(), *self.surface.backups)):
-            if not self.is_suspect(peer) and self.silence_us(peer) > self.timers.suspect_after_us:
-                self.suspect(peer)
-            if self.is_suspect(peer):
-                backups.update(dict.fromkeys(self.backups_of(peer)))
-        backups.pop(self.address, None)
-        self._send_heartbeats(
-            each for each in backups if self.state_of(each).heartbeat_due_us <= self.host.now_us
-        )
+    def heard_since(self, since_us: int) -> list[Address]:
+        """Peers that were heard after this time."""
+        return [each for each, state in self.states.items() if state.heard_us > since_us]
 
     def has_silent(self, within_us: int) -> bool:
         """Whether a peer fell silent within this time and has not been heard since."""
-        since_us = self.host.now_us - within_us
+        since_us = self._host.now_us - within_us
         return any(each > since_us for each, _ in self.lost.values())
 
-    def probe_lost(self) -> None:
-        """Probe lost peers, at pauses that grow with their silence: they may have recovered, or a
-        partition healed. A peer with few neighbours is in a small surface, perhaps one that was cut
-        off from a larger one, and has little other upkeep: its pauses are shorter.
+    def due_probes(self, longest_us: int) -> list[Address]:
+        """Lost peers to be probed now, at pauses that grow with their silence up to `longest_us`:
+        they may have recovered, or a partition healed.
         """
-        timers, now_us = self.timers, self.host.now_us
-        longest_us = timers.probe_lost_us * max(1, len(self.surface.ownership.neighbours()))
-        for peer, (since_us, due_us) in list(self.lost.items()) if self.lost else ():
+        if not self.lost:
+            return []
+        timers, now_us, due = self._timers, self._host.now_us, list[Address]()
+        for peer, (since_us, due_us) in list(self.lost.items()):
             if now_us - since_us > timers.forget_lost_us:
                 del self.lost[peer]
             elif now_us >= due_us:
                 pause_us = min(max(timers.probe_lost_us, (now_us - since_us) // 4), longest_us)
                 self.lost[peer] = (since_us, now_us + pause_us)
-                if not self.surface.heartbeat_requests.open("heartbeat", peer):
-                    self.host.send(peer, self.surface.heartbeats.heartbeat_for(peer))
+                due.append(peer)
+        return due
 
     def reset_silence(self) -> None:
         """This process was suspended: ignore silence before now."""
         for state in self.states.values():
-            state.count_silence_from(self.host.now_us)
+            state.count_silence_from(self._host.now_us)
 
-    def evict_strangers(self) -> None:
-        """Evict states of peers that are of no concern, those heard longest ago first."""
-        if len(self.states) <= self.timers.members_max:
+    def evict_strangers(self, near: Collection[Address]) -> None:
+        """Evict states of peers that are not near, those heard longest ago first."""
+        if len(self.states) <= self._timers.members_max:
             return
-        surface = self.surface
-        near = {
-            *surface.ownership.neighbours(),
-            *surface.backups,
-            *surface.backup_copies.held,
-            *self.lost,
-        }
         strangers = sorted(
-            (each for each in self.states if each not in near),
+            (each for each in self.states if each not in near and each not in self.lost),
             key=lambda each: self.states[each].heard_us,
         )
-        for each in strangers[: max(0, len(self.states) - self.timers.members_max // 2)]:
+        for each in strangers[: max(0, len(self.states) - self._timers.members_max // 2)]:
             del self.states[each]
+
+
+class Everyone(Members):
+    """Members of a surface without failure detection: no peer is ever suspect, since no heartbeat
+    would clear the suspicion.
+    """
+
+    __slots__ = ()
+
+    def suspect(self, peer: Address) -> None:
+        """Ignored."""
+
+    def heard_since(self, since_us: int) -> list[Address]:
+        return []

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from implicast.overlay.ice.messages import OwnershipClaim
 from implicast.overlay.ice.ownership_map import OwnershipMap, gap_beside, overlap, touches, tract_of
-from implicast.overlay.ice.surface_part import IceSurface, SurfacePart
 from implicast.peer.contract import Address, in_order
 from implicast.space.morton import BITS
 from implicast.space.prefix import sibling
@@ -31,47 +30,55 @@ class ExtentStatus(NamedTuple):
     number: int
 
 
-class Ownership(SurfacePart):
-    """Extents and ownership map. Other parts change them, and end each change with `refresh`."""
+class Extents:
+    """A peer's extents and the claims around them, on a surface where nothing changes."""
 
     __slots__ = (
+        "_load",
         "_near",
         "_others",
-        "claim_map",
+        "address",
         "committed",
         "extents",
         "gap",
-        "map_version",
-        "status",
         "tract",
         "unsettled",
     )
 
-    def __init__(self, surface: IceSurface) -> None:
-        super().__init__(surface)
-        self.claim_map = OwnershipMap()
+    def __init__(self, address: Address) -> None:
+        self.address = address
         self.extents: list[OwnershipClaim] = []
-        self.status: dict[int, ExtentStatus] = {}
-        """By the first code of an extent; committed extents have no entry."""
         self.tract: Tract = EMPTY
         """All extents."""
         self.committed: Tract = EMPTY
         """All committed extents."""
         self.unsettled: Tract = EMPTY
-        self.map_version = 0
-        """Increases whenever the ownership map changes."""
         self.gap: tuple[int, int] | None = None
         """A prefix beside this peer's extents that no known claim covers."""
+        self._load: Callable[[], Iterable[OwnershipClaim]] = tuple
         self._others: list[OwnershipClaim] | None = None
         """Claims of other peers in the order of their codes. In an assembled network this and the
         next field are computed at their first use.
         """
         self._near: list[Address] = []
 
+    def restore(
+        self, extents: list[OwnershipClaim], others: Callable[[], Iterable[OwnershipClaim]]
+    ) -> None:
+        """Begin with these committed extents. The claims around them are computed at their first
+        use.
+        """
+        self.extents, self._load = extents, others
+        self.tract = self.committed = tract_of(extents)
+
     @property
     def others(self) -> list[OwnershipClaim]:
         """Claims of other peers in the order of their codes."""
         return self._find_neighbours() if self._others is None else self._others
+
+    def claims_to_name(self) -> list[OwnershipClaim]:
+        """Claims to extents that this peer does not answer for, but knows the owner of."""
+        return self.others
 
     def neighbours(self) -> list[Address]:
         """Owners of adjacent extents, in order."""
@@ -79,11 +86,67 @@ class Ownership(SurfacePart):
             self._find_neighbours()
         return self._near
 
-    @property
-    def is_whole(self) -> bool:
-        """True if every extent around this peer has an owner, and none of them is suspect."""
-        is_suspect = self.surface.members.is_suspect
-        return self.gap is None and not any(is_suspect(each) for each in self.neighbours())
+    def claims_of_others(self) -> tuple[OwnershipClaim, ...]:
+        """Claims of other peers in the order in which they were learnt."""
+        return tuple(each for each in self._load() if each.owner != self.address)
+
+    def _find_neighbours(self) -> list[OwnershipClaim]:
+        self._others = sorted(self.claims_of_others(), key=lambda claim: claim.low)
+        self._near = sorted({each.owner for each in self._others}, key=in_order)
+        return self._others
+
+
+class Ownership(Extents):
+    """Extents with their status, and the ownership map. Other parts change them by its methods, and
+    end each change with `refresh`.
+    """
+
+    __slots__ = (
+        "_dimensions",
+        "_on_changed",
+        "claim_map",
+        "has_owned",
+        "map_version",
+        "status",
+        "version",
+    )
+
+    def __init__(
+        self, address: Address, dimensions: int, version: int, on_changed: Callable[[], None]
+    ) -> None:
+        """`on_changed` is called after each change of the map."""
+        super().__init__(address)
+        self._dimensions, self._on_changed = dimensions, on_changed
+        self.claim_map = OwnershipMap()
+        self._load = self._claims
+        self.status: dict[int, ExtentStatus] = {}
+        """By the first code of an extent; committed extents have no entry."""
+        self.map_version = 0
+        """Increases whenever the ownership map changes."""
+        self.version = version
+        """State version of this peer: increases whenever its extents, their status or its backups
+        change, also from one incarnation to the next.
+        """
+        self.has_owned = False
+        """True once an extent was committed."""
+
+    def _claims(self) -> Iterable[OwnershipClaim]:
+        return self.claim_map.claims.values()
+
+    def restore(
+        self, extents: list[OwnershipClaim], others: Callable[[], Iterable[OwnershipClaim]]
+    ) -> None:
+        self.claim_map.put([*extents, *others()])
+        self.extents, self.has_owned = extents, bool(extents)
+        self.tract = self.committed = tract_of(extents)
+
+    def next_version(self) -> None:
+        self.version += 1
+
+    def claims_to_name(self) -> list[OwnershipClaim]:
+        return [*self.others, *self.of_status(TAKEN_OVER)]
+
+    # --- status of extents
 
     def committed_extents(self) -> list[OwnershipClaim]:
         return [each for each in self.extents if each.low not in self.status]
@@ -126,24 +189,42 @@ class Ownership(SurfacePart):
             return False
         if any(overlap(extent, claim) for extent in self.of_status(HANDING_OFF, claim.owner)):
             return False
-        dimensions = self.surface.settings.dimensions
+        dimensions = self._dimensions
         near = any(
             touches(claim, extent, dimensions) or overlap(claim, extent) for extent in self.extents
         )
         return near or not self.extents
 
-    def restore(self, claim_map: OwnershipMap) -> None:
-        """Begin with this map, in which this peer has one committed extent."""
-        self.claim_map, self.extents = claim_map, claim_map.of(self.address)
-        self.tract = self.committed = tract_of(self.extents)
+    def valid_better(self, claims: Iterable[OwnershipClaim]) -> list[OwnershipClaim]:
+        """Known claims that beat each of these, but for provisional ones, which are not valid yet."""
+        granted = self.of_status(PROVISIONAL)
+        better = [one for each in claims for one in self.claim_map.better_than(each)]
+        return [each for each in better if each not in granted]
 
-    def restore_lazily(
-        self, claim: OwnershipClaim, claims: Callable[[], list[OwnershipClaim]]
-    ) -> None:
-        """The same with one extent; the neighbours' claims are computed at their first use."""
-        self.claim_map.load_lazily(claims)
-        self.extents, self.tract = [claim], (claim.low, claim.high)
-        self.committed = self.tract
+    def hold(self, claim: OwnershipClaim, status: ExtentStatus) -> None:
+        """Claim an extent that is not committed yet."""
+        self.claim_map.learn(claim)
+        self.status[claim.low] = status
+
+    def set_status(self, extent: OwnershipClaim, status: ExtentStatus) -> None:
+        """An extent of this peer is not committed any more."""
+        self.status[extent.low] = status
+
+    def put(self, claims: Iterable[OwnershipClaim]) -> None:
+        """Record claims that overlap no others."""
+        self.claim_map.put(claims)
+
+    def learn_all(self, claims: Iterable[OwnershipClaim]) -> None:
+        """Join claims into the map, whether they matter to this peer or not."""
+        for each in claims:
+            self.claim_map.learn(each)
+
+    def drop(self, claims: Iterable[OwnershipClaim]) -> None:
+        self.claim_map.drop(claims)
+
+    def drop_claims_of(self, peer: Address) -> None:
+        """Drop all claims of a peer."""
+        self.claim_map.drop(self.claim_map.of(peer))
 
     def commit(self, kind: str, number: int) -> bool:
         """Commit the extents held under this status and number, and merge siblings. False if there
@@ -164,7 +245,7 @@ class Ownership(SurfacePart):
         """Update everything that follows from the map: drop claims that touch none of this peer's
         extents, and compute the committed tract, the neighbours and the gap.
         """
-        before, dimensions = self.extents, self.surface.settings.dimensions
+        before, dimensions = self.extents, self._dimensions
         self.map_version += 1
         extents = self.extents = sorted(
             self.claim_map.of(self.address), key=lambda claim: claim.low
@@ -182,17 +263,10 @@ class Ownership(SurfacePart):
         self.unsettled = tract_of(each for each in self.extents if each.low in self.status)
         self.tract = tract_of(self.extents)
         self.committed = subtract(self.tract, self.unsettled)
+        self.has_owned = self.has_owned or bool(self.committed)
         self._find_neighbours()
         self.gap = gap_beside(extents, self.claim_map.claims.values(), dimensions)
-        self.surface.routing.set_table()
-
-    def _find_neighbours(self) -> list[OwnershipClaim]:
-        address, claims = self.address, self.claim_map.claims.values()
-        self._others = sorted(
-            (each for each in claims if each.owner != address), key=lambda claim: claim.low
-        )
-        self._near = sorted({each.owner for each in self._others}, key=in_order)
-        return self._others
+        self._on_changed()
 
     def _inherit_status(self, before: list[OwnershipClaim]) -> None:
         """What is left of an extent after a part was lost keeps the status of the whole."""

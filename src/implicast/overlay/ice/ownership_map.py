@@ -7,11 +7,10 @@ order of messages matter. What is left of a prefix after another was taken out o
 prefixes.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from implicast.overlay.ice.messages import OwnershipClaim
 from implicast.peer.contract import Address, in_order
-from implicast.peer.lazy_attributes import unmade
 from implicast.space import prefix
 from implicast.space.prefix import Span, touch
 from implicast.space.tract import Tract, prefixes, subtract, union
@@ -37,18 +36,10 @@ def remainder(claim: OwnershipClaim, without: Iterable[OwnershipClaim]) -> list[
 class OwnershipMap:
     """Disjoint claims, by the first code of each."""
 
-    __slots__ = ("_load", "claims")
+    __slots__ = ("claims",)
 
     def __init__(self, claims: Iterable[OwnershipClaim] = ()) -> None:
         self.claims: dict[int, OwnershipClaim] = {each.low: each for each in claims}
-
-    def load_lazily(self, claims: Callable[[], Iterable[OwnershipClaim]]) -> None:
-        """Take these claims, computed at their first use."""
-        self._load, self.__class__ = claims, unmade(OwnershipMap, ("claims",), OwnershipMap.load)
-        del self.claims
-
-    def load(self) -> None:
-        self.claims, self.__class__ = {each.low: each for each in self._load()}, OwnershipMap
 
     def learn(self, claim: OwnershipClaim) -> bool:
         """Join a claim into the map; false if the map is unchanged."""

@@ -12,12 +12,15 @@ time. Records of the extent are lost: the item store is told so, and consumers r
 
 from collections.abc import Iterable
 
+from implicast.overlay.ice.claim_exchange import ClaimExchange
 from implicast.overlay.ice.durable import DurableSurface
 from implicast.overlay.ice.item_store import RouteHeader
 from implicast.overlay.ice.messages import FindOwner, OwnershipClaim
+from implicast.overlay.ice.ownership import Ownership
 from implicast.overlay.ice.ownership_map import OwnershipMap
-from implicast.overlay.ice.surface_part import IceSurface, SurfacePart
-from implicast.peer.contract import Address, Message, handles
+from implicast.overlay.ice.surface_site import SurfaceSite
+from implicast.overlay.ice.takeover import Takeover
+from implicast.peer.contract import Address, Message
 from implicast.space.morton import BITS
 
 ROUTES = 2
@@ -30,59 +33,78 @@ class ReclaimDue(Message):
     last: bool
 
 
-class Reclaim(SurfacePart):
+class Reclaim:
     """The former extents of this peer that no other peer is known to claim."""
 
-    __slots__ = ("_introducers", "_previous", "claims")
+    __slots__ = (
+        "_exchange",
+        "_introducers",
+        "_ownership",
+        "_previous",
+        "_site",
+        "_takeover",
+        "claims",
+    )
 
-    def __init__(self, surface: IceSurface) -> None:
-        super().__init__(surface)
+    def __init__(
+        self,
+        site: SurfaceSite,
+        ownership: Ownership,
+        exchange: ClaimExchange,
+        takeover: Takeover,
+        previous: DurableSurface | None,
+    ) -> None:
+        self._site, self._ownership, self._exchange = site, ownership, exchange
+        self._takeover, self._previous = takeover, previous
         self.claims: tuple[OwnershipClaim, ...] = ()
-        self._previous: DurableSurface | None = None
         self._introducers: tuple[Address, ...] = ()
 
-    def begin(self, previous: DurableSurface, introducers: tuple[Address, ...]) -> None:
-        """Ask for better claims, twice, then claim what remains."""
-        self._previous, self._introducers, self.claims = previous, introducers, previous.claims
-        self._ask_for_better_claims()
-        if self.claims:
-            self.host.after(self.timers.backups * self.timers.rank_us, ReclaimDue(last=False))
+    @property
+    def contacts(self) -> tuple[Address, ...]:
+        """Contacts of the previous incarnation."""
+        return self._previous.contacts if self._previous is not None else ()
 
-    def _ask_for_better_claims(self) -> None:
+    def begin(self, introducers: tuple[Address, ...]) -> None:
+        """After a crash: ask for better claims, twice, then claim what remains."""
+        if self._previous is None:
+            return
+        self._introducers, self.claims = introducers, self._previous.claims
+        self._ask_for_better_claims(self._previous)
+        if self.claims:
+            timers = self._site.settings.timers
+            self._site.host.after(timers.backups * timers.rank_us, ReclaimDue(last=False))
+
+    def _ask_for_better_claims(self, previous: DurableSurface) -> None:
         """Former contacts also learn from the heartbeat that the previous incarnation is dead, so
         that its backups take over.
         """
-        assert self._previous is not None, "there is a previous state to reclaim"
-        self.surface.heartbeats.send_to(self._previous.contacts, self.claims)
-        rng = self.host.rng
+        self._exchange.send_to(previous.contacts, self.claims)
+        site, rng = self._site, self._site.host.rng
         for each in self.claims:
             code = each.low | rng.getrandbits(BITS - each.bits)
             for to in rng.sample(self._introducers, min(ROUTES, len(self._introducers))):
-                header = RouteHeader((code, code + 1), self.surface.next_number())
-                self.host.send(to, FindOwner(header, self.address))
+                header = RouteHeader((code, code + 1), site.numbers.next())
+                site.host.send(to, FindOwner(header, site.address))
 
-    @handles(ReclaimDue)
-    def on_reclaim_due(self, alarm: ReclaimDue) -> None:
-        if not self.claims:
+    def on_due(self, alarm: ReclaimDue) -> None:
+        if not self.claims or self._previous is None:
             return
         if not alarm.last:
-            self._ask_for_better_claims()
-            self.host.after(self.timers.answers_us, ReclaimDue(last=True))
+            self._ask_for_better_claims(self._previous)
+            self._site.host.after(self._site.settings.timers.answers_us, ReclaimDue(last=True))
             return
-        assert self._previous is not None, "there is a previous state to reclaim"
         claims, self.claims = self.claims, ()
-        if not self.surface.extents:
+        if not self._ownership.extents:
             # No peer has given this one a place, so its neighbourhood restarted too. With the
             # former neighbours' claims it notices those that do not return, and takes over.
-            for each in self._previous.neighbour_claims:
-                self.surface.ownership.claim_map.learn(each)
-        self.surface.takeover.claim_unowned(list(claims), set(self._previous.contacts))
+            self._ownership.learn_all(self._previous.neighbour_claims)
+        self._takeover.claim_unowned(list(claims), set(self._previous.contacts))
 
     def learn_claims(self, claims: Iterable[OwnershipClaim]) -> None:
         """Other peers claim these: what they cover is not reclaimed."""
         if self.claims:
             best = OwnershipMap(self.claims)
             for each in claims:
-                if each.owner != self.address:
+                if each.owner != self._site.address:
                     best.learn(each)
-            self.claims = tuple(best.of(self.address))
+            self.claims = tuple(best.of(self._site.address))

@@ -10,36 +10,64 @@ neighbour. It stays while it holds the backup copy of a silent peer, because tha
 last one.
 """
 
-from implicast.overlay.ice.alarms import DepartureDue
+from implicast.overlay.ice.backup_set import BackupSet
+from implicast.overlay.ice.claim_exchange import ClaimExchange
+from implicast.overlay.ice.handoff import Handoff
+from implicast.overlay.ice.members import Members
 from implicast.overlay.ice.messages import RelocationOffer, RelocationQuery
-from implicast.overlay.ice.surface_part import IceSurface, SurfacePart
-from implicast.peer.contract import Address, handles, in_order
+from implicast.overlay.ice.ownership import Ownership
+from implicast.overlay.ice.surface_site import SurfaceSite
+from implicast.peer.contract import Address, Message, Part, handles, in_order
 from implicast.peer.events import Left
 from implicast.space.morton import BITS
 from implicast.space.prefix import sibling
 
 
-class Relocation(SurfacePart):
+class DepartureDue(Message):
+    """Fires when a leaving peer without extents has stayed reachable for long enough."""
+
+
+class Relocation(Part):
     """Hands off surplus extents, and all extents when the peer leaves."""
 
-    __slots__ = ("_departing", "_relocate_us", "leaving", "left")
+    __slots__ = (
+        "_departing",
+        "_exchange",
+        "_handoff",
+        "_members",
+        "_ownership",
+        "_relocate_us",
+        "_set",
+        "_timers",
+        "left",
+    )
 
-    def __init__(self, surface: IceSurface) -> None:
-        super().__init__(surface)
-        self.leaving = self.left = self._departing = False
+    def __init__(
+        self,
+        site: SurfaceSite,
+        ownership: Ownership,
+        members: Members,
+        backup_set: BackupSet,
+        exchange: ClaimExchange,
+        handoff: Handoff,
+    ) -> None:
+        super().__init__(site.address, site.host)
+        self._timers, self._ownership, self._members = site.settings.timers, ownership, members
+        self._set, self._exchange, self._handoff = backup_set, exchange, handoff
+        self.left = self._departing = False
         self._relocate_us = 0
         """When the next surplus extent may be relocated."""
 
     def can_receive(self, peer: Address) -> bool:
         """True if the peer can be offered an extent and is not leaving."""
-        return self._can_be_offered(peer) and not self.surface.members.states[peer].leaving
+        return self._can_be_offered(peer) and not self._members.states[peer].leaving
 
     def _can_be_offered(self, peer: Address) -> bool:
-        state = self.surface.members.states.get(peer)
+        state = self._members.states.get(peer)
         return (
             state is not None
             and state.suspect_since_us < 0
-            and not self.surface.handoff_sender.has_declined(peer)
+            and not self._handoff.has_declined(peer)
         )
 
     # --- surplus extents
@@ -48,13 +76,13 @@ class Relocation(SurfacePart):
         """At each tick of a peer with several extents: one step towards a single extent, if one is
         due.
         """
-        surface, ownership = self.surface, self.surface.ownership
+        ownership = self._ownership
         if not self._relocate_us:
             self._schedule_relocation()
         if (
             self.host.now_us < self._relocate_us
-            or surface.handoff_sender.handoff is not None
-            or surface.is_unconfirmed
+            or self._handoff.is_busy
+            or self._set.is_unconfirmed
         ):
             return
         self._schedule_relocation()
@@ -62,7 +90,7 @@ class Relocation(SurfacePart):
         for extent in extents:
             other = ownership.lone_sibling(extent)
             if other is not None and self.can_receive(other.owner):
-                surface.handoff_sender.hand_off(extent, other.owner)
+                self._handoff.hand_off(extent, other.owner)
                 return
         if extents:
             # The choice is random, so that an extent which no peer can take does not block the
@@ -78,16 +106,16 @@ class Relocation(SurfacePart):
         """The more surplus extents, the shorter the pause: after a partition one peer may own half
         the surface.
         """
-        pause_us = self.timers.relocate_us * (0.5 + self.host.rng.random())
-        self._relocate_us = self.host.now_us + int(pause_us / max(1, len(self.surface.extents) - 1))
+        pause_us = self._timers.relocate_us * (0.5 + self.host.rng.random())
+        self._relocate_us = self.host.now_us + int(
+            pause_us / max(1, len(self._ownership.extents) - 1)
+        )
 
     def _search_inside(self, query: RelocationQuery) -> None:
         """Forward the query to the owner of the smallest known extent inside the area."""
         high = query.low + (1 << (BITS - query.bits))
         inside = [
-            each
-            for each in self.surface.ownership.others
-            if query.low <= each.low and each.high <= high
+            each for each in self._ownership.others if query.low <= each.low and each.high <= high
         ]
         inside = [
             each
@@ -105,10 +133,10 @@ class Relocation(SurfacePart):
 
     @handles(RelocationQuery)
     def on_relocation_query(self, sender: Address, query: RelocationQuery) -> None:
-        ownership = self.surface.ownership
-        self.surface.members.heard_from(sender)
+        ownership = self._ownership
+        self._members.heard_from(sender)
         if (
-            self.leaving
+            self._exchange.leaving
             or len(ownership.extents) != 1
             or not ownership.committed
             or query.requester == self.address
@@ -132,52 +160,44 @@ class Relocation(SurfacePart):
 
     @handles(RelocationOffer)
     def on_relocation_offer(self, sender: Address, offer: RelocationOffer) -> None:
-        surface, ownership = self.surface, self.surface.ownership
-        surface.members.heard_from(sender)
+        ownership = self._ownership
+        self._members.heard_from(sender)
         busy = (
-            surface.handoff_sender.handoff is not None
-            or self.leaving
-            or surface.is_unconfirmed
+            self._handoff.is_busy
+            or self._exchange.leaving
+            or self._set.is_unconfirmed
             or len(ownership.extents) < 2
         )
         if offer.surplus in ownership.committed_extents() and not busy and sender != self.address:
-            surface.handoff_sender.hand_off(offer.surplus, sender)
+            self._handoff.hand_off(offer.surplus, sender)
 
     # --- leaving
 
     def leave(self) -> None:
         """Hand off every extent, stay reachable for late messages for a while, then leave."""
-        if not self.leaving:
-            self.leaving = True
-            self.surface.announce()
+        if not self._exchange.leaving:
+            self._exchange.begin_leaving()
             self.leave_step()
 
     def leave_step(self) -> None:
         """The next step of leaving; called at each tick and after each handoff."""
-        surface, ownership = self.surface, self.surface.ownership
-        if (
-            not self.leaving
-            or surface.handoff_sender.handoff is not None
-            or surface.handoff_receiver.handoff is not None
-        ):
+        ownership = self._ownership
+        if not self._exchange.leaving or self._handoff.is_busy or self._handoff.receiver.is_busy:
             return
         if not (ownership.extents and ownership.others):
             self._depart()
-        elif not self._holds_copy_of_silent() and not surface.is_unconfirmed:
+        elif not self._holds_copy_of_silent() and not self._set.is_unconfirmed:
             self._hand_off_next()
 
     def _holds_copy_of_silent(self) -> bool:
         """True if this peer holds a backup copy of a peer that may be dead."""
-        silence_us, suspect_after_us = self.surface.members.silence_us, self.timers.suspect_after_us
-        return any(
-            silence_us(owner) > suspect_after_us for owner in self.surface.backup_copies.held
-        )
+        return self._set.copies.has_silent_owner(self._timers.suspect_after_us)
 
     def _hand_off_next(self) -> None:
         """If all peers leave at once, each hands off to those with smaller addresses; the last one
         has no receiver.
         """
-        ownership, near = self.surface.ownership, self.surface.ownership.neighbours()
+        ownership, near = self._ownership, self._ownership.neighbours()
         extents = ownership.committed_extents()
         before_us = (each for each in near if in_order(each) < in_order(self.address))
         receivers = list(filter(self.can_receive, near)) or list(
@@ -188,30 +208,26 @@ class Relocation(SurfacePart):
             best = min(receivers, key=lambda each: ownership.preference(extent, each))
             backups = [
                 each
-                for each in self.surface.backups
+                for each in self._set.backups
                 if each in receivers and ownership.preference(extent, best)[0]
             ]
-            self.surface.handoff_sender.hand_off(extent, backups[0] if backups else best)
+            self._handoff.hand_off(extent, backups[0] if backups else best)
 
     def _depart(self) -> None:
-        surface = self.surface
         if not self._departing and not self._holds_copy_of_silent():
             self._departing = True
-            affected = {
-                *surface.backups,
-                *surface.backup_copies.held,
-                *surface.ownership.neighbours(),
-            }
-            surface.backup_set.set_backups((), 0)  # nothing is left to be replicated
-            surface.announce(affected)
-            self.host.after(self.timers.departure_us, DepartureDue())
+            backups, owners = self._set.backups, self._set.copies.held
+            affected = {*backups, *owners, *self._ownership.neighbours()}
+            self._set.set_backups((), 0)  # nothing is left to be replicated
+            self._exchange.announce(affected)
+            self.host.after(self._timers.departure_us, DepartureDue())
 
     @handles(DepartureDue)
     def on_departure_due(self, alarm: DepartureDue) -> None:
-        ownership = self.surface.ownership
+        ownership = self._ownership
         if (
             self._holds_copy_of_silent()
-            or self.surface.handoff_receiver.handoff is not None
+            or self._handoff.receiver.is_busy
             or (ownership.extents and ownership.others)
         ):
             self._departing = (

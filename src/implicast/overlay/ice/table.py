@@ -9,10 +9,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from implicast.overlay.ice.messages import OwnershipClaim
 from implicast.peer.contract import Address
 from implicast.peer.lazy_attributes import unmade
 from implicast.space import kernels
 from implicast.space.morton import Box
+from implicast.space.prefix import box_of
 from implicast.space.surface import Rank, Surface
 from implicast.space.tract import Tract
 
@@ -145,6 +147,21 @@ class SurfaceTable:
         unlimited = np.zeros(len(targets), np.int64)
         squared, touching = kernels.nearest(boxes, targets, 0, unlimited, self.dimensions)
         return int(squared), int(touching)
+
+
+def table_of(
+    dimensions: int,
+    extents: list[OwnershipClaim],
+    others: list[OwnershipClaim],
+    latencies: list[float],
+) -> SurfaceTable:
+    """The table of a peer with these extents and neighbours' extents."""
+    own, rows = (
+        rows_of((box_of(each.low, each.bits, dimensions) for each in claims), dimensions)
+        for claims in (extents, others)
+    )
+    boxes = (own, rows, np.array(latencies, np.float64))
+    return SurfaceTable(dimensions, [each.owner for each in others], boxes)
 
 
 def rows_of(boxes: Iterable[Box], dimensions: int) -> Rows:

@@ -24,7 +24,7 @@ from implicast.casting.spice.registries import Registries
 from implicast.casting.spice.settings import SpiceSettings
 from implicast.casting.spice.spice import Spice
 from implicast.overlay.ice.messages import OwnershipClaim
-from implicast.overlay.ice.surface import IceSurface
+from implicast.overlay.ice.state import FixedState
 from implicast.overlay.ice.table import SurfaceTable, TableBoxes
 from implicast.peer.contract import Address, Contact, Peer
 from implicast.peer.name import name_of, next_incarnation, version_of
@@ -88,7 +88,8 @@ class LazySurfacePeers(LazyPeers):
 
     def make(self, address: int) -> Peer:
         member = Spice(self._site(address), self._settings)
-        member.surface.restore_lazily(self._rest)
+        claim, around = self._claims[address], partial(self._claims_around, address)
+        member.surface.restore_fixed(FixedState([claim], around, partial(self._table, address)))
         member.registries.fill_on_demand(partial(self._fill, address))
         member.registrations.restore_lazily(self._plan.descriptions[address])
         return member
@@ -118,19 +119,15 @@ class LazySurfacePeers(LazyPeers):
 
     # --- parts made on demand
 
-    def _rest(self, surface: IceSurface) -> None:
-        """Set the extent and table as `settle` does."""
-        address, tiles = surface.address, self._tiles
-        assert isinstance(address, int), "addresses of the world are numbers"
+    def _table(self, address: int) -> SurfaceTable:
+        """The routing table that `settle` gives."""
+        tiles = self._tiles
         around = self._around[self._ends[address] : self._ends[address + 1]]
         others: list[Address] = around.tolist()
         latency_us = self._plan.latency_us
         paces = [max(1.0, float(latency_us(address, each))) for each in around.tolist()]
         sheet = sheet_of_row(tiles.boxes, address, around, paces)
-        table = SurfaceTable(
-            tiles.dimensions, others, None, sheet, partial(self._boxes_of, address)
-        )
-        surface.restore_static(self._claims[address], partial(self._claims_around, address), table)
+        return SurfaceTable(tiles.dimensions, others, None, sheet, partial(self._boxes_of, address))
 
     def _boxes_of(self, address: int) -> TableBoxes:
         around = self._around[self._ends[address] : self._ends[address + 1]]
@@ -187,7 +184,7 @@ class LazySurfacePeers(LazyPeers):
     # --- checks
 
     def objections(self, awake: Mapping[int, Peer]) -> list[str]:
-        """Check the columns; and that no materialised peer has changed its extent."""
+        """Check the columns. No peer of a surface on which nothing changes alters its extent."""
         tiles, levels, settings = self._tiles, self._settings.levels or {}, self._settings
         one = np.repeat(np.arange(tiles.peers, dtype=np.int32), np.diff(self._ends))
         roots = [
@@ -199,11 +196,6 @@ class LazySurfacePeers(LazyPeers):
             table_objections(tiles, one, self._around),
             registry_objections(
                 tiles, self._registry_columns, self._holders * np.array(roots, np.int64)
-            ),
-            (
-                f"{address} has changed its ground"
-                for address, peer in awake.items()
-                if isinstance(peer, Spice) and not peer.surface.is_unchanged
             ),
         )
         return list(islice(found, OBJECTIONS_MAX))

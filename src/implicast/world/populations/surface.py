@@ -14,9 +14,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from implicast.overlay.ice.fixed_surface import FixedSurface
 from implicast.overlay.ice.messages import OwnershipClaim
+from implicast.overlay.ice.state import CopyState, FixedState, NeighbourState, SurfaceState
 from implicast.overlay.ice.surface import IceSurface
-from implicast.overlay.ice.table import Rows, SurfaceTable
+from implicast.overlay.ice.table import Rows, table_of
 from implicast.peer.contract import Address
 from implicast.space.digest import digest_bits
 from implicast.space.morton import BITS, Codes, codes, places, side
@@ -133,7 +135,7 @@ def adjacency(tiles: Tiling) -> tuple[Codes, Codes]:
     return one[along], other[along]
 
 
-def settle(tiles: Tiling, surfaces: Sequence[IceSurface], latency_us: LatencyUs) -> None:
+def settle(tiles: Tiling, surfaces: Sequence[FixedSurface], latency_us: LatencyUs) -> None:
     """Place surface i on tile i with the claims of its neighbours."""
     one, other = adjacency(tiles)
     claims = [
@@ -147,49 +149,69 @@ def settle(tiles: Tiling, surfaces: Sequence[IceSurface], latency_us: LatencyUs)
     if not surfaces or surfaces[0].settings.assured:
         _settle_alive(claims, around, surfaces, latency_us)
         return
-    latencies = [
-        max(1.0, float(latency_us(a, b))) for a, b in zip(one.tolist(), other.tolist(), strict=True)
-    ]
-    rows, paces = tiles.boxes[other], np.array(latencies, np.float64)
     for peer, surface in enumerate(surfaces):
-        start, stop = ends[peer], ends[peer + 1]
-        owners, own = (
-            [surfaces[each].address for each in around[peer]],
-            tiles.boxes[peer : peer + 1],
-        )
-        table = SurfaceTable(tiles.dimensions, owners, (own, rows[start:stop], paces[start:stop]))
         others = [claims[each] for each in around[peer]]
-        surface.restore_static(claims[peer], partial(list, others), table)
+        latencies = [max(1.0, float(latency_us(peer, each))) for each in around[peer]]
+        table = partial(table_of, tiles.dimensions, [claims[peer]], others, latencies)
+        if isinstance(surface, IceSurface):
+            surface.restore(SurfaceState((claims[peer],), tuple(others), table=table))
+        else:
+            surface.restore_fixed(FixedState([claims[peer]], partial(list, others), table))
 
 
 def _settle_alive(
     claims: list[OwnershipClaim],
     around: list[list[int]],
-    surfaces: Sequence[IceSurface],
+    surfaces: Sequence[FixedSurface],
     latency_us: LatencyUs,
 ) -> None:
     """The same with assurance: peers also know their neighbours' backups, which hold copies. First
     heartbeats are spread over a period.
     """
-    for peer, surface in enumerate(surfaces):
-        others = [claims[each] for each in around[peer]]
-        surface.restore(
+    backups = [
+        first_backups(
             claims[peer],
-            others,
-            first_backups(claims[peer], others, surface.settings.timers.backups),
+            [claims[each] for each in around[peer]],
+            surface.settings.timers.backups,
         )
+        for peer, surface in enumerate(surfaces)
+    ]
     for peer, surface in enumerate(surfaces):
-        for each in around[peer]:
-            _introduce(surface, surfaces[each], max(1, 2 * int(latency_us(peer, each))))
+        assert isinstance(surface, IceSurface), "an assured surface has all parts"
+        known = {
+            each: _neighbour(
+                surface,
+                surfaces[each],
+                backups[each],
+                max(1, 2 * int(latency_us(peer, each))),
+            )
+            for each in around[peer]
+        }
+        others = tuple(claims[each] for each in around[peer])
+        surface.restore(SurfaceState((claims[peer],), others, backups[peer], tuple(known.values())))
     copy_to_backups(surfaces)
 
 
-def copy_to_backups(surfaces: Sequence[IceSurface]) -> None:
+def copy_to_backups(surfaces: Sequence[FixedSurface]) -> None:
     """Give all backups complete copies."""
     by_address = {surface.address: surface for surface in surfaces}
     for surface in surfaces:
         for backup in surface.backups:
-            by_address[backup].backup_copies.restore_copy_of(surface)
+            holder = by_address[backup]
+            assert isinstance(surface, IceSurface), "a peer with backups has all parts"
+            assert isinstance(holder, IceSurface), "a backup has all parts"
+            holder.copies.restore([copy_of(surface)])
+
+
+def copy_of(surface: IceSurface) -> CopyState:
+    """A complete copy of a peer's items."""
+    return CopyState(
+        surface.address,
+        tuple(surface.extents),
+        surface.backups,
+        surface.members.with_backups(surface.ownership.others),
+        surface.store.pack(surface.tract),
+    )
 
 
 def first_backups(
@@ -210,15 +232,18 @@ def first_backups(
     return tuple(each.owner for each in sorted(others, key=preference)[:count])
 
 
-def _introduce(surface: IceSurface, other: IceSurface, round_trip_us: int) -> None:
+def _neighbour(
+    surface: FixedSurface, other: FixedSurface, backups: tuple[Address, ...], round_trip_us: int
+) -> NeighbourState:
     pair = sorted((repr(surface.address), repr(other.address)))
     phase = digest_bits(16, "greeting", *pair) / 2**16
     offset = 0.1 * (pair[0] != repr(surface.address))
     heartbeat_us = surface.host.now_us + int(
         (phase + offset) * surface.settings.timers.heartbeat_us
     )
-    surface.members.restore_member(
-        other.address, other.heartbeats.version, other.backups, round_trip_us, heartbeat_us
+    assert isinstance(other, IceSurface), "an assured surface has all parts"
+    return NeighbourState(
+        other.address, other.ownership.version, backups, round_trip_us, heartbeat_us
     )
 
 

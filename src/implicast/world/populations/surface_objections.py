@@ -12,7 +12,8 @@ from functools import lru_cache
 from itertools import compress
 from operator import attrgetter, not_
 
-from implicast.overlay.ice.backup_copies import BackupCopy
+from implicast.overlay.ice.backup_copy import BackupCopy
+from implicast.overlay.ice.fixed_surface import FixedSurface
 from implicast.overlay.ice.item_store import Item
 from implicast.overlay.ice.messages import OwnershipClaim
 from implicast.overlay.ice.surface import IceSurface
@@ -35,7 +36,7 @@ Used by repeated checks.
 _key, _low = attrgetter("key"), attrgetter("low")
 
 
-def doubles(surfaces: Sequence[IceSurface]) -> list[str]:
+def doubles(surfaces: Sequence[FixedSurface]) -> list[str]:
     """Codes with two owners, at any time."""
     spans = sorted(
         (low, high, index)
@@ -54,7 +55,7 @@ def doubles(surfaces: Sequence[IceSurface]) -> list[str]:
     return found[:OBJECTIONS_MAX]
 
 
-def surface_objections(surfaces: Sequence[IceSurface], whole: Whole | None = None) -> list[str]:
+def surface_objections(surfaces: Sequence[FixedSurface], whole: Whole | None = None) -> list[str]:
     """Violations of a surface at rest."""
     claims = tuple(sorted((claim for each in surfaces for claim in each.extents), key=_low))
     # Usually a surface has nothing to report; this test costs a third of composing the report.
@@ -70,19 +71,15 @@ def surface_objections(surfaces: Sequence[IceSurface], whole: Whole | None = Non
     return found[:OBJECTIONS_MAX]
 
 
-def _is_plain(surface: IceSurface) -> bool:
-    ownership = surface.ownership
-    plain = len(ownership.extents) == 1 and not ownership.status
-    return plain and not (
-        surface.settings.assured
-        and (surface.relocation.leaving or surface.backup_set.is_unconfirmed)
-    )
+def _is_plain(surface: FixedSurface) -> bool:
+    plain = len(surface.extents) == 1 and not surface.unsettled
+    return plain and not (surface.leaving or surface.is_unconfirmed)
 
 
-def _own(surface: IceSurface) -> list[str]:
+def _own(surface: FixedSurface) -> list[str]:
     found = []
-    if surface.ownership.status:
-        kinds = ", ".join(sorted({status.kind for status in surface.ownership.status.values()}))
+    if surface.unsettled:
+        kinds = ", ".join(surface.unsettled)
         found.append(f"{surface.address} has an extent that is not committed: {kinds}")
     if len(surface.extents) != (0 if surface.leaving else 1):
         found.append(f"{surface.address} has {len(surface.extents)} extents")
@@ -91,8 +88,10 @@ def _own(surface: IceSurface) -> list[str]:
     return found
 
 
-def _backup_objections(surfaces: Sequence[IceSurface], whole: Whole | None) -> list[str]:
-    backup_copies = {each.address: each.backup_copies.held for each in surfaces}
+def _backup_objections(surfaces: Sequence[FixedSurface], whole: Whole | None) -> list[str]:
+    backup_copies = {
+        each.address: each.copies.held for each in surfaces if isinstance(each, IceSurface)
+    }
     found = []
     for each in surfaces:
         backups, address, most = each.backups, each.address, each.settings.timers.backups
@@ -150,19 +149,16 @@ def tiling_objections(claims: tuple[OwnershipClaim, ...]) -> tuple[str, ...]:
 
 
 def _table_objections(
-    surfaces: Sequence[IceSurface], claims: tuple[OwnershipClaim, ...]
+    surfaces: Sequence[FixedSurface], claims: tuple[OwnershipClaim, ...]
 ) -> list[str]:
     """Tables that do not contain exactly the adjacent claims."""
     tables = tables_of(claims, surfaces[0].settings.dimensions)
     found = []
     for each in surfaces:
-        if not each.extents or each.ownership.claim_map.claims == tables[each.address]:
+        claims_known = each.claims
+        if not each.extents or claims_known == tables[each.address]:
             continue  # comparing dictionaries costs a tenth of building and comparing sets
-        known = {
-            claim
-            for claim in each.ownership.claim_map.claims.values()
-            if claim.owner != each.address
-        }
+        known = {claim for claim in claims_known.values() if claim.owner != each.address}
         expected = {claim for claim in tables[each.address].values() if claim.owner != each.address}
         if known != expected:
             wrong = sorted(str(claim.owner) for claim in known ^ expected)
