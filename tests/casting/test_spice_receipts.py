@@ -140,7 +140,7 @@ def test_a_registration_is_complete_when_every_backup_has_a_copy():
     town.run(5)
     assert town.complete(consumer)
     for heir in owner.surface.backups:
-        keys = town.peers[heir].surface.backup_copies.held[owner.address].items
+        keys = town.peers[heir].surface.copies.held[owner.address].items
         assert {each.key for each in owner.pack(owner.surface.tract)} <= keys.keys()
 
 
@@ -785,7 +785,7 @@ def test_a_takeover_of_an_original_root_copies_what_replicas_may_lack(goes):
     )
     town.run(0.2)
     if goes == "gives":
-        leader.surface.handoff_sender.hand_off(leader.surface.extents[0], others[0])
+        leader.surface.handoff.hand_off(leader.surface.extents[0], others[0])
     else:
         town.world.crash(leader.address)
     town.run(40)
@@ -972,7 +972,7 @@ def test_a_backup_stores_nothing_for_an_owner_that_cannot_be():
     town.run(5)
     owner = town.owner(address_of("jazz"))
     heir = town.peers[owner.surface.backups[0]]
-    before = dict(heir.surface.backup_copies.held[owner.address].items)
+    before = dict(heir.surface.copies.held[owner.address].items)
     root, (low, high) = address_of("jazz"), owner.surface.committed[:2]
     entry, body = entry_of(town.peers[5], "jazz"), b"x"
     made_up = [
@@ -990,14 +990,14 @@ def test_a_backup_stores_nothing_for_an_owner_that_cannot_be():
             99,
             surface.backup_set.serial + 1,
             town.world.now_us,
-            surface.heartbeats.version,
+            surface.ownership.version,
             tuple(surface.ownership.extents),
             tuple(made_up),
         ),
     )
 
     assert before
-    assert heir.surface.backup_copies.held[owner.address].items == before
+    assert heir.surface.copies.held[owner.address].items == before
 
 
 def test_nothing_is_left_of_casts_that_are_over():

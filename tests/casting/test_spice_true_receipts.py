@@ -109,10 +109,10 @@ def test_who_is_given_such_ground_lets_casts_wait_too(deaf):
     cast = town.cast(town.publisher, "jazz")
     piece = next(each for each in first.surface.extents if each.low <= ROOT < each.high)
     assert town.until(
-        lambda: not first.surface.ownership.status and first.surface.handoff_sender.handoff is None
+        lambda: not first.surface.ownership.status and first.surface.handoff.outgoing is None
     )
     taker = first.surface.ownership.neighbours()[0]
-    first.surface.handoff_sender.hand_off(piece, taker)
+    first.surface.handoff.hand_off(piece, taker)
     assert town.until(lambda: contains(town.peers[taker].surface.committed, ROOT))
     assert town.lacking() == [town.peers[taker]]
     assert not town.receipts
@@ -149,7 +149,7 @@ def test_a_backup_knows_of_a_lost_tract_when_another_is_handed_off(deaf):
         owner.calls.lost(lost)
         town.run(0.5)
     surface = owner.surface
-    surface.handoff_sender.hand_off(
+    surface.handoff.hand_off(
         surface.ownership.split(surface.extents[0], middle), surface.ownership.neighbours()[0]
     )
     town.run(1)
@@ -157,4 +157,4 @@ def test_a_backup_knows_of_a_lost_tract_when_another_is_handed_off(deaf):
     assert owner.registries.unrecovered == surface.committed == (low, middle)
     assert len(surface.backups) == 2
     for heir in surface.backups:
-        assert UNRECOVERED_KEY in town.peers[heir].surface.backup_copies.held[0].items
+        assert UNRECOVERED_KEY in town.peers[heir].surface.copies.held[0].items

@@ -1,13 +1,15 @@
 """Mistakes put into the surface on purpose, one rule left out at a time. `MISTAKES` says what shows each."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from ice_scenes import SCENES, Lodger
 from msgspec.structs import replace
 
 from implicast.overlay.ice.backup_set import BackupSet
+from implicast.overlay.ice.claiming import Claiming
 from implicast.overlay.ice.death_poll import DeathPoll
-from implicast.overlay.ice.handoff import HandoffSender
+from implicast.overlay.ice.handoff import Handoff
 from implicast.overlay.ice.handoff_receiver import HandoffReceiver
 from implicast.overlay.ice.members import Members
 from implicast.overlay.ice.messages import HandoffAbort, HandoffPrepared
@@ -15,9 +17,9 @@ from implicast.overlay.ice.ownership import Ownership
 from implicast.overlay.ice.ownership_map import OwnershipMap, overlap, remainder
 from implicast.overlay.ice.relocation import Relocation
 from implicast.overlay.ice.surface import IceSurface
-from implicast.overlay.ice.surface_part import SurfaceRequests
 from implicast.overlay.ice.takeover import Takeover
-from implicast.peer.contract import handles
+from implicast.peer.contract import Part, handles
+from implicast.peer.requests import OverlayRequests
 from implicast.world.faults import Faults
 
 
@@ -44,19 +46,18 @@ class LastWordAtlas(OwnershipMap):
 
 def mistaken(**parts: type) -> type:
     """A surface with some parts that make a mistake."""
+    handlers = {name: kind for name, kind in parts.items() if issubclass(kind, Part)}
 
-    class Mistaken(IceSurface, parts=parts): ...
+    class Mistaken(IceSurface, parts=handlers):
+        kinds: ClassVar = {**IceSurface.kinds, **parts}
 
     return Mistaken
 
 
 class NoEpochs(Ownership):
-    def __init__(self, surface):
-        super().__init__(surface)
+    def __init__(self, *given):
+        super().__init__(*given)
         self.claim_map = LastWordAtlas()
-
-    def restore(self, claim_map):
-        super().restore(LastWordAtlas(claim_map.claims.values()))
 
 
 class NoBackups(BackupSet):
@@ -67,7 +68,7 @@ class NoBackups(BackupSet):
         return True
 
 
-class NoRepeats(SurfaceRequests):
+class NoRepeats(OverlayRequests):
     """Every question is asked once and then forgotten."""
 
     def __init__(self, *given):
@@ -95,7 +96,7 @@ class NoInquiry(Takeover):
         self.declare_dead(suspect, DeathPoll(takes_over, {}, poll.message))
 
 
-class NoSettling(Takeover):
+class NoSettling(Claiming):
     """Seized ground answers at once."""
 
     def commit_later(self, number, pending, before):
@@ -110,12 +111,12 @@ class NoThirdMessage(HandoffReceiver):
     def send_prepared(self, handoff):
         super().send_prepared(handoff)
         if self.handoff is handoff:
-            if not self.surface.backups:
-                self.surface.backup_set.set_backups((handoff.sender,), self.host.now_us)
+            if not self._backup_set.backups:
+                self._backup_set.set_backups((handoff.sender,), self._host.now_us)
             self.commit_handoff(handoff)
 
 
-class NoTakingBack(HandoffSender):
+class NoTakingBack(Handoff):
     """A giver whose taker is gone waits for ever."""
 
     def abort_handoff(self):
@@ -136,22 +137,23 @@ class NoDuty(Relocation):
     """A leaver forgets what it holds for others."""
 
     def leave(self):
-        self.surface.backup_copies.held.clear()
+        self._set.copies.held.clear()
         super().leave()
 
 
 class NeverMeetsAgain(Members):
     """Those that fell silent are never greeted again."""
 
-    def probe_lost(self):
+    def due_probes(self, longest_us):
         self.lost.clear()
+        return []
 
 
 class NoHeirs(Takeover):
     """Nobody is asked to hold a copy; what the dead kept is gone."""
 
     def take_over(self, suspect, poll):
-        self.surface.backup_copies.held.pop(suspect, None)
+        self._copies.drop(suspect)
         poll.votes[:] = [replace(each, items=()) for each in poll.votes]
         super().take_over(suspect, poll)
 
@@ -167,11 +169,11 @@ class ForgetfulHeir(BackupSet):
     """Agrees to hold copies, and drops them."""
 
     def choose_backups(self):
-        self.surface.backup_copies.held.clear()
+        self.copies.held.clear()
         super().choose_backups()
 
 
-class HastyGiver(HandoffSender):
+class HastyGiver(Handoff):
     """Lets go of an extent when it has been sent."""
 
     def send_part(self, handoff):
@@ -179,18 +181,18 @@ class HastyGiver(HandoffSender):
         self.commit_handoff(handoff, ())
 
 
-class SilentGiver(HandoffSender):
+class SilentGiver(Handoff):
     """Does not decline what it knows something better about, though that be of another part. (Tidying hides it.)"""
 
     @handles(HandoffPrepared)
     def on_prepared(self, sender, accepted):
-        handoff = self.handoff
+        handoff = self.outgoing
         if (handoff is not None and handoff.number == accepted.number) or (
             sender,
             accepted.number,
-        ) in self.ended:
+        ) in self.receiver.ended:
             super().on_prepared(sender, accepted)
-        elif not self.surface.heartbeats.correct(sender, [accepted.claim]):
+        elif not self._exchange.correct(sender, [accepted.claim]):
             self.host.send(sender, HandoffAbort(accepted.number))
 
 
@@ -235,7 +237,7 @@ MISTAKES = (
     ),
     IceMistake(
         "no acknowledgement",
-        "a request is repeated until it is answered (overlay/ice/surface_part.py)",
+        "a request is repeated until it is answered (peer/requests.py)",
         mistaken(requests=NoRepeats),
         SCENES["flux"],
         "extents",
@@ -258,7 +260,7 @@ MISTAKES = (
     IceMistake(
         "no third message of a handoff",
         "a receiver answers after the sender's commit (overlay/ice/handoff.py)",
-        mistaken(handoff_receiver=NoThirdMessage),
+        mistaken(receiver=NoThirdMessage),
         SCENES["flux"],
         "both answer",
         {"faults": LOSSY},
@@ -266,14 +268,14 @@ MISTAKES = (
     IceMistake(
         "a sender commits at once",
         "a sender holds an extent until the receiver is prepared (overlay/ice/handoff.py)",
-        mistaken(handoff_sender=HastyGiver),
+        mistaken(handoff=HastyGiver),
         SCENES["flux"],
         "no peer holds",
     ),
     IceMistake(
         "no abort",
         "a sender whose receiver is gone takes the extent back (overlay/ice/handoff.py)",
-        mistaken(handoff_sender=NoTakingBack),
+        mistaken(handoff=NoTakingBack),
         {"join": 12, "crash": 6, "freeze": 6},
         "not committed: handing off",
     ),
@@ -324,15 +326,15 @@ NO_DUTY = IceMistake(
 )
 NO_SETTLING = IceMistake(
     "no commit delay",
-    "extents that were taken over answer after rivals have had time to meet (overlay/ice/takeover.py)",
-    mistaken(takeover=NoSettling),
+    "extents that were taken over answer after rivals have had time to meet (overlay/ice/claiming.py)",
+    mistaken(claiming=NoSettling),
     {},
     "both answer",
 )
 SILENT_GIVER = IceMistake(
     "a sender does not abort what it owns in part",
     "an aborted handoff stays aborted (overlay/ice/handoff.py)",
-    mistaken(handoff_sender=SilentGiver, relocation=NoTidying),
+    mistaken(handoff=SilentGiver, relocation=NoTidying),
     {},
     "not committed: provisional",
 )

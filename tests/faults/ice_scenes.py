@@ -175,7 +175,7 @@ def inheritable(surface: IceSurface, alive: dict[int, int]) -> Iterator[Ownershi
     """Titles of the dead of whose backup_copies this peer has a copy; who began another life is
     dead in the one before.
     """
-    for owner, copy in surface.backup_copies.held.items():
+    for owner, copy in surface.copies.held.items():
         state = surface.members.states.get(owner)
         if owner not in alive or (state is not None and state.born_us < alive[owner]):
             yield from copy.claims

@@ -14,7 +14,7 @@ import pytest
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.stores import Stores
-from implicast.overlay.ice.handoff import HandoffSender
+from implicast.overlay.ice.handoff import Handoff
 from implicast.space.digest import stream
 from implicast.trials.campaign import Finding, check
 from implicast.world import simulate as simulating
@@ -188,7 +188,7 @@ class Spite:
         self.last_us = 0
         for part, name in self.MOMENTS:
             self._spoil(monkeypatch, part, name)
-        self._spoil(monkeypatch, HandoffSender, "hand_off")
+        self._spoil(monkeypatch, Handoff, "hand_off")
 
     def __call__(self, scene: Scene) -> None:
         self.scene, self.last_us = scene, scene.start_us
@@ -198,7 +198,7 @@ class Spite:
 
         def spoiled(part, *given):
             whole(part, *given)
-            self.strike(part.surface)
+            self.strike(self.scene.run.world.peers[part.address].surface)
 
         monkeypatch.setattr(owner, name, spoiled)
 

@@ -276,7 +276,7 @@ def test_two_last_resorts_that_both_answer_settle_it_by_epoch_and_address_when_t
     best = min(claims, key=lambda claim: (-claim.epoch, claim.owner))
     scene.link_faults.heal(side)
     first, second = both if seed % 2 else both[::-1]  # whoever speaks first
-    first.heartbeats.send_to([second.address])
+    first.exchange.send_to([second.address])
     scene.world.run(
         scene.world.now_us + S // 4
     )  # before the loser comes again, and may be given half of it
@@ -313,20 +313,20 @@ def test_heirs_do_not_vouch_for_an_owner_whose_place_they_let_be_taken():
     owner = richest(scene)
     freeze(scene.world, owner.address)
     first, second = (scene.world.peers[each].surface for each in owner.surface.backups)
-    before_us = second.backup_copies.ack_stamp(
-        owner.address, scene.world.now_us, owner.surface.heartbeats.version
+    before_us = second.copies.ack_stamp(
+        owner.address, scene.world.now_us, owner.surface.ownership.version
     )
     while owner.address not in first.takeover.polls:
         scene.world.run(scene.world.now_us + S // 50)
     second.takeover.on_confirm_death(first.address, first.takeover.polls[owner.address].message)
 
     assert before_us, "until then it does"
-    assert second.backup_copies.holds_copy(owner.address)
-    assert not second.backup_copies.ack_stamp(
-        owner.address, scene.world.now_us, owner.surface.heartbeats.version
+    assert second.copies.holds_copy(owner.address)
+    assert not second.copies.ack_stamp(
+        owner.address, scene.world.now_us, owner.surface.ownership.version
     ), "it has testified"
     scene.world.run(scene.world.now_us + 2 * scene.timers.give_up_us)
-    assert not second.backup_copies.holds_copy(owner.address), (
+    assert not second.copies.holds_copy(owner.address), (
         "the place is another's: it is no backup any more"
     )
 
@@ -339,7 +339,7 @@ def giving(lodger: type = Lodger) -> tuple[Scene, Lodger, Lodger, OwnershipClaim
     scene.link_faults.cut((taker.address, giver.address))
     (extent,) = giver.surface.extents
     half = giver.surface.ownership.split(extent, extent.low)
-    giver.surface.handoff_sender.hand_off(half, taker.address)
+    giver.surface.handoff.hand_off(half, taker.address)
     scene.world.run(scene.world.now_us + S // 2)
     assert taker.surface.ownership.of_status("provisional")
     return scene, giver, taker, half
@@ -360,7 +360,7 @@ def test_what_a_giver_may_take_back_is_neither_believed_nor_seized():
     assert asker.ownership.of_status("taken over"), "what was the dead's own is"
     assert not any(overlap(each, half) for each in asker.extents)
     assert back not in asker.ownership.claim_map.claims.values()
-    assert asker.backup_copies.holds_copy(taker.address), (
+    assert asker.copies.holds_copy(taker.address), (
         "it may have taken it before it died: seen when the give has ended"
     )
 
@@ -386,7 +386,7 @@ def test_a_greeting_of_before_does_not_end_a_copy_that_was_added_to_since():
     scene = stocked()
     owner = richest(scene)
     backup, now_us = scene.world.peers[owner.surface.backups[0]].surface, scene.world.now_us
-    late = owner.surface.heartbeats.heartbeat_for(backup.address)
+    late = owner.surface.exchange.heartbeat_for(backup.address)
     late = msgspec.structs.replace(
         late, backups=(), stamp_us=now_us - S // 10
     )  # it said that we are no backup
@@ -394,10 +394,10 @@ def test_a_greeting_of_before_does_not_end_a_copy_that_was_added_to_since():
     delta = BackupDelta(
         1, owner.surface.backup_set.serial + 1, now_us, late.version, late.extents, (item,)
     )
-    backup.backup_copies.on_delta(owner.address, delta)
+    backup.copies.on_delta(owner.address, delta)
     backup.heartbeats.on_heartbeat(owner.address, late)
 
-    assert item in backup.backup_copies.held[owner.address].within(owner.surface.tract), (
+    assert item in backup.copies.held[owner.address].within(owner.surface.tract), (
         "a copy anew is on the way, without it"
     )
 
@@ -520,7 +520,7 @@ def _sizes(surface):
     held = (
         surface.requests,
         surface.routing.parked,
-        surface.backup_set.batches,
+        surface.backup_set.pending_batches,
         surface.members.states,
         surface.members.lost,
     )

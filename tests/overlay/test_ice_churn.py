@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from implicast.overlay.ice.alarms import CommitDue, JoinRetry, Tick
-from implicast.overlay.ice.backup_copies import BackupCopy, split_into_parts
+from implicast.overlay.ice.backup_copy import BackupCopy, split_into_parts
+from implicast.overlay.ice.claiming import CommitDue
 from implicast.overlay.ice.death_poll import DeathPoll
+from implicast.overlay.ice.fixed_surface import Tick
 from implicast.overlay.ice.handoff import OutgoingHandoff
 from implicast.overlay.ice.item_store import Item, RouteHeader
+from implicast.overlay.ice.joining import JoinRetry
 from implicast.overlay.ice.messages import (
     BackupDelta,
     BackupSnapshot,
@@ -39,6 +41,7 @@ from implicast.overlay.ice.ownership import TAKEN_OVER
 from implicast.overlay.ice.ownership_map import better, gap_beside, touches
 from implicast.overlay.ice.routing_decision import RoutingDecision
 from implicast.overlay.ice.settings import SurfaceSettings, Timers
+from implicast.overlay.ice.state import SurfaceState
 from implicast.overlay.ice.surface import IceSurface
 from implicast.peer.ledger import Ledger
 from implicast.space.angle import cosine_of
@@ -79,7 +82,7 @@ def surface(address=1):
 def halves():
     """Peer 1 owns the first half, peer 2 the second; 2 is the only backup of 1."""
     one, ledger = surface()
-    one.restore(OwnershipClaim(0, 1, 0, 1), [OwnershipClaim(HALF, 1, 0, 2)], (2,))
+    one.restore(SurfaceState((OwnershipClaim(0, 1, 0, 1),), (OwnershipClaim(HALF, 1, 0, 2),), (2,)))
     one.members.state_of(2).heard_us = ledger.now_us
     ledger.take()
     return one, ledger
@@ -211,7 +214,7 @@ def test_a_greeting_ahead_of_all_others_is_believed_only_until_its_sender_has_de
     assert title_at(one, HALF).epoch == 99, "it may have been on its way for a moment"
     ledger.now_us += one.settings.timers.suspect_after_us + 1
     ledger.take()
-    one.heartbeats.check_version(2, 5)
+    one.exchange.check_version(2, 5)
     assert sent(ledger, FullStateRequest) == [(2, FullStateRequest())], (
         "it is not what we know: it is asked"
     )
@@ -323,7 +326,7 @@ def test_a_fragment_becomes_whole_when_the_better_title_is_gone():
 def test_what_its_owner_denies_is_told_no_more():
     one, ledger = halves()
     past_us = ledger.now_us - one.settings.timers.heartbeat_us
-    one.heartbeats.relinquished = [
+    one.exchange.relinquished = [
         (past_us, OwnershipClaim(HALF, 2, 6, 2)),
         (past_us, OwnershipClaim(HALF, 2, 4, 3)),
     ]
@@ -331,17 +334,17 @@ def test_what_its_owner_denies_is_told_no_more():
         2, Heartbeat(1, 0, 5, (OwnershipClaim(HALF + HALF // 2, 2, 1, 2),), (), (1,), (), False, ())
     )
 
-    assert [claim.owner for _, claim in one.heartbeats.relinquished] == [3]
-    one.heartbeats.relinquished = [(past_us, OwnershipClaim(HALF, 2, 6, 2))]
+    assert [claim.owner for _, claim in one.exchange.relinquished] == [3]
+    one.exchange.relinquished = [(past_us, OwnershipClaim(HALF, 2, 6, 2))]
     one.heartbeats.on_heartbeat(
         2, Heartbeat(2, 0, 6, (OwnershipClaim(HALF, 1, 7, 2),), (), (1,), (), False, ())
     )
-    assert one.heartbeats.relinquished, "it has that, and more"
-    one.heartbeats.relinquished = [(ledger.now_us, OwnershipClaim(HALF, 2, 6, 2))]
+    assert one.exchange.relinquished, "it has that, and more"
+    one.exchange.relinquished = [(ledger.now_us, OwnershipClaim(HALF, 2, 6, 2))]
     one.heartbeats.on_heartbeat(
         2, Heartbeat(3, 0, 8, (OwnershipClaim(HALF + HALF // 2, 2, 8, 2),), (), (1,), (), False, ())
     )
-    assert one.heartbeats.relinquished, (
+    assert one.exchange.relinquished, (
         "that greeting may have been on its way when the handoff was made"
     )
 
@@ -366,16 +369,16 @@ def test_a_give_takes_three_messages_and_nobody_answers_in_between():
     assert not one.answers(0)
 
     three, other = surface(3)
-    three.handoff_receiver.on_offer(1, give)
+    three.handoff.receiver.on_offer(1, give)
     [(_, accepted)] = [(to, each) for to, each in other.sent() if type(each) is HandoffPrepared]
     assert three.tract == (0, HALF // 2)
     assert not three.committed
 
-    one.handoff_sender.on_prepared(3, accepted)
+    one.handoff.on_prepared(3, accepted)
     assert sent(ledger, HandoffCommit) == [(3, HandoffCommit(give.number))]
     assert one.tract == (HALF // 2, HALF)
-    assert one.backup_copies.holds_copy(3)
-    three.handoff_receiver.on_commit(1, HandoffCommit(give.number))
+    assert one.copies.holds_copy(3)
+    three.handoff.receiver.on_commit(1, HandoffCommit(give.number))
     assert three.answers(0)
     assert three.backups == (1,)
 
@@ -386,7 +389,7 @@ def test_a_giver_does_not_learn_of_the_takers_title_from_a_greeting():
     [(_, give)] = sent(ledger, HandoffOffer)
     one.heartbeats.on_heartbeat(3, Heartbeat(1, 0, 1, (give.claim,), (), (), (), False, ()))
 
-    assert one.handoff_sender.handoff is not None
+    assert one.handoff.outgoing is not None
     assert one.tract == (0, HALF)
 
 
@@ -394,12 +397,12 @@ def test_a_declined_piece_is_taken_back_under_a_better_title_than_was_offered():
     one, ledger = halves()
     one.routing.deliver(3, (0, 1), JoinRequest(RouteHeader((0, 1)), 3, 0))
     [(_, give)] = sent(ledger, HandoffOffer)
-    one.handoff_sender.on_abort(3, HandoffAbort(give.number))
+    one.handoff.on_abort(3, HandoffAbort(give.number))
     [extent] = one.extents
 
     assert one.committed == (0, HALF)
     assert extent.epoch > give.claim.epoch
-    one.handoff_sender.on_prepared(3, HandoffPrepared(give.number, give.claim, (1,), 0))
+    one.handoff.on_prepared(3, HandoffPrepared(give.number, give.claim, (1,), 0))
     assert sent(ledger, ClaimUpdate)[-1][1].claims == (extent,)
 
 
@@ -410,10 +413,10 @@ def test_full_tables_refuse_and_nothing_waits_for_ever():
         one.requests.ask("other", number, 2, FullStateRequest())
     assert not one.replicate((), lambda: None)
     one.routing.deliver(3, (0, 1), JoinRequest(RouteHeader((0, 1)), 3, 0))
-    assert one.handoff_sender.handoff is not None
+    assert one.handoff.outgoing is not None
     one.on_tick(Tick())
 
-    assert one.handoff_sender.handoff is None
+    assert one.handoff.outgoing is None
     assert one.committed == (0, HALF)
 
 
@@ -434,7 +437,7 @@ def test_the_more_spare_pieces_the_sooner_the_next_one_goes():
         one.backup_set.acked_us = ledger.now_us
         one.relocation.relocate_surplus()
         for to, give in sent(ledger, HandoffOffer):
-            one.handoff_sender.on_prepared(to, HandoffPrepared(give.number, give.claim, (1,), 0))
+            one.handoff.on_prepared(to, HandoffPrepared(give.number, give.claim, (1,), 0))
             given += 1
 
     assert given >= 8, "about one at each tick"
@@ -445,7 +448,7 @@ def test_a_repeated_give_gets_the_same_answer():
     give = HandoffOffer(5, 0, 1, OwnershipClaim(HALF, 2, 2, 1), (), ())
     one.leave()
     for _ in range(2):
-        one.handoff_receiver.on_offer(2, give)
+        one.handoff.receiver.on_offer(2, give)
 
     assert sent(ledger, HandoffAbort) == [(2, HandoffAbort(5))] * 2
 
@@ -455,7 +458,7 @@ def test_a_give_in_parts_is_taken_when_all_have_come():
     item = Item(0, 1, b"k", b"v")
     for part in (0, 1, 1, 2):
         assert not three.extents
-        three.handoff_receiver.on_offer(
+        three.handoff.receiver.on_offer(
             1, HandoffOffer(9, part, 3, OwnershipClaim(0, 1, 2, 3), (), (item,))
         )
 
@@ -485,14 +488,14 @@ def test_the_later_word_of_an_owner_counts_in_whatever_order_it_comes():
 
 def test_an_estate_is_united_with_what_its_holder_gives():
     one, ledger = halves()
-    one.backup_copies.held[3] = BackupCopy(1, (OwnershipClaim(HALF, 2, 0, 3),), (1,), (), 0)
-    one.backup_copies.held[3].put(2, [Item(HALF, HALF + 1, b"theirs", b"x")])
+    one.copies.held[3] = BackupCopy(1, (OwnershipClaim(HALF, 2, 0, 3),), (1,), (), 0)
+    one.copies.held[3].put(2, [Item(HALF, HALF + 1, b"theirs", b"x")])
     one.store.pack = lambda tract: (Item(0, 1, b"ours", b"y"),)
     one.routing.deliver(3, (0, 1), JoinRequest(RouteHeader((0, 1)), 3, 0))
     [(_, give)] = sent(ledger, HandoffOffer)
-    one.handoff_sender.on_prepared(3, HandoffPrepared(give.number, give.claim, (1, 2), 0))
+    one.handoff.on_prepared(3, HandoffPrepared(give.number, give.claim, (1, 2), 0))
 
-    assert set(one.backup_copies.held[3].items) == {b"theirs", b"ours"}
+    assert set(one.copies.held[3].items) == {b"theirs", b"ours"}
 
 
 def test_a_backup_that_overtakes_the_copy_it_adds_to_is_kept():
@@ -503,11 +506,11 @@ def test_a_backup_that_overtakes_the_copy_it_adds_to_is_kept():
         Item(HALF, HALF + 1, b"old", b"x"),
         Item(HALF, HALF + 1, b"new", b"y"),
     )
-    one.backup_copies.on_snapshot(2, BackupSnapshot(4, 0, 1, 1, 100, 1, claims, (1,), (), (old,)))
-    one.backup_copies.on_delta(2, BackupDelta(6, 9, 300, 1, claims, (fresh,)))
-    one.backup_copies.on_snapshot(2, BackupSnapshot(5, 0, 1, 8, 200, 1, claims, (1,), (), (old,)))
+    one.copies.on_snapshot(2, BackupSnapshot(4, 0, 1, 1, 100, 1, claims, (1,), (), (old,)))
+    one.copies.on_delta(2, BackupDelta(6, 9, 300, 1, claims, (fresh,)))
+    one.copies.on_snapshot(2, BackupSnapshot(5, 0, 1, 8, 200, 1, claims, (1,), (), (old,)))
 
-    assert set(one.backup_copies.held[2].items) == {b"old", b"new"}
+    assert set(one.copies.held[2].items) == {b"old", b"new"}
 
 
 def test_an_heir_forgets_in_a_while_what_its_owner_keeps_no_longer_but_not_at_once():
@@ -523,31 +526,25 @@ def test_an_heir_forgets_in_a_while_what_its_owner_keeps_no_longer_but_not_at_on
     def pass_by(wait_us):
         ledger.now_us += wait_us
         one.members.state_of(2).heard_us = ledger.now_us
-        one.backup_copies.expire()
+        one.copies.expire()
 
-    one.backup_copies.on_snapshot(
-        2, BackupSnapshot(4, 0, 1, 1, 100, 1, claims, (1,), (), (kept, gone))
-    )
+    one.copies.on_snapshot(2, BackupSnapshot(4, 0, 1, 1, 100, 1, claims, (1,), (), (kept, gone)))
     pass_by(dead_after_us + 1)
-    one.backup_copies.on_delta(2, BackupDelta(6, 9, 300, 1, claims, (none,)))
+    one.copies.on_delta(2, BackupDelta(6, 9, 300, 1, claims, (none,)))
     pass_by(dead_after_us + 1)
-    one.backup_copies.on_delta(2, BackupDelta(5, 8, 200, 1, claims, (gone,)))
-    assert set(one.backup_copies.held[2].items) == {b"k", b"g"}
-    assert one.backup_copies.held[2].within((HALF, HALF + 1)) == (kept,), (
-        "the older word changes nothing"
-    )
+    one.copies.on_delta(2, BackupDelta(5, 8, 200, 1, claims, (gone,)))
+    assert set(one.copies.held[2].items) == {b"k", b"g"}
+    assert one.copies.held[2].within((HALF, HALF + 1)) == (kept,), "the older word changes nothing"
 
     pass_by(dead_after_us + 1)
-    assert set(one.backup_copies.held[2].items) == {b"k"}
+    assert set(one.copies.held[2].items) == {b"k"}
 
 
 def copied_to(version):
     """Peer 1 holds a copy of 2, said to be of this version."""
     one, ledger = halves()
     extent = OwnershipClaim(HALF, 1, 0, 2)
-    one.backup_copies.on_snapshot(
-        2, BackupSnapshot(4, 0, 1, 1, 5, version, (extent,), (1,), (), ())
-    )
+    one.copies.on_snapshot(2, BackupSnapshot(4, 0, 1, 1, 5, version, (extent,), (1,), (), ()))
     return one, ledger, extent
 
 
@@ -558,13 +555,13 @@ def test_an_estate_whose_owner_denies_it_for_long_is_given_up():
     one, ledger, extent = copied_to(version=1 << 40)
     timers = one.settings.timers
     one.heartbeats.on_heartbeat(2, Heartbeat(6, 0, 7, (extent,), (), (1,), (), False, ()))
-    assert one.backup_copies.holds_copy(2), "a copy may overtake a greeting"
+    assert one.copies.holds_copy(2), "a copy may overtake a greeting"
     ledger.now_us += timers.suspect_after_us + 1
     one.heartbeats.on_heartbeat(
         2, Heartbeat(ledger.now_us, 0, 7, (extent,), (), (1,), (), False, ())
     )
 
-    assert not one.backup_copies.holds_copy(2)
+    assert not one.copies.holds_copy(2)
     assert not sent(ledger, HeartbeatAck)[-1][1].has_copy, (
         "and the owner hears of it, and copies again"
     )
@@ -589,42 +586,42 @@ def test_a_title_in_the_name_of_its_owner_ends_with_the_owners_next_greeting():
 def test_a_late_repeat_of_a_copy_does_not_bring_back_an_estate_that_has_ended():
     one, _ = halves()
     copy = BackupSnapshot(4, 0, 1, 1, 100, 1, (OwnershipClaim(HALF, 1, 0, 2),), (1,), (), ())
-    one.backup_copies.on_snapshot(2, copy)
-    assert one.backup_copies.holds_copy(2)
+    one.copies.on_snapshot(2, copy)
+    assert one.copies.holds_copy(2)
     one.heartbeats.on_heartbeat(
         2, Heartbeat(200, 0, 9, (OwnershipClaim(HALF, 1, 0, 2),), (), (), (), False, ())
     )
-    one.backup_copies.on_snapshot(2, copy)
+    one.copies.on_snapshot(2, copy)
 
-    assert not one.backup_copies.holds_copy(2)
+    assert not one.copies.holds_copy(2)
 
 
 def test_an_end_that_lies_in_the_future_does_not_keep_copies_out_for_ever():
     one, ledger = halves()
     extent = OwnershipClaim(HALF, 1, 0, 2)
     one.heartbeats.on_heartbeat(2, Heartbeat(1 << 50, 0, 9, (extent,), (), (), (), False, ()))
-    one.backup_copies.on_snapshot(2, BackupSnapshot(4, 0, 1, 1, 100, 9, (extent,), (1,), (), ()))
-    assert not one.backup_copies.holds_copy(2)
+    one.copies.on_snapshot(2, BackupSnapshot(4, 0, 1, 1, 100, 9, (extent,), (1,), (), ()))
+    assert not one.copies.holds_copy(2)
     ledger.now_us += one.settings.timers.suspect_after_us + 1
-    one.backup_copies.on_snapshot(2, BackupSnapshot(5, 0, 1, 1, 200, 9, (extent,), (1,), (), ()))
+    one.copies.on_snapshot(2, BackupSnapshot(5, 0, 1, 1, 200, 9, (extent,), (1,), (), ()))
 
-    assert one.backup_copies.holds_copy(2)
+    assert one.copies.holds_copy(2)
 
 
 def test_what_lies_elsewhere_than_on_an_owners_ground_is_not_kept_for_it():
     one, _ = halves()
     there, elsewhere = Item(HALF, HALF + 1, b"there", b"x"), Item(5, 6, b"elsewhere", b"y")
-    one.backup_copies.on_snapshot(
+    one.copies.on_snapshot(
         2,
         BackupSnapshot(
             4, 0, 1, 1, 100, 1, (OwnershipClaim(HALF, 1, 0, 2),), (1,), (), (there, elsewhere)
         ),
     )
-    one.backup_copies.on_delta(
+    one.copies.on_delta(
         2, BackupDelta(6, 9, 300, 1, (OwnershipClaim(HALF, 1, 0, 2),), (elsewhere,))
     )
 
-    assert set(one.backup_copies.held[2].items) == {b"there"}
+    assert set(one.copies.held[2].items) == {b"there"}
 
 
 @pytest.mark.parametrize(
@@ -633,8 +630,8 @@ def test_what_lies_elsewhere_than_on_an_owners_ground_is_not_kept_for_it():
 def test_an_heir_offers_its_copy_to_a_stranger_who_took_the_place_of_the_dead(winner, offered):
     one, _ = halves()
     extent, item = OwnershipClaim(HALF, 1, 0, 2), Item(HALF + 5, HALF + 6, b"k", b"v")
-    one.backup_copies.held[2] = BackupCopy(1, (extent,), (7, 1), (), 0)
-    one.backup_copies.held[2].put(1, [item])
+    one.copies.held[2] = BackupCopy(1, (extent,), (7, 1), (), 0)
+    one.copies.held[2].put(1, [item])
     poll = DeathPoll(True, {}, ConfirmDeath(2, (extent,), 1, (), 1))
     poll.votes.append(DeathVote(2, -1, (OwnershipClaim(HALF, 1, 4, winner),), (), False, ()))
     one.takeover.declare_dead(2, poll)
@@ -643,7 +640,7 @@ def test_an_heir_offers_its_copy_to_a_stranger_who_took_the_place_of_the_dead(wi
     assert (("accept", (item,), tract) in one.store.told) is offered
     assert (("on_tract_lost", tract) in one.store.told) is offered
     assert one.tract == (0, HALF)
-    assert 2 not in one.backup_copies.held
+    assert 2 not in one.copies.held
 
 
 def test_who_takes_ground_without_its_records_says_so_although_a_newcomer_gets_it_at_once():
@@ -687,8 +684,8 @@ def test_an_heir_keeps_what_comes_for_a_dead_owner_far_from_it_and_passes_on_wha
 ):
     far = OwnershipClaim(HALF + HALF // 2, 2, 0, 9)
     one, _ = surface()
-    one.restore(OwnershipClaim(0, 1, 0, 1), [OwnershipClaim(HALF, 2, 0, 2)], (2,))
-    one.backup_copies.held[9] = BackupCopy(1, (far,), (1,), (), 0)
+    one.restore(SurfaceState((OwnershipClaim(0, 1, 0, 1),), (OwnershipClaim(HALF, 2, 0, 2),), (2,)))
+    one.copies.held[9] = BackupCopy(1, (far,), (1,), (), 0)
     one.members.state_of(9).backups = (1,)
     if silent:
         one.members.suspect(9)
@@ -732,7 +729,7 @@ def test_who_takes_more_ground_of_the_dead_than_it_has_a_copy_of_says_so_of_the_
     no copy of that.
     """
     one, ledger = halves()
-    one.backup_copies.held[2] = BackupCopy(1, copied, (1,), (), 0)
+    one.copies.held[2] = BackupCopy(1, copied, (1,), (), 0)
     one.takeover.declare_dead(2, DeathPoll(True, {}, ConfirmDeath(2, (NEAR, FAR), 0, (), 1)))
     assert one.tract == WHOLE
     for verb, _, committed in ledger.take():
@@ -752,8 +749,8 @@ def test_a_witness_says_that_its_copy_is_whole_only_of_all_the_ground_that_it_is
     copied, whole
 ):
     one, ledger = halves()
-    one.backup_copies.held[2] = BackupCopy(1, copied, (1,), (), 0)
-    one.backup_copies.held[2].put(4, [Item(HALF + 5, HALF + 6, b"k", b"v")])
+    one.copies.held[2] = BackupCopy(1, copied, (1,), (), 0)
+    one.copies.held[2].put(4, [Item(HALF + 5, HALF + 6, b"k", b"v")])
     one.takeover.on_confirm_death(3, ConfirmDeath(2, (NEAR, FAR), 3, (), -2))
 
     assert [(len(each.items), each.whole) for _, each in sent(ledger, DeathVote)] == [(1, whole)]
@@ -801,7 +798,7 @@ def taker_of_the_dead():
     one, ledger = surface()
     extent, item = OwnershipClaim(0, 2, 0, 3), Item(5, 6, b"k", b"v")
     one.store.pack = lambda tract: (item,) if intersect(tract, (5, 6)) else ()
-    copy = one.backup_copies.held[3] = BackupCopy(
+    copy = one.copies.held[3] = BackupCopy(
         1, (extent,), (1,), ((OwnershipClaim(HALF, 1, 0, 2), ()),), 0
     )
     copy.put(1, [item])
@@ -814,7 +811,7 @@ def test_who_gives_to_a_peer_that_has_other_ground_is_not_its_heir_before_it_has
     """
     one, ledger, poll = taker_of_the_dead()
     one.takeover.declare_dead(3, poll)
-    one.handoff_receiver.on_offer(
+    one.handoff.receiver.on_offer(
         2,
         HandoffOffer(
             9,
@@ -837,7 +834,7 @@ def test_who_gives_to_a_peer_that_has_other_ground_is_not_its_heir_before_it_has
 
 def test_who_gave_to_a_peer_that_has_taken_other_ground_since_is_not_its_heir():
     one, ledger, poll = taker_of_the_dead()
-    one.handoff_receiver.on_offer(
+    one.handoff.receiver.on_offer(
         2,
         HandoffOffer(
             9,
@@ -850,7 +847,7 @@ def test_who_gave_to_a_peer_that_has_taken_other_ground_since_is_not_its_heir():
     )
     assert [message.backups for _, message in sent(ledger, HandoffPrepared)] == [(2,)]
     one.takeover.declare_dead(3, poll)
-    one.handoff_receiver.on_commit(2, HandoffCommit(9))
+    one.handoff.receiver.on_commit(2, HandoffCommit(9))
 
     assert one.committed == (HALF, HALF + HALF // 2)
     assert not one.backups, "it has what it gave, and no more"
@@ -861,13 +858,13 @@ def test_a_giver_that_becomes_an_heir_gets_what_the_taker_held_of_that_ground_it
     there last.
     """
     one, ledger, _ = taker_of_the_dead()
-    one.handoff_receiver.on_offer(
+    one.handoff.receiver.on_offer(
         2,
         HandoffOffer(
             9, 0, 1, OwnershipClaim(0, 3, 2, 1), ((OwnershipClaim(HALF, 1, 1, 2), ()),), ()
         ),
     )
-    one.handoff_receiver.on_commit(2, HandoffCommit(9))
+    one.handoff.receiver.on_commit(2, HandoffCommit(9))
 
     assert one.backups == (2,)
     assert [
@@ -878,11 +875,8 @@ def test_a_giver_that_becomes_an_heir_gets_what_the_taker_held_of_that_ground_it
 def copying():
     """Peer 1 has no backup, and copies its copy to one of its neighbours 2 and 3."""
     one, ledger = surface()
-    one.restore(
-        OwnershipClaim(0, 1, 0, 1),
-        [OwnershipClaim(HALF, 2, 0, 2), OwnershipClaim(HALF + HALF // 2, 2, 0, 3)],
-        (),
-    )
+    others = (OwnershipClaim(HALF, 2, 0, 2), OwnershipClaim(HALF + HALF // 2, 2, 0, 3))
+    one.restore(SurfaceState((OwnershipClaim(0, 1, 0, 1),), others))
     one.members.state_of(2)
     one.members.state_of(3)
     one.backup_set.choose_backups()
@@ -997,8 +991,7 @@ def test_a_surface_is_assembled_with_copies_of_what_is_kept():
 
     assert not scene.objections()
     assert all(
-        scene.world.peers[backup].surface.backup_copies.held[4].items
-        for backup in owner.surface.backups
+        scene.world.peers[backup].surface.copies.held[4].items for backup in owner.surface.backups
     )
 
 
@@ -1010,16 +1003,16 @@ def test_a_greeting_from_before_a_gift_does_not_empty_the_estate_that_the_giver_
     quarter = OwnershipClaim(HALF // 2, 2, 2, 2)
     item = Item(quarter.low, quarter.low + 1, b"key", b"body")
     before = Heartbeat(10, 5, 6, (), (), (1,), (), False, ())
-    one.backup_copies.held[2] = BackupCopy(-1, (), (1,), (), 10, version=before.version)
+    one.copies.held[2] = BackupCopy(-1, (), (1,), (), 10, version=before.version)
     handoff = OutgoingHandoff(1, [(item,)], OwnershipClaim(HALF // 2, 2, 0, 1), quarter, ())
     one.ownership.claim_map.put((OwnershipClaim(0, 2, 1, 1), OwnershipClaim(HALF // 2, 2, 1, 1)))
     one.ownership.refresh()
 
-    one.handoff_sender.commit_handoff(handoff, (1,), stamp_us=20)
-    one.backup_copies.on_owner_heartbeat(2, before)
-    assert one.backup_copies.held[2].within((quarter.low, quarter.high)) == (item,)
+    one.handoff.commit_handoff(handoff, (1,), stamp_us=20)
+    one.copies.on_owner_heartbeat(2, before)
+    assert one.copies.held[2].within((quarter.low, quarter.high)) == (item,)
 
-    one.backup_copies.on_owner_heartbeat(
+    one.copies.on_owner_heartbeat(
         2, Heartbeat(30, 5, before.version + 1, (quarter,), (), (1,), (), False, ())
     )
-    assert one.backup_copies.held[2].within((quarter.low, quarter.high)) == (item,)
+    assert one.copies.held[2].within((quarter.low, quarter.high)) == (item,)

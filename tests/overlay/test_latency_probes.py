@@ -7,9 +7,8 @@ from statistics import fmean
 import pytest
 
 from implicast.casting.spice.spice import Spice
-from implicast.overlay.ice.alarms import ProbeRoundDue
 from implicast.overlay.ice.item_store import RouteHeader
-from implicast.overlay.ice.joining import Extent, ProbeRound
+from implicast.overlay.ice.joining import Extent, ProbeRound, ProbeRoundDue
 from implicast.overlay.ice.messages import (
     JoinRequest,
     LatencyProbe,
@@ -17,6 +16,7 @@ from implicast.overlay.ice.messages import (
     OwnershipClaim,
 )
 from implicast.overlay.ice.settings import SurfaceSettings
+from implicast.overlay.ice.state import SurfaceState
 from implicast.overlay.ice.surface import IceSurface
 from implicast.peer.ledger import Ledger
 from implicast.space.angle import cosine_of
@@ -128,7 +128,8 @@ def test_what_strangers_make_up_is_not_heard() -> None:
 
 def test_the_owner_of_a_place_tells_how_much_ground_there_is() -> None:
     one, ledger = newcomer()
-    one.restore(OwnershipClaim(0, 1, 0, 1), [OwnershipClaim(2 * QUARTER, 1, 0, 2)], (2,))
+    claim, other = OwnershipClaim(0, 1, 0, 1), OwnershipClaim(2 * QUARTER, 1, 0, 2)
+    one.restore(SurfaceState((claim,), (other,), (2,)))
     ledger.take()
 
     one.routing.on_routed(2, LatencyProbe(RouteHeader((5, 6), 4), 77, 3, 2, True))

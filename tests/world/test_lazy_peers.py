@@ -195,7 +195,6 @@ def test_records_of_a_shelf_that_sleeps_are_made_as_they_were_told(monkeypatch):
         found[kind] = [run.world.peer(address) for address in range(90)]
 
     for one, other in zip(found["awake"], found["asleep"], strict=True):
-        assert other.surface.is_unchanged
         assert other.holdings() == one.holdings()
         assert other.registrations.announced == one.registrations.announced
         assert other.durable_state() == one.durable_state()

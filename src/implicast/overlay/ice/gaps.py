@@ -5,13 +5,13 @@ knew the owner's claim, a gap is left. A peer beside a gap asks for its owner, a
 no owner is found. Every other claim beats such a claim.
 """
 
+from implicast.overlay.ice.claiming import Claiming
 from implicast.overlay.ice.item_store import RouteHeader
 from implicast.overlay.ice.members import Members
 from implicast.overlay.ice.messages import FindOwner, OwnershipClaim
 from implicast.overlay.ice.ownership import Ownership
 from implicast.overlay.ice.routing import SurfaceRouting
 from implicast.overlay.ice.surface_site import SurfaceSite
-from implicast.overlay.ice.takeover import Takeover
 
 NEXT_RANKS = 2
 """Ranks for which the owner of the next gap of a hole is looked for. The backups of its owner have
@@ -24,12 +24,12 @@ class Gaps:
 
     __slots__ = (
         "_ask_us",
+        "_claiming",
         "_members",
         "_ownership",
         "_routing",
         "_since_us",
         "_site",
-        "_takeover",
         "_wait_us",
     )
 
@@ -38,11 +38,11 @@ class Gaps:
         site: SurfaceSite,
         ownership: Ownership,
         members: Members,
-        takeover: Takeover,
+        claiming: Claiming,
         routing: SurfaceRouting,
     ) -> None:
         self._site, self._ownership, self._members = site, ownership, members
-        self._takeover, self._routing = takeover, routing
+        self._claiming, self._routing = claiming, routing
         self._since_us, self._ask_us, self._wait_us = -1, 0, 0
 
     def fill_gap(self) -> None:
@@ -62,7 +62,7 @@ class Gaps:
         if now_us - self._since_us > self._wait_us:
             self._since_us = self._ask_us = now_us
             self._wait_us = NEXT_RANKS * timers.rank_us
-            self._takeover.claim_unowned([OwnershipClaim(low, bits, 0, site.address)], set(near))
+            self._claiming.claim_unowned([OwnershipClaim(low, bits, 0, site.address)], set(near))
             return
         if now_us < self._ask_us:
             return

@@ -20,6 +20,7 @@ from statistics import median_low
 from typing import NamedTuple
 
 from implicast.overlay.ice.claim_exchange import ClaimExchange
+from implicast.overlay.ice.claiming import Claiming
 from implicast.overlay.ice.handoff import Handoff
 from implicast.overlay.ice.item_store import RouteHeader
 from implicast.overlay.ice.members import Members
@@ -34,7 +35,6 @@ from implicast.overlay.ice.messages import (
 from implicast.overlay.ice.ownership import Ownership
 from implicast.overlay.ice.reclaim import Reclaim, ReclaimDue
 from implicast.overlay.ice.surface_site import SurfaceSite
-from implicast.overlay.ice.takeover import Takeover
 from implicast.peer.contract import Address, Message, Part, handles
 from implicast.peer.events import Joined
 from implicast.peer.memory import Recent
@@ -110,6 +110,7 @@ class Joining(Part):
     __slots__ = (
         "_answered",
         "_attempt",
+        "_claiming",
         "_exchange",
         "_handoff",
         "_introduced",
@@ -122,7 +123,6 @@ class Joining(Part):
         "_reclaim",
         "_round",
         "_site",
-        "_takeover",
         "_timers",
         "_unverified",
         "_without_extent_since_us",
@@ -136,7 +136,7 @@ class Joining(Part):
         members: Members,
         exchange: ClaimExchange,
         handoff: Handoff,
-        takeover: Takeover,
+        claiming: Claiming,
         reclaim: Reclaim,
         on_begun: Callable[[], None],
     ) -> None:
@@ -144,7 +144,7 @@ class Joining(Part):
         super().__init__(site.address, site.host)
         self._site, self._timers, self._ownership = site, site.settings.timers, ownership
         self._members, self._exchange, self._handoff = members, exchange, handoff
-        self._takeover, self._reclaim, self._on_begun = takeover, reclaim, on_begun
+        self._claiming, self._reclaim, self._on_begun = claiming, reclaim, on_begun
         self._attempt = 0
         self._introducers: tuple[Address, ...] = ()
         self._next = 0
@@ -245,7 +245,7 @@ class Joining(Part):
         if alarm.early and (self._answered or self._handoff.receiver.is_busy):
             return
         if self._all_without_extents():
-            self._takeover.claim_all()
+            self._claiming.claim_all()
             self._exchange.send_to(self._introducers)
         elif not self._handoff.receiver.is_busy:
             self._ask_for_place()

@@ -189,6 +189,15 @@ class Members:
             )
             state.add_round_trip(each.round_trip_us)
 
+    def state(self) -> tuple[NeighbourState, ...]:
+        """The known peers, to be restored elsewhere."""
+        return tuple(
+            NeighbourState(
+                peer, each.version, each.backups, each.round_trip_us, each.heartbeat_due_us
+            )
+            for peer, each in self.states.items()
+        )
+
     def is_new_incarnation(self, peer: Address, born_us: int) -> bool:
         """True if a later incarnation runs at the address, so that the known one is dead."""
         state = self.states.get(peer)

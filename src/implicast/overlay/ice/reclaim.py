@@ -13,13 +13,13 @@ time. Records of the extent are lost: the item store is told so, and consumers r
 from collections.abc import Iterable
 
 from implicast.overlay.ice.claim_exchange import ClaimExchange
+from implicast.overlay.ice.claiming import Claiming
 from implicast.overlay.ice.durable import DurableSurface
 from implicast.overlay.ice.item_store import RouteHeader
 from implicast.overlay.ice.messages import FindOwner, OwnershipClaim
 from implicast.overlay.ice.ownership import Ownership
 from implicast.overlay.ice.ownership_map import OwnershipMap
 from implicast.overlay.ice.surface_site import SurfaceSite
-from implicast.overlay.ice.takeover import Takeover
 from implicast.peer.contract import Address, Message
 from implicast.space.morton import BITS
 
@@ -37,12 +37,12 @@ class Reclaim:
     """The former extents of this peer that no other peer is known to claim."""
 
     __slots__ = (
+        "_claiming",
         "_exchange",
         "_introducers",
         "_ownership",
         "_previous",
         "_site",
-        "_takeover",
         "claims",
     )
 
@@ -51,11 +51,11 @@ class Reclaim:
         site: SurfaceSite,
         ownership: Ownership,
         exchange: ClaimExchange,
-        takeover: Takeover,
+        claiming: Claiming,
         previous: DurableSurface | None,
     ) -> None:
         self._site, self._ownership, self._exchange = site, ownership, exchange
-        self._takeover, self._previous = takeover, previous
+        self._claiming, self._previous = claiming, previous
         self.claims: tuple[OwnershipClaim, ...] = ()
         self._introducers: tuple[Address, ...] = ()
 
@@ -98,7 +98,7 @@ class Reclaim:
             # No peer has given this one a place, so its neighbourhood restarted too. With the
             # former neighbours' claims it notices those that do not return, and takes over.
             self._ownership.learn_all(self._previous.neighbour_claims)
-        self._takeover.claim_unowned(list(claims), set(self._previous.contacts))
+        self._claiming.claim_unowned(list(claims), set(self._previous.contacts))
 
     def learn_claims(self, claims: Iterable[OwnershipClaim]) -> None:
         """Other peers claim these: what they cover is not reclaimed."""

@@ -31,11 +31,12 @@ OVERLAY_KINDS = (JoinRequest, FindOwner, LatencyProbe)
 Routed = Any
 """A message with a field `way`."""
 Routable = TypeVar("Routable")
-Arrivals = Mapping[Any, Callable[[Any, int], None]]
+Arrivals = Mapping[Any, Callable[..., None]]
 """By kind of routed message of the overlay: its handler, which takes the message and the first code
 of the part that has arrived.
 """
 NO_ARRIVALS: Arrivals = {}
+NONE_PARKED: tuple[tuple[int, Routed], ...] = ()
 
 
 class SurfaceRouting(Part):
@@ -65,7 +66,7 @@ class SurfaceRouting(Part):
         super().__init__(site.address, site.host)
         self._settings, self._store, self._ownership = site.settings, site.store, ownership
         self._make_table, self._arrivals, self._on_parked = make_table, arrivals, on_parked
-        self.parked: tuple[tuple[int, Routed], ...] = ()
+        self.parked = NONE_PARKED
         """Parked messages, each with the time until which it waits."""
         self._table: SurfaceTable | None = None
         self._first_table: Callable[[], SurfaceTable] | None = None
@@ -225,10 +226,11 @@ class SurfaceRouting(Part):
     def route_parked(self) -> None:
         """Route all parked messages again; the store does the same with its own."""
         self._store.retry_waiting()
-        waiting, self.parked = self.parked, ()
+        waiting, self.parked = self.parked, NONE_PARKED
         for until_us, message in waiting:
             if until_us > self.host.now_us:
                 before = len(self.parked)
                 self.route(self.address, message)
-                again = [(min(until_us, due_us), one) for due_us, one in self.parked[before:]]
-                self.parked = (*self.parked[:before], *again)
+                added = self.parked[before:]
+                again = tuple((min(until_us, due_us), one) for due_us, one in added)
+                self.parked = self.parked[:before] + again

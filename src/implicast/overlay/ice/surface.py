@@ -13,6 +13,7 @@ from implicast.overlay.ice.assured_routing import AssuredRouting
 from implicast.overlay.ice.backup_copies import BackupCopies
 from implicast.overlay.ice.backup_set import BackupSet, Unreplicated
 from implicast.overlay.ice.claim_exchange import ClaimExchange
+from implicast.overlay.ice.claiming import Claiming
 from implicast.overlay.ice.durable import DurableSurface
 from implicast.overlay.ice.fixed_surface import FixedSurface, Tick
 from implicast.overlay.ice.gaps import Gaps
@@ -32,9 +33,9 @@ from implicast.overlay.ice.neighbour_watch import NeighbourWatch, Unwatched
 from implicast.overlay.ice.ownership import Ownership
 from implicast.overlay.ice.reclaim import Reclaim
 from implicast.overlay.ice.relocation import Relocation
-from implicast.overlay.ice.routing import SurfaceRouting
+from implicast.overlay.ice.routing import Arrivals, SurfaceRouting
 from implicast.overlay.ice.settings import CALM_TICKS, SurfaceSettings
-from implicast.overlay.ice.state import NeighbourState, SurfaceState
+from implicast.overlay.ice.state import SurfaceState
 from implicast.overlay.ice.surface_site import SurfaceSite
 from implicast.overlay.ice.table import SurfaceTable, table_of
 from implicast.overlay.ice.takeover import Takeover
@@ -65,14 +66,15 @@ class IceSurface(
     """One peer's part of a surface."""
 
     __slots__ = (
-        "_exchange",
+        "exchange",
         "_forget_us",
-        "_gaps",
+        "gaps",
         "_heard",
         "_previous",
         "_reclaim",
         "_watch",
         "backup_set",
+        "claiming",
         "copies",
         "handoff",
         "heartbeat_requests",
@@ -91,6 +93,7 @@ class IceSurface(
         "backup_set": BackupSet,
         "receiver": HandoffReceiver,
         "handoff": Handoff,
+        "claiming": Claiming,
         "takeover": Takeover,
         "relocation": Relocation,
     }
@@ -98,6 +101,7 @@ class IceSurface(
     ownership: Ownership
     members: Members
     backup_set: BackupSet
+    claiming: Claiming
     copies: BackupCopies
     handoff: Handoff
     heartbeat_requests: UpkeepRequests
@@ -125,70 +129,42 @@ class IceSurface(
             address, settings.dimensions, self.born_us + 1, self._forget_table
         )
         own, known = self.ownership, self.members
+        asking = site, self.requests, own, known
         self.copies = kinds["backup_copies"](site, own, known)
         self.backup_set = (kinds["backup_set"] if settings.assured else Unreplicated)(
-            site, self.requests, own, known, self.copies, self._announce, self._on_confirmed
+            *asking, self.copies, self._announce, self._on_confirmed
         )
-        backups = self.backup_set
-        self._exchange = ClaimExchange(
-            site,
-            self.heartbeat_requests,
-            own,
-            known,
-            backups,
-            self._on_announced,
-            self._on_learnt,
-            self._on_claims_lost,
+        backups, beating = self.backup_set, (site, self.heartbeat_requests, own, known)
+        exchange = self.exchange = ClaimExchange(
+            *beating, backups, self._on_announced, self._on_learnt, self._on_claims_lost
         )
-        exchange = self._exchange
-        receiver = kinds["receiver"](
-            site, self.requests, own, known, backups, exchange, self._on_refused
-        )
-        self.handoff = kinds["handoff"](
-            site, self.requests, own, known, backups, exchange, receiver, self._on_handed_off
-        )
+        receiver = kinds["receiver"](*asking, backups, exchange, self._on_refused)
+        self.handoff = kinds["handoff"](*asking, backups, exchange, receiver, self._on_handed_off)
+        self.claiming = kinds["claiming"](site, own, backups, exchange, self._acquaintances)
         self.takeover = kinds["takeover"](
-            site, own, known, backups, exchange, self.handoff, self._acquaintances, self.send
+            site, own, known, backups, exchange, self.handoff, self.claiming, self.send
         )
-        self._reclaim = Reclaim(
-            site, own, exchange, self.takeover, durable if settings.assured else None
-        )
+        previous = durable if settings.assured else None
+        self._reclaim = Reclaim(site, own, exchange, self.claiming, previous)
         self.joining = Joining(
-            site, own, known, exchange, self.handoff, self.takeover, self._reclaim, self.start
+            site, own, known, exchange, self.handoff, self.claiming, self._reclaim, self.start
         )
         self.heartbeats = Heartbeats(
-            site,
-            self.heartbeat_requests,
-            own,
-            known,
-            backups,
-            exchange,
-            self._on_incarnation,
-            self._reclaim.learn_claims,
+            *beating, backups, exchange, self._on_incarnation, self._reclaim.learn_claims
         )
         self.relocation = kinds["relocation"](site, own, known, backups, exchange, self.handoff)
-        arrivals = {
+        arrivals: Arrivals = {
             JoinRequest: self.joining.on_join_request,
             LatencyProbe: self.joining.on_latency_probe,
             FindOwner: self._on_find_owner,
         }
+        table, start = self._make_table, self.start
         self.routing = (
-            AssuredRouting(
-                site,
-                self.requests,
-                own,
-                known,
-                backups,
-                exchange,
-                self.joining,
-                self._make_table,
-                arrivals,
-                self.start,
-            )
+            AssuredRouting(*asking, backups, exchange, self.joining, table, arrivals, start)
             if settings.assured
-            else SurfaceRouting(site, own, self._make_table, arrivals, self.start)
+            else SurfaceRouting(site, own, table, arrivals, start)
         )
-        self._gaps = Gaps(site, own, known, self.takeover, self.routing)
+        self.gaps = Gaps(site, own, known, self.claiming, self.routing)
         self._watch = (
             NeighbourWatch(site, own, known, backups, exchange, self.takeover)
             if settings.monitored
@@ -213,19 +189,9 @@ class IceSurface(
 
     def state(self) -> SurfaceState:
         """State at rest, from which another object can be restored."""
-        states = self.members.states
-        return SurfaceState(
-            tuple(self.extents),
-            self.ownership.claims_of_others(),
-            self.backups,
-            tuple(
-                NeighbourState(
-                    peer, each.version, each.backups, each.round_trip_us, each.heartbeat_due_us
-                )
-                for peer, each in states.items()
-            ),
-            self.copies.state(),
-        )
+        others = self.ownership.claims_of_others()
+        extents, known = tuple(self.extents), self.members.state()
+        return SurfaceState(extents, others, self.backups, known, self.copies.state())
 
     def durable_state(self) -> DurableSurface:
         contacts = dict.fromkeys((*self.ownership.neighbours(), *self.backups, *self.copies.held))
@@ -275,7 +241,7 @@ class IceSurface(
 
     @property
     def leaving(self) -> bool:
-        return self._exchange.leaving
+        return self.exchange.leaving
 
     @property
     def claims(self) -> Mapping[int, OwnershipClaim]:
@@ -327,7 +293,7 @@ class IceSurface(
     def _expire(self) -> None:
         """Remove expired state."""
         self.handoff.receiver.expire()
-        self._exchange.expire_relinquished()
+        self.exchange.expire_relinquished()
         self.routing.expire_hops()
         self.copies.expire()
         self.members.evict_strangers(
@@ -343,7 +309,7 @@ class IceSurface(
 
     def _settle_pending(self) -> None:
         """Resume pending work: a gap, leaving, relocation, an unsent handoff, parked messages."""
-        self._gaps.fill_gap()
+        self.gaps.fill_gap()
         if self.leaving:
             self.relocation.leave_step()
         elif len(self.ownership.extents) > 1:
@@ -355,7 +321,7 @@ class IceSurface(
     # --- reports of the parts
 
     def _announce(self, before: Iterable[Address]) -> None:
-        self._exchange.announce(before)
+        self.exchange.announce(before)
 
     def _on_announced(self) -> None:
         """The extents, their status or the backups have changed."""
@@ -380,7 +346,7 @@ class IceSurface(
         self.handoff.abort_lost()
         self.handoff.receiver.on_claims_lost()
         self.store.on_tract_lost(tract)
-        self._exchange.announce({*neighbours, *(each.owner for each in winners)})
+        self.exchange.announce({*neighbours, *(each.owner for each in winners)})
         if not self.ownership.extents:
             self._rejoin()
 
@@ -398,7 +364,7 @@ class IceSurface(
         known = [*self.ownership.neighbours(), *self.backups, *self.members.lost]
         self.backup_set.clear()
         self.joining.rejoin(known)
-        self.takeover.forget_pending()
+        self.claiming.forget()
 
     def _on_incarnation(self, peer: Address, born_us: int) -> None:
         """A heartbeat states the incarnation of its sender. If an earlier one was known, it is

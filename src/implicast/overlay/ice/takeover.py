@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from implicast.overlay.ice.backup_copy import BackupCopy, split_into_parts
 from implicast.overlay.ice.backup_set import BackupSet
 from implicast.overlay.ice.claim_exchange import ClaimExchange
+from implicast.overlay.ice.claiming import Claiming, CommitDue
 from implicast.overlay.ice.death_poll import DeadOwner, DeathPoll, PendingTakeover, voters
 from implicast.overlay.ice.handoff import Handoff
 from implicast.overlay.ice.item_store import Item, RouteHeader
@@ -27,7 +28,7 @@ from implicast.overlay.ice.messages import (
     FullStateRequest,
     OwnershipClaim,
 )
-from implicast.overlay.ice.ownership import PROVISIONAL, TAKEN_OVER, ExtentStatus, Ownership
+from implicast.overlay.ice.ownership import PROVISIONAL, Ownership
 from implicast.overlay.ice.ownership_map import OwnershipMap, overlap, tract_of
 from implicast.overlay.ice.surface_site import SurfaceSite
 from implicast.peer.contract import Address, Message, Part, handles
@@ -47,30 +48,22 @@ class TakeoverDue(Message):
     round: int
 
 
-class CommitDue(Message):
-    """Fires when rivals for extents that were taken over have had time to learn of each other."""
-
-    number: int
-
-
 class Takeover(Part):
     """Decides which silent peers are dead, and takes over their extents."""
 
     __slots__ = (
-        "_acquaintances",
         "_backup_set",
+        "_claiming",
         "_copies",
         "_exchange",
         "_handoff",
         "_members",
-        "_numbers",
         "_ownership",
         "_send",
         "_store",
         "_timers",
         "dead_owners",
         "not_before_us",
-        "pending",
         "polls",
     )
 
@@ -82,20 +75,19 @@ class Takeover(Part):
         backup_set: BackupSet,
         exchange: ClaimExchange,
         handoff: Handoff,
-        acquaintances: Callable[[], list[Address]],
+        claiming: Claiming,
         send: Callable[[FindOwner], None],
     ) -> None:
         """`acquaintances` names peers that may belong to a surface that this peer does not know of."""
         super().__init__(site.address, site.host)
-        self._timers, self._store, self._numbers = site.settings.timers, site.store, site.numbers
+        self._timers, self._store = site.settings.timers, site.store
         self._ownership, self._members, self._exchange = ownership, members, exchange
         self._backup_set, self._copies, self._handoff = backup_set, backup_set.copies, handoff
-        self._acquaintances, self._send = acquaintances, send
+        self._claiming, self._send = claiming, send
         self.polls: dict[Address, DeathPoll] = {}
         self.not_before_us: Recent[Address, int] = Recent(self._timers.members_max)
         """Suspects about which no poll starts before the given time."""
         self.dead_owners: dict[Address, DeadOwner] = {}
-        self.pending: dict[int, PendingTakeover] = {}
 
     def check_silent(self, troubled: bool = True) -> None:
         """At each tick: start a poll about each owner that has been silent too long for this peer's
@@ -339,14 +331,8 @@ class Takeover(Part):
         before: set[Address],
     ) -> None:
         """Claim these extents of a dead owner, with the items of the copy and of the votes."""
-        ownership, store = self._ownership, self._store
-        tract, number = tract_of(claims), self._numbers.next()
-        for each in claims:
-            ownership.hold(
-                OwnershipClaim(each.low, each.bits, each.epoch + 1, self.address),
-                ExtentStatus(TAKEN_OVER, suspect, number),
-            )
-        ownership.refresh()
+        tract, store = tract_of(claims), self._store
+        number = self._claiming.claim(claims, suspect)
         self._exchange.learn_claims(poll.claims)
         if copy is not None:
             before.update(claim.owner for claim, _ in copy.around)
@@ -355,7 +341,7 @@ class Takeover(Part):
         store.accept(tuple(item for each in poll.votes for item in each.items), tract)
         known = tract_of(copy.claims) if copy is not None and not copy.awaited else EMPTY
         lacking = EMPTY if any(each.whole for each in poll.votes) else subtract(tract, known)
-        self.commit_later(number, PendingTakeover(tract, lacking), before)
+        self._claiming.commit_later(number, PendingTakeover(tract, lacking), before)
 
     def _offer_taken(
         self, suspect: Address, copy: BackupCopy, best: OwnershipMap, spans: Tract
@@ -371,58 +357,9 @@ class Takeover(Part):
             self._store.accept(copy.within(taken), taken)
             self._store.on_tract_lost(taken)
 
-    def claim_unowned(self, claims: list[OwnershipClaim], before: set[Address]) -> None:
-        """Claim extents that have no owner. Every regular claim beats one of epoch 0."""
-        ownership, number = self._ownership, self._numbers.next()
-        ownership.learn_all(claims)
-        taken = [
-            each for each in ownership.claim_map.of(self.address) if each not in ownership.extents
-        ]
-        for each in taken:
-            ownership.set_status(each, ExtentStatus(TAKEN_OVER, self.address, number))
-        if taken:
-            self.commit_later(number, PendingTakeover(tract_of(taken), tract_of(taken)), before)
-
-    def claim_all(self) -> None:
-        """Claim the whole surface, since no peer that is heard owns any of it. Claims of silent
-        owners are beaten as in every takeover; elsewhere any other claim beats this one, and of two
-        such claims one wins.
-        """
-        silent = [
-            OwnershipClaim(each.low, each.bits, each.epoch + 1, self.address)
-            for each in self._ownership.others
-        ]
-        self.claim_unowned([*silent, OwnershipClaim(0, 0, 0, self.address)], set())
-
-    def commit_later(self, number: int, pending: PendingTakeover, before: set[Address]) -> None:
-        """Announce the claims, replicate the items, and give rivals time before the extents are
-        committed.
-        """
-        if pending.lacking:  # another surface may exist, whose claims this peer does not know
-            before = before.union(self._acquaintances())
-        self._exchange.announce(before - {self.address})
-        self.pending[number] = pending
-        due, own = CommitDue(number), intersect(pending.tract, self._ownership.tract)
-        self.host.after(self._timers.commit_delay_us, due)
-        self._backup_set.replicate(self._store.pack(own), lambda: self.on_commit_due(due))
-
     @handles(CommitDue)
     def on_commit_due(self, due: CommitDue) -> None:
-        """The items are replicated, or rivals have had their time."""
-        pending = self.pending.get(due.number)
-        if pending is not None and pending.step():
-            self.commit_takeover(due.number, pending)
-
-    def commit_takeover(self, number: int, pending: PendingTakeover) -> None:
-        """The store learns of lost items first: the commit releases parked messages."""
-        del self.pending[number]
-        if left := intersect(pending.lacking, self._ownership.unsettled):
-            self._store.lost(left)
-        self._exchange.commit(TAKEN_OVER, number, set())
-
-    def forget_pending(self) -> None:
-        """Every extent was lost to other owners."""
-        self.pending.clear()
+        self._claiming.on_due(due)
 
 
 def _claimable(
