@@ -95,9 +95,11 @@ class AssuredRouting(SurfaceRouting):
             seen = self.seen[sender] = Recent(self._timers.seen_max)
         return (before is not None and number in before) or not seen.once(number, None)
 
-    def expire_hops(self) -> None:
-        """Start the next interval of hop numbers."""
+    def expire_hops(self) -> int:
+        """Start the next interval of hop numbers, and forget those before the last one."""
+        forgotten = sum(map(len, self._seen_before.values()))
         self._seen_before, self.seen = self.seen, {}
+        return forgotten
 
     # --- hops
 
@@ -107,10 +109,12 @@ class AssuredRouting(SurfaceRouting):
         numbered = RouteHeader(way.tract, number, way.version, way.hops, way.stuck, way.visited)
         self._requests.ask("hop", (number, hop), hop, replace(message, way=numbered))
 
-    def on_acked(self, sender: Address, ack: HopAck) -> None:
+    def on_acked(self, sender: Address, ack: HopAck) -> bool:
         self._members.heard_from(sender)
-        if self._requests.answered("hop", (ack.number, sender)) is None:
-            self._joining.on_hop_ack(sender)
+        if self._requests.answered("hop", (ack.number, sender)) is not None:
+            return True
+        self._joining.on_hop_ack(sender)
+        return False
 
     def _on_hop_lost(self, key: Any, question: PendingRequest) -> None:
         """A hop was given up: choose another."""

@@ -120,9 +120,10 @@ class BackupSet(Part):
         """The backups; without any, the sender of the first extent."""
         return self.backups or (sender,)
 
-    def begin_with(self, sender: Address, acked_us: int) -> None:
-        """The sender of the first extent is the first backup."""
+    def begin_with(self, sender: Address, acked_us: int) -> bool:
+        """The sender of the first extent becomes the first backup; false if none is wanted."""
         self.set_backups((sender,), acked_us)
+        return True
 
     def set_backups(self, backups: tuple[Address, ...], acked_us: int) -> None:
         """These peers have a complete copy, acknowledged at this time."""
@@ -386,8 +387,8 @@ class Unreplicated(BackupSet):
     def backups_with(self, sender: Address) -> tuple[Address, ...]:
         return ()
 
-    def begin_with(self, sender: Address, acked_us: int) -> None:
-        """Ignored."""
+    def begin_with(self, sender: Address, acked_us: int) -> bool:
+        return False
 
     def is_lacking(self) -> bool:
         return False

@@ -18,7 +18,7 @@ from implicast.overlay.ice.relocation import Relocation
 from implicast.overlay.ice.routing import NO_ARRIVALS, Routed, SurfaceRouting
 from implicast.overlay.ice.settings import SurfaceSettings
 from implicast.overlay.ice.state import FixedState
-from implicast.overlay.ice.surface_site import Numbers, SurfaceSite
+from implicast.overlay.ice.surface_site import NumberSource, SurfaceSite
 from implicast.overlay.ice.table import SurfaceTable, table_of
 from implicast.overlay.ice.takeover import Takeover
 from implicast.peer.contract import Address, Host, Part, StandingAlarm, handles
@@ -31,10 +31,18 @@ class Tick(StandingAlarm):
     """Fires once per tick, or once per `CALM_TICKS` ticks when nothing is pending."""
 
 
+SharedParts = tuple[Extents, SurfaceRouting, Callable[[Address], None]]
+"""The parts of both forms: extents, routing, and what is done at a sign of life."""
+
+
+def ignore(peer: Address) -> None:
+    """Form of `heard_from` without assurance: no silence is noticed."""
+
+
 class FixedSurface(Part, parts={"routing": SurfaceRouting}):
     """One peer's part of a surface without assurance on which no peer joins, leaves or fails."""
 
-    __slots__ = ("_ticked_us", "born_us", "ownership", "routing", "settings", "store")
+    __slots__ = ("_ticked_us", "born_us", "heard_from", "ownership", "routing", "settings", "store")
     backup_set: BackupSet | None = None
     handoff: Handoff | None = None
     heartbeat_requests: UpkeepRequests | None = None
@@ -60,14 +68,14 @@ class FixedSurface(Part, parts={"routing": SurfaceRouting}):
         """Start of this incarnation, later than that of any earlier one at this address."""
         self._ticked_us = -1
         """Time of the last tick; -1: none is scheduled."""
-        site = SurfaceSite(address, host, settings, store, Numbers(host.rng), self.born_us)
-        self._make_parts(site, durable)
+        site = SurfaceSite(address, host, settings, store, NumberSource(host.rng), self.born_us)
+        self.ownership, self.routing, self.heard_from = self._make_parts(site, durable)
+        """`heard_from`: any message from a peer is a sign of life."""
 
-    def _make_parts(self, site: SurfaceSite, durable: DurableSurface | None) -> None:
-        self.ownership = Extents(site.address)
-        self.routing = SurfaceRouting(
-            site, self.ownership, self._make_table, NO_ARRIVALS, self.start
-        )
+    def _make_parts(self, site: SurfaceSite, durable: DurableSurface | None) -> SharedParts:
+        ownership = Extents(site.address)
+        routing = SurfaceRouting(site, ownership, self._make_table, NO_ARRIVALS, self.start)
+        return ownership, routing, ignore
 
     def _make_table(self) -> SurfaceTable:
         """Routing table of a peer of which no state was restored."""
@@ -75,6 +83,7 @@ class FixedSurface(Part, parts={"routing": SurfaceRouting}):
 
     def restore_fixed(self, state: FixedState) -> None:
         """Take a place on a surface that the simulator assembles."""
+        self.born_us = state.born_us
         self.ownership.restore(state.extents, state.others)
         self.routing.restore(state.table)
 
@@ -112,11 +121,9 @@ class FixedSurface(Part, parts={"routing": SurfaceRouting}):
         then()
         return True
 
-    def heard_from(self, peer: Address) -> None:
-        """Any message from a peer is a sign of life."""
-
-    def suspect(self, peer: Address) -> None:
-        """A peer did not answer."""
+    def suspect(self, peer: Address) -> bool:
+        """A peer did not answer; true if it is suspect now."""
+        return False
 
     def is_heard(self, peer: Address, within_us: int) -> bool:
         """True if a peer was heard within this time."""
@@ -200,12 +207,17 @@ class FixedSurface(Part, parts={"routing": SurfaceRouting}):
 
     @handles(Tick)
     def on_tick(self, tick: Tick) -> None:
-        self.do_tick(tick)
+        elapsed_us, self._ticked_us = self.host.now_us - self._ticked_us, self.host.now_us
+        pause_us = self.do_tick(elapsed_us)
+        if pause_us:
+            self.host.after(pause_us, tick)
+        else:
+            self._ticked_us = -1
 
-    def do_tick(self, tick: Tick) -> None:
-        """Resume work that no message triggers: route parked messages again."""
+    def do_tick(self, elapsed_us: int) -> int:
+        """Resume work that no message triggers; returns the time until the next tick, 0 for none.
+        `elapsed_us`: time since the previous one.
+        """
         if self.routing.parked:
             self.routing.route_parked()
-        self._ticked_us = self.host.now_us if self.routing.parked else -1
-        if self.routing.parked:
-            self.host.after(self.settings.timers.tick_us, tick)
+        return self.settings.timers.tick_us if self.routing.parked else 0

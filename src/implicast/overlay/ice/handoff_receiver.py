@@ -222,11 +222,10 @@ class HandoffReceiver:
         handoff = self._handoff_from(sender, commit.number)
         self._members.heard_from(sender)
         if handoff is not None:
-            if self.is_first:
-                self._backup_set.begin_with(sender, handoff.prepared_us)
-                if handoff.has_own_items:
-                    tract = (handoff.claim.low, handoff.claim.high)
-                    self._backup_set.replicate(self._store.pack(tract), lambda: None)
+            begun = self.is_first and self._backup_set.begin_with(sender, handoff.prepared_us)
+            if begun and handoff.has_own_items:
+                tract = (handoff.claim.low, handoff.claim.high)
+                self._backup_set.replicate(self._store.pack(tract), lambda: None)
             self.commit_handoff(handoff)
 
     def commit_handoff(self, handoff: IncomingHandoff) -> None:

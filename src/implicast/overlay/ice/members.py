@@ -274,14 +274,15 @@ class Members:
         state = self.states.get(peer)
         return state is not None and state.suspect_since_us >= 0
 
-    def suspect(self, peer: Address) -> None:
-        """A peer did not answer."""
+    def suspect(self, peer: Address) -> bool:
+        """A peer did not answer; true if it is suspect now."""
         state = self.state_of(peer)
         if state.suspect_since_us < 0:
             state.suspect(self._host.now_us)
             self.check_by(self._host.now_us)
             self._on_changed()
         self.lost.once(peer, (self._host.now_us, self._host.now_us + self._timers.probe_lost_us))
+        return True
 
     def on_unanswered(self, key: Any, question: PendingRequest) -> None:
         """A request was given up."""
@@ -345,8 +346,8 @@ class Everyone(Members):
 
     __slots__ = ()
 
-    def suspect(self, peer: Address) -> None:
-        """Ignored."""
+    def suspect(self, peer: Address) -> bool:
+        return False
 
     def heard_since(self, since_us: int) -> list[Address]:
         return []

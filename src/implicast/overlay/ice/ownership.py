@@ -34,7 +34,7 @@ class Extents:
     """A peer's extents and the claims around them, on a surface where nothing changes."""
 
     __slots__ = (
-        "_load",
+        "_claims",
         "_near",
         "_others",
         "address",
@@ -45,7 +45,10 @@ class Extents:
         "unsettled",
     )
 
-    def __init__(self, address: Address) -> None:
+    def __init__(
+        self, address: Address, claims: Callable[[], Iterable[OwnershipClaim]] = tuple
+    ) -> None:
+        """`claims` returns all known claims, in the order in which they were learnt."""
         self.address = address
         self.extents: list[OwnershipClaim] = []
         self.tract: Tract = EMPTY
@@ -55,7 +58,7 @@ class Extents:
         self.unsettled: Tract = EMPTY
         self.gap: tuple[int, int] | None = None
         """A prefix beside this peer's extents that no known claim covers."""
-        self._load: Callable[[], Iterable[OwnershipClaim]] = tuple
+        self._claims = claims
         self._others: list[OwnershipClaim] | None = None
         """Claims of other peers in the order of their codes. In an assembled network this and the
         next field are computed at their first use.
@@ -68,8 +71,18 @@ class Extents:
         """Begin with these committed extents. The claims around them are computed at their first
         use.
         """
-        self.extents, self._load = extents, others
-        self.tract = self.committed = tract_of(extents)
+        self._claims = others
+        self.set_extents(extents)
+
+    def set_extents(
+        self,
+        extents: list[OwnershipClaim],
+        unsettled: Tract = EMPTY,
+        gap: tuple[int, int] | None = None,
+    ) -> None:
+        self.extents, self.unsettled, self.gap = extents, unsettled, gap
+        self.tract = tract_of(extents)
+        self.committed = subtract(self.tract, unsettled)
 
     @property
     def others(self) -> list[OwnershipClaim]:
@@ -88,7 +101,7 @@ class Extents:
 
     def claims_of_others(self) -> tuple[OwnershipClaim, ...]:
         """Claims of other peers in the order in which they were learnt."""
-        return tuple(each for each in self._load() if each.owner != self.address)
+        return tuple(each for each in self._claims() if each.owner != self.address)
 
     def _find_neighbours(self) -> list[OwnershipClaim]:
         self._others = sorted(self.claims_of_others(), key=lambda claim: claim.low)
@@ -115,10 +128,9 @@ class Ownership(Extents):
         self, address: Address, dimensions: int, version: int, on_changed: Callable[[], None]
     ) -> None:
         """`on_changed` is called after each change of the map."""
-        super().__init__(address)
+        super().__init__(address, self._known_claims)
         self._dimensions, self._on_changed = dimensions, on_changed
         self.claim_map = OwnershipMap()
-        self._load = self._claims
         self.status: dict[int, ExtentStatus] = {}
         """By the first code of an extent; committed extents have no entry."""
         self.map_version = 0
@@ -130,15 +142,15 @@ class Ownership(Extents):
         self.has_owned = False
         """True once an extent was committed."""
 
-    def _claims(self) -> Iterable[OwnershipClaim]:
+    def _known_claims(self) -> Iterable[OwnershipClaim]:
         return self.claim_map.claims.values()
 
     def restore(
         self, extents: list[OwnershipClaim], others: Callable[[], Iterable[OwnershipClaim]]
     ) -> None:
         self.claim_map.put([*extents, *others()])
-        self.extents, self.has_owned = extents, bool(extents)
-        self.tract = self.committed = tract_of(extents)
+        self.has_owned = bool(extents)
+        self.set_extents(extents)
 
     def next_version(self) -> None:
         self.version += 1
@@ -247,9 +259,7 @@ class Ownership(Extents):
         """
         before, dimensions = self.extents, self._dimensions
         self.map_version += 1
-        extents = self.extents = sorted(
-            self.claim_map.of(self.address), key=lambda claim: claim.low
-        )
+        extents = sorted(self.claim_map.of(self.address), key=lambda claim: claim.low)
         if extents:
             others = [each for each in self.claim_map.claims.values() if each.owner != self.address]
             self.claim_map.drop(
@@ -259,16 +269,15 @@ class Ownership(Extents):
                     if not any(touches(each, one, dimensions) for one in extents)
                 ]
             )
-        self._inherit_status(before)
-        self.unsettled = tract_of(each for each in self.extents if each.low in self.status)
-        self.tract = tract_of(self.extents)
-        self.committed = subtract(self.tract, self.unsettled)
+        self._inherit_status(before, extents)
+        unsettled = tract_of(each for each in extents if each.low in self.status)
+        gap = gap_beside(extents, self.claim_map.claims.values(), dimensions)
+        self.set_extents(extents, unsettled, gap)
         self.has_owned = self.has_owned or bool(self.committed)
         self._find_neighbours()
-        self.gap = gap_beside(extents, self.claim_map.claims.values(), dimensions)
         self._on_changed()
 
-    def _inherit_status(self, before: list[OwnershipClaim]) -> None:
+    def _inherit_status(self, before: list[OwnershipClaim], extents: list[OwnershipClaim]) -> None:
         """What is left of an extent after a part was lost keeps the status of the whole."""
         if not self.status:
             return
@@ -276,7 +285,7 @@ class Ownership(Extents):
             [each for each in before if each.low in self.status],
             dict[int, ExtentStatus](),
         )
-        for extent in self.extents:
+        for extent in extents:
             whole = (
                 extent
                 if extent.low in self.status

@@ -75,8 +75,9 @@ class SurfaceRouting(Part):
         """Use this routing table, computed at its first use, until the neighbours change."""
         self._first_table, self._table = make_table, None
 
-    def expire_hops(self) -> None:
-        """Remove expired state."""
+    def expire_hops(self) -> int:
+        """Forget old hop numbers; returns how many."""
+        return 0
 
     @property
     def table(self) -> SurfaceTable:
@@ -117,8 +118,9 @@ class SurfaceRouting(Part):
     def on_hop_ack(self, sender: Address, ack: HopAck) -> None:
         self.on_acked(sender, ack)
 
-    def on_acked(self, sender: Address, ack: HopAck) -> None:
-        """A hop was acknowledged; without assurance no hop waits for it."""
+    def on_acked(self, sender: Address, ack: HopAck) -> bool:
+        """A hop was acknowledged; true if it was waiting for that. Without assurance none does."""
+        return False
 
     # --- forwarding
 

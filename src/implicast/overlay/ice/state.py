@@ -55,6 +55,7 @@ class FixedState:
     claims around the peer and its routing table are computed from them at their first use.
     """
 
+    born_us: int
     extents: list[OwnershipClaim]
     others: Callable[[], Iterable[OwnershipClaim]]
     table: Callable[[], SurfaceTable]

@@ -15,7 +15,7 @@ from implicast.overlay.ice.backup_set import BackupSet, Unreplicated
 from implicast.overlay.ice.claim_exchange import ClaimExchange
 from implicast.overlay.ice.claiming import Claiming
 from implicast.overlay.ice.durable import DurableSurface
-from implicast.overlay.ice.fixed_surface import FixedSurface, Tick
+from implicast.overlay.ice.fixed_surface import FixedSurface, SharedParts, ignore
 from implicast.overlay.ice.gaps import Gaps
 from implicast.overlay.ice.handoff import Handoff
 from implicast.overlay.ice.handoff_receiver import HandoffReceiver
@@ -66,16 +66,15 @@ class IceSurface(
     """One peer's part of a surface."""
 
     __slots__ = (
-        "exchange",
         "_forget_us",
-        "gaps",
-        "_heard",
         "_previous",
         "_reclaim",
         "_watch",
         "backup_set",
         "claiming",
         "copies",
+        "exchange",
+        "gaps",
         "handoff",
         "heartbeat_requests",
         "heartbeats",
@@ -111,7 +110,7 @@ class IceSurface(
     requests: OverlayRequests
     takeover: Takeover
 
-    def _make_parts(self, site: SurfaceSite, durable: DurableSurface | None) -> None:
+    def _make_parts(self, site: SurfaceSite, durable: DurableSurface | None) -> SharedParts:
         settings, address, host = self.settings, self.address, self.host
         timers, kinds = settings.timers, self.kinds
         self._previous = durable
@@ -121,14 +120,13 @@ class IceSurface(
             site.numbers.begin()
         members = kinds["members"] if settings.assured else Everyone
         self.members = members(site, self._forget_table, site.store.on_partition_healed)
-        self._heard = self.members.heard_from if settings.assured else _ignore
         on_round_trip = self.members.on_round_trip
         self.requests = kinds["requests"](address, host, timers.requests_max, on_round_trip)
         self.heartbeat_requests = UpkeepRequests(address, host, timers.requests_max, on_round_trip)
-        self.ownership = kinds["ownership"](
+        ownership: Ownership = kinds["ownership"](
             address, settings.dimensions, self.born_us + 1, self._forget_table
         )
-        own, known = self.ownership, self.members
+        own, known = ownership, self.members
         asking = site, self.requests, own, known
         self.copies = kinds["backup_copies"](site, own, known)
         self.backup_set = (kinds["backup_set"] if settings.assured else Unreplicated)(
@@ -159,17 +157,18 @@ class IceSurface(
             FindOwner: self._on_find_owner,
         }
         table, start = self._make_table, self.start
-        self.routing = (
+        routing = (
             AssuredRouting(*asking, backups, exchange, self.joining, table, arrivals, start)
             if settings.assured
             else SurfaceRouting(site, own, table, arrivals, start)
         )
-        self.gaps = Gaps(site, own, known, self.claiming, self.routing)
+        self.gaps = Gaps(site, own, known, self.claiming, routing)
         self._watch = (
             NeighbourWatch(site, own, known, backups, exchange, self.takeover)
             if settings.monitored
             else Unwatched()
         )
+        return own, routing, known.heard_from if settings.assured else ignore
 
     # --- state
 
@@ -223,11 +222,8 @@ class IceSurface(
     def replicate(self, items: tuple[Item, ...], then: Callable[[], None]) -> bool:
         return self.backup_set.replicate(items, then)
 
-    def heard_from(self, peer: Address) -> None:
-        self._heard(peer)
-
-    def suspect(self, peer: Address) -> None:
-        self.members.suspect(peer)
+    def suspect(self, peer: Address) -> bool:
+        return self.members.suspect(peer)
 
     def is_heard(self, peer: Address, within_us: int) -> bool:
         return self.members.is_heard(peer, within_us)
@@ -273,12 +269,11 @@ class IceSurface(
         if not self.relocation.left:
             super().start()
 
-    def do_tick(self, tick: Tick) -> None:
+    def do_tick(self, elapsed_us: int) -> int:
         """Send heartbeats, check silent peers, and resume work that no message triggers."""
         timers, now_us = self.settings.timers, self.host.now_us
-        if now_us - self._ticked_us > LATE * timers.tick_us + timers.rto_us // 2:
+        if elapsed_us > LATE * timers.tick_us + timers.rto_us // 2:
             self.members.reset_silence()
-        self._ticked_us = now_us
         troubled = self._watch.check()
         self._settle_pending()
         calm = not (troubled or self._is_unsettled())
@@ -286,9 +281,8 @@ class IceSurface(
             self._forget_us = now_us + FORGET_TICKS * timers.tick_us
             self._expire()
         if self.relocation.left or (calm and not self._watch.is_periodic):
-            self._ticked_us = -1
-        else:
-            self.host.after(timers.tick_us * CALM_TICKS if calm else timers.tick_us, tick)
+            return 0
+        return timers.tick_us * CALM_TICKS if calm else timers.tick_us
 
     def _expire(self) -> None:
         """Remove expired state."""
@@ -379,10 +373,6 @@ class IceSurface(
 
     def _on_find_owner(self, query: FindOwner, code: int) -> None:
         self.routing.answer_find_owner(query, self.ownership.committed_extents())
-
-
-def _ignore(peer: Address) -> None:
-    """Form of `heard_from` without assurance."""
 
 
 def surface_of(

@@ -10,7 +10,7 @@ from implicast.peer.contract import Address, Host
 NUMBER_BITS = 40
 
 
-class Numbers:
+class NumberSource:
     """Numbers of handoffs, hops and batches: random at first, to tell incarnations apart, then
     counted.
     """
@@ -36,6 +36,6 @@ class SurfaceSite(NamedTuple):
     host: Host
     settings: SurfaceSettings
     store: ItemStore
-    numbers: Numbers
+    numbers: NumberSource
     born_us: int
     """Start of this incarnation, later than that of any earlier one at this address."""

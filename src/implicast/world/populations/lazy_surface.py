@@ -89,7 +89,7 @@ class LazySurfacePeers(LazyPeers):
     def make(self, address: int) -> Peer:
         member = Spice(self._site(address), self._settings)
         claim, around = self._claims[address], partial(self._claims_around, address)
-        member.surface.restore_fixed(FixedState([claim], around, partial(self._table, address)))
+        member.surface.restore_fixed(FixedState(0, [claim], around, partial(self._table, address)))
         member.registries.fill_on_demand(partial(self._fill, address))
         member.registrations.restore_lazily(self._plan.descriptions[address])
         return member

@@ -156,7 +156,9 @@ def settle(tiles: Tiling, surfaces: Sequence[FixedSurface], latency_us: LatencyU
         if isinstance(surface, IceSurface):
             surface.restore(SurfaceState((claims[peer],), tuple(others), table=table))
         else:
-            surface.restore_fixed(FixedState([claims[peer]], partial(list, others), table))
+            surface.restore_fixed(
+                FixedState(surface.born_us, [claims[peer]], partial(list, others), table)
+            )
 
 
 def _settle_alive(
