@@ -46,6 +46,7 @@ EXTRAS = {
 }
 """By library, what brings it."""
 _NET = "implicast.net.commands.cli"
+_DOCTOR = "implicast.net.commands.doctor"
 GROUPS: dict[str, dict[str, Later]] = {
     "First steps": {
         "try": Later(
@@ -94,6 +95,9 @@ GROUPS: dict[str, dict[str, Later]] = {
             f"{_NET}:watch_command",
             "Nodes, casts and queues in the terminal.",
         ),
+        "doctor": Later(f"{_DOCTOR}:doctor_command", "Check nodes: disk, certificate, neighbours."),
+        "backup": Later(f"{_DOCTOR}:backup_command", "Write a node's folder into one file."),
+        "restore": Later(f"{_DOCTOR}:restore_command", "Restore a node's folder from a backup."),
         "leave": Later(f"{_NET}:leave_command", "Let a node leave its network."),
         "journal": Later(
             "implicast.lab.live_cli:journal_command",

@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from implicast.net.storage.bulk import CAST, MOST, NOTICE, RECEIPT, SETTLED, write_all
-from implicast.net.storage.store import REMEMBERED, SCHEMA, Store
+from implicast.net.storage.schema import SCHEMA, with_digests
+from implicast.net.storage.store import Store
 from implicast.peer.contract import CastId
 
 DONE = "update notices set done_us = ? where publisher = ? and life = ? and serial = ?"
@@ -48,9 +49,9 @@ def tables(db):
 @pytest.mark.parametrize("seed", range(30))
 def test_many_rows_a_statement_leave_what_one_by_one_leaves(seed):
     chance = Random(seed)
-    together, one_by_one = sqlite3.connect(":memory:"), sqlite3.connect(":memory:")
+    together, one_by_one = (with_digests(sqlite3.connect(":memory:")) for _ in range(2))
     for db in (together, one_by_one):
-        db.executescript(SCHEMA + REMEMBERED)
+        db.executescript(SCHEMA)
     writes = writes_of_a_node(chance, chance.choice((1, 5, 40, 12 * MOST)))
     while writes:
         cut = chance.randrange(1, len(writes) + 1)

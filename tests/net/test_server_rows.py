@@ -14,7 +14,8 @@ from implicast.casting.front_end_messages import Publish, Register
 from implicast.casting.notifier import NotifyAck
 from implicast.language.parse import description, parse
 from implicast.net.storage.durable_state import DurableStateStore
-from implicast.net.storage.store import SCHEMA, Store
+from implicast.net.storage.schema import connect
+from implicast.net.storage.store import Store
 from implicast.peer.contract import CastId
 from implicast.peer.ledger import Ledger
 from implicast.peer.name import name_of, version_of
@@ -22,6 +23,22 @@ from implicast.peer.site import Site
 from sites import sealed
 
 DESIGN = design("centralised")
+
+FIRST_SCHEMA = """
+create table meta (key text primary key, value blob) without rowid;
+create table notices (
+    publisher blob, life integer, serial integer, payload blob, target text,
+    arrived_us integer, done_us integer,
+    primary key (publisher, life, serial)) without rowid;
+create index notices_open on notices (arrived_us) where done_us is null;
+create table outbox (
+    life integer, serial integer, target blob, payload blob, made_us integer,
+    until_us integer, settled_us integer,
+    primary key (life, serial)) without rowid;
+create table receipts (life integer, serial integer, settled blob, at_us integer,
+    primary key (life, serial)) without rowid;
+"""
+"""The tables of files of the first version."""
 
 
 def server(kept=None):
@@ -142,7 +159,7 @@ def test_a_file_of_the_first_version_is_migrated_with_what_was_kept(tmp_path):
     for number in range(1, 4):
         registered(peer, number)
     db = sqlite3.connect(tmp_path / "node.db", isolation_level=None)
-    db.executescript(f"begin; {SCHEMA} pragma user_version=1; commit;")
+    db.executescript(f"begin; {FIRST_SCHEMA} pragma user_version=1; commit;")
     db.execute(
         "insert into meta values ('kept', ?)", (msgspec.msgpack.encode(peer.durable_state()),)
     )
@@ -170,10 +187,10 @@ def test_the_names_of_stored_parts_are_those_in_existing_files(tmp_path):
 
     asyncio.run(write())
     store.close()
-    db = sqlite3.connect(tmp_path / "node.db")
+    db = connect(tmp_path / "node.db")
     parts = {part for (part,) in db.execute("select distinct part from kept_rows")}
     keys = {key for (key,) in db.execute("select key from meta")}
     db.close()
 
     assert parts == {"members", "subscriptions", "casts"}
-    assert keys == {"kept"}
+    assert keys == {"kept", "commits"}

@@ -270,6 +270,7 @@ class Node(NodeParts):
             "design": self.design.name,
             "role": self.config.role,
             "network": self.config.network,
+            "software": software(),
             **self.identity.status(),
             **self.application.status(),
             **self.transport.status(),

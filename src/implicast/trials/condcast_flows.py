@@ -87,9 +87,7 @@ class FlowRing:
             if flows is None:
                 peer.flows.start()
             else:
-                peer.flows.restore(
-                    first=at * flows // self.nodes != (at + 1) * flows // self.nodes
-                )
+                peer.flows.restore(first=at * flows // self.nodes != (at + 1) * flows // self.nodes)
 
     def start_at_random(self, flows: int) -> None:
         """Start this many flows at random places."""

@@ -13,6 +13,7 @@ from implicast.net.application.membership import Admission, Membership
 from implicast.net.application.outbox import CastLimits, Outbox
 from implicast.net.application.peers import credentials_for, peer_of
 from implicast.net.application.record import Recorder, header_of
+from implicast.net.application.redelivery import Redelivery
 from implicast.net.application.subscriptions import NodeSubscriptions
 from implicast.net.application.transfer import Transfers
 from implicast.net.identity.layer import IdentityLayer
@@ -43,7 +44,7 @@ class ApplicationLayer:
         spawn: Spawn,
     ) -> None:
         self._settings, self._storage, self._identity = settings, storage, identity
-        self._transport = transport
+        self._transport, self._spawn = transport, spawn
         store, pool, config = storage.store, transport.pool, settings.config
         state: Any = storage.states.read()
         described = state.member.description if state is not None and settings.is_member else None
@@ -93,6 +94,7 @@ class ApplicationLayer:
         self.subscriptions = NodeSubscriptions(
             self.driver, store, self.state, self.events, self.receipts, settings.schema
         )
+        self.redelivery = Redelivery(transport.services, pool, self.outbox, spawn)
         self.inbox = InboxReader(store, self.payloads, self.arrivals, self.done)
         self._site = self._site_of(state, address)
         self.peer = peer_of(settings.design, config.role, self._site)
@@ -135,6 +137,9 @@ class ApplicationLayer:
         if self.driver.commit_first:
             self._storage.store.before_commit = self.state.write
         self.payloads.resume()
+        losses = self._storage.store.losses
+        if losses and self._settings.is_member:
+            self._spawn(self.redelivery.ask(losses, self.events.joined))
 
     def _start_record(self, path: Path) -> None:
         settings, driver = self._settings, self.driver

@@ -22,9 +22,11 @@ from implicast.net.storage.store import Store
 from implicast.peer.bucket import Bucket
 from implicast.peer.contract import CastId
 from implicast.peer.events import Estimated, Settled
-from implicast.peer.expiry import LIFETIME_MAX_US
+from implicast.peer.expiry import CLOCK_BOUND_US, LIFETIME_MAX_US
 from implicast.peer.memory import Recent
 
+REPEATS_MAX = 1_000
+"""Casts that a publisher repeats for members that have lost them; the newest ones."""
 TARGETS_MAX = 64
 """Parsed targets that a node caches. Most targets are used more than once."""
 
@@ -155,6 +157,23 @@ class Outbox:
             cast = CastId(self._identity.name, incarnation, serial)
             if incarnation != self._identity.incarnation and self._driver.tick() < until_us:
                 self._driver.call("carry_on", cast, target, payload, until_us)
+
+    def repeatable(self, since_us: int) -> list[tuple[CastId, Target, bytes, int]]:
+        """The settled casts made since a time (less the bound of clock offsets) that have not
+        expired, at most `REPEATS_MAX`: identity, target, payload, expiry.
+        """
+        rows = self._store.settled_since(
+            since_us - CLOCK_BOUND_US, self._driver.tick(), REPEATS_MAX
+        )
+        return [
+            (CastId(self._identity.name, incarnation, serial), target, payload, until_us)
+            for incarnation, serial, target, payload, until_us in rows
+        ]
+
+    def repeat(self, cast: CastId, target: Target, payload: bytes, until_us: int) -> None:
+        """Make a cast again under its old identity, for members that have lost it."""
+        if not self._driver.stopped:
+            self._driver.call("carry_on", cast, target, payload, until_us)
 
     def end_expired(self, grace_us: int) -> None:
         """End the unsettled casts whose expiry passed more than `grace_us` ago: their receipt

@@ -258,6 +258,10 @@ async def _publish(node: Node, request: Answer) -> AsyncIterator[Answer]:
     yield receipt.described()
 
 
+async def _acknowledge(node: Node, request: Answer) -> AsyncIterator[Answer]:
+    yield {"acknowledged": node.store.acknowledge_losses()}
+
+
 async def _leave(node: Node, request: Answer) -> AsyncIterator[Answer]:
     await node.leave()
     yield {"left": True}
@@ -272,6 +276,7 @@ _VERBS: dict[str, Callable[[Node, Answer], AsyncIterator[Answer]]] = {
     "receipts": _receipts,
     "estimate": _estimate,
     "leave": _leave,
+    "acknowledge": _acknowledge,
     "subscribe": _subscribe,
     "unsubscribe": _unsubscribe,
     "subscriptions": _subscriptions,

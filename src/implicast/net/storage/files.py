@@ -71,7 +71,7 @@ def tighten(folder: Path) -> None:
     """
     changed = 0
     try:
-        for path in (folder, *_own_paths(folder)):
+        for path in (folder, *own_paths(folder)):
             changed += _tightened(path)
     except OSError as error:
         log.warning(
@@ -97,7 +97,7 @@ def _tightened(path: Path) -> bool:
     return False
 
 
-def _own_paths(folder: Path) -> Iterator[Path]:
+def own_paths(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.iterdir()):
         if path.is_symlink():
             continue

@@ -21,4 +21,5 @@ class StorageLayer:
         self.blobs = Blobs(directory)
 
     def status(self) -> dict[str, Any]:
-        return {"disk_full": self.store.full, **self.store.counts()}
+        losses = [each.what for each in self.store.losses]
+        return {"disk_full": self.store.full, "losses": losses, **self.store.counts()}

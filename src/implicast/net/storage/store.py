@@ -8,13 +8,14 @@ written so far is durable.
 
 The primary key of `notices` detects repeats: a cast enters the inbox once. The schema has a
 version. A file with an older version is migrated when it is opened; a file with a newer one is
-refused.
+refused. Every commit has a number (`head.py`), and every row a digest (`schema.py`).
 """
 
 import asyncio
+import contextlib
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,43 +26,21 @@ from implicast.language.target import Target
 from implicast.net.storage.bulk import CAST, NOTICE, RECEIPT, SETTLED, Write, write_all
 from implicast.net.storage.commit_scheduler import scheduler_of
 from implicast.net.storage.files import Lock, make_private_folder, touch_private
-from implicast.peer.contract import CastId, Incarnation
+from implicast.net.storage.head import Head, head_of
+from implicast.net.storage.loss import (
+    Loss,
+    acknowledge,
+    commit_row,
+    last_commit,
+    losses,
+    notice_losses,
+)
+from implicast.net.storage.rows import StoredRows
+from implicast.net.storage.schema import MIGRATIONS, SCHEMA, VERSION, connect
+from implicast.peer.contract import CastId
 from implicast.peer.errors import LocalError
 from implicast.peer.events import Settled
 
-VERSION = 3
-SCHEMA = """
-create table meta (key text primary key, value blob) without rowid;
-create table notices (
-    publisher blob, life integer, serial integer, payload blob, target text,
-    arrived_us integer, done_us integer,
-    primary key (publisher, life, serial)) without rowid;
-create index notices_open on notices (arrived_us) where done_us is null;
-create table outbox (
-    life integer, serial integer, target blob, payload blob, made_us integer,
-    until_us integer, settled_us integer,
-    primary key (life, serial)) without rowid;
-create table receipts (life integer, serial integer, settled blob, at_us integer,
-    primary key (life, serial)) without rowid;
-"""
-DURABLE_ROWS = """
-create table kept_rows (
-    number integer primary key, part text, key blob, value blob, unique (part, key));
-"""
-REMEMBERED = """
-alter table notices add column until_us integer;
-create table remembered (
-    publisher blob, life integer, serial integer, until_us integer,
-    primary key (publisher, life, serial)) without rowid;
-"""
-"""Until when the cast of a notice is remembered, and the ids of casts whose notice is deleted and
-that are still remembered (`durable_state.py`).
-"""
-MIGRATIONS: dict[int, str] = {
-    1: DURABLE_ROWS,
-    2: REMEMBERED,
-}
-"""Migration scripts by the version they start from."""
 COMMIT_DELAY_S = (0.003, 0.02)
 """Bounds in seconds of the pause between two commits of a node that writes continuously. Within
 these bounds the pause is as long as the last commit took.
@@ -70,15 +49,13 @@ NOTICES_MAX = 100_000
 """Notices kept in the inbox. Beyond this number the oldest done ones are deleted."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_settled = msgspec.msgpack.Decoder(Settled)
-_target = msgspec.msgpack.Decoder(Target)
 
 
 class StoreError(LocalError):
     """The file cannot be used; the text says why."""
 
 
-class Store:
+class Store(StoredRows):
     """The database of one node."""
 
     def __init__(self, path: Path) -> None:
@@ -97,6 +74,10 @@ class Store:
         next commit.
         """
         self._touched = self._abandoned = False
+        self._number, self._commit_us = 0, 0
+        """Number and time of the last commit."""
+        self.new_losses: list[Loss] = []
+        """Losses that were noticed when the file was opened."""
         self._last_us = 0
         """Arrival time of the last notice; 0 until it is read from the database."""
         self.before_commit: Callable[[], None] = lambda: None
@@ -109,13 +90,16 @@ class Store:
             make_private_folder(path.parent)
             self._lock = Lock(path)
             touch_private(path)
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._db = connect(path)
+            self._head = Head(head_of(path))
             self._prepare()
         except TimeoutError:
             raise StoreError(
                 f"{path.parent} is in use by another process: stop that process"
             ) from None
-        except (OSError, sqlite3.Error) as error:
+        except sqlite3.DatabaseError as error:
+            raise StoreError(_damage(path, error)) from None
+        except OSError as error:
             raise StoreError(f"{path} cannot be used: {error}") from None
 
     def _prepare(self) -> None:
@@ -128,14 +112,26 @@ class Store:
                 "update Implicast"
             )
         if version == 0:
-            self._db.executescript(
-                f"begin; {SCHEMA} {DURABLE_ROWS} {REMEMBERED} pragma user_version={VERSION}; commit;"
-            )
+            self._db.executescript(f"begin; {SCHEMA} pragma user_version={VERSION}; commit;")
+            version = VERSION
         while 0 < version < VERSION:
             self._db.executescript(
                 f"begin; {MIGRATIONS[version]} pragma user_version={version + 1}; commit;"
             )
-            version += 1
+            version = min(version + 1, VERSION)
+        self._notice_losses()
+
+    def _notice_losses(self) -> None:
+        """Check the structure of the database, its head file and the digests of its rows."""
+        (found,) = self._db.execute("pragma integrity_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite3.DatabaseError(found)
+        self.new_losses = notice_losses(self._db, self._head)
+        number, _ = last_commit(self._db)
+        self._number = max(number, self._head.number)
+        if self.new_losses or self._head.damaged or not self._head.existed:
+            self._commit_now(lambda: None)
+            self._head.reset(self._number, self._commit_us)
 
     # --- executed at once, at startup
 
@@ -147,7 +143,39 @@ class Store:
         """Write a value and commit before returning: for values that must be durable before the
         node sends anything.
         """
-        self.execute_now("insert or replace into meta values (?, ?)", key, value)
+        self._commit_now(
+            lambda: self._db.execute("insert or replace into meta values (?, ?)", (key, value))
+        )
+
+    def _commit_now(self, write: Callable[[], object]) -> None:
+        """Write within a transaction of its own, and commit it. A running commit ends first."""
+        if self.commit_running is not None:
+            self.commit_running.exception()
+        self._db.execute("begin immediate")
+        try:
+            write()
+            self._number_commit()
+        except BaseException:
+            self.rollback()
+            raise
+        self.commit_transaction()
+
+    def _number_commit(self) -> None:
+        """Give the open transaction its number."""
+        self._commit_us = time.time_ns() // 1000
+        row = commit_row(self._number + 1, self._commit_us)
+        self._db.execute("insert or replace into meta values (?, ?)", row)
+
+    @property
+    def losses(self) -> list[Loss]:
+        """The losses that the operator has not acknowledged."""
+        return losses(self._db)
+
+    def acknowledge_losses(self) -> int:
+        """Forget the recorded losses. Returns how many there were."""
+        count = len(self.losses)
+        self._commit_now(lambda: acknowledge(self._db))
+        return count
 
     def rows(self, part: str) -> list[bytes]:
         """The stored rows of one part of the durable state, in the order of their last write."""
@@ -278,6 +306,7 @@ class Store:
         self._db.execute("begin immediate")
         try:
             write_all(self._db, writes)
+            self._number_commit()
         except BaseException:
             self.rollback()
             raise
@@ -289,6 +318,9 @@ class Store:
         except BaseException:
             self.rollback()
             raise
+        self._number += 1
+        with contextlib.suppress(OSError):  # a full disk: the head file stays behind
+            self._head.write(self._number, self._commit_us)
 
     def rollback(self) -> None:
         if self._db.in_transaction:
@@ -302,90 +334,7 @@ class Store:
             self.commit_running.exception()
         return self._db.execute(statement, values)
 
-    # --- reading
-
-    def inbox(
-        self, open_only: bool = True, after_us: int = 0, most: int = 1_000
-    ) -> list[tuple[Any, ...]]:
-        """Rows of publisher, incarnation, serial, payload, target, arrived_us, done_us; oldest
-        first.
-        """
-        clause = "and done_us is null" if open_only else ""
-        return self.execute_now(
-            "select publisher, life, serial, payload, target, arrived_us, done_us "
-            f"from notices where arrived_us > ? {clause} order by arrived_us limit ?",
-            after_us,
-            most,
-        ).fetchall()
-
-    def unsettled(self) -> Iterator[tuple[Incarnation, int, Target, bytes, int]]:
-        """Unsettled casts: incarnation, serial, target, payload, expiry time in microseconds."""
-        rows = self.execute_now(
-            "select life, serial, target, payload, until_us from outbox "
-            "where settled_us is null order by life, serial"
-        ).fetchall()
-        for incarnation, serial, target, payload, until_us in rows:
-            yield incarnation, serial, _target.decode(target), payload, until_us
-
-    def expired(self, before_us: int) -> list[tuple[Incarnation, int]]:
-        """Incarnation and serial of unsettled casts that expired before this time."""
-        return self.execute_now(
-            "select life, serial from outbox where settled_us is null and until_us <= ?", before_us
-        ).fetchall()
-
-    def has(self, cast: CastId) -> bool:
-        """True if the cast is in the inbox or waits for the next commit."""
-        key = (cast.publisher, cast.incarnation, cast.serial)
-        if any(
-            statement is NOTICE and values[:3] == key for statement, values in self.pending_writes
-        ):
-            return True
-        found = self.execute_now(
-            "select 1 from notices where publisher = ? and life = ? and serial = ?", *key
-        )
-        return found.fetchone() is not None
-
-    def carried(self, incarnation: Incarnation, serial: int) -> bytes | None:
-        """The bytes that a cast of this node carries as its payload."""
-        row = self.execute_now(
-            "select payload from outbox where life = ? and serial = ?", incarnation, serial
-        ).fetchone()
-        return None if row is None else bytes(row[0])
-
-    def receipt(self, incarnation: Incarnation, serial: int) -> Settled | None:
-        row = self.execute_now(
-            "select settled from receipts where life = ? and serial = ?", incarnation, serial
-        ).fetchone()
-        return None if row is None else _settled.decode(row[0])
-
-    def receipts(self, most: int = 100) -> list[tuple[Any, ...]]:
-        """Rows of incarnation, serial, target, made_us, settled (or None); newest first."""
-        rows = self.execute_now(
-            "select o.life, o.serial, o.target, o.made_us, r.settled "
-            "from outbox o left join receipts r on o.life = r.life and o.serial = r.serial "
-            "order by o.made_us desc limit ?",
-            most,
-        ).fetchall()
-        return [
-            (
-                incarnation,
-                serial,
-                _target.decode(target),
-                made_us,
-                None if settled is None else _settled.decode(settled),
-            )
-            for incarnation, serial, target, made_us, settled in rows
-        ]
-
-    def counts(self) -> dict[str, int]:
-        return {
-            "inbox": self._count("notices"),
-            "inbox_open": self._count("notices where done_us is null"),
-            "outbox_open": self._count("outbox where settled_us is null"),
-        }
-
-    def _count(self, what: str) -> int:
-        return int(self.execute_now(f"select count(*) from {what}").fetchone()[0])
+    # --- end
 
     def abandon(self) -> None:
         """Discard all uncommitted writes, for tests of crashes."""
@@ -412,4 +361,19 @@ class Store:
             self._task.cancel()
         self._thread.shutdown(wait=True)
         self._db.close()
+        with contextlib.suppress(OSError):
+            self._head.write(self._number, self._commit_us, sync=not self._abandoned)
+        self._head.close()
         self._lock.release()
+
+
+def _damage(path: Path, error: sqlite3.DatabaseError) -> str:
+    """What is wrong with a database that cannot be used, and what to do."""
+    damaged = "malformed" in str(error) or not isinstance(error, sqlite3.OperationalError)
+    if not damaged:
+        return f"{path} cannot be used: {error}"
+    folder, reason = path.parent, " ".join(str(error).replace("*", "").split())
+    return (
+        f"{path} is damaged ({reason}): run `implicast doctor {folder} --salvage` to "
+        f"keep what can be read, or `implicast restore BACKUP {folder} --replace`"
+    )
