@@ -86,21 +86,26 @@ class Store(StoredRows):
         """
         self.after_commit: Callable[[], None] = lambda: None
         """Called after every commit."""
-        try:
-            make_private_folder(path.parent)
-            self._lock = Lock(path)
-            touch_private(path)
-            self._db = connect(path)
-            self._head = Head(head_of(path))
-            self._prepare()
-        except TimeoutError:
-            raise StoreError(
-                f"{path.parent} is in use by another process: stop that process"
-            ) from None
-        except sqlite3.DatabaseError as error:
-            raise StoreError(_damage(path, error)) from None
-        except OSError as error:
-            raise StoreError(f"{path} cannot be used: {error}") from None
+        with contextlib.ExitStack() as opened:
+            try:
+                make_private_folder(path.parent)
+                self._lock = Lock(path)
+                opened.callback(self._lock.release)
+                touch_private(path)
+                self._db = connect(path)
+                opened.callback(self._db.close)
+                self._head = Head(head_of(path))
+                opened.callback(self._head.close)
+                self._prepare()
+            except TimeoutError:
+                raise StoreError(
+                    f"{path.parent} is in use by another process: stop that process"
+                ) from None
+            except sqlite3.DatabaseError as error:
+                raise StoreError(_damage(path, error)) from None
+            except OSError as error:
+                raise StoreError(f"{path} cannot be used: {error}") from None
+            opened.pop_all()
 
     def _prepare(self) -> None:
         self._db.execute("pragma journal_mode=wal")
