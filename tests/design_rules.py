@@ -18,6 +18,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "implicast"
@@ -63,6 +64,7 @@ class ClassText:
         return sum(isinstance(each, ast.FunctionDef | ast.AnnAssign) for each in self.node.body)
 
 
+@cache
 def folders() -> dict[str, list[Path]]:
     found = defaultdict(list)
     for room in ROOMS:
@@ -71,19 +73,26 @@ def folders() -> dict[str, list[Path]]:
     return dict(found)
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+@cache
 def classes_of(folder: str) -> dict[str, ClassText]:
     found = {}
     for path in folders()[folder]:
-        for node in ast.parse(path.read_text("utf-8")).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef):
                 found[node.name] = ClassText(folder, path.name, node)
     return found
 
 
+@cache
 def all_classes() -> dict[str, ClassText]:
     found = {}
     for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.parse(path.read_text("utf-8")).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef):
                 found[node.name] = ClassText(str(path.parent.relative_to(SOURCE)), path.name, node)
     return found
@@ -326,7 +335,7 @@ def modes(folder: str) -> list[str]:
     for path in folders()[folder]:
         if path.name == "settings.py":
             continue
-        tree = ast.parse(path.read_text("utf-8"))
+        tree = tree_of(path)
         allowed = {
             id(inner)
             for function in functions(tree)
@@ -370,7 +379,7 @@ def _asks(test: ast.expr) -> bool:
 def second_ways(folder: str) -> list[str]:
     found = []
     for path in folders()[folder]:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(tree_of(path)):
             name = _second_way(node)
             if name is not None:
                 found.append(f"{folder}/{path.name}:{getattr(node, 'lineno', 0)} {name}")
