@@ -10,23 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from implicast.casting.designs import design
-from implicast.casting.replicated_lists import entry_table, ring_broadcast
+from implicast.casting.replicated_lists import ring_broadcast
 from implicast.casting.replicated_lists.anti_entropy import AntiEntropy, EntriesReturned, in_batches
-from implicast.casting.replicated_lists.entries import ListEntry, OwnEntry, without
-from implicast.casting.replicated_lists.entry_table import TOMBSTONE_US, EntryTable
+from implicast.casting.replicated_lists.entries import ListEntry, OwnEntry
 from implicast.casting.replicated_lists.holder import PutAck
 from implicast.casting.replicated_lists.own_entries import OwnEntries
 from implicast.casting.replicated_lists.reads import Fetch, FetchLists, ListsFetched
 from implicast.casting.replicated_lists.ring_broadcast import RangeLost
 from implicast.language.target import Description, Predicate, Target, Term, Value
-from implicast.overlay.chord import Chord
+from implicast.overlay.chord import Chord, broadcast
 from implicast.overlay.links import Links
 from implicast.overlay.links.pointers import Pointers
 from implicast.overlay.links.state import IN
+from implicast.peer import replica_table
 from implicast.peer.contract import CastId, Contact, Message
 from implicast.peer.events import Left, Notice, Registered
+from implicast.peer.replica_table import TOMBSTONE_US, ReplicaTable
 from implicast.peer.subscriber import Subscribed, Unsubscribed
 from implicast.space.ring import hashed
+from implicast.space.steps import without
 from implicast.world.frozen import freeze, thaw
 from implicast.world.journal import REGISTER, UPKEEP
 from implicast.world.network import build
@@ -54,7 +56,7 @@ def a_contact(number: int) -> Contact:
 def test_copies_that_meet_in_any_order_end_the_same(words) -> None:
     ends = set()
     for order in permutations(words):
-        entries = EntryTable()
+        entries = ReplicaTable()
         for stamp, there, name in order:
             entries.store(entry(stamp, b"x" if there else b"", name), 0)
         ends.add(entries.summary(0, 0))
@@ -75,7 +77,7 @@ WORD = st.tuples(
 def test_what_an_owner_has_is_found_by_its_name_as_by_looking_at_everything(
     words, later_us: int
 ) -> None:
-    entries = EntryTable()
+    entries = ReplicaTable()
     for stamp, there, name, number, tag in words:
         entries.store(
             ListEntry(5, ("t", "", tag), a_contact(name), number, stamp, b"x" if there else b""), 0
@@ -91,7 +93,7 @@ def test_what_an_owner_has_is_found_by_its_name_as_by_looking_at_everything(
 
 
 def test_an_old_copy_does_not_bring_back_what_was_removed() -> None:
-    entries = EntryTable()
+    entries = ReplicaTable()
     entries.store(entry(2, b""), 0)
     entries.store(entry(1), 10)
 
@@ -99,7 +101,7 @@ def test_an_old_copy_does_not_bring_back_what_was_removed() -> None:
 
 
 def test_a_removal_wins_over_an_entry_of_the_same_stamp() -> None:
-    entries = EntryTable()
+    entries = ReplicaTable()
     entries.store(entry(2), 0)
     entries.store(entry(2, b""), 0)
     entries.store(entry(2), 0)
@@ -108,7 +110,7 @@ def test_a_removal_wins_over_an_entry_of_the_same_stamp() -> None:
 
 
 def test_what_is_not_renewed_is_forgotten_and_does_not_come_back_from_a_copy() -> None:
-    entries = EntryTable()
+    entries = ReplicaTable()
     entries.store(entry(1), 0)
     entries.expire(11, lease_us=10)
     entries.store(entry(1), 12)
@@ -123,7 +125,7 @@ def test_what_is_not_renewed_is_forgotten_and_does_not_come_back_from_a_copy() -
 
 def listed_after_a_late_copy(after_us: int) -> list[ListEntry]:
     """An entry is removed, removals are swept, and a copy of the entry comes late."""
-    entries = EntryTable()
+    entries = ReplicaTable()
     entries.store(entry(1), 0)
     entries.store(entry(2, b""), 1_000)
     entries.expire(after_us, lease_us=1_000_000_000)
@@ -136,12 +138,12 @@ def test_a_removal_is_remembered_for_as_long_as_copies_may_be_late(
 ) -> None:
     assert listed_after_a_late_copy(20 * S) == [], "freezes and partitions are shorter"
 
-    monkeypatch.setattr(entry_table, "TOMBSTONE_US", 0)
+    monkeypatch.setattr(replica_table, "TOMBSTONE_US", 0)
     assert listed_after_a_late_copy(20 * S) == [entry(1)], "the removed entry is back"
 
 
 def test_equal_sums_mean_equal_entries() -> None:
-    entries, others = EntryTable(), EntryTable()
+    entries, others = ReplicaTable(), ReplicaTable()
     for stamp in (1, 2, 3):
         entries.store(entry(stamp, name=stamp, key=stamp), 0)
         others.store(entry(stamp, name=stamp, key=stamp), 0)
@@ -354,7 +356,7 @@ def test_a_lack_is_told_to_those_behind_dead_fingers_too(monkeypatch: pytest.Mon
     told, alive = who_hears_of_a_lack()
     assert told == alive
 
-    monkeypatch.setattr(ring_broadcast, "REPEATS_MAX", 0)
+    monkeypatch.setattr(broadcast, "REPEATS_MAX", 0)
     told, alive = who_hears_of_a_lack()
     assert told < alive, "without going round the dead somebody does not know"
 

@@ -56,7 +56,7 @@ LOWERED = {
     "implicast.casting.broker.client:NOTIFIED_BY_MAX": 16,
     "implicast.casting.condcast.tasks:TASKS_MAX": 64,
     "implicast.casting.replicated_lists.holder_state:ABSENT_MAX": 16,
-    "implicast.casting.replicated_lists.ring_broadcast:KNOWN_MAX": 32,
+    "implicast.overlay.chord.broadcast:KNOWN_MAX": 32,
     "implicast.casting.replicated_lists.anti_entropy:CONFIRMED_MAX": 16,
     "implicast.casting.spice.casts:COUNTED_MAX": 32,
     "implicast.casting.spice.design:WINDOW_CASTS": 2,

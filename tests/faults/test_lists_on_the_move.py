@@ -12,11 +12,11 @@ import pytest
 
 from implicast.casting.designs import design
 from implicast.casting.pubsub import PubSub
-from implicast.casting.replicated_lists.entries import values
 from implicast.language.target import Predicate, Target, Term
 from implicast.peer.subscriber import Subscribed
 from implicast.peer.wire import Codec
 from implicast.space.digest import stream
+from implicast.space.steps import values
 from implicast.world.events_run import CountingWorld
 from implicast.world.faults import Faults, FaultStream
 from implicast.world.journal import JOIN, LEAVE, REGISTER

@@ -1,15 +1,26 @@
 """The two baseline designs of the thesis on Chord: the node that a tag hashes to lists the members
-with that tag.
+with that tag. Implicit group messaging, section 7.1, Listings 3 and 4.
 
-`dht-naive` (Listing 3): entries are references only. The publisher fetches the list of every tag of
-the target and intersects them. `dht` (Listing 4): entries are whole registrations. The publisher
-fetches one list per term and filters it.
+State. `dht-naive` (Listing 3): the list of a tag has a reference to each member with it. `dht`
+(Listing 4): whole registrations. Lists are stored, copied and repaired by `replicated_lists/`.
 
-In both, the publisher itself notifies every selected consumer. So it needs no duplicate detection
-on the way to deliver at most once, but all intermediate data arrives at it and all notifications
-leave from it. Left out: the chained (recursive) variant, which the thesis only mentions.
+| event | `dht-naive` | `dht` |
+|---|---|---|
+| `register` | put a reference into the list of each tag | put all tags into the list of each tag |
+| `cast` | fetch the list of every tag of the target, intersect | fetch one list per term, filter |
+| lists fetched | notify every selected member (`Notify`) | the same |
+| `Notify` | the member compares with its description, delivers, acknowledges | the same |
+| `withdraw`, `leave` | remove the entries | the same |
 
-Implicit group messaging, section 7.1, Listings 3 and 4.
+Invariants. The publisher itself notifies every selected member, once; so duplicates need not be
+detected on the way. A member is found if its entries are confirmed, and for 5 s after a change both
+its former and its new entries are listed, so that a cast that reads several lists meanwhile finds
+it in one of them.
+
+Differences. The chained (recursive) variant, which the thesis only mentions, is left out. An entry
+of the naive design carries one byte of its description's version, so that a publisher does not
+combine lists of two descriptions. All intermediate data arrives at the publisher and all
+notifications leave from it, as in the thesis.
 """
 
 from implicast.casting.designs import Design

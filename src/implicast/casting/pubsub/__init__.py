@@ -1,10 +1,24 @@
 """Content-based publish/subscribe on Chord: a subscription is stored in the lists of all values
-that it admits.
+that it admits. Sections 3 (Chord) and 4 (OPChord) of the paper.
 
-`chord-pubsub` hashes values, so storing a range of r values costs r lookups. `opchord-pubsub` uses
-an order-preserving hash, so it costs one lookup and r steps. Matching an event fetches one list per
-attribute of the event, in both. The reverse direction, peers with values and casts with predicates,
-uses the same lists.
+State. Lists by namespace (`s` subscriptions, `p` peers), attribute and value, in
+`replicated_lists/`. A subscription id is c1 | c2 | c3: its node, its number there, the number of
+its constrained attributes. `chord-pubsub` hashes values, so storing a range of r values costs r
+lookups. `opchord-pubsub` uses an order-preserving hash, so it costs one lookup and r steps.
+
+| event | what happens |
+|---|---|
+| `subscribe` | each term gets an id, which is put into the lists of all values that it admits |
+| `update` | only new without old and old without new values move, unless c3 changes |
+| `publish` | one list per attribute of the event is fetched, and ids are counted |
+| an id is in c3 lists | its owner is sent `Matched`, compares again, delivers once, acknowledges |
+| `unsubscribe` | the id is removed from all lists; its number is reused last |
+| `register` | the description is put into the list of each of its values |
+| `cast` | per term the lists of the narrowest constraint are fetched; descriptions are filtered |
+
+Invariants. An id that is confirmed in all lists matches exactly the events that its term selects. A
+member is notified once per event, however many of its ids match. An owner that changed meanwhile
+drops what no longer fits. Differences from the paper: `FIDELITY.md`.
 
 Read in this order: `value_mapping.py`, `subscriptions.py`, `member.py`.
 """

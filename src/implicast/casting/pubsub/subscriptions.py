@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 from implicast.casting.pubsub.messages import DurablePubSub, DurableSubscription, DurableTerm
 from implicast.casting.pubsub.value_mapping import SUBSCRIBERS, TAG, Span, ValueMapping
-from implicast.casting.replicated_lists.entries import PRESENT, OwnEntry, overlap
+from implicast.casting.replicated_lists.entries import PRESENT, OwnEntry
 from implicast.casting.replicated_lists.own_entries import OwnEntries
 from implicast.language.target import Description, Target, Term
 from implicast.overlay.chord import Chord
 from implicast.peer.contract import Message
 from implicast.peer.subscriber import Subscribed, Unsubscribed
+from implicast.space.steps import overlap
 
 
 class SubscribedTerm(NamedTuple):

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import log2
 
-from implicast.casting.replicated_lists.entries import ListRange, key_of_value, values, without
+from implicast.casting.replicated_lists.entries import ListRange, key_of_value
 from implicast.language.attributes import Number, Schema
 from implicast.language.target import Description, Scalar, Target, Term
 from implicast.peer.errors import RemoteError
 from implicast.space.ring import ID_BITS, order_preserving
+from implicast.space.steps import values, without
 
 SUBSCRIBERS, PEERS = "s", "p"
 """The two namespaces: lists of subscriptions, and lists of peers."""

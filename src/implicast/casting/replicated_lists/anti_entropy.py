@@ -13,7 +13,6 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from implicast.casting.replicated_lists.entries import ListEntry, Part, RingKey, SomeEntries
-from implicast.casting.replicated_lists.entry_table import TOMBSTONE_US
 from implicast.casting.replicated_lists.holder_state import HolderPart, HolderState
 from implicast.casting.replicated_lists.settings import ENTRIES_PER_MESSAGE
 from implicast.overlay.links import Ref
@@ -22,6 +21,7 @@ from implicast.peer.contract import Address, Message, StandingAlarm, handles
 from implicast.peer.fields import Flag, Token
 from implicast.peer.handoff import in_parts
 from implicast.peer.memory import Recent
+from implicast.peer.replica_table import TOMBSTONE_US
 from implicast.space.ring import up_to
 
 SOON_US = 300_000

@@ -2,18 +2,20 @@
 ranges of values.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from implicast.peer.contract import Address, Contact, Message, Name
 from implicast.peer.fields import TEXT_MAX, Text, Token
 from implicast.peer.wire import UNREADABLE
 from implicast.space.ring import ID_BITS, hashed
+from implicast.space.steps import ValueRange, overlap, without
 
 PARTS_MAX = 4_096
 """Upper limit for the parts of one answer or of one range handoff."""
@@ -43,11 +45,8 @@ PRESENT = msgspec.msgpack.encode(None)
 """Content of an entry that states nothing but its presence."""
 Slot = tuple[Text, Text, Scalar]
 """Identifies one list: namespace, attribute, value."""
-Ident = Name | int
-"""Key of an entry within its list: its number, or the owner's name where the number is 0."""
 KeyOf = Callable[[str, Scalar], int]
 """Ring key of a value of an attribute. Raises `RemoteError` if it has none."""
-ValueRange = tuple[Scalar, Scalar]
 ListRange = tuple[str, str, Scalar, Scalar, bool]
 """Namespace, attribute, low, high, and whether the range is walked along successors."""
 Listing = tuple[ListRange, int, bytes]
@@ -82,9 +81,13 @@ class ListEntry(Message):
         return bool(self.packed) and not self.packed.startswith(REMOVED)
 
     @property
-    def ident(self) -> Ident:
-        """The key of the entry within its list."""
+    def ident(self) -> Name | int:
+        """The key of the entry within its list: its number, or the owner's name where that is 0."""
         return self.number or self.owner.name
+
+    def expired(self) -> "ListEntry":
+        """The same entry as a removal, whose lease has ended."""
+        return replace(self, packed=b"")
 
 
 SomeEntries = Annotated[tuple[ListEntry, ...], Meta(max_length=4_096)]
@@ -182,44 +185,3 @@ def reader(kind: type[Read], nonsense: Nonsense) -> Callable[[bytes], Read | Non
             return nonsense
 
     return read
-
-
-def values(value_range: ValueRange) -> Sequence[Scalar]:
-    low, high = value_range
-    return range(low, high + 1) if isinstance(low, int) and isinstance(high, int) else (low,)
-
-
-def in_pieces(value_range: ValueRange, most: int) -> list[ValueRange]:
-    """Return a range as at most `most` consecutive ranges of about equal length."""
-    low, high = value_range
-    if isinstance(low, str) or isinstance(high, str) or low == high:
-        return [value_range]
-    length = -(-(high - low + 1) // most)
-    return [(start, min(high, start + length - 1)) for start in range(low, high + 1, length)]
-
-
-def overlap(one: ValueRange, other: ValueRange) -> ValueRange | None:
-    """Return the values that both ranges contain."""
-    (low, high), (start, end) = one, other
-    if (
-        isinstance(low, str)
-        or isinstance(high, str)
-        or isinstance(start, str)
-        or isinstance(end, str)
-    ):
-        return one if one == other else None
-    return (max(low, start), min(high, end)) if max(low, start) <= min(high, end) else None
-
-
-def without(value_range: ValueRange, low: Scalar, high: Scalar) -> list[ValueRange]:
-    """Return a range without the values low..high."""
-    start, end = value_range
-    if (
-        isinstance(start, str)
-        or isinstance(end, str)
-        or isinstance(low, str)
-        or isinstance(high, str)
-    ):
-        return [] if start == low else [value_range]
-    parts = [(start, min(end, low - 1)), (max(start, high + 1), end)]
-    return [(first, last) for first, last in parts if first <= last]

@@ -22,12 +22,12 @@ from implicast.casting.replicated_lists.entries import (
     Scalar,
     Slot,
     Stamp,
-    overlap,
     reader,
 )
 from implicast.language.target import Description
 from implicast.peer.contract import Contact, Message, Name
 from implicast.peer.signing import Proof, Signing
+from implicast.space.steps import overlap
 
 Described = Callable[[Slot, bytes], Description | None]
 """Returns what an entry states about its owner; protected tags in it need the authority's

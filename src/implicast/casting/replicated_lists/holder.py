@@ -14,14 +14,12 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from implicast.casting.replicated_lists.entries import (
-    Ident,
     ListEntry,
     Packed,
     RingKey,
     Scalar,
     Slot,
     Stamp,
-    values,
 )
 from implicast.casting.replicated_lists.holder_state import HolderPart, HolderState
 from implicast.casting.replicated_lists.owner_probes import OwnerProbes
@@ -30,6 +28,8 @@ from implicast.overlay.links.refs import lies_between
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Contact, Message, Name, handles
 from implicast.peer.fields import Text, Token
+from implicast.peer.replica_table import Ident
+from implicast.space.steps import values
 
 Few = Annotated[int, Meta(ge=0, le=8)]
 """Successors to which a message is still to be forwarded."""

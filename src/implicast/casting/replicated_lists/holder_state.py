@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from implicast.casting.replicated_lists.entries import KeyOf, ListEntry, Scalar
 from implicast.casting.replicated_lists.entry_proofs import EntryProofs
-from implicast.casting.replicated_lists.entry_table import NO_ROOM, EntryTable
 from implicast.casting.replicated_lists.settings import ReplicatedListSettings
 from implicast.overlay.chord import Chord
 from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Contact, Host, Name, Part
 from implicast.peer.memory import Recent
+from implicast.peer.replica_table import NO_ROOM, ReplicaTable
 from implicast.space.ring import up_to
 
 LOST_RANGES_MAX = 64
@@ -62,7 +62,7 @@ class HolderState:
     ) -> None:
         self.contact, self.host, self.chord, self.key_of = contact, host, chord, key_of
         self.settings, self.proofs = settings, proofs
-        self.entries = EntryTable(bool(settings.copies))
+        self.entries: ReplicaTable[ListEntry] = ReplicaTable(bool(settings.copies))
         self.own = chord.table.own
         """This node's own key: the same in every incarnation."""
         self.floor_key = self.own

@@ -15,16 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
-from implicast.casting.replicated_lists.entries import (
-    STAMP_BITS,
-    ListEntry,
-    OwnEntry,
-    Scalar,
-    Slot,
-    ValueRange,
-    values,
-)
-from implicast.casting.replicated_lists.entry_table import PAST_MAX
+from implicast.casting.replicated_lists.entries import STAMP_BITS, ListEntry, OwnEntry, Scalar, Slot
 from implicast.casting.replicated_lists.holder import (
     EntriesRenewed,
     EntryOutdated,
@@ -43,8 +34,10 @@ from implicast.overlay.links.state import IN
 from implicast.peer.contract import Address, Incarnation, Message, StandingAlarm, Version, handles
 from implicast.peer.handoff import in_parts
 from implicast.peer.name import has_next
+from implicast.peer.replica_table import PAST_MAX
 from implicast.peer.requests import PendingRequest, RetryPolicy, UpkeepRequests
 from implicast.space.ring import up_to
+from implicast.space.steps import ValueRange, values
 
 SECRET_BITS = 61
 WAIT_US = 2_000_000

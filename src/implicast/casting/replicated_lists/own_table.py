@@ -21,13 +21,11 @@ from implicast.casting.replicated_lists.entries import (
     Listing,
     OwnEntry,
     Scalar,
-    ValueRange,
-    overlap,
-    without,
 )
 from implicast.language.target import Description
 from implicast.peer.contract import Address, Incarnation
 from implicast.peer.replication import Commits
+from implicast.space.steps import ValueRange, overlap, without
 
 OWN_ENTRIES_MAX = 65_536
 """Own entries of one peer; more are refused."""

@@ -15,7 +15,6 @@ lost (`ring_broadcast.py`).
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Annotated
 
 from msgspec import Meta
@@ -23,7 +22,7 @@ from msgspec import Meta
 from implicast.casting.replicated_lists.anti_entropy import AntiEntropy
 from implicast.casting.replicated_lists.entries import ListEntry, Part, RingKey, SomeEntries
 from implicast.casting.replicated_lists.holder_state import HolderPart, HolderState
-from implicast.casting.replicated_lists.ring_broadcast import RingBroadcast, SuspectReport
+from implicast.casting.replicated_lists.ring_broadcast import RingBroadcast
 from implicast.casting.replicated_lists.settings import ENTRIES_PER_MESSAGE
 from implicast.overlay.links import Ref, RingListener
 from implicast.overlay.links.refs import lies_between
@@ -293,7 +292,7 @@ class RangeHandoff(HolderPart, RingListener):
         self._announce_missing()
         before, self._right = self._right, self._ring.right
         if self._ring.me != before and lies_between(self._ring.me, self._ring.right, before):
-            self._broadcast.inform_right(self._chord.table.key_of(before))
+            self._broadcast.arcs.inform_right(self._chord.table.key_of(before))
         self._anti_entropy.sync_soon()
 
     def _announce_missing(self) -> None:
@@ -318,4 +317,4 @@ class RangeHandoff(HolderPart, RingListener):
                 self._reported_us[ref] = reported_us.get(ref, now_us)
                 if ref not in reported_us or self._fell_silent(ref, now_us - reported_us[ref]):
                     self._reported_us[ref] = now_us
-                    self._broadcast.announce(partial(SuspectReport, silent=ref), ref.address)
+                    self._broadcast.announce_suspect(ref)

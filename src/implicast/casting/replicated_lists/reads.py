@@ -26,11 +26,6 @@ from implicast.casting.replicated_lists.entries import (
     RingKey,
     Scalar,
     Slot,
-    ValueRange,
-    in_pieces,
-    overlap,
-    values,
-    without,
 )
 from implicast.casting.replicated_lists.holder_state import HolderPart, HolderState
 from implicast.casting.replicated_lists.settings import HOP_US, LINGER_US, RETRY_CHECK_US
@@ -47,6 +42,7 @@ from implicast.peer.contract import (
 from implicast.peer.events import Refused
 from implicast.peer.fields import Count, Text, Token
 from implicast.peer.handoff import in_parts
+from implicast.space.steps import ValueRange, in_pieces, overlap, values, without
 
 WAIT_US = 1_500_000
 """Wait for an answer before lists are fetched again."""

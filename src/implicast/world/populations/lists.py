@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from implicast.casting.replicated_lists.entries import OwnEntry
-from implicast.casting.replicated_lists.entry_table import digest_of
 from implicast.casting.replicated_lists.member import RingMember
 from implicast.peer.contract import Peer
+from implicast.peer.replica_table import digest_of
 from implicast.world.populations.chord import Sound, chord_objections
 from implicast.world.populations.links import members
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from implicast.casting.designs import design
 from implicast.casting.replicated_lists.entries import ListEntry
-from implicast.casting.replicated_lists.entry_table import TOMBSTONE_US, EntryTable, digest_of
 from implicast.language.target import Description
 from implicast.peer.contract import Contact
+from implicast.peer.replica_table import TOMBSTONE_US, ReplicaTable, digest_of
 from implicast.space.ring import up_to
 from implicast.world.journal import REGISTER
 from implicast.world.network import build
@@ -41,7 +41,7 @@ class Both:
     """An entry table, and the same entries in one plain list."""
 
     def __init__(self) -> None:
-        self.entries, self.plain, self.now_us = EntryTable(), {}, 0
+        self.entries, self.plain, self.now_us = ReplicaTable(), {}, 0
 
     def act(self, what: str, *given: int) -> None:
         if what == "take":

@@ -1,4 +1,7 @@
-"""The entries that one node stores, as holder or as copy.
+"""A table of replicated items: versions, tombstones, leases, and digests by range of keys.
+
+Every replica holds such a table. Items are grouped in lists (`slot`) that lie at one key; `ident`
+tells the items of a list apart. It does no I/O; the caller passes the time.
 
 Of two versions of an entry the larger stamp is newer; only the owner issues stamps. Of equal stamps
 a removal wins. So copies converge in whatever order and however often they are merged. A removal is
@@ -10,8 +13,8 @@ from bisect import bisect_right, insort
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Generic, Protocol, Self, TypeVar
 
-from implicast.casting.replicated_lists.entries import Ident, ListEntry, Slot
 from implicast.peer.contract import Address, Contact, Name
 from implicast.peer.lease import OWED_US
 from implicast.peer.memory import Recent, Shares
@@ -39,14 +42,43 @@ partitions after which an old copy may return. A copy that returns later causes 
 vain until its lease expires.
 """
 
+Slot = tuple[str, str, int | str]
+"""Names one list."""
+Ident = Name | int
+"""Names an item within its list."""
+
+
+class Replica(Protocol):
+    """One version of an item. Only its owner makes new versions."""
+
+    @property
+    def key(self) -> int: ...
+    @property
+    def slot(self) -> Slot: ...
+    @property
+    def ident(self) -> Ident: ...
+    @property
+    def owner(self) -> Contact: ...
+    @property
+    def stamp(self) -> int: ...
+    @property
+    def in_force(self) -> bool:
+        """False: a removal."""
+
+    def expired(self) -> Self:
+        """Return the removal that takes its place when its lease is over."""
+
+
+Item = TypeVar("Item", bound=Replica)
+
 
 @dataclass(slots=True)
-class HeldEntry:
+class HeldEntry(Generic[Item]):
     """A stored entry, the time of its last renewal, its digest, and whether it is in force
     (computed once).
     """
 
-    entry: ListEntry
+    entry: Item
     renewed_us: int
     digest: int
     in_force: bool
@@ -64,8 +96,8 @@ def digest_of(slot: Slot, ident: Ident, stamp: int, in_force: bool) -> int:
     return digest_bits(63, *slot, ident, stamp, in_force)
 
 
-class EntryTable:
-    """Lists of entries by slot, indexed by ring key. Does no I/O; the caller passes the time."""
+class ReplicaTable(Generic[Item]):
+    """Lists of items by slot, indexed by key."""
 
     __slots__ = (
         "_compared",
@@ -86,12 +118,12 @@ class EntryTable:
     def __init__(self, compared: bool = True) -> None:
         """`compared`: whether copies are compared, which needs digests and sums."""
         self._compared = compared
-        self._slots: dict[Slot, dict[Ident, HeldEntry]] = {}
+        self._slots: dict[Slot, dict[Ident, HeldEntry[Item]]] = {}
         self._shares: Shares[Name] = Shares(ENTRIES_MAX)
         # Sorted keys, so that a range query costs only the entries in it; scanning all of them took
         # a fifth of a run with churn.
         self._keys: list[int] = []
-        self._places: dict[int, dict[Slot, dict[Ident, HeldEntry]]] = {}
+        self._places: dict[int, dict[Slot, dict[Ident, HeldEntry[Item]]]] = {}
         self._sums = RangeDigests()
         self.digests: set[int] = set()
         """Digests of all entries in force, for membership tests. Never iterated, so that order
@@ -103,10 +135,10 @@ class EntryTable:
         """Addresses of these owners, and some former ones. Never iterated."""
         self.changes = self.losses = self._due_us = 0
         """`_due_us`: no entry and no tombstone expires before this time."""
-        self.silent: Recent[tuple[Slot, Ident], tuple[int, ListEntry]] = Recent(SILENT_ENTRIES_MAX)
+        self.silent: Recent[tuple[Slot, Ident], tuple[int, Item]] = Recent(SILENT_ENTRIES_MAX)
         """Entries removed because their owner is silent, and until when it is owed casts."""
 
-    def store(self, entry: ListEntry, now_us: int) -> int:
+    def store(self, entry: Item, now_us: int) -> int:
         """Store an entry unless a newer version is known. Return 0 if it is stored (or known
         already), the known stamp if that is newer, `NO_ROOM` if the table is full.
         """
@@ -136,7 +168,7 @@ class EntryTable:
             self._due_us = min(self._due_us, now_us + TOMBSTONE_US)
         return 0
 
-    def _count(self, held: HeldEntry, change: int) -> None:
+    def _count(self, held: HeldEntry[Item], change: int) -> None:
         """Update counts, digests, owners and sums: entry added (+1) or removed (-1)."""
         owner, is_more = held.entry.owner, change > 0
         self.changes += 1
@@ -154,11 +186,11 @@ class EntryTable:
         self.losses += not is_more
         self._sums.change(held.entry.key, held.digest, change)
 
-    def get(self, slot: Slot, ident: Ident) -> HeldEntry | None:
+    def get(self, slot: Slot, ident: Ident) -> HeldEntry[Item] | None:
         by_ident = self._slots.get(slot)
         return None if by_ident is None else by_ident.get(ident)
 
-    def listed(self, slot: Slot) -> list[ListEntry]:
+    def listed(self, slot: Slot) -> list[Item]:
         """Return the entries of a list that are in force."""
         return [held.entry for held in self._slots.get(slot, {}).values() if held.in_force]
 
@@ -167,7 +199,7 @@ class EntryTable:
         owners = self.owned if address in self.addresses else ()
         return [owner for owner in owners if owner.address == address]
 
-    def of_owner(self, owner: Contact) -> list[ListEntry]:
+    def of_owner(self, owner: Contact) -> list[Item]:
         """Return all entries of an owner that are in force. Fast path: entries with number 0 are
         found by the owner's name in each list; a full scan follows only if the owner has others.
         """
@@ -180,17 +212,17 @@ class EntryTable:
         some = theirs if len(theirs) == self.owned.get(owner) else self.all_held()
         return [held.entry for held in some if held.in_force and held.entry.owner == owner]
 
-    def is_relevant(self, entry: ListEntry) -> bool:
+    def is_relevant(self, entry: Item) -> bool:
         """Whether an entry from another copy changes anything: the removal of an unknown entry does
         not.
         """
         return entry.in_force or self.get(entry.slot, entry.ident) is not None
 
-    def all_held(self) -> Iterator[HeldEntry]:
+    def all_held(self) -> Iterator[HeldEntry[Item]]:
         for by_ident in self._slots.values():
             yield from by_ident.values()
 
-    def within(self, low: int, high: int) -> list[HeldEntry]:
+    def within(self, low: int, high: int) -> list[HeldEntry[Item]]:
         """Return the entries of the keys (low, high] in ring order; (a, a] is the whole ring."""
         keys, places = self._keys, self._places
         first, last = bisect_right(keys, low), bisect_right(keys, high)
@@ -211,7 +243,7 @@ class EntryTable:
     def _digests_within(self, low: int, high: int) -> list[int]:
         return [held.digest for held in self.within(low, high) if held.in_force]
 
-    def drop(self, entries: Iterable[ListEntry]) -> None:
+    def drop(self, entries: Iterable[Item]) -> None:
         for entry in entries:
             by_ident = self._slots[entry.slot]
             self._count(by_ident.pop(entry.ident), -1)
@@ -220,12 +252,12 @@ class EntryTable:
                 if not self._places[entry.key]:
                     del self._places[entry.key], self._keys[bisect_right(self._keys, entry.key) - 1]
 
-    def note_silent(self, entries: Iterable[ListEntry], now_us: int) -> None:
+    def note_silent(self, entries: Iterable[Item], now_us: int) -> None:
         """Remember removed entries of a silent owner while it is owed casts."""
         for entry in entries:
             self.silent.put((entry.slot, entry.ident), (now_us + OWED_US, entry))
 
-    def silent_in(self, slots: Collection[Slot], now_us: int) -> list[ListEntry]:
+    def silent_in(self, slots: Collection[Slot], now_us: int) -> list[Item]:
         """Return the remembered entries of silent owners in these lists."""
         self.silent.drop_while(lambda known: known[0] <= now_us)
         return [entry for (slot, _), (_, entry) in self.silent.items() if slot in slots]
@@ -240,8 +272,7 @@ class EntryTable:
             if held.renewed_us + span_us >= now_us:
                 self._due_us = min(self._due_us, held.renewed_us + span_us)
             elif held.in_force:
-                ended = (entry.key, entry.slot, entry.owner, entry.number, entry.stamp, b"")
-                self.store(ListEntry(*ended), now_us)
+                self.store(entry.expired(), now_us)
                 self.note_silent([entry], now_us)
             else:
                 self.drop([entry])
