@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from implicast.cli import main
-from implicast.lab import gather
+from implicast.lab import lake
 from implicast.lab.errors import TableError
 from implicast.lab.gather import Gatherer
 from implicast.lab.lake import Lake
@@ -74,7 +74,7 @@ def test_the_measures_of_a_deployment_are_those_of_its_nodes(tmp_path):
     receipts, boxes, sent = lived(tmp_path)
     gatherer = Gatherer(tmp_path / "net", tmp_path / "lake")
     taken = gatherer.take()
-    run = gatherer.whole()
+    run = gatherer.whole().local
 
     delivered = sum(map(len, boxes.values()))
     assert taken["notices"] == delivered == sum(each.notified for each in receipts) > 20
@@ -202,7 +202,7 @@ def test_a_folder_without_journals_and_a_bad_name_are_told_in_a_sentence(tmp_pat
     with pytest.raises(TableError, match="--journal"):
         Gatherer(tmp_path, tmp_path / "lake")
     with pytest.raises(TableError, match="no name for a run"):
-        gather.check_run("../x")
+        lake.check_run("../x")
     assert Lake(tmp_path / "lake", "r", "dht").gathered("sends").num_rows == 0
 
 

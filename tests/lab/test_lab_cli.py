@@ -25,6 +25,8 @@ from implicast.lab.session import require_java
         (["measure", "nowhere"], "is not a journal and holds none"),
         (["report", "nowhere"], "is not a laboratory folder"),
         (["groups", "nowhere"], "is not a workload"),
+        (["compact", "nowhere", "--keep", "2"], "is not a lake"),
+        (["stream", "lake", "--out", "x", "--from-now", "--conf", "a"], "--conf a: expected"),
         (["workload", "zipf", "--out", "w", "--with", "skew=9"], "skew=9 is out of range"),
         (["workload", "moon", "--out", "w"], "there is no workload 'moon'"),
         (["workload", "corpus", "--out", "w"], "needs --bibliographies and --queries"),

@@ -585,7 +585,7 @@ def write_large_journal(directory: Path, peers: int, casts: int, messages: int) 
         ["jazz"] * casts,
         *[pa.nulls(casts, pa.int64())] * 2,
         np.zeros(casts, bool),
-        *[pa.nulls(casts, pa.int64())] * 3,
+        *[pa.nulls(casts, pa.int64())] * 4,
     )
     begun = np.zeros(peers)
     tags, values = [["jazz", "go"]] * peers, [[]] * peers

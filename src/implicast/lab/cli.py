@@ -15,7 +15,7 @@ from implicast.lab import case, compare, dictionary, journals, report, tables
 from implicast.lab.errors import ExperimentError, LabError, TableError
 from implicast.lab.experiment import Experiment, experiment, experiments
 from implicast.lab.folder import Folder, opened, refuse_unwritable, sole
-from implicast.lab.live_cli import stream_command
+from implicast.lab.live_cli import compact_command, stream_command
 from implicast.lab.lock import refuse
 from implicast.lab.measure import measure
 from implicast.lab.options import DIRECTORY, on_spark, say, started
@@ -320,7 +320,14 @@ def tables_command(wanted: str, as_json: bool) -> None:
         click.echo(f"    {row['column']:24} {row['meaning']}{unit}")
 
 
-for each in (workload_command, groups_command, describe_command, stream_command, published_command):
+for each in (
+    workload_command,
+    groups_command,
+    describe_command,
+    stream_command,
+    compact_command,
+    published_command,
+):
     lab.add_command(each)
 
 

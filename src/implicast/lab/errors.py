@@ -8,6 +8,7 @@ LocalError
     ├── CorpusError         a corpus from which nothing can be drawn
     └── FolderHeld          another process works in the folder
 ImplicastError
+├── LakeConflict        another process committed to the lake first
 ├── NothingUsable       input was there, but none of it could be used
 └── SparkFailed         Spark gave up; the trace is in a log file
 """
@@ -37,6 +38,10 @@ class CorpusError(LabError):
 
 class FolderHeld(LabError):
     """Another process works in the folder."""
+
+
+class LakeConflict(ImplicastError):
+    """Another process committed to the lake first; what was not committed is to be read again."""
 
 
 class NothingUsable(ImplicastError):

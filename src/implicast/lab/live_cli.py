@@ -6,24 +6,27 @@ import json
 import signal
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
 import pyarrow as pa
 
+from implicast.lab.delta import KEEP_HOURS
 from implicast.lab.gather import Gatherer, NoJournal
+from implicast.lab.lake import compact
 from implicast.lab.options import on_spark, say, started
+from implicast.lab.session import require_connector
+from implicast.lab.storage import Location
 
 
 @click.command("journal")
-@click.argument("directory", type=click.Path(path_type=Path, exists=True))
+@click.argument("directory", metavar="URL")
 @click.option(
     "--to",
     "lake",
-    type=click.Path(path_type=Path),
+    metavar="URL",
     required=True,
-    help="The lake: a folder that grows.",
+    help="The lake, which grows: a path, s3://..., ...",
 )
 @click.option("--run", "name", help="How the run is called. [NETWORK-DESIGN]")
 @click.option("--follow", is_flag=True, help="Go on as nodes write, until it is stopped.")
@@ -37,15 +40,18 @@ from implicast.lab.options import on_spark, say, started
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def journal_command(
-    directory: Path,
-    lake: Path,
+    directory: str,
+    lake: str,
     name: str | None,
     follow: bool,
     every_s: float,
     as_json: bool,
     debug: bool,
 ) -> None:
-    """Gather what the nodes below DIRECTORY wrote down into a LAKE, in the columns of a simulation.
+    """Gather what the nodes below URL wrote down into a lake, in the columns of a simulation.
+
+    Several gatherers may work on one lake at once, and any of them may be killed: every row is
+    gathered once.
 
     \b
     implicast local 20 --journal --dir net       nodes that write a journal
@@ -53,7 +59,7 @@ def journal_command(
     implicast lab measure lake                   the same measures as of a simulation
     implicast lab stream lake                    or as it grows (then gather with --follow)
     """
-    gatherer = _gatherer(directory.expanduser(), lake.expanduser(), name, follow)
+    gatherer = _gatherer(Location.of(directory), Location.of(lake), name, follow)
     total = _followed(gatherer, every_s) if follow else gatherer.take()
     folder = gatherer.whole()
     told: dict[str, Any] = {**total, "foreign": gatherer.foreign, "journal": str(folder)}
@@ -69,11 +75,28 @@ def journal_command(
         )
 
 
+@click.command("compact")
+@click.argument("lake", metavar="URL")
+@click.option(
+    "--keep",
+    "keep_hours",
+    type=click.IntRange(min=1),
+    default=KEEP_HOURS,
+    show_default=True,
+    help="Hours for which files that were replaced are kept, for readers that are behind.",
+)
+def compact_command(lake: str, keep_hours: int) -> None:
+    """Join the small files of the lake at URL; gatherers and streams may work meanwhile."""
+    for each in compact(Location.of(lake), keep_hours):
+        files = f"{each.before} files are now {each.after}"
+        click.echo(f"{each.table}: {files}; {each.removed} old ones deleted")
+
+
 @click.command("stream")
-@click.argument("lake", type=click.Path(path_type=Path))
+@click.argument("lake", metavar="URL")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    metavar="URL",
     help="Where tables, page and checkpoint are. [LAKE-stream]",
 )
 @click.option(
@@ -90,7 +113,7 @@ def journal_command(
     type=click.FloatRange(min=0),
     default=120.0,
     show_default=True,
-    help="Rows that come so many seconds after their minute are counted as late.",
+    help="Minutes and casts are closed after so many seconds; rows that come later are counted as late.",
 )
 @click.option(
     "--open",
@@ -99,6 +122,9 @@ def journal_command(
     default=30.0,
     show_default=True,
     help="Receipts that are not there so many seconds after their cast are open too long.",
+)
+@click.option(
+    "--from-now", is_flag=True, help="A new stream leaves out what is in the lake already."
 )
 @click.option("--once", is_flag=True, help="Stop when all that is in the lake has been read.")
 @click.option(
@@ -109,11 +135,12 @@ def journal_command(
 )
 @on_spark
 def stream_command(
-    lake: Path,
-    out: Path | None,
+    lake: str,
+    out: str | None,
     every_s: float,
     delay_s: float,
     open_s: float,
+    from_now: bool,
     once: bool,
     as_json: bool,
     master: str | None,
@@ -129,11 +156,11 @@ def stream_command(
     """
     from implicast.lab.stream.run import Wishes, start
 
-    lake = lake.expanduser().absolute()
-    wishes = Wishes(
-        lake, out or lake.with_name(f"{lake.name}-stream"), every_s, delay_s, open_s, once
-    )
+    place = Location.of(lake)
+    kept = Location.of(out) if out else Location(f"{place.url.rstrip('/')}-stream")
+    wishes = Wishes(place, kept, every_s, delay_s, open_s, once, from_now)
     with started(master, conf, brief=True) as spark:
+        require_connector(spark, kept)
         query = start(spark, wishes, partial(_tell_batch, as_json))
         say(f"page: {wishes.out / 'index.html'}")
         try:
@@ -156,7 +183,7 @@ def _tell_batch(as_json: bool, batch: int, totals: pa.Table) -> None:
         )
 
 
-def _gatherer(directory: Path, lake: Path, name: str | None, follow: bool) -> Gatherer:
+def _gatherer(directory: Location, lake: Location, name: str | None, follow: bool) -> Gatherer:
     """Who follows may begin before the nodes do."""
     while True:
         try:

@@ -10,8 +10,10 @@ alarm of standing upkeep leads to is upkeep.
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
+
 from implicast.lab.numbering import Key, Numbers, serial
-from implicast.net.observation.journal import CastRow, ReceivedRow, RequestRow, SentRow
+from implicast.net.observation.journal import ReceivedRow, RequestRow, SentRow
 from implicast.peer.contract import CastId
 
 FORGET_US = 900_000_000
@@ -46,37 +48,41 @@ class Led(NamedTuple):
 UNKNOWN = Facts("upkeep", None, 0)
 
 
+class OriginsState(msgspec.Struct):
+    """Inputs and messages of the last `FORGET_US`, as a gatherer keeps them between steps."""
+
+    inputs: dict[Key, Led] = {}
+    facts: dict[Key, tuple[int, Facts]] = {}
+    sent: dict[Key, SentRow] = {}
+
+
 class Origins:
     """Inputs, messages and casts of all nodes, as far as they were read."""
 
-    def __init__(self, numbers: Numbers) -> None:
-        self._numbers = numbers
-        self._inputs: dict[Key, Led] = {}
-        self._facts: dict[Key, tuple[int, Facts]] = {}
-        self._sent: dict[Key, SentRow] = {}
-        self.made: dict[int, CastRow] = {}
+    def __init__(self, numbers: Numbers, state: OriginsState) -> None:
+        self._numbers, self._state = numbers, state
 
     def came(self, incarnation: int, row: ReceivedRow, key: Key) -> None:
-        self._inputs[incarnation, row.input] = Led(row.time_us, key, None)
+        self._state.inputs[incarnation, row.input] = Led(row.time_us, key, None)
 
     def asked(self, incarnation: int, row: RequestRow) -> None:
-        self._inputs[incarnation, row.input] = Led(row.time_us, row.verb, row.cast)
+        self._state.inputs[incarnation, row.input] = Led(row.time_us, row.verb, row.cast)
 
     def sent(self, key: Key, row: SentRow) -> None:
-        self._sent[key] = row
+        self._state.sent[key] = row
 
     def is_cast(self, cast: CastId) -> bool:
         """A cast whose making was read; things published to subscribers are none."""
-        made = self.made.get(self._numbers.cast(cast))
+        made = self._numbers.made.get(self._numbers.cast(cast))
         return made is not None and made.target is not None
 
     def cause(self, incarnation: int, origin: int) -> int:
         """The message that led to what an input did; 0: a wish, or the node's beginning."""
-        led = self._inputs.get((incarnation, origin))
+        led = self._state.inputs.get((incarnation, origin))
         return serial(led.what) if led is not None and isinstance(led.what, tuple) else 0
 
     def of_input(self, incarnation: int, origin: int, late: bool) -> Facts | None:
-        led = self._inputs.get((incarnation, origin))
+        led = self._state.inputs.get((incarnation, origin))
         return (
             self.of_message(led.what, late)
             if led is not None and isinstance(led.what, tuple)
@@ -90,7 +96,7 @@ class Origins:
         chain: dict[Key, SentRow] = {}
         at, found = key, self._known(key)
         while found is None:
-            row = self._sent.get(at)
+            row = self._state.sent.get(at)
             if row is None or at in chain or self._unheard_of(row):
                 if not late:
                     return None
@@ -98,31 +104,32 @@ class Origins:
                     found = UNKNOWN
                     break
             chain[at] = row
-            led = self._inputs.get((at[0], row.origin))
+            led = self._state.inputs.get((at[0], row.origin))
             if led is None or not isinstance(led.what, tuple):
                 found = self._wish(led)
             else:
                 at, found = led.what, self._known(led.what)
         for each, row in reversed(chain.items()):
             found = self._inherited(row, found)
-            self._facts[each] = (row.time_us, found)
-            del self._sent[each]
+            self._state.facts[each] = (row.time_us, found)
+            del self._state.sent[each]
         return found
 
     def forget(self, now_us: int) -> None:
         """What is long past."""
         old_us = now_us - FORGET_US
-        self._facts = {key: each for key, each in self._facts.items() if each[0] >= old_us}
-        self._inputs = {key: each for key, each in self._inputs.items() if each.time_us >= old_us}
-        self._sent = {key: each for key, each in self._sent.items() if each.time_us >= old_us}
+        kept = self._state
+        kept.facts = {key: each for key, each in kept.facts.items() if each[0] >= old_us}
+        kept.inputs = {key: each for key, each in kept.inputs.items() if each.time_us >= old_us}
+        kept.sent = {key: each for key, each in kept.sent.items() if each.time_us >= old_us}
 
     def _known(self, key: Key) -> Facts | None:
-        found = self._facts.get(key)
+        found = self._state.facts.get(key)
         return None if found is None else found[1]
 
     def _unheard_of(self, row: SentRow) -> bool:
         """It names a cast of which it is not known yet what it is."""
-        return row.cast is not None and self._numbers.cast(row.cast) not in self.made
+        return row.cast is not None and self._numbers.cast(row.cast) not in self._numbers.made
 
     def _inherited(self, row: SentRow, before: Facts) -> Facts:
         depth = before.depth + 1

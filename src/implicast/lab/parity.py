@@ -118,7 +118,8 @@ async def _lived(scenario: Scenario, plain: bool, record: bool, directory: Path)
         await tasks.stop()
     gatherer = Gatherer(directory, directory / "lake", "parity")
     gatherer.take()
-    messages = _messages(gatherer.whole(), scenario.casts)
+    gatherer.whole()
+    messages = _messages(directory / "lake" / "run=parity", scenario.casts)
     return Side(frozenset(heard), messages, len(heard) - len(set(heard)))
 
 

@@ -21,7 +21,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from implicast.lab.error_messages import sentence
 from implicast.lab.errors import NoSpark
+from implicast.lab.storage import Location
 
 JAVA_MIN = 17
 """Spark 4 needs it."""
@@ -170,6 +172,20 @@ def described(spark: SparkSession, text: str) -> Iterator[None]:
         yield
     finally:
         context.setJobDescription("implicast")
+
+
+def require_connector(spark: SparkSession, place: Location) -> None:
+    """`NoSpark` unless Spark itself can reach the place: a stream keeps its checkpoint there."""
+    if place.local is not None:
+        return
+    try:
+        spark.read.format("binaryFile").load(place.for_spark).schema  # noqa: B018
+    except Exception as refused:
+        if "PATH_NOT_FOUND" not in str(refused):
+            raise NoSpark(
+                f"Spark cannot reach {place}, where the stream's checkpoint would be "
+                f"({sentence(refused)}); name a folder on this machine with --out"
+            ) from None
 
 
 def require_java() -> None:

@@ -13,6 +13,7 @@ is written.
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -44,7 +45,7 @@ class Location:
             return given
         text = str(given)
         if "://" not in text:
-            return cls(str(Path(text).absolute()))
+            return cls(str(Path(text).expanduser().absolute()))
         scheme, _, rest = text.partition("://")
         if scheme == "file":
             return cls("/" + rest.lstrip("/"))
@@ -143,6 +144,37 @@ class Location:
             aside.rename(self.local)
         finally:
             aside.unlink(missing_ok=True)
+
+    @contextmanager
+    def written(self) -> Iterator[Any]:
+        """A file to write piece by piece, which is there when it is whole."""
+        if self.local is None:
+            with self.store.open_output_stream(self.path) as file:
+                yield file
+            return
+        self.local.parent.mkdir(parents=True, exist_ok=True)
+        aside = self.local.with_name(f".{self.local.name}.{os.getpid()}.{os.urandom(4).hex()}")
+        try:
+            with aside.open("wb") as file:
+                yield file
+            aside.rename(self.local)
+        finally:
+            aside.unlink(missing_ok=True)
+
+    def read_from(self, offset: int, size: int) -> bytes:
+        """A piece of the file."""
+        with self.store.open_input_file(self.path) as file:
+            file.seek(offset)
+            return bytes(file.read(size))
+
+    def sized(self) -> Iterator[tuple["Location", int, float]]:
+        """All files below it in order of their paths: place, size in bytes, and when each was
+        written last, in seconds since 1970.
+        """
+        skip = len(self.path.rstrip("/")) + 1
+        for each in sorted(self._listed(True), key=lambda each: str(each.path)):
+            if each.type == fs.FileType.File:
+                yield self / each.path[skip:], int(each.size), each.mtime.timestamp()
 
     def take(self, file: Path) -> None:
         """Put a local file here, whole or not at all: renamed where that is possible, else copied."""

@@ -185,8 +185,13 @@ null.
 
 def schema(declared: pa.Schema, *more: tuple[str, pa.DataType]) -> StructType:
     """The declared columns as Spark knows them, with more columns in front."""
-    plain = [pa.field(each.name, _plain(each.type)) for each in declared]
-    return from_arrow_schema(pa.schema([pa.field(name, kind) for name, kind in more] + plain))
+    keys = [pa.field(name, kind) for name, kind in more]
+    return from_arrow_schema(pa.schema([*keys, *plain(declared)]))
+
+
+def plain(declared: pa.Schema) -> pa.Schema:
+    """The declared columns without dictionaries, as most formats have them."""
+    return pa.schema([pa.field(each.name, _plain(each.type)) for each in declared])
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

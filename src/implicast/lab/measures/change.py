@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from implicast.lab import tables
+from implicast.lab.measures.absences import Absences, absences
 from implicast.lab.measures.blocks import ints
-from implicast.lab.measures.departures import Departures, departures
 from implicast.world.change import ANNOUNCED, REST_US
 
 _S = 1_000_000
@@ -44,8 +44,8 @@ class ChangeTables:
     undisturbed: bool
     """The network did nothing to messages."""
 
-    def departures(self) -> Departures:
-        return departures(self.incarnations, self.events, self.undisturbed)
+    def absences(self) -> Absences:
+        return absences(self.incarnations, self.events, self.undisturbed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ than twice the time (ten million of them: 80 s of processor time). A task has al
 journal, or some of a large one; the counts of some casts add up to those of all.
 
 Where peers come and go, a peer that was away within a cast's flight need not be notified
-(`departures.py`). What a cast owes is excused when its publisher was gone before it knew how the
+(`absences.py`). What a cast owes is excused when its publisher was gone before it knew how the
 cast ended: dead, or leaving where worse happens than that.
 """
 
@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 
 from implicast.lab import matching
 from implicast.lab.dictionary import CONTRACT
+from implicast.lab.measures.absences import Absences
 from implicast.lab.measures.blocks import ints
-from implicast.lab.measures.departures import Departures
 from implicast.lab.measures.receipts import SEEN, false_receipts, said_by
 from implicast.world.invariants import LATE_US, NEVER_US
 
@@ -40,13 +40,13 @@ def laws(
     registrations: pa.Table,
     casts: pa.Table,
     notices: pa.Table,
-    gone: Departures | None = None,
+    gone: Absences | None = None,
     exact: bool = True,
 ) -> dict[str, int]:
     """The contract of some casts, block of peers by block. `gone`: who was away; `exact`: receipts
     have to be exact, as where nothing changes.
     """
-    gone = gone or Departures()
+    gone = gone or Absences()
     casts = _with_others(gone.with_excuses(casts.sort_by("cast")))
     registrations = gone.with_spans(registrations)
     held, told = (ints(each, "peer") >> BLOCK_BITS for each in (registrations, notices))

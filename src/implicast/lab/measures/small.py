@@ -64,7 +64,7 @@ def laws(
     """
     if changed is None:
         return contract.laws(registrations, casts, notices)
-    gone = changed.departures()
+    gone = changed.absences()
     total = contract.laws(registrations, casts, notices, gone, exact=False)
     if changed.timeline is None:
         return total

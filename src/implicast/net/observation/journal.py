@@ -331,7 +331,11 @@ def rows(path: Path, offset: int = 0) -> Iterator[tuple[AnyRow, int]]:
     """
     with path.open("rb") as file:
         file.seek(offset)
-        data = file.read()
+        yield from decoded_rows(file.read(), offset)
+
+
+def decoded_rows(data: bytes, offset: int = 0) -> Iterator[tuple[AnyRow, int]]:
+    """The complete rows of a piece of a segment that begins at an offset."""
     at = 0
     while at + 4 <= len(data):
         end = at + 4 + int.from_bytes(data[at : at + 4], "big")

@@ -21,7 +21,7 @@ SPANS = pa.list_(pa.struct([("from_us", pa.int64()), ("to_us", pa.int64())]))
 
 
 @dataclass(frozen=True, slots=True)
-class Departures:
+class Absences:
     """Intervals by peer, of the few peers that have any."""
 
     away: Mapping[int, Sequence[Span]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ def _column(peers: pa.ChunkedArray, spans: Mapping[int, Sequence[Span]]) -> pa.A
     return pa.array([spans.get(peer, ()) for peer in peers.to_pylist()], SPANS)
 
 
-def departures(incarnations: pa.Table, events: pa.Table, undisturbed: bool) -> Departures:
+def absences(incarnations: pa.Table, events: pa.Table, undisturbed: bool) -> Absences:
     """Crashes from their moment on; leavers from when they began to withdraw; both until the next
     incarnation of the peer was registered.
 
@@ -83,7 +83,7 @@ def departures(incarnations: pa.Table, events: pa.Table, undisturbed: bool) -> D
         if row["copied_us"] is not None:
             span = {"from_us": row["copied_us"], "to_us": row["from_us"]}
             forgot.setdefault(row["peer"], []).append(span)
-    return Departures(away, forgot)
+    return Absences(away, forgot)
 
 
 def _gone_us(row: Mapping[str, Any], peaceful: bool) -> int | None:
