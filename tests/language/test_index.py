@@ -76,6 +76,20 @@ def test_each_key_belongs_to_the_least_term_that_selects_it() -> None:
     assert parts == [[7, 9], [2, 4], []]
 
 
+def test_places_and_counts_are_those_of_the_keys_also_when_places_are_used_again() -> None:
+    index, target = music(), parse("jazz | chess & !samba")
+    index.remove(2)
+    index.add(3, describe("chess"))
+    index.add(1, describe("chess, samba"))
+
+    places = index.select_places(target)
+
+    assert sorted(map(index.key, places)) == index.select(target) == [3, 4, 7]
+    assert list(places) == sorted(places)
+    assert index.count_selected(target) == 3
+    assert index.count_selected(parse("polka")) == 0
+
+
 def test_keys_may_be_network_addresses() -> None:
     index: Index[tuple[str, int]] = Index()
     for port in (3, 1, 2):
