@@ -14,7 +14,7 @@ from implicast.casting.bft.multicasts import SeenMulticast
 from implicast.casting.designs import design
 from implicast.language.target import Description, Target, Term
 from implicast.overlay.skip_graph import departures, members, places
-from implicast.overlay.skip_graph.departures import ALL_GONE, Departures, LeaveGraph
+from implicast.overlay.skip_graph.departures import ALL_GONE, GraphDepartures, LeaveGraph
 from implicast.overlay.skip_graph.graph import SkipGraph
 from implicast.overlay.skip_graph.members import SuspicionReport
 from implicast.overlay.skip_graph.places import CertificateStore, claim
@@ -328,7 +328,7 @@ def test_who_learns_of_a_leaver_while_it_leaves_is_told() -> None:
 def test_the_mistake_of_telling_only_those_known_at_first_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Departures, "tell_latecomer", lambda self, sender: None)
+    monkeypatch.setattr(GraphDepartures, "tell_latecomer", lambda self, sender: None)
 
     assert lists_a_leaver_learned_of_late(Club())
 

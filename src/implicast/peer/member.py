@@ -160,7 +160,8 @@ class Member(Peer, parts={"envelopes": Envelopes}):
 
     def next_version(self) -> Version:
         self.version = self.upcoming_version()
-        self.incarnation = max(self.incarnation, incarnation_of(self.version))
+        if self.version & (NUMBERS - 1) == 1:  # the first number of an incarnation
+            self.incarnation = max(self.incarnation, incarnation_of(self.version))
         return self.version
 
     def become(self, description: Description | None) -> None:

@@ -244,9 +244,10 @@ class AuthorityPeer(Peer):
             return "forged_application"
         if not all(map(is_realm, application.wanted)):
             return "no_realm"
-        is_allowed = self._signing.may(
-            enrolment.name, description_of(application.wanted), application.rights
-        )
+        if not self._signing.signed:
+            return None
+        wanted = description_of(application.wanted)
+        is_allowed = self._signing.may(enrolment.name, wanted, application.rights)
         return None if is_allowed else "not_allowed"
 
     def _deny(self, sender: Address, application: Apply, flaw: str, reason: str) -> None:

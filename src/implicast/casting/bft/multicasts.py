@@ -159,11 +159,11 @@ class Multicasts(Part, parts={"digest_exchange": DigestExchange}):
         """Index of the handle that stands for a term: the first, or the range with the fewest known
         nodes.
         """
-        home = self._graph.places.home
-        if not self._settings.sparse or len(key_ranges) == 1 or home is None:
+        if not self._settings.sparse or len(key_ranges) == 1:
             return 0
+        levels = next(iter(self._graph.places.held.values())).table.levels
         counts = [
-            [sum(inside(level, key_range)) for level in reversed(home.table.levels)]
+            [sum(inside(level, key_range)) for level in reversed(levels)]
             for key_range in key_ranges
         ]
         return counts.index(min(counts))
@@ -206,9 +206,10 @@ class Multicasts(Part, parts={"digest_exchange": DigestExchange}):
         # Recently lost nodes of the start ring get the step too. Only the source serves this ring,
         # and they may be alive: perhaps only their answers were dropped.
         common, spans = self.validator.vectors.common, table.levels[start].spans
+        members = self._graph.members
         suspects = [
             node
-            for node in self._graph.members.lost_within(SUSPECTED_US)
+            for node in (members.lost_within(SUSPECTED_US) if members.lost else ())
             if common(certificate.vector, node.vector) >= start
             and spans(node.key)
             and source.key_range.holds(node.key)

@@ -320,6 +320,8 @@ class StepDelivery:
             return key_range.holds(key) and (near is None or near.spans(key))
 
         silent = self._graph.silent
+        if not (self._graph.members.lost or silent.named or silent.expected):
+            return
         if silent.contacts() or silent.places(concerns):
             coverage.count(uncertain=1)
 

@@ -89,18 +89,19 @@ class ListAgreement:
         """Whether the lists last offered are still in their first `EAGER` rounds."""
         return self._shown[1] < EAGER
 
-    def is_agreed(self, lists: LevelTable[Certificate], number: int, me: Address) -> bool:
-        """Whether the neighbours on both sides have the same list of a level."""
-        level = lists.levels[number]
-        return all(
-            self._agreed.get((number, is_left)) == level.nodes
-            or neighbour(level, me, is_left) is None
-            for is_left in SIDES
-        )
-
-    def is_alone(self, lists: LevelTable[Certificate], number: int, me: Address) -> bool:
-        """Whether a list names no other peer."""
-        return all(neighbour(lists.levels[number], me, is_left) is None for is_left in SIDES)
+    def is_agreed(
+        self, lists: LevelTable[Certificate], number: int, me: Address, trusts_alone: bool
+    ) -> bool:
+        """Whether the neighbours on both sides have the same list of a level. `trusts_alone`: the
+        answer for a list that names no other peer.
+        """
+        level, is_confirmed = lists.levels[number], trusts_alone
+        for is_left in SIDES:
+            if neighbour(level, me, is_left) is not None:
+                is_confirmed = self._agreed.get((number, is_left)) == level.nodes
+                if not is_confirmed:
+                    break
+        return is_confirmed
 
     def offers(self, lists: LevelTable[Certificate], me: Address) -> list[tuple[Address, ListSpan]]:
         """The lists to send, each with the address of a neighbour. If there are none, the lists

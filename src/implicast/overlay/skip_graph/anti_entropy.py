@@ -29,7 +29,7 @@ from implicast.overlay.skip_graph.agreement import (
     span_agrees,
     span_differences,
 )
-from implicast.overlay.skip_graph.departures import Departures
+from implicast.overlay.skip_graph.departures import GraphDepartures
 from implicast.overlay.skip_graph.members import GraphMembers
 from implicast.overlay.skip_graph.places import Places
 from implicast.overlay.skip_graph.probes import PlaceProbes
@@ -97,7 +97,7 @@ class ListAntiEntropy(Part):
         self,
         places: Places,
         members: GraphMembers,
-        departures: Departures,
+        departures: GraphDepartures,
         probes: PlaceProbes,
         search: Search,
         look_us: int,

@@ -90,7 +90,7 @@ def denial_verb(places: tuple[bytes, ...]) -> bytes:
     return b"disown" + _encode(places)
 
 
-class Departures(Part):
+class GraphDepartures(Part):
     """Own leave messages, and those received.
 
     Calls `place_left(leaver)` when a holder left a place, `peer_left(leaver)` when another peer has

@@ -29,7 +29,7 @@ from implicast.overlay.skip_graph.anti_entropy import (
 from implicast.overlay.skip_graph.departures import (
     ClaimAck,
     DenyPlaces,
-    Departures,
+    GraphDepartures,
     LeaveGraph,
     LeavePlace,
 )
@@ -114,7 +114,7 @@ class SkipGraph(
     parts={
         "requests": GraphRequests,
         "members": GraphMembers,
-        "departures": Departures,
+        "departures": GraphDepartures,
         "probes": PlaceProbes,
         "search": Search,
         "anti_entropy": ListAntiEntropy,
@@ -169,7 +169,7 @@ class SkipGraph(
             self._catch_up,
         )
         self.silent = SilentPlaces(self.places, self.members)
-        self.departures = Departures(
+        self.departures = GraphDepartures(
             *common,
             self.members,
             settings.asks,
@@ -218,14 +218,11 @@ class SkipGraph(
         may look like the whole ring because only few of its nodes are known. A list without other
         peers counts as confirmed only if none was lost.
         """
-        place = self.places.held[key]
+        place, members = self.places.held[key], self.members
         if place.assembled is not None:
             return True
-        agreement, wide = place.agreement, place.wide
-        return agreement.is_agreed(wide, number, self.address) and not (
-            agreement.is_alone(wide, number, self.address)
-            and self.members.addresses_lost_within(OWED_US)
-        )
+        none_lost = not members.lost or not members.addresses_lost_within(OWED_US)
+        return place.agreement.is_agreed(place.wide, number, self.address, none_lost)
 
     def certificates(self) -> list[Certificate]:
         """Certificates of own places in key order."""

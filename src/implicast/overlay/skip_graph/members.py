@@ -300,8 +300,9 @@ class GraphMembers(Part, parts={"detector": Detector}):
 
     def lost_within(self, within_us: int) -> list[Certificate]:
         """Places of peers lost within this time."""
-        lost = self.addresses_lost_within(within_us)
-        return [node for address in lost for node in self.lost[address].nodes.values()]
+        since_us = self.host.now_us - within_us
+        lost = [each for each in self.lost.values() if each.since_us >= since_us]
+        return [node for each in lost for node in each.nodes.values()]
 
     def _probe_early(self, address: Address, lost: LostPeer) -> None:
         if lost.probed_us + PROBE_US <= self.host.now_us:

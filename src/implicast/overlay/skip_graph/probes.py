@@ -13,7 +13,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from implicast.overlay.skip_graph.departures import Departures
+from implicast.overlay.skip_graph.departures import GraphDepartures
 from implicast.overlay.skip_graph.members import HEARD_WITHIN_US, GraphMembers
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import PRESENT, Claim, Places
@@ -77,7 +77,7 @@ class PlaceProbes(Part):
         requests: AbstractRequests,
         places: Places,
         members: GraphMembers,
-        departures: Departures,
+        departures: GraphDepartures,
         look_us: int,
     ) -> None:
         super().__init__(places.address, places.host)

@@ -14,7 +14,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from implicast.overlay.skip_graph.agreement import Named
-from implicast.overlay.skip_graph.departures import ClaimAck, Departures
+from implicast.overlay.skip_graph.departures import ClaimAck, GraphDepartures
 from implicast.overlay.skip_graph.members import HEARD_WITHIN_US, GraphMembers, LostPeer
 from implicast.overlay.skip_graph.place import Place, answer, nearest, unknown_nodes
 from implicast.overlay.skip_graph.places import PRESENT, Claim, Places
@@ -94,7 +94,7 @@ class Search(Part):
         places: Places,
         members: GraphMembers,
         silent: SilentPlaces,
-        departures: Departures,
+        departures: GraphDepartures,
         probes: PlaceProbes,
         asks: int,
         arrived: Callable[[bytes], None],
@@ -215,8 +215,11 @@ class Search(Part):
         unverified = store.unverified(fresh)
         if lost:
             unverified += [node for node in fresh if node.address in lost]
-        refused = {node.key: None for node in unverified if not self._members.may_list(node)}
-        chosen = named if place.is_searching else fresh
+        chosen, refused = named if place.is_searching else fresh, set[bytes]()
+        for node in unverified:
+            may_list = self._members.may_list if node.address in lost else store.is_valid
+            if not may_list(node):
+                refused.add(node.key)
         if refused:
             chosen = [node for node in chosen if node.key not in refused]
         new_nodes = place.learn_nodes(chosen)

@@ -39,11 +39,11 @@ class SilentPlaces:
     expects.
     """
 
-    __slots__ = ("_contacts", "_members", "_places", "_until_us", "named")
+    __slots__ = ("_members", "_places", "_until_us", "expected", "named")
 
     def __init__(self, places: Places, members: GraphMembers) -> None:
         self._places, self._members = places, members
-        self._contacts: dict[Address, None] = {}
+        self.expected: dict[Address, None] = {}
         self._until_us = 0
         # by key: place, silent since, time at which it was named
         self.named: Recent[bytes, tuple[Certificate, int, int]] = Recent(NAMED_SILENT_MAX)
@@ -54,16 +54,16 @@ class SilentPlaces:
         """Until they are listed or have left, these may be members that this peer does not know
         again.
         """
-        self._contacts = dict.fromkeys(contacts)
+        self.expected = dict.fromkeys(contacts)
         self._until_us = self._places.host.now_us + OWED_US
 
     def contacts(self) -> list[Address]:
         """The expected contacts of which no place is listed, within `OWED_US`."""
-        if self._contacts:
+        if self.expected:
             is_over, lists = self._places.host.now_us > self._until_us, self._members.lists
-            left = [] if is_over else [each for each in self._contacts if not lists(each)]
-            self._contacts = dict.fromkeys(left)
-        return list(self._contacts)
+            left = [] if is_over else [each for each in self.expected if not lists(each)]
+            self.expected = dict.fromkeys(left)
+        return list(self.expected)
 
     def addresses(self) -> tuple[Address, ...]:
         """Addresses that may be members and are not listed: peers lost within `OWED_US`, and
@@ -74,7 +74,7 @@ class SilentPlaces:
 
     def forget(self, address: Address) -> None:
         """A peer has left."""
-        self._contacts.pop(address, None)
+        self.expected.pop(address, None)
 
     # --- silent places
 
