@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from implicast.overlay.skip_graph.graph import GRAPH_KINDS, SkipGraph
+from implicast.overlay.skip_graph.graph import SkipGraph
+from implicast.overlay.skip_graph.kinds import GRAPH_KINDS
 from implicast.overlay.skip_graph.members import GraphSettings
 from implicast.overlay.skip_graph.search import AskNeighbours, Neighbours
 from implicast.peer.authority import Authority, GrantDeclined

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from implicast.overlay.skip_graph.departures import GONE, LeavePlace
-from implicast.overlay.skip_graph.graph import GRAPH_KINDS, SkipGraph
+from implicast.overlay.skip_graph.graph import SkipGraph
+from implicast.overlay.skip_graph.kinds import GRAPH_KINDS
 from implicast.overlay.skip_graph.members import GraphSettings
 from implicast.overlay.skip_graph.places import CLAIM_WINDOW_US, PRESENT, claim
 from implicast.overlay.skip_graph.search import AnnouncePlace, AskNeighbours, Neighbours

@@ -18,7 +18,7 @@ from implicast.casting.bft.revocation_lists import AskList, ListNumber, NewerLis
 from implicast.casting.bft.validator import CastHop
 from implicast.casting.designs import ASSURANCE, Design, one_front_end
 from implicast.language.parameters import Parameter
-from implicast.overlay.skip_graph.graph import GRAPH_KINDS
+from implicast.overlay.skip_graph.kinds import GRAPH_KINDS
 from implicast.peer.contract import Peer
 from implicast.peer.detector import DETECTOR_KINDS
 from implicast.peer.identity import Revocation

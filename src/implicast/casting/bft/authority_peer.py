@@ -146,69 +146,58 @@ class AuthorityPeer(Peer):
 
     @handles(Apply)
     def on_apply(self, sender: Address, application: Apply) -> None:
-        if self._is_outdated(sender, application):
-            return  # the applicant retries
+        """Grant or deny an application. One that gets no answer is repeated by the applicant."""
+        authority, name, now_us = self.authority, application.enrolment.name, self.host.now_us
+        if self._awaited:
+            return  # this authority may lack revocations, and waits for members after a restart
+        if application.listed > authority.listed:
+            # the applicant knows a later list; one that lies about it gets no places
+            self.host.send(sender, AskList(authority.listed))
+            return
         flaw = self._flaw(sender, application)
         if flaw is not None:
             self._deny(sender, application, flaw, REASONS.get(flaw, flaw))
             return
-        name, now_us = application.enrolment.name, self.host.now_us
         if application.newest is not None:
-            self.authority.count_on_from(application.newest, now_us)
-        if any(
-            max(self._stamps.get((name, each), 0) for each in (realm, ALL_REALMS))
-            > application.stamp
-            for realm in application.wanted
-        ):
-            return  # a late copy: one of the places was released since
+            authority.count_on_from(application.newest, now_us)
+        for realm in application.wanted:
+            if self._stamp_of(name, realm) > application.stamp:
+                return  # a late copy: one of the places was released since
         self._forget_departed()
         self._record_holder(sender, name)
         self._release_places(sender, name, application)
         public, above = application.enrolment.public, self._received(name, application)
         try:
-            certificates = tuple(self.grant(sender, name, application.wanted, public, above))
+            certificates = self.grant(sender, name, application.wanted, public, above)
         except GrantDeclined as declined:
             self._deny(sender, application, "declined", str(declined))
             return
         for realm in application.wanted:
-            self._is_newest(name, realm, application.stamp)
-        self._reply(sender, application, certificates)
+            self._record_stamp(name, realm, application.stamp)
+        revoked = authority.revocation(now_us) if authority.has_revoked else None
+        news = revoked if revoked is not None and revoked.number != application.listed else None
+        introducers = self._introducers(sender)
+        granted = Granted(application.request, tuple(certificates), introducers, news)
+        self.host.send(sender, granted)
+        self._publish_soon()
 
     def _received(self, name: Name, application: Apply) -> int:
         """The highest serial that the applicant is known to have received. Certificates above it
         may have been dropped on their way and are sent again: each new one may revoke the one in
         use.
         """
-        stamps = [self._stamps.get((name, realm), 0) for realm in application.wanted]
         if application.newest is not None:
             return application.newest.serial
-        is_repeat = all(stamp == application.stamp for stamp in stamps)
-        return 0 if is_repeat else SERIAL_MAX
+        stamps = {self._stamps.get((name, realm), 0) for realm in application.wanted}
+        return SERIAL_MAX if stamps - {application.stamp} else 0
 
-    def _is_outdated(self, sender: Address, application: Apply) -> bool:
-        """Whether this authority may lack revocations: it still waits for members after a restart,
-        or the applicant knows a later list. The applicant is then asked for its list; one that lies
-        about it gets no places.
-        """
-        if not self._awaited and application.listed > self.authority.listed:
-            self.host.send(sender, AskList(self.authority.listed))
-            return True
-        return bool(self._awaited)
+    def _stamp_of(self, name: Name, realm: bytes) -> Version:
+        """The latest application stamp for a place."""
+        return max(self._stamps.get((name, realm), 0), self._stamps.get((name, ALL_REALMS), 0))
 
-    def _reply(
-        self, sender: Address, application: Apply, certificates: tuple[Certificate, ...]
-    ) -> None:
-        now_us = self.host.now_us
-        revoked = self.authority.revocation(now_us) if self.authority.has_revoked else None
-        news = revoked if revoked is not None and revoked.number != application.listed else None
-        self.host.send(
-            sender, Granted(application.request, certificates, self._introducers(sender), news)
-        )
-        self._publish_soon()
-
-    def _is_newest(self, name: Name, realm: bytes, stamp: Version) -> bool:
+    def _record_stamp(self, name: Name, realm: bytes, stamp: Version) -> bool:
         """Record the stamp of an application for a place. True if it is the latest."""
-        before = max(self._stamps.get((name, each), 0) for each in (realm, ALL_REALMS))
+        before = self._stamp_of(name, realm)
         self._stamps[name, realm] = max(before, stamp)
         return stamp > before
 
@@ -266,8 +255,7 @@ class AuthorityPeer(Peer):
         receive one with a serial above this number. Raises `GrantDeclined` and issues none if one
         is declined.
         """
-        before = {each.realm for each in self.authority.held(name)}
-        certificates: list[Certificate] = []
+        before, certificates = self.authority.held(name), list[Certificate]()
         try:
             for realm in wanted:
                 who = (name, realm, address, public)
@@ -276,8 +264,9 @@ class AuthorityPeer(Peer):
                     or self.authority.issue(*who, self.host.now_us)
                 )
         except GrantDeclined:
+            held = [each.realm for each in before]
             for each in certificates:
-                if each.realm not in before:
+                if each.realm not in held:
                     self.authority.release(name, each.realm)
             raise
         if HOME in wanted:
@@ -294,7 +283,7 @@ class AuthorityPeer(Peer):
                 if each.realm not in application.wanted
             )
         for realm in given_up:
-            if self._is_newest(name, realm, application.stamp):
+            if self._record_stamp(name, realm, application.stamp):
                 self.authority.release(name, realm)
                 if realm == HOME and self.holders.get(address, (b"", 0))[0] == name:
                     del self.holders[address]

@@ -8,7 +8,7 @@ Such a cast is delivered but not forwarded: the place forwards when a proper ste
 early digest cannot pre-empt its role. A place misses a cast only if its k senders and its three
 neighbours on each side lie or missed it too.
 
-Not used in worlds without faults, where every step is acknowledged at once.
+Members have this part only where peers are watched: elsewhere every step is acknowledged at once.
 """
 
 from collections.abc import Callable
@@ -86,7 +86,7 @@ class DigestExchange(Part):
     """Casts that the places of one member received lately.
 
     Calls `deliver(source, key_range)` for a cast received by exchange, and `flaw(source)` to
-    validate it. `lacks(cast)` tells whether a cast is wanted; without it there is no exchange.
+    validate it. `lacks(cast)` tells whether a cast is wanted.
     """
 
     __slots__ = (
@@ -110,7 +110,7 @@ class DigestExchange(Part):
         validator: HopValidator,
         flaw: Callable[[Source], str | None],
         deliver: Callable[[Source, KeyRange], Outcome | None],
-        lacks: Callable[[CastId], bool] | None,
+        lacks: Callable[[CastId], bool],
     ) -> None:
         super().__init__(graph.address, graph.host)
         self._graph, self._validator, self._flaw = graph, validator, flaw
@@ -133,7 +133,7 @@ class DigestExchange(Part):
         senders lie, whole parts of a range miss a cast; its digest then goes to up to `WIDE_SAMPLE`
         members in range.
         """
-        if self._lacks is None or len(self._fresh) + len(self._wide) >= REMEMBERED_MAX:
+        if len(self._fresh) + len(self._wide) >= REMEMBERED_MAX:
             return
         if not self._fresh and not self._wide:
             self.host.after(int(DIGEST_US * (0.75 + self.host.rng.random() / 2)), DigestDue())
@@ -197,11 +197,10 @@ class DigestExchange(Part):
         for each in digests.casts:
             query, key_range = (each.query, each.place), KeyRange(each.low, each.high)
             self._holders_of.once((sender, query), self.host.now_us)
-            if query in self._stored or self._lacks is None or not self._lacks(each.cast):
+            if query in self._stored or not self._lacks(each.cast):
                 continue
-            if any(map(key_range.holds, self._graph.places.held)) and self._asked.once(
-                (sender, query), self.host.now_us
-            ):
+            is_ours = any(map(key_range.holds, self._graph.places.held))
+            if is_ours and self._asked.once((sender, query), self.host.now_us):
                 self.host.send(sender, RequestCast(each.query, each.place))
 
     @handles(RequestCast)

@@ -1,9 +1,46 @@
 """A member of the Byzantine-tolerant design.
 
-Paper, section 3: k-redundant key-range multicast over a skip graph, with certificates. To register,
-a member takes a place for each of its tags and values (`placement.py`). To cast, it sends one
-multicast for each handle of the target (`multicasts.py`). If a cast reaches several places of a
-member, the handle of the first selecting term delivers it.
+Theory of operation
+===================
+
+Paper, section 3: k-redundant key-range multicast over a skip graph, with certificates.
+
+State. A member holds a home place and one place for each of its tags and values; the authority
+draws the key within the realm that the member asks for. It keeps the multicasts that it has seen
+(`SeenTable`, bounded for each publisher), the revocation list, and while it counts for receipts its
+open steps with their coverage.
+
+Invariants:
+
+1. a cast is delivered at most once, and only if its source part is signed by its publisher;
+2. if no correct peer lacks an entry, a member in range gets a cast unless its k senders all fail;
+3. a receipt counts a member as taken only if the member reported it, directly or through the tree.
+
+To register, a member applies to the authority for the places of its description, joins the graph at
+each, and releases the places that it no longer wants 5 s after the new ones have arrived.
+
+| application | becomes | when | what is sent |
+|---|---|---|---|
+| none | open | `register`, `withdraw`, `join`; every 60 s to renew | `Apply`, until answered |
+| open | arriving | `Granted` | the graph's messages for each new place |
+| open | none | `Denied` | nothing; `Refused` is delivered |
+| arriving | none | all places have arrived | nothing; `Registered` is delivered |
+
+To cast, it sends one multicast for each handle of the target, from the place with the lowest start
+level. A step (`CastHop`) goes from place to place, level by level (`multicast.py`).
+
+| step at the sender | becomes | when | what is sent |
+|---|---|---|---|
+| none | open | a leg is sent | `CastHop` |
+| open | open | every 2 s, 21 times | `CastHop`; after 3, a publisher casts anew |
+| open | closed | `CastHopAck` | when the last one closes, the report to the parent |
+| open | closed | the last attempt, or the receiver left | the same; the member counts as silent |
+
+The receiver checks a step (`validator.py`), accepts it for every place that it concerns, forwards
+it, and acknowledges: to its first sender with the counts below it, to the others at once. Without
+receipts a step is sent once (`SendOnce`). Where peers are watched, neighbours in range exchange
+digests of casts (`digest_exchange.py`), and members gossip revocation lists. FIDELITY.md has the
+differences from the paper.
 """
 
 from dataclasses import replace

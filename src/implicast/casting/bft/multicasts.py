@@ -124,7 +124,11 @@ class Multicasts(Part, parts={"digest_exchange": DigestExchange}):
         self.misbehaviour: Recent[Address, int] = Recent(MISBEHAVIOUR_MAX)
         # by range, start level and number of own places
         self._candidates: Recent[tuple[KeyRange, int, int], Candidates] = Recent(CANDIDATES_MAX)
-        self.digest_exchange = DigestExchange(graph, validator, self._source_flaw, deliver, lacks)
+        self.digest_exchange: DigestExchange | None = None  # only where peers are watched
+        if lacks is not None:
+            self.digest_exchange = DigestExchange(
+                graph, validator, self._source_flaw, deliver, lacks
+            )
         self.delivery: StepDelivery | SendOnce = SendOnce(self.host)
         if assured:
             self.delivery = StepDelivery(
@@ -132,7 +136,7 @@ class Multicasts(Part, parts={"digest_exchange": DigestExchange}):
                 graph,
                 settings.k,
                 signer.public,
-                self.digest_exchange.delivered,
+                self.digest_exchange.delivered if self.digest_exchange is not None else (),
                 self._recast,
                 lambda address: self.record_misbehaviour(address, "unconfirmed"),
                 restarted_us,
@@ -156,9 +160,7 @@ class Multicasts(Part, parts={"digest_exchange": DigestExchange}):
         self.delivery.all_sent(cast)
 
     def _choose(self, key_ranges: list[KeyRange]) -> int:
-        """Index of the handle that stands for a term: the first, or the range with the fewest known
-        nodes.
-        """
+        """Index of the handle of a term: the first, or the range with the fewest known nodes."""
         if not self._settings.sparse or len(key_ranges) == 1:
             return 0
         levels = next(iter(self._graph.places.held.values())).table.levels
@@ -192,10 +194,8 @@ class Multicasts(Part, parts={"digest_exchange": DigestExchange}):
 
     def _multicast(self, source: Source) -> None:
         certificate, start = source.certificate, source.start
-        entry, coverage = (
-            self._record_multicast(source, self.concerned(source)),
-            self.delivery.open_coverage(source),
-        )
+        entry = self._record_multicast(source, self.concerned(source))
+        coverage = self.delivery.open_coverage(source)
         table = self._graph.places.held[certificate.key].table
         self.delivery.count_silent(source.key_range, coverage)
         self.delivery.count_start(source, coverage)
@@ -217,7 +217,8 @@ class Multicasts(Part, parts={"digest_exchange": DigestExchange}):
         if suspects:
             hop = self.signed_hop(source, start, certificate)
             self.delivery.send(suspects, hop, coverage, is_suspect=True)
-        self.digest_exchange.note_cast(source)
+        if self.digest_exchange is not None:
+            self.digest_exchange.note_cast(source)
 
     def _recast(self, source: Source) -> None:
         if self._graph.places.held:
@@ -349,18 +350,15 @@ class Multicasts(Part, parts={"digest_exchange": DigestExchange}):
 
     def _is_auxiliary_place(self, place: Place, source: Source) -> bool:
         """Whether an own place outside the range is auxiliary at its level."""
-        vectors, theirs, mine = (
-            self.validator.vectors,
-            source.certificate.vector,
-            place.certificate.vector,
-        )
+        vectors, halves, mine = self.validator.vectors, self.validator.halves, place.certificate
+        theirs = source.certificate.vector
         # true for half of them; no node is auxiliary at level 0
-        if theirs ^ mine >= vectors.limits[1]:
+        if theirs ^ mine.vector >= vectors.limits[1]:
             return False
-        level = min(vectors.common(theirs, mine), source.start)
+        level = min(vectors.common(theirs, mine.vector), source.start)
         if not level or (level > place.table.top and 4 in self.validator.checks):
             return False
-        return is_auxiliary(place.table, level, source.key_range, self.validator.halves)
+        return is_auxiliary(place.table, level, source.key_range, halves)
 
     # --- accepting and forwarding
 
@@ -373,7 +371,8 @@ class Multicasts(Part, parts={"digest_exchange": DigestExchange}):
         key_range, table = source.key_range, place.table
         if key_range.holds(key):
             self.delivery.count_outcome(source, self._deliver(source, key_range), coverage)
-            self.digest_exchange.note_cast(source, key)
+            if self.digest_exchange is not None:
+                self.digest_exchange.note_cast(source, key)
         self.delivery.count_silent(key_range, coverage, table.levels[0])
         # a place may have shorter lists than the forwarder beside it
         level, through = min(level, table.top), self._settings.through

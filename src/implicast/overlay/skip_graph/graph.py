@@ -1,43 +1,56 @@
-"""The skip graph of one peer: the places it holds, and the parts that keep them in the right lists.
+"""The skip graph of one peer: its places, and the parts that keep them in the right lists.
 
-A *place* is one node of the graph: a key, a membership vector and a certificate that binds both to
-the peer's address. A peer holds one place for each of its tags and values, and a home place. At
-each level a place keeps two lists: the list of the paper (`table`), and a wider one that is
-symmetric (`wide`).
+Theory of operation
+===================
 
-- `places`: the places held, the certificates accepted, the claims signed.
-- `members`: failure detection; peers present, lost and reported by others.
-- `silent`: places that may be members' although they do not answer.
-- `departures`: leaving, and the signed leaves of others.
-- `probes`: signs of life from listed places.
-- `search`: joining; finding all nodes that belong into the lists of a place; answers to others.
-- `anti_entropy`: neighbours compare lists that changed until they agree.
+State. A *place* is one node of the graph: a key, a membership vector, and a certificate that binds
+both to the peer's address. A peer holds one place for each of its tags and values, and a home
+place. The ring of level i holds the places whose vectors share i digits. At each level a place has
+two lists: that of the paper (`table`: k-1 places of its next ring on each side) and a wider one
+(`wide`: k-1 of every digit class), which is symmetric.
 
-Every peer watches the two nearest peers on each side of its home place. It also asks one entry of
-one place for its lists every `turn_us`, as a last resort for what the other rules miss. Follows the
-ring-upkeep specification, parts D and E.
+Invariants at rest, with P the places present:
+
+1. both lists of every place equal their definition over P;
+2. an entry has a certificate of the authority that is valid, and its holder has not left;
+3. a message of a third peer only adds entries. An entry goes with the signed leave or denial of its
+   holder, a revocation, or a failed probe of this peer.
+
+A place, and an entry of another peer:
+
+| place | becomes | when | what is sent |
+|---|---|---|---|
+| none | searching | `take_place` | `AskNeighbours` to introducers, then to each node named |
+| searching | announcing | no node is left to ask | `AnnouncePlace` to the rest of the wide lists |
+| announcing | held | all requests are closed | nothing; `arrived` is called |
+| held | left | `leave_place`, `leave_graph` | `LeavePlace`, `LeaveGraph`, repeated until `ClaimAck` |
+
+| entry | becomes | when | what is sent |
+|---|---|---|---|
+| unknown | listed | named with a valid certificate | `ProbePlaces`, unless heard within 15 s |
+| listed | lost | all probes unanswered | `SuspicionReport` to the contacts, which probe |
+| lost | listed | it sends a message within 3 min | `SuspicionReport` to it: it checks its lists |
+| lost | forgotten | 1 h without a message | probes until then, at growing intervals |
+| listed | left | its signed leave, or its denial | `ClaimAck` |
+
+Who sends what when. Each peer watches the two nearest peers on each side of its home place
+(`members`). A place whose list has changed sends it to the nearest place of another peer on each
+side (`anti_entropy`: `CompareLists`, answered by `ListDifferences`) until both agree; at rest
+nothing is compared. As a last resort a random entry is asked for its lists every `turn_us`.
+Parts, each using only those before it: `places` (certificates, claims), `members`, `silent`,
+`departures`, `probes`, `search`, `anti_entropy`. FIDELITY.md has the differences from the paper.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from implicast.overlay.skip_graph.anti_entropy import (
-    CompareLists,
-    ListAntiEntropy,
-    ListDifferences,
-)
-from implicast.overlay.skip_graph.departures import (
-    ClaimAck,
-    DenyPlaces,
-    GraphDepartures,
-    LeaveGraph,
-    LeavePlace,
-)
-from implicast.overlay.skip_graph.members import GraphMembers, GraphSettings, SuspicionReport
+from implicast.overlay.skip_graph.anti_entropy import ListAntiEntropy
+from implicast.overlay.skip_graph.departures import GraphDepartures
+from implicast.overlay.skip_graph.members import GraphMembers, GraphSettings
 from implicast.overlay.skip_graph.place import ADDRESS, WholeGraph
 from implicast.overlay.skip_graph.places import PUBLIC, Places, nodes_with, revoked_keys
-from implicast.overlay.skip_graph.probes import PlaceProbes, ProbeAck, ProbePlaces
-from implicast.overlay.skip_graph.search import AnnouncePlace, AskNeighbours, Neighbours, Search
+from implicast.overlay.skip_graph.probes import PlaceProbes
+from implicast.overlay.skip_graph.search import Search
 from implicast.overlay.skip_graph.silent_places import SilentPlaces
 from implicast.peer.contract import Address, Host, Message, Part, StandingAlarm, handles
 from implicast.peer.identity import Certificate, Revocation, Trust
@@ -56,23 +69,6 @@ CATCH_UP_US = 10_000_000
 """Minimum interval between two catch-ups. Without it, peers that keep reporting us as lost would
 cause endless probing.
 """
-
-
-GRAPH_KINDS: tuple[type[Message], ...] = (
-    AskNeighbours,
-    Neighbours,
-    AnnouncePlace,
-    ClaimAck,
-    LeavePlace,
-    LeaveGraph,
-    DenyPlaces,
-    SuspicionReport,
-    ProbePlaces,
-    ProbeAck,
-    CompareLists,
-    ListDifferences,
-)
-"""Message kinds of the graph, for the codec of a design."""
 
 
 class GraphRequestDue(Message):
