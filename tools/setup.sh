@@ -17,5 +17,3 @@ fi
 echo "setup: installing pinned dependencies into $venv (once)"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt setuptools wheel cython
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[lab,net,web,dev]'
-# Numba compiles the geometry of the surface at its first use and keeps it: 9 s that no demonstration should wait for.
-"$venv/bin/python" -m implicast simulate spice-unloaded --peers 64 --casts 8 --network laboratory --register messages >/dev/null

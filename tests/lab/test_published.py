@@ -1,9 +1,6 @@
 """What was published beside what was measured: three columns, and verdicts that can be lost."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -180,20 +177,6 @@ def test_the_command_makes_the_rows_of_an_experiment_and_the_page(tmp_path: Path
     assert "six hops in the example" in row
     assert "**met**" in row
     assert "implicast lab published brokers --scale paper" in page.read_text()
-
-
-def test_the_laboratory_computes_with_compiled_geometry_although_it_reads_what_nodes_write() -> (
-    None
-):
-    """In a process of its own: what is imported first decides."""
-    text = "import implicast.lab.cli; from implicast.space import kernels; print(type(kernels.rank).__name__)"
-    environment = {name: value for name, value in os.environ.items() if name != "IMPLICAST_NUMBA"}
-
-    told = subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, check=True, env=environment
-    )
-
-    assert told.stdout.strip() != "function", "the readable one"
 
 
 def test_what_needs_a_corpus_or_maps_is_left_out_where_there_are_none(

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from implicast.space import kernels
-from implicast.space.morton import BITS, CODES, box
-from implicast.space.tract import union
+from implicast.space.morton import BITS, CODES, Box, box
+from implicast.space.tract import Tract, union
 
 built = pytest.importorskip("implicast.space._kernels", reason="there was no C compiler")
 dimensions = st.sampled_from((2, 3, 4, 5, 6))
@@ -19,83 +19,78 @@ paces = st.sampled_from((1.0, 2.0, 0.1, 1e6 / 3, 50_000.0))
 
 @pytest.fixture(scope="module")
 def readable() -> Any:
-    """The functions as they stand, compiled by nobody."""
+    """The functions as they stand."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("IMPLICAST_CORE", "python")
-        patched.setenv("IMPLICAST_NUMBA", "0")
         return runpy.run_path(kernels.__file__)
 
 
 @st.composite
-def rows(draw: st.DrawFn, d: int, most: int) -> Any:
-    bits = draw(st.lists(st.integers(0, BITS), min_size=1, max_size=most))
+def boxes(draw: st.DrawFn, d: int, least: int, most: int) -> list[Box]:
+    bits = draw(st.lists(st.integers(0, BITS), min_size=least, max_size=most))
     lows = [draw(st.integers(0, CODES - 1)) >> BITS - each << BITS - each for each in bits]
-    return np.array(
-        [[*low, *high] for low, high in map(box, lows, bits, [d] * len(bits))], np.int64
+    return [box(low, each, d) for low, each in zip(lows, bits, strict=True)]
+
+
+@st.composite
+def tracts(draw: st.DrawFn) -> Tract:
+    ends = st.tuples(st.integers(0, CODES), st.sampled_from((1, 5, 1 << 20, 1 << 50, CODES)))
+    return union(
+        (low, min(CODES, low + length))
+        for low, length in draw(st.lists(ends, min_size=1, max_size=4))
+        if low < CODES
     )
 
 
 @st.composite
-def tracts(draw: st.DrawFn) -> Any:
-    ends = st.tuples(st.integers(0, CODES), st.sampled_from((1, 5, 1 << 20, 1 << 50, CODES)))
-    found = union(
-        (low, min(CODES, low + length))
-        for low, length in draw(st.lists(ends, min_size=1, max_size=4))
-    )
-    return np.array(found, np.int64)
+def sheets(draw: st.DrawFn, d: int, owns: int) -> memoryview:
+    own, others = draw(boxes(d, owns, owns)), draw(boxes(d, 1, 8))
+    latencies = [draw(paces) for _ in others]
+    return kernels.sheet_of(d, own, others, latencies, [3 * each for each in range(len(others))])
 
 
-@given(st.data(), dimensions, st.sampled_from((-2.0, -0.5, 0.5, 0.9, 1.0, 2.0)))
-def test_a_destination_is_divided_as_the_readable_kernels_divide_it(
-    readable: Any, data: st.DataObject, d: int, cosine: float
-) -> None:
-    own, others, tract = data.draw(rows(d, 2)), data.draw(rows(d, 6)), data.draw(tracts())
-    latencies = np.array([data.draw(paces) for _ in others])
-    given_to = (tract, own, own[0][:d] + own[0][d:], others, latencies, cosine, d)
-
-    assert np.array_equal(built.branch(*given_to), readable["branch"](*given_to))
-    assert np.array_equal(built.cut(tract, d), readable["cut"](tract, d))
-    targets = np.empty((1, 2 * d), np.int64)
-    built.locate(int(tract[0]) % CODES, 0, d, targets[0])
-    vectors = built.directions(given_to[2], others, d)
-    assert vectors.tobytes() == readable["directions"](given_to[2], others, d).tobytes()
-    assert np.array_equal(built.divide(vectors, cosine), readable["divide"](vectors, cosine))
-    chosen = np.zeros(len(targets), np.int64)
-    assert built.nearest(others, targets, 0, chosen, d) == readable["nearest"](
-        others, targets, 0, chosen, d
-    )
-
-
-@given(st.data(), dimensions, st.integers(0, CODES - 1))
+@given(st.data(), dimensions, st.integers(0, 2), st.integers(0, CODES - 1))
 def test_a_next_hop_is_the_one_of_the_readable_kernels(
-    readable: Any, data: st.DataObject, d: int, code: int
+    readable: Any, data: st.DataObject, d: int, owns: int, code: int
 ) -> None:
-    boxes = data.draw(rows(d, 9))
-    owns = data.draw(st.integers(0, min(2, len(boxes))))
-    latencies = np.array([data.draw(paces) for _ in boxes[owns:]])
-    sheet = kernels.sheet_of(boxes[:owns], boxes[owns:], latencies, list(range(len(latencies))))
-    by_rows = (boxes[:owns], boxes[owns:], latencies, code, d)
+    sheet = data.draw(sheets(d, owns))
 
-    assert built.hop_by_sheet(sheet, owns, code) == readable["hop_by_sheet"](sheet, owns, code)
-    assert built.hops_by_sheet(sheet, owns, np.array([code])).tolist() == [
-        built.hop_by_sheet(sheet, owns, code)
-    ]
-    assert built.hop_to_code(*by_rows) == readable["hop_to_code"](*by_rows)
+    hop = readable["hop_by_sheet"](sheet, owns, code)
+
+    assert built.hop_by_sheet(sheet, owns, code) == hop
+    assert built.hops_of_codes(sheet, owns, [code, 0, code])[::2] == [hop, hop]
 
 
-@given(st.data(), dimensions, st.sampled_from((-2.0, 0.5, 0.9, 2.0)), st.booleans())
+@given(st.data(), dimensions, st.sampled_from((-2.0, -0.5, 0.5, 0.9, 1.0, 2.0)), st.booleans())
 def test_a_sheet_divides_a_destination_as_the_readable_one(
     readable: Any, data: st.DataObject, d: int, cosine: float, merge: bool
 ) -> None:
-    boxes, tract = data.draw(rows(d, 9)), tuple(data.draw(tracts()).tolist())
-    around = np.arange(1, len(boxes), dtype=np.int32)
-    latencies = [data.draw(paces) for _ in around]
-    sheet = kernels.sheet_of(boxes[:1], boxes[1:], latencies, around)
+    sheet, tract = data.draw(sheets(d, 1)), data.draw(tracts())
 
-    assert built.sheet_of_row(boxes, 0, around, latencies).tobytes() == sheet.tobytes()
-    assert built.branches(sheet, tract, cosine, merge) == readable["branches"](
-        sheet, tract, cosine, merge
+    divided = readable["branches"](sheet, tract, cosine, merge)
+
+    assert built.branches(sheet, tract, cosine, merge) == divided
+    assert (
+        union(
+            (low, high)
+            for _, part in divided
+            for low, high in zip(part[::2], part[1::2], strict=True)
+        )
+        == tract
     )
+
+
+@given(st.data(), dimensions)
+def test_a_sheet_of_rows_is_that_of_their_boxes(readable: Any, data: st.DataObject, d: int) -> None:
+    some = data.draw(boxes(d, 1, 8))
+    latencies = [data.draw(paces) for _ in some[1:]]
+    around, names = np.arange(1, len(some), dtype=np.int32), range(1, len(some))
+    rows = np.array([[*low, *high] for low, high in some], np.int64)
+
+    due = kernels.sheet_of(d, some[:1], some[1:], latencies, names)
+
+    assert built.sheet_around(rows, 0, around, latencies) == due
+    assert readable["sheet_around"](rows, 0, around, latencies) == due
 
 
 @given(
@@ -108,11 +103,12 @@ def test_digests_of_many_are_those_of_each(
 ) -> None:
     letters = np.frombuffer(b"".join(names), np.uint8).reshape(len(names), -1)
     chosen = np.array(data.draw(st.lists(st.integers(0, len(names) - 1), max_size=5)), np.int32)
+    one, other = np.empty(len(chosen), np.int64), np.empty(len(chosen), np.int64)
 
-    assert (
-        built.digests(letters, chosen, word).tolist()
-        == readable["digests"](letters, chosen, word).tolist()
-    )
+    built.digests_into(letters, chosen, word, one)
+    readable["digests_into"](letters, chosen, word, other)
+
+    assert one.tolist() == other.tolist()
 
 
 def test_every_kernel_that_was_built_stands_in_the_readable_file() -> None:
@@ -120,5 +116,11 @@ def test_every_kernel_that_was_built_stands_in_the_readable_file() -> None:
         name for name in vars(built) if not name.startswith("_") and callable(getattr(built, name))
     ]
 
-    assert set(names) >= {"branch", "hop_by_sheet", "hops_by_sheet", "nearest", "locate"}
+    assert set(names) == {
+        "branches",
+        "digests_into",
+        "hop_by_sheet",
+        "hops_of_codes",
+        "sheet_around",
+    }
     assert all(hasattr(kernels, name) for name in names)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from implicast.space import kernels
 from implicast.space.angle import centre, clusters, cosine_of
-from implicast.space.morton import BITS, CODES, DIMENSIONS, Box, box, code, codes, place, places
+from implicast.space.morton import BITS, CODES, DIMENSIONS, Box, box, code, place
 from implicast.space.surface import Surface
 from implicast.space.tract import (
     Tract,
@@ -25,6 +25,7 @@ from implicast.space.tract import (
     unite,
     volume,
 )
+from implicast.world.populations.curve import codes, places
 
 SMALL = 64
 """Laws of intervals are tried on codes below this, where sets are cheap."""
@@ -120,11 +121,11 @@ def test_disjoint_tracts_scale_to_disjoint_tracts(
 
 
 @given(prefix(), prefix(), dimensions)
-def test_the_compiled_rank_is_the_readable_one(
+def test_the_rank_of_rows_is_the_readable_one(
     one: tuple[int, int], other: tuple[int, int], d: int
 ) -> None:
     boxes = box(*one, d), box(*other, d)
-    rows = [np.array([*low, *high]) for low, high in boxes]
+    rows = [(*low, *high) for low, high in boxes]
 
     assert kernels.rank(*rows, d) == Surface(d).rank(*boxes)
     assert Surface(d).rank(*boxes) == Surface(d).rank(*reversed(boxes))
@@ -146,66 +147,45 @@ def nearest_by_definition(
 
 
 @given(st.data(), st.sampled_from((2, 3)))
-def test_the_compiled_next_hop_is_the_readable_one(data: st.DataObject, d: int) -> None:
+def test_the_next_hop_is_the_readable_one(data: st.DataObject, d: int) -> None:
     own, *others = (box(*data.draw(prefix(8)), d) for _ in range(data.draw(st.integers(2, 9))))
     latencies = [float(data.draw(st.integers(1, 3))) for _ in others]
     target = data.draw(st.integers(0, CODES - 1))
-    rows = np.array([[*low, *high] for low, high in [own, *others]])
+    names = [7 * each for each in range(len(others))]
 
-    hop = kernels.hop_to_code(rows[:1], rows[1:], np.array(latencies), target, d)
+    sheet = kernels.sheet_of(d, [own], others, latencies, names)
 
-    assert hop == nearest_by_definition(own, others, latencies, [box(target, BITS, d)], d)
+    hop = nearest_by_definition(own, others, latencies, [box(target, BITS, d)], d)
+    assert kernels.hop_by_sheet(sheet, 1, target) == (7 * hop if hop >= 0 else -1)
 
 
-@given(st.data(), st.sampled_from((2, 3, 4, 5, 6)))
-def test_a_sheet_gives_the_hop_that_the_rows_give(data: st.DataObject, d: int) -> None:
+@given(st.data(), dimensions)
+def test_a_sheet_holds_the_table(data: st.DataObject, d: int) -> None:
     boxes = [box(*data.draw(prefix(8)), d) for _ in range(data.draw(st.integers(3, 9)))]
-    rows, owns = np.array([[*low, *high] for low, high in boxes]), data.draw(st.integers(1, 2))
-    latencies = np.array(
-        [data.draw(st.sampled_from((1.0, 2.0, 0.1, 1e6 / 3))) for _ in boxes[owns:]]
-    )
-    target = data.draw(st.integers(0, CODES - 1))
+    owns = data.draw(st.integers(1, 2))
+    latencies = [data.draw(st.sampled_from((1.0, 2.0, 0.1, 1e6 / 3))) for _ in boxes[owns:]]
 
-    sheet = kernels.sheet_of(
-        rows[:owns], rows[owns:], latencies, [7 * each for each in range(len(latencies))]
-    )
-    hop = kernels.hop_to_code(rows[:owns], rows[owns:], latencies, target, d)
+    sheet = kernels.sheet_of(d, boxes[:owns], boxes[owns:], latencies, range(len(latencies)))
 
-    assert kernels.hop_by_sheet(sheet, owns, target) == (7 * hop if hop >= 0 else -1)
-    assert (
-        kernels.hops_by_sheet(sheet, owns, np.array([target, target])).tolist()
-        == [7 * hop if hop >= 0 else -1] * 2
-    )
+    rows, found = kernels.unpack(sheet)
+    assert [each[: 2 * d] for each in rows] == [[*low, *high] for low, high in boxes]
+    assert found[owns:] == latencies
 
 
 @given(
     st.data(), st.sampled_from((2, 3, 4)), st.sampled_from((0.0, pi / 6, pi / 3, pi / 2, 3.0, pi))
 )
-def test_the_compiled_clusters_are_the_readable_ones(
+def test_the_clusters_are_the_readable_ones(
     data: st.DataObject, d: int, branch_factor: float
 ) -> None:
     own = box(*data.draw(prefix(10)), d)
     boxes = Surface(d).boxes(data.draw(extent_tract(d)))[:40]
-    rows = np.array([[*low, *high] for low, high in boxes])
+    rows = [(*low, *high) for low, high in boxes]
 
-    found = kernels.divide(
-        kernels.directions(np.array(centre(own)), rows, d), cosine_of(branch_factor)
-    ).tolist()
+    found = kernels.divide(kernels.directions(centre(own), rows, d), cosine_of(branch_factor))
 
     expected = clusters(centre(own), boxes, branch_factor)
     assert [
         [index for index, cluster in enumerate(found) if cluster == number]
         for number in range(max(found) + 1)
     ] == expected
-
-
-@given(st.data(), dimensions)
-def test_the_compiled_cut_is_the_readable_one(data: st.DataObject, d: int) -> None:
-    tract = subtract(data.draw(extent_tract(d)), data.draw(extent_tract(d)))
-
-    found = [
-        (low, (BITS - shift) // d)
-        for low, shift in kernels.cut(np.array(tract, np.int64), d).tolist()
-    ]
-
-    assert found == list(extents(tract, d))

@@ -2,7 +2,6 @@
 
 import ast
 import json
-import os
 import subprocess
 import sys
 from functools import partial
@@ -52,16 +51,12 @@ loaded = {{name for name in loaded if "cython" not in name}}  # what compiled mo
 heavy = sorted(loaded - {MAY_LOAD!r} - set(("__main__", "__mp_main__", "_distutils_hack")))
 print(json.dumps([memory_mb, used.ru_utime + used.ru_stime, heavy]))
 """
-    alone = {
-        name: value for name, value in os.environ.items() if name != "IMPLICAST_NUMBA"
-    }  # the laboratory sets it
     start = partial(
         subprocess.run,
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
         check=True,
-        env=alone,
     )
     took = [json.loads(start().stdout) for _ in range(3)]
     memory_mb, cpu_s, heavy = min(took)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from implicast.space import kernels
 from implicast.space.morton import BITS, CODES, DIMENSIONS, box, code, lengths, place, side
 from implicast.space.surface import Surface
 from implicast.space.tract import (
@@ -125,15 +124,3 @@ def test_extents_of_an_interval_that_is_not_aligned() -> None:
         (17, 0),
     ]
     assert intersect(odd, (0, 4)) == (1, 4)
-
-
-def test_kernels_are_compiled_where_nothing_may_be_written(monkeypatch):
-    """A read-only installation and no home directory: compiled anew in each process."""
-    caching = pytest.importorskip("numba.core.caching")
-    monkeypatch.delenv("IMPLICAST_NUMBA", raising=False)
-    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
-
-    twice = kernels.by_numba(lambda number: 2 * number)
-
-    assert twice(21) == 42
-    assert hasattr(twice, "py_func"), "it is compiled all the same"

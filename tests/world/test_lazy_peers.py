@@ -199,7 +199,7 @@ def test_records_of_a_shelf_that_sleeps_are_made_as_they_were_told(monkeypatch):
         assert other.registrations.announced == one.registrations.announced
         assert other.durable_state() == one.durable_state()
         assert other.surface.ownership.others == one.surface.ownership.others
-        assert other.surface.routing.table.rows.tolist() == one.surface.routing.table.rows.tolist()
+        assert other.surface.routing.table.sheet == one.surface.routing.table.sheet
         assert other.surface.centre == one.surface.centre
         assert [(key, each.closed, each.passed_up) for key, each in other.registries.all()] == [
             (key, each.closed, each.passed_up) for key, each in one.registries.all()

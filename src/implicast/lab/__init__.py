@@ -9,14 +9,9 @@ what a sweep measured.
 """
 
 from importlib import import_module
-from os import environ
 from typing import Any
 
 __all__ = ["measures"]
-
-# A node does without compiled geometry (`net/__init__.py`); the laboratory, which reads what nodes
-# write, does not.
-environ.setdefault("IMPLICAST_NUMBA", "1")
 
 
 def __getattr__(name: str) -> Any:

@@ -26,7 +26,7 @@ CHANGED = "changed after the process had loaded it"
 SOURCES = (".py", ".toml", ".txt")
 """Files that decide results. Cython sources are left out: an installed package has none."""
 COMPILED = (".so", ".pyd")
-LIBRARIES = ("implicast", "msgspec", "networkx", "numba", "numpy", "pyarrow", "scipy")
+LIBRARIES = ("implicast", "msgspec", "networkx", "numpy", "pyarrow", "scipy")
 PACKAGE = Path(__file__).resolve().parents[1]
 DIGITS = 16
 

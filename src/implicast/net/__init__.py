@@ -2,7 +2,3 @@
 
 `node.py` is the API, `driver.py` hosts one peer, `connection_pool.py` holds the node's connections.
 """
-
-from os import environ
-
-environ.setdefault("IMPLICAST_NUMBA", "0")

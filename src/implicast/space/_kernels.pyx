@@ -2,8 +2,8 @@
 """The geometry of `kernels.py`, compiled when the package is built: the functions there are the law, name by name.
 
 Distances are whole numbers, and roots and products are plain IEEE operations in the same order, so the answers are the
-same to the last bit (`tests/laws/test_kernels_law.py`). Nothing is compiled or loaded when a program begins: Numba
-takes 135 MB and two thirds of a second for that.
+same to the last bit (`tests/laws/test_kernels_law.py`). Tables come as sheets, which any object with a two-dimensional
+buffer can be, so that no array library is needed.
 """
 
 from cpython.ref cimport Py_INCREF
@@ -12,8 +12,6 @@ from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
-
-import numpy as np
 
 from implicast.space.digest import digest_bits as _digest_bits
 from implicast.space.morton import BITS as _BITS
@@ -126,50 +124,6 @@ cdef int64_t _hop_by_sheet(const int32_t *sheet, int64_t count, int width, int64
     return name
 
 
-def locate(int64_t code, int shift, int dimensions, int64_t[::1] row):
-    """Write the box of an extent (`shift` bits long, a multiple of the dimensions) into a row."""
-    _locate(code, shift, dimensions, &row[0])
-
-
-def rank(const int64_t[::1] one, const int64_t[::1] other, int dimensions):
-    """`Surface.rank` of two rows."""
-    cdef int touching = 0
-    squared = _rank[int64_t](&one[0], &other[0], dimensions, &touching)
-    return squared, touching
-
-
-def nearest(const int64_t[:, ::1] boxes, const int64_t[:, ::1] targets, int64_t first, const int64_t[::1] chosen,
-            int dimensions):
-    """The best rank of any of the boxes towards any target row i with chosen[i] == first."""
-    cdef int touching = 0
-    if not boxes.shape[0] or not targets.shape[0]:
-        return FAR, 0
-    squared = _nearest(&boxes[0, 0], boxes.shape[0], &targets[0, 0], targets.shape[0], first, &chosen[0], dimensions,
-                       &touching)
-    return squared, touching
-
-
-def best_hop(const int64_t[:, ::1] own, const int64_t[:, ::1] rows, const double[::1] latencies,
-             const int64_t[:, ::1] targets, int64_t cluster, const int64_t[::1] chosen, int dimensions):
-    """The neighbour with the largest progress per latency among those that are nearer than we are, or -1."""
-    if not rows.shape[0] or not targets.shape[0]:
-        return -1
-    return _best_hop(&own[0, 0] if own.shape[0] else NULL, own.shape[0], &rows[0, 0], rows.shape[0], &latencies[0],
-                     &targets[0, 0], targets.shape[0], cluster, &chosen[0], dimensions)
-
-
-def hop_to_code(const int64_t[:, ::1] own, const int64_t[:, ::1] rows, const double[::1] latencies, int64_t code,
-                int dimensions):
-    """`best_hop` towards a single code."""
-    cdef int64_t target[2 * DIMENSIONS_MAX]
-    cdef int64_t chosen = 0
-    if not rows.shape[0]:
-        return -1
-    _locate(code, 0, dimensions, target)
-    return _best_hop(&own[0, 0] if own.shape[0] else NULL, own.shape[0], &rows[0, 0], rows.shape[0], &latencies[0],
-                     target, 1, 0, &chosen, dimensions)
-
-
 def hop_by_sheet(const int32_t[:, ::1] sheet, int64_t owns, int64_t code):
     """The name of the neighbour that `hop_to_code` finds, or -1; the first `owns` rows are our own."""
     if not sheet.shape[0]:
@@ -177,15 +131,9 @@ def hop_by_sheet(const int32_t[:, ::1] sheet, int64_t owns, int64_t code):
     return _hop_by_sheet(&sheet[0, 0], sheet.shape[0], sheet.shape[1], owns, code)
 
 
-def hops_by_sheet(const int32_t[:, ::1] sheet, int64_t owns, const int64_t[::1] codes):
+def hops_of_codes(const int32_t[:, ::1] sheet, int64_t owns, list codes):
     """`hop_by_sheet` for many codes."""
-    found = np.full(codes.shape[0], -1, np.int64)
-    cdef int64_t[::1] names = found
-    cdef Py_ssize_t each
-    if sheet.shape[0]:
-        for each in range(codes.shape[0]):
-            names[each] = _hop_by_sheet(&sheet[0, 0], sheet.shape[0], sheet.shape[1], owns, codes[each])
-    return found
+    return [_hop_by_sheet(&sheet[0, 0], sheet.shape[0], sheet.shape[1], owns, code) for code in codes]
 
 
 cdef int64_t _cut(const int64_t *tract, int64_t ends, int dimensions, int64_t *found, int64_t width) noexcept nogil:
@@ -209,17 +157,6 @@ cdef int64_t _cut(const int64_t *tract, int64_t ends, int dimensions, int64_t *f
     return count
 
 
-def cut(const int64_t[::1] tract, int dimensions):
-    """The extents of a tract, as `tract.extents`: rows (first code, bits of length)."""
-    cdef int64_t ends = tract.shape[0]
-    cdef const int64_t *start = &tract[0] if ends else NULL
-    found = np.empty((_cut(start, ends, dimensions, NULL, 2), 2), np.int64)
-    cdef int64_t[:, ::1] rows = found
-    if rows.shape[0]:
-        _cut(start, ends, dimensions, &rows[0, 0], 2)
-    return found
-
-
 cdef void _directions(const int64_t *centre, const int64_t *boxes, int64_t count, int dimensions,
                       double *found) noexcept nogil:
     cdef int64_t turn = <int64_t>2 << (BITS // dimensions), each, away
@@ -239,15 +176,6 @@ cdef void _directions(const int64_t *centre, const int64_t *boxes, int64_t count
         if total > 0.0:
             for dimension in range(dimensions):
                 found[each * dimensions + dimension] /= sqrt(total)
-
-
-def directions(const int64_t[::1] centre, const int64_t[:, ::1] boxes, int dimensions):
-    """Unit vectors from a centre (in half units) to the centres of boxes, the short way round."""
-    found = np.empty((boxes.shape[0], dimensions))
-    cdef double[:, ::1] rows = found
-    if boxes.shape[0]:
-        _directions(&centre[0], &boxes[0, 0], boxes.shape[0], dimensions, &rows[0, 0])
-    return found
 
 
 cdef inline double _product(const double *vectors, int width, int64_t one, int64_t other) noexcept nogil:
@@ -296,69 +224,22 @@ cdef void _divide(const double *vectors, int64_t count, int width, double cosine
         clusters += 1
 
 
-def divide(const double[:, ::1] vectors, double cosine):
-    """Which cluster each unit vector falls into: split around the widest pair while it is wider than the angle."""
-    found = np.zeros(vectors.shape[0], np.int64)
-    cdef int64_t[::1] cluster = found
-    if vectors.shape[0]:
-        _divide(&vectors[0, 0], vectors.shape[0], vectors.shape[1], cosine, &cluster[0])
-    return found
-
-
-def branch(const int64_t[::1] tract, const int64_t[:, ::1] own, const int64_t[::1] centre,
-           const int64_t[:, ::1] rows, const double[::1] latencies, double cosine, int dimensions):
-    """Cut a destination into extents, cluster them, and find each cluster's next hop (Listing 7, lines 14 to 25)."""
-    cdef int64_t ends = tract.shape[0], each, count
-    cdef int width = 2 * dimensions
-    count = _cut(&tract[0] if ends else NULL, ends, dimensions, NULL, 4)
-    found = np.empty((count, 4), np.int64)
-    cdef int64_t[:, ::1] pieces = found
-    if not count:
-        return found
-    cdef int64_t *boxes = <int64_t *>malloc(count * (width + 2) * sizeof(int64_t))
-    cdef double *vectors = <double *>malloc(count * dimensions * sizeof(double))
-    if boxes == NULL or vectors == NULL:
-        free(boxes)
-        free(vectors)
-        raise MemoryError()
-    cdef int64_t *cluster = boxes + count * width
-    cdef int64_t *hops = cluster + count
-    cdef const int64_t *mine = &own[0, 0] if own.shape[0] else NULL
-    cdef const int64_t *others = &rows[0, 0] if rows.shape[0] else NULL
-    cdef const double *paces = &latencies[0] if rows.shape[0] else NULL
-    _cut(&tract[0], ends, dimensions, &pieces[0, 0], 4)
-    for each in range(count):
-        _locate(pieces[each, 0], pieces[each, 1], dimensions, boxes + each * width)
-        hops[each] = -2
-    _directions(&centre[0], boxes, count, dimensions, vectors)
-    _divide(vectors, count, dimensions, cosine, cluster)
-    for each in range(count):
-        if hops[cluster[each]] == -2:
-            hops[cluster[each]] = _best_hop(
-                mine, own.shape[0], others, rows.shape[0], paces, boxes, count, cluster[each], cluster, dimensions
-            )
-        pieces[each, 2] = cluster[each]
-        pieces[each, 3] = hops[cluster[each]]
-    free(boxes)
-    free(vectors)
-    return found
-
-
-def sheet_of_row(const int64_t[:, ::1] boxes, int64_t row, const int32_t[::1] around, list latencies):
-    """`sheet_of` one box of many and those around it, named by their rows."""
+def sheet_around(const int64_t[:, ::1] boxes, int64_t row, const int32_t[::1] around, list latencies):
+    """`sheet_of` one row of many, and of those around it, which are named by their rows."""
     cdef int width = boxes.shape[1], corner
-    cdef Py_ssize_t each
+    cdef Py_ssize_t each, count = around.shape[0] + 1
     cdef int64_t at = row
-    found = np.zeros((around.shape[0] + 1, width + 4), np.int32)
-    cdef int32_t[:, ::1] sheet = found
-    for each in range(around.shape[0] + 1):
+    cdef bytes found = bytes(count * (width + 4) * 4)
+    cdef int32_t *sheet = <int32_t *><char *>found
+    for each in range(count):
         if each:
             at = around[each - 1]
-            sheet[each, width] = at
-            (<double *>&sheet[each, 0])[width // 2 + 1] = latencies[each - 1]
+            sheet[width] = at
+            (<double *>sheet)[width // 2 + 1] = latencies[each - 1]
         for corner in range(width):
-            sheet[each, corner] = boxes[at, corner]
-    return found
+            sheet[corner] = boxes[at, corner]
+        sheet += width + 4
+    return memoryview(found).cast("i", (count, width + 4))
 
 
 cdef tuple _part(const int64_t *pieces, const int64_t *keys, int64_t count, int64_t key, int64_t *ends):
@@ -497,16 +378,16 @@ cdef uint64_t _sha1_head(const unsigned char *block) noexcept nogil:
     return <uint64_t>(a + <uint32_t>0x67452301) << 32 | <uint32_t>(b + <uint32_t>0xEFCDAB89)
 
 
-def digests(const unsigned char[:, ::1] names, const int32_t[::1] chosen, bytes word):
-    """`digest_bits(BITS, name, word)` of those of the names that are chosen."""
+def digests_into(const unsigned char[:, ::1] names, const int32_t[::1] chosen, bytes word, int64_t[::1] codes):
+    """Write `digest_bits(BITS, name, word)` of the chosen names into `codes`."""
     cdef unsigned char block[BLOCK]
     cdef int width = names.shape[1], length = len(word), each, bits
     cdef const unsigned char *letters = word
     cdef Py_ssize_t index
     if width + length + 8 > TEXT_MAX:  # more than a block
-        return np.array([_digest_bits(BITS, bytes(names[each]), word) for each in chosen], np.int64)
-    found = np.empty(chosen.shape[0], np.int64)
-    cdef int64_t[::1] codes = found
+        for index in range(chosen.shape[0]):
+            codes[index] = _digest_bits(BITS, bytes(names[chosen[index]]), word)
+        return
     for each in range(BLOCK):
         block[each] = 0
     block[3], block[7 + width] = width, length
@@ -519,4 +400,3 @@ def digests(const unsigned char[:, ::1] names, const int32_t[::1] chosen, bytes 
         for each in range(width):
             block[4 + each] = names[chosen[index], each]
         codes[index] = <int64_t>(_sha1_head(block) >> (64 - BITS))
-    return found

@@ -10,18 +10,12 @@ right, 2 bottom left and 3 bottom right (thesis, Fig. 7.3). Tracts are in `tract
 surface in `surface.py`.
 """
 
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-
 BITS = 60
 CODES = 1 << BITS
 """How many codes there are: the whole surface is the interval [0, CODES)."""
 DIMENSIONS = (2, 3, 4, 5, 6)
 _WRITTEN = f"0{BITS}b"
 
-Codes = npt.NDArray[np.int64]
 Place = tuple[int, ...]
 Box = tuple[Place, Place]
 """Lower and upper corner in whole units; the upper one is not in the box."""
@@ -71,22 +65,3 @@ def box(low: int, bits: int, dimensions: int) -> Box:
     corner = place(low, dimensions)
     edges = lengths(bits, dimensions)
     return corner, tuple(each + edge for each, edge in zip(corner, edges, strict=True))
-
-
-def places(codes: Codes, dimensions: int) -> Codes:
-    """`place` for many codes at once: one row each."""
-    at = np.zeros((len(codes), dimensions), np.int64)
-    for position in range(BITS):
-        dimension = position % dimensions
-        at[:, dimension] = at[:, dimension] << 1 | codes >> (BITS - 1 - position) & 1
-    return at
-
-
-def codes(at: Codes) -> Codes:
-    """`code` for many places at once."""
-    dimensions = at.shape[1]
-    found: Any = np.zeros(len(at), np.int64)
-    for level in range(BITS // dimensions - 1, -1, -1):
-        for dimension in range(dimensions):
-            found = found << 1 | at[:, dimension] >> level & 1
-    return found  # type: ignore[no-any-return]

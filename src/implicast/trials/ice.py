@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from implicast.overlay.ice.table import SurfaceTable
+from implicast.overlay.ice.table import SurfaceTable, table_of_boxes
 from implicast.space.angle import cosine_of
 from implicast.space.digest import stream
 from implicast.space.morton import BITS, CODES
@@ -43,9 +43,11 @@ class StaticSurface:
             1.0 if latency_us is None else max(1.0, float(latency_us(peer, each)))
             for each in owners
         ]
-        boxes = self.tiles.boxes
-        own, paces = boxes[peer : peer + 1], np.array(latencies)
-        return SurfaceTable(self.tiles.dimensions, list(owners), (own, boxes[owners], paces))
+        own, *boxes = [
+            (tuple(row[: self.tiles.dimensions]), tuple(row[self.tiles.dimensions :]))
+            for row in self.tiles.boxes[[peer, *owners]].tolist()
+        ]
+        return table_of_boxes(self.tiles.dimensions, [own], boxes, list(owners), latencies)
 
     def tract(self, peer: int) -> Tract:
         low = int(self.tiles.low[peer])

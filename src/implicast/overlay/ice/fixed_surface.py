@@ -152,7 +152,7 @@ class FixedSurface(Part, parts={"routing": SurfaceRouting}):
     @property
     def centre(self) -> tuple[int, ...]:
         """Centre of the largest extent, in half units."""
-        return tuple(self.routing.table.centre.tolist())
+        return self.routing.table.centre
 
     @property
     def population(self) -> int:

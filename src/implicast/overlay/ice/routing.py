@@ -83,7 +83,7 @@ class SurfaceRouting(Part):
     def table(self) -> SurfaceTable:
         """Routing table of the neighbours, one row for each of their extents."""
         if self._table is None:
-            self._table = (self._first_table or self._make_table)()
+            self._table, self._first_table = (self._first_table or self._make_table)(), None
         return self._table
 
     def forget_table(self) -> None:

@@ -25,17 +25,18 @@ from implicast.casting.spice.settings import SpiceSettings
 from implicast.casting.spice.spice import Spice
 from implicast.overlay.ice.messages import OwnershipClaim
 from implicast.overlay.ice.state import FixedState
-from implicast.overlay.ice.table import SurfaceTable, TableBoxes
+from implicast.overlay.ice.table import SurfaceTable
 from implicast.peer.contract import Address, Contact, Peer
 from implicast.peer.name import name_of, next_incarnation, version_of
 from implicast.peer.site import Site
 from implicast.peer.wire import size
 from implicast.space.digest import digest_bits
-from implicast.space.kernels import sheet_of_row
-from implicast.space.morton import BITS, Codes
+from implicast.space.kernels import sheet_around
+from implicast.space.morton import BITS
 from implicast.space.tract import container, intersect
 from implicast.world.plan import Plan
 from implicast.world.populations import weights
+from implicast.world.populations.curve import Codes
 from implicast.world.populations.lazy_ring import TagHolders
 from implicast.world.populations.placement import TileOwners
 from implicast.world.populations.population import LazyPeers
@@ -126,17 +127,8 @@ class LazySurfacePeers(LazyPeers):
         others: list[Address] = around.tolist()
         latency_us = self._plan.latency_us
         paces = [max(1.0, float(latency_us(address, each))) for each in around.tolist()]
-        sheet = sheet_of_row(tiles.boxes, address, around, paces)
-        return SurfaceTable(tiles.dimensions, others, None, sheet, partial(self._boxes_of, address))
-
-    def _boxes_of(self, address: int) -> TableBoxes:
-        around = self._around[self._ends[address] : self._ends[address + 1]]
-        paces = [max(1.0, float(self._plan.latency_us(address, each))) for each in around.tolist()]
-        return (
-            self._tiles.boxes[address : address + 1],
-            self._tiles.boxes[around],
-            np.array(paces, np.float64),
-        )
+        sheet = sheet_around(tiles.boxes, address, around, paces)
+        return SurfaceTable(tiles.dimensions, others, 1, sheet, True)
 
     def _claims_around(self, address: int) -> list[OwnershipClaim]:
         return [

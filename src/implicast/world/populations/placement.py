@@ -15,7 +15,8 @@ import numpy as np
 from implicast.casting.spice.homes import rotation_of
 from implicast.casting.spice.items import Key
 from implicast.casting.spice.settings import SpiceSettings
-from implicast.space.morton import BITS, Codes
+from implicast.space.morton import BITS
+from implicast.world.populations.curve import Codes
 
 Chosen = Codes
 """Indices of records of one tag."""

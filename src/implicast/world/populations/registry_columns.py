@@ -16,9 +16,10 @@ from implicast.casting.spice.homes import address_of, roots_of, rotation_of
 from implicast.casting.spice.settings import SpiceSettings
 from implicast.peer.contract import Name
 from implicast.peer.wire import size
-from implicast.space.kernels import digests
-from implicast.space.morton import BITS, Codes
+from implicast.space.kernels import digests_into
+from implicast.space.morton import BITS
 from implicast.world.populations import weights
+from implicast.world.populations.curve import Codes
 from implicast.world.populations.lazy_ring import TagHolders
 from implicast.world.populations.placement import TileOwners
 
@@ -104,7 +105,8 @@ class RegistryPlacement:
         """`spot_of` for each member. The compiled digest takes three seconds for a million peers,
         Python half a minute.
         """
-        found: Codes = digests(self._letters, members, tag.encode())
+        found: Codes = np.empty(len(members), np.int64)
+        digests_into(self._letters, members, tag.encode(), found)
         return found
 
     def _around(self, tag: int, root: int, members: Numbers, spots: Codes, sizes: Codes) -> None:

@@ -18,11 +18,12 @@ from implicast.overlay.ice.fixed_surface import FixedSurface
 from implicast.overlay.ice.messages import OwnershipClaim
 from implicast.overlay.ice.state import CopyState, FixedState, NeighbourState, SurfaceState
 from implicast.overlay.ice.surface import IceSurface
-from implicast.overlay.ice.table import Rows, table_of
+from implicast.overlay.ice.table import SurfaceTable, table_of
 from implicast.peer.contract import Address
 from implicast.space.digest import digest_bits
-from implicast.space.morton import BITS, Codes, codes, places, side
+from implicast.space.morton import BITS, side
 from implicast.space.prefix import sibling
+from implicast.world.populations.curve import Codes, codes, places
 
 LatencyUs = Callable[[int, int], int]
 
@@ -36,7 +37,7 @@ class Tiling:
     bits: Codes
     order: Codes
     """Peers in the order of the first code they own."""
-    boxes: Rows
+    boxes: Codes
 
     @property
     def peers(self) -> int:
@@ -151,14 +152,28 @@ def settle(tiles: Tiling, surfaces: Sequence[FixedSurface], latency_us: LatencyU
         return
     for peer, surface in enumerate(surfaces):
         others = [claims[each] for each in around[peer]]
-        latencies = [max(1.0, float(latency_us(peer, each))) for each in around[peer]]
-        table = partial(table_of, tiles.dimensions, [claims[peer]], others, latencies)
+        table = partial(
+            first_table, tiles.dimensions, claims[peer], others, peer, around[peer], latency_us
+        )
         if isinstance(surface, IceSurface):
             surface.restore(SurfaceState((claims[peer],), tuple(others), table=table))
         else:
             surface.restore_fixed(
                 FixedState(surface.born_us, [claims[peer]], partial(list, others), table)
             )
+
+
+def first_table(
+    dimensions: int,
+    claim: OwnershipClaim,
+    others: list[OwnershipClaim],
+    peer: int,
+    near: list[int],
+    latency_us: LatencyUs,
+) -> SurfaceTable:
+    """Routing table of a peer with the latencies to the peers that own the neighbouring claims."""
+    latencies = [max(1.0, float(latency_us(peer, each))) for each in near]
+    return table_of(dimensions, [claim], others, latencies)
 
 
 def _settle_alive(

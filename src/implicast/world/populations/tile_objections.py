@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from implicast.space.morton import BITS, CODES, Codes, side
+from implicast.space.morton import BITS, CODES, side
+from implicast.world.populations.curve import Codes
 from implicast.world.populations.registry_columns import Numbers, RegistryColumns
 from implicast.world.populations.surface import Tiling
 

@@ -7,7 +7,7 @@ than the run. `tests/world/test_lazy_peers.py` compares the sums with those of m
 import numpy as np
 
 from implicast.peer.contract import NAME_BYTES
-from implicast.space.morton import Codes
+from implicast.world.populations.curve import Codes
 
 SHORT_LIST, LONG_LIST = 1 << 4, 1 << 16
 """The head of a list takes one byte below the first length, three below the second, and five
