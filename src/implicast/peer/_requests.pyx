@@ -30,13 +30,16 @@ cdef class PendingRequest:
 cdef class OpenRequests:
     """Open requests of one peer and the alarm that serves them. Topics and requests are the dicts of `requests.AbstractRequests`."""
 
-    cdef object _host, _alarm, _round_trip_us
+    cdef object _host, _alarm, _round_trip_us, _budget
+    cdef bint _is_upkeep
+    cdef int64_t _free_us
     cdef dict _topics, _open
     cdef Due *_due
     cdef int64_t _count, _room, _serial, _alarm_us
     cdef Py_ssize_t _bound
 
-    def __init__(self, host, alarm, dict topics, dict pending, Py_ssize_t bound, round_trip_us):
+    def __init__(self, host, alarm, dict topics, dict pending, Py_ssize_t bound, round_trip_us, budget):
+        self._budget, self._is_upkeep, self._free_us = budget, alarm.upkeep, 0
         self._host, self._alarm, self._round_trip_us = host, alarm, round_trip_us
         self._topics, self._open, self._bound = topics, pending, bound
         self._alarm_us = -1
@@ -56,6 +59,12 @@ cdef class OpenRequests:
         request = PendingRequest.__new__(PendingRequest)
         request.to, request.message, request.context = to, message, context
         request.attempts, request.started_us = 1, host.now_us
+        if self._is_upkeep and not self._budget.take(request.started_us):
+            self._free_us = self._budget.next_us(request.started_us)
+            request.attempts, request.due_us = 0, request.started_us
+            self._open[request_key] = request
+            self._schedule(request.due_us, request_key)
+            return True
         request.due_us = request.started_us + <int64_t>(<tuple>self._topics[topic])[0]
         self._open[request_key] = request
         self._schedule(request.due_us, request_key)
@@ -80,15 +89,26 @@ cdef class OpenRequests:
 
     def resend_due(self):
         cdef int64_t now_us = self._host.now_us, due_us
+        cdef bint is_due
         if now_us >= self._alarm_us:
             self._alarm_us = -1
         while self._count and self._due[0].due_us <= now_us:
             due_us = self._due[0].due_us
-            request_key = self._pop()
+            request_key = <object>self._due[0].request_key
             found = self._open.get(request_key)
-            if found is not None and (<PendingRequest>found).due_us == due_us:
+            is_due = found is not None and (<PendingRequest>found).due_us == due_us
+            if is_due and not self._may_go_on(<tuple>request_key, <PendingRequest>found, now_us):
+                break
+            self._pop()
+            if is_due:
                 self._resend(<tuple>request_key, <PendingRequest>found)
         self._arm()
+
+    cdef bint _may_go_on(self, tuple request_key, PendingRequest request, int64_t now_us):
+        if request.attempts >= <int64_t>(<tuple>self._topics[request_key[0]])[1].times or self._budget.take(now_us):
+            return True
+        self._free_us = self._budget.next_us(now_us)
+        return False
 
     cdef _resend(self, tuple request_key, PendingRequest request):
         _, policy, lost = <tuple>self._topics[request_key[0]]
@@ -96,6 +116,8 @@ cdef class OpenRequests:
             del self._open[request_key]
             lost(request_key[1], request)
             return
+        if request.due_us == request.started_us:  # it waited for the budget
+            request.started_us = self._host.now_us
         request.attempts += 1
         request.due_us = <int64_t>self._host.now_us + <int64_t>policy.wait_us(request.attempts)
         self._schedule(request.due_us, request_key)
@@ -113,6 +135,7 @@ cdef class OpenRequests:
             due_us = self._due[0].due_us
             found = self._open.get(<object>self._due[0].request_key)
             if found is not None and (<PendingRequest>found).due_us == due_us:
+                due_us = max(due_us, self._free_us)
                 if self._alarm_us < 0 or due_us < self._alarm_us:
                     self._alarm_us, now_us = due_us, self._host.now_us
                     self._host.after(due_us - now_us if due_us > now_us else 0, self._alarm)

@@ -24,6 +24,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
 
+from implicast.peer.backoff import backed_off_us
 from implicast.peer.contract import Address, Host, Message, Part, handles
 from implicast.peer.fields import Token
 from implicast.peer.memory import Recent
@@ -89,7 +90,9 @@ class DetectorSettings:
 
     def detection_us(self) -> int:
         """Time from the first attempt to the suspicion, in good health."""
-        return sum(min(self.rto_us << tried, self.rto_cap_us) for tried in range(self.tries))
+        return sum(
+            backed_off_us(self.rto_us, tried, self.rto_cap_us) for tried in range(self.tries)
+        )
 
 
 @dataclass(slots=True)
@@ -307,7 +310,7 @@ class Detector(Part, Generic[Who]):
 
     def _wait_us(self, probe: OpenProbe[Who]) -> int:
         rto_us = self.rto_us(probe.who)
-        wait_us = min(rto_us << probe.tried, self.settings.rto_cap_us) * (1 + self.health)
+        wait_us = backed_off_us(rto_us, probe.tried, self.settings.rto_cap_us) * (1 + self.health)
         if not probe.tried or not self.settings.jitter:
             return wait_us
         return int(wait_us * (1 + self.settings.jitter * (2 * self.host.rng.random() - 1)))

@@ -8,7 +8,8 @@
 
 A pending request is a value: topic, key, destination, message, number of attempts, time of the next
 attempt. An answer removes it. After `times` attempts without an answer it is lost, and the topic's
-`lost` callback is called. One alarm serves all requests of a peer. Alarms cannot be cancelled; one
+`lost` callback is called. Retries, and all upkeep requests, wait while the peer's budget for repair
+is spent (`backoff.py`). One alarm serves all requests of a peer. Alarms cannot be cancelled; one
 that fires early finds nothing due.
 
 With `assurance=receipts` every hop of a message is a request, so this code is hot. A compiled twin
@@ -21,6 +22,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
+from implicast.peer.backoff import RepairBudget, backed_off_us
 from implicast.peer.contract import Address, Host, Message, Part, handles
 from implicast.space.built import built
 
@@ -45,7 +47,7 @@ class RetryPolicy(NamedTuple):
         """The wait after attempt number `attempts`; the first attempt is number 1."""
         if self.factor == 1.0:
             return self.first_us
-        return min(int(self.first_us * self.factor ** (attempts - 1)), self.most_us)
+        return backed_off_us(self.first_us, attempts - 1, self.most_us, self.factor)
 
 
 class RequestTimeout(Message):
@@ -79,6 +81,10 @@ class PendingRequest(msgspec.Struct):
         self.attempts += 1
         self.due_us = due_us
 
+    def start(self, now_us: int) -> None:
+        """The first attempt is sent now."""
+        self.started_us = now_us
+
     def defer(self, until_us: int) -> None:
         """Send no further attempt before `until_us`, then start counting attempts anew."""
         self.attempts, self.due_us = 0, until_us
@@ -109,8 +115,11 @@ class OpenRequests:
         "_alarm",
         "_alarm_us",
         "_bound",
+        "_budget",
         "_due",
+        "_free_us",
         "_host",
+        "_is_upkeep",
         "_open",
         "_round_trip_us",
         "_serial",
@@ -125,7 +134,10 @@ class OpenRequests:
         pending: dict[RequestKey, PendingRequest],
         bound: int,
         round_trip_us: OnRoundTrip,
+        budget: RepairBudget,
     ) -> None:
+        self._budget, self._is_upkeep = budget, alarm.upkeep
+        self._free_us = 0
         self._host, self._alarm, self._bound, self._round_trip_us = (
             host,
             alarm,
@@ -147,6 +159,11 @@ class OpenRequests:
         if len(pending) >= self._bound and request_key not in pending:
             return False
         now_us = host.now_us
+        if self._is_upkeep and not self._budget.take(now_us):
+            self._free_us = self._budget.next_us(now_us)
+            pending[request_key] = PendingRequest(to, message, context, 0, now_us, now_us)
+            self._schedule(now_us, request_key)
+            return True
         due_us = now_us + self._topics[topic][0]
         pending[request_key] = PendingRequest(to, message, context, 1, due_us, now_us)
         self._schedule(due_us, request_key)
@@ -181,11 +198,24 @@ class OpenRequests:
         if now_us >= self._alarm_us:
             self._alarm_us = -1
         while due and due[0][0] <= now_us:
-            due_us, _, request_key = heappop(due)
+            due_us, _, request_key = due[0]
             request = self._open.get(request_key)
-            if request is not None and request.due_us == due_us:
+            is_due = request is not None and request.due_us == due_us
+            if is_due and not self._may_go_on(request_key, now_us):
+                break
+            heappop(due)
+            if request is not None and is_due:
                 self._resend(request_key, request)
         self._arm()
+
+    def _may_go_on(self, request_key: RequestKey, now_us: int) -> bool:
+        """Whether a request that is due is lost, or may be sent again within the budget."""
+        if self._open[request_key].attempts >= self._topics[request_key[0]][1].times:
+            return True
+        if self._budget.take(now_us):
+            return True
+        self._free_us = self._budget.next_us(now_us)
+        return False
 
     def _resend(self, request_key: RequestKey, request: PendingRequest) -> None:
         _, policy, lost = self._topics[request_key[0]]
@@ -193,6 +223,8 @@ class OpenRequests:
             del self._open[request_key]
             lost(request_key[1], request)
             return
+        if request.due_us == request.started_us:  # it waited for the budget
+            request.start(self._host.now_us)
         request.record_attempt(self._host.now_us + policy.wait_us(request.attempts + 1))
         self._schedule(request.due_us, request_key)
         self._host.send(request.to, request.message)
@@ -209,6 +241,7 @@ class OpenRequests:
             due_us, _, request_key = due[0]
             request = is_open(request_key)
             if request is not None and request.due_us == due_us:
+                due_us = max(due_us, self._free_us)
                 if self._alarm_us < 0 or due_us < self._alarm_us:
                     self._alarm_us = due_us
                     self._host.after(max(0, due_us - self._host.now_us), self._alarm)
@@ -245,16 +278,24 @@ class AbstractRequests(Part):
         host: Host,
         bound: int = PENDING_MAX,
         round_trip_us: OnRoundTrip | None = None,
+        budget: RepairBudget | None = None,
     ) -> None:
         """`round_trip_us`: called with the destination and the round-trip time of each request that
-        was answered at the first attempt.
+        was answered at the first attempt. `budget`: for retries and upkeep requests; request tables
+        of one peer may share it.
         """
         super().__init__(address, host)
         self._topics: Topics = {}
         self._open: dict[RequestKey, PendingRequest] = {}
         kind = OpenRequests if _BUILT is None else _BUILT.OpenRequests
         verbs: OpenRequests = kind(
-            host, self.alarm, self._topics, self._open, bound, round_trip_us or _ignore_round_trip
+            host,
+            self.alarm,
+            self._topics,
+            self._open,
+            bound,
+            round_trip_us or _ignore_round_trip,
+            budget or RepairBudget(),
         )
         self.ask, self.open, self.answered = verbs.ask, verbs.open, verbs.answered
         self.postpone, self.resend_due = verbs.postpone, verbs.resend_due

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from implicast.casting.spice.settings import STORE_US, WAIT_LONGEST_US
+from implicast.peer.backoff import backed_off_us
 from implicast.peer.contract import Part
 
 if TYPE_CHECKING:
@@ -32,5 +33,5 @@ class StoreBackoff:
 
     def next_wait_us(self) -> int:
         """The time to wait now. The next one is twice as long."""
-        wait_us, self.wait_us = self.wait_us, min(2 * self.wait_us, WAIT_LONGEST_US)
+        wait_us, self.wait_us = self.wait_us, backed_off_us(self.wait_us, 1, WAIT_LONGEST_US)
         return wait_us

@@ -25,6 +25,7 @@ from implicast.casting.spice.messages import (
     ReregisterRequest,
 )
 from implicast.casting.spice.settings import HOP_TRIES, HOP_US, WAIT_LONGEST_US
+from implicast.peer.backoff import backed_off_us
 from implicast.peer.contract import Address, CastId, Message, Name
 from implicast.space.tract import EMPTY, Tract, contains
 
@@ -193,7 +194,7 @@ class Hop:
         """
         if self.tries >= HOP_TRIES and not (self.is_working and is_heard):
             return False
-        self.tries, self.wait_us = self.tries + 1, min(2 * self.wait_us, WAIT_LONGEST_US)
+        self.tries, self.wait_us = self.tries + 1, backed_off_us(self.wait_us, 1, WAIT_LONGEST_US)
         return True
 
     def wait_for_owner(self) -> None:
@@ -201,7 +202,7 @@ class Hop:
         waits: it may be passed to and fro until the surface is repaired.
         """
         doublings = min(3, self.traversal.way.hops // HOPS_PER_DOUBLING)
-        self.wait_us = min(HOP_US << doublings, WAIT_LONGEST_US)
+        self.wait_us = backed_off_us(HOP_US, doublings, WAIT_LONGEST_US)
 
     def on_progress(self) -> None:
         self.tries, self.wait_us, self.is_working = 0, WAIT_LONGEST_US, True

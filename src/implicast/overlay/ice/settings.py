@@ -12,6 +12,7 @@ Safety rests on one inequality. An owner whose backups stop acknowledging answer
 
 from dataclasses import dataclass, field
 
+from implicast.peer.backoff import backed_off_us
 from implicast.peer.requests import RetryPolicy
 
 _S = 1_000_000
@@ -119,7 +120,10 @@ class Timers:
 
         derive(
             "give_up_us",
-            sum(min(self.rto_us << tried, self.cap_us) for tried in range(self.tries_heartbeat)),
+            sum(
+                backed_off_us(self.rto_us, tried, self.cap_us)
+                for tried in range(self.tries_heartbeat)
+            ),
         )
         derive("turn_us", 1.1 * self.heartbeat_us)
         derive("tick_us", min(_S, max(self.rto_us // 2, self.heartbeat_us // 6)))

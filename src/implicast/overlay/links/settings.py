@@ -4,6 +4,8 @@ multiplied by a random factor of 0.5 to 1.5.
 
 from dataclasses import dataclass
 
+from implicast.peer.backoff import backed_off_us
+
 NEVER_US = 1 << 62
 LOOKUPS_MAX = 4
 NODES_TOLD = 8
@@ -95,7 +97,7 @@ class LinkSettings:
 
     def backoff_us(self, tried: int) -> int:
         """The wait after this many attempts."""
-        return min(self.rto_cap_us, self.rto_us << min(tried, 8))
+        return backed_off_us(self.rto_us, tried, self.rto_cap_us)
 
     @classmethod
     def with_crashes(

@@ -21,6 +21,7 @@ from msgspec import Meta
 from implicast.overlay.skip_graph.false_losses import FalseLosses
 from implicast.overlay.skip_graph.place import Place
 from implicast.overlay.skip_graph.places import Places
+from implicast.peer.backoff import backed_off_us
 from implicast.peer.contract import Address, Message, Part, StandingAlarm, handles
 from implicast.peer.detector import Detector, DetectorSettings, Ping
 from implicast.peer.identity import Certificate
@@ -310,7 +311,7 @@ class GraphMembers(Part, parts={"detector": Detector}):
 
     def _probe(self, address: Address, lost: LostPeer) -> None:
         now_us = self.host.now_us
-        often_us, rarely_us = min(2 * lost.wait_us, PROBE_CAP_US), now_us - lost.since_us
+        often_us, rarely_us = backed_off_us(lost.wait_us, 1, PROBE_CAP_US), now_us - lost.since_us
         wait_us = often_us if self.may_return(lost) else rarely_us // PROBE_GROWTH
         lost.schedule_probe(now_us, wait_us)
         self.host.send(address, Ping(0))
