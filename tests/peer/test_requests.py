@@ -5,9 +5,10 @@ from random import Random
 import pytest
 
 from implicast.peer import requests as requests_module
+from implicast.peer.backoff import RepairBudget, backed_off_us
 from implicast.peer.contract import Message
 from implicast.peer.ledger import Ledger
-from implicast.peer.requests import Requests, RequestTimeout, RetryPolicy
+from implicast.peer.requests import Requests, RequestTimeout, RetryPolicy, UpkeepRequests
 
 
 class Claim(Message):
@@ -186,3 +187,123 @@ def _asked_at_random(seed):
                 requests.resend_due()
         seen += [len(requests), *requests.pending_keys("claim"), *ledger.take()]
     return seen
+
+
+# --- the budget for repair
+
+
+@pytest.fixture(params=["readable", "compiled"])
+def either_form(request, monkeypatch):
+    if request.param == "readable":
+        monkeypatch.setattr(requests_module, "_BUILT", None)
+    elif requests_module._BUILT is None:
+        pytest.skip("requests were not compiled")
+
+
+def all_due(kind, ledger, budget, count=1_000, times=3):
+    requests = kind(1, ledger, budget=budget)
+    requests.topic("claim", RetryPolicy(2_000_000, times=times))
+    for key in range(count):
+        requests.ask("claim", key, 7, Claim(key))
+    return requests
+
+
+def run_until(requests, ledger, until_us):
+    """As `drive`, for any kind of requests."""
+    sent, alarms = [], []
+    while True:
+        for verb, what, message in ledger.take():
+            if verb == "after":
+                alarms.append(ledger.now_us + what)
+            else:
+                sent.append((ledger.now_us, message.what))
+        if not alarms or min(alarms) > until_us:
+            ledger.now_us = until_us
+            return sent
+        ledger.now_us = min(alarms)
+        alarms.remove(ledger.now_us)
+        requests.resend_due()
+
+
+def most_in_a_second(sent):
+    times = [when for when, _ in sent]
+    return max(sum(at <= other < at + 1_000_000 for other in times) for at in set(times))
+
+
+@pytest.mark.usefixtures("either_form")
+def test_retries_of_a_thousand_silent_peers_keep_to_the_budget_and_their_order():
+    ledger = Ledger()
+    requests = all_due(Requests, ledger, RepairBudget(100))
+    sent = run_until(requests, ledger, 30_000_000)
+    first, retries = sent[:1_000], sent[1_000:]
+
+    assert {when for when, _ in first} == {0}, "first attempts are not delayed"
+    assert len(retries) == 2_000, "each is sent three times in all"
+    assert most_in_a_second(retries) <= 200
+    assert [key for _, key in retries[:1_000]] == list(range(1_000)), "the oldest first"
+    assert len(requests) == 0, "what waits is lost in the end"
+    assert retries[-1][0] >= 2_000_000 + 19_000_000
+
+
+@pytest.mark.usefixtures("either_form")
+def test_upkeep_requests_keep_to_the_budget_from_the_first_attempt_on():
+    ledger = Ledger()
+    requests = all_due(UpkeepRequests, ledger, RepairBudget(100), count=500, times=1)
+    sent = run_until(requests, ledger, 10_000_000)
+
+    assert sorted(key for _, key in sent) == list(range(500))
+    assert most_in_a_second(sent) <= 200
+
+
+@pytest.mark.usefixtures("either_form")
+def test_a_request_that_waits_for_the_budget_is_answered_dropped_or_timed_as_any_other():
+    ledger, trips = Ledger(), []
+    budget = RepairBudget(1)
+    requests = UpkeepRequests(
+        1, ledger, budget=budget, round_trip_us=lambda to, took_us: trips.append(took_us)
+    )
+    requests.topic("claim", RetryPolicy(2_000_000, times=3))
+    for key in range(3):
+        requests.ask("claim", key, 7, Claim(key))
+    requests.drop("claim", 1)
+    sent = run_until(requests, ledger, 1_500_000)
+    requests.answered("claim", 2)
+
+    assert [key for _, key in sent] == [0, 2]
+    assert trips == [1_500_000 - sent[1][0]], "timed from when it was sent"
+
+
+@pytest.mark.usefixtures("either_form")
+def test_request_tables_of_one_peer_may_share_a_budget():
+    ledger, budget = Ledger(), RepairBudget(100)
+    one = all_due(Requests, ledger, budget, count=300, times=2)
+    other = all_due(Requests, ledger, budget, count=300, times=2)
+    ledger.take()
+    ledger.now_us = 2_000_000
+    one.resend_due()
+    other.resend_due()
+
+    assert len(ledger.sent()) == 100
+
+
+def test_the_budget_comes_back_with_time():
+    budget = RepairBudget(10)
+
+    assert [budget.take(0) for _ in range(12)] == [True] * 10 + [False] * 2
+    assert [budget.take(500_000) for _ in range(6)] == [True] * 5 + [False]
+    assert sum(budget.take(9_000_000) for _ in range(20)) == 10
+
+
+@pytest.mark.parametrize(
+    ("first_us", "retries", "most_us", "factor", "wait_us"),
+    [
+        (100, 0, 1_000, 2.0, 100),
+        (100, 3, 1_000, 2.0, 800),
+        (100, 4, 1_000, 2.0, 1_000),
+        (100, 1 << 30, 1_000, 2.0, 1_000),
+        (100, 2, 1_000, 1.5, 225),
+        (100, 9, 1_000, 1.5, 1_000),
+    ],
+)
+def test_waits_grow_to_their_bound(first_us, retries, most_us, factor, wait_us):
+    assert backed_off_us(first_us, retries, most_us, factor) == wait_us

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from implicast.language.parameters import Parameter, Parameters, Setting, settle
+from implicast.peer.backoff import REPAIRS_PER_S_MAX
 from implicast.peer.contract import Message, Peer
 from implicast.peer.errors import ParameterError
 from implicast.peer.member import Member
@@ -59,6 +60,16 @@ ASSURANCE = Parameter(
 )
 """The one parameter that every design declares itself."""
 
+REPAIRS = Parameter(
+    "repairs_per_s",
+    REPAIRS_PER_S_MAX,
+    "retries and upkeep requests that a peer sends in a second; further ones wait, so that a power "
+    "cut or a partition causes no flood",
+    10,
+    1_000_000,
+)
+"""For designs whose requests have a budget that can be set."""
+
 TRUST = (
     Parameter(
         "signed",
@@ -101,7 +112,7 @@ TRUST = (
     ),
 )
 """Parameters on trust and limits that every design has."""
-OWN_POLICY = ("casts_per_s", "casts_burst", "audience_max")
+OWN_POLICY = ("casts_per_s", "casts_burst", "audience_max", "repairs_per_s")
 """Parameters that nodes of one network may set differently."""
 
 

@@ -27,6 +27,7 @@ from implicast.casting.front_end_messages import (
 from implicast.casting.notifier import Acknowledge, Receiver
 from implicast.casting.open_casts import ESTIMATES, CastsSentOnce, FrontEndRequest, OpenCasts
 from implicast.language.target import Description, Target
+from implicast.peer.backoff import RepairBudget
 from implicast.peer.contract import Address, CastId, Message, Version, handles
 from implicast.peer.events import Left, Registered, Withdrawn
 from implicast.peer.member import Member
@@ -79,7 +80,7 @@ class FrontEndClient(Member, parts=PARTS):
         """`keep_alive_us`: interval between keep-alives."""
         super().__init__(site)
         self.front_end = front_end
-        self.requests = Requests(site.address, site.host)
+        self.requests = Requests(site.address, site.host, budget=RepairBudget.of(site.parameters))
         self.requests.topic(REGISTER, REGISTER_RETRY)
         self.receiver = Receiver(site, self.policy, self.fit, acknowledge)
         self.open_casts = (OpenCasts if site.assured else CastsSentOnce)(

@@ -5,15 +5,15 @@ silent peer costs, but not what many cost that fall silent at once. The budget b
 a power cut or a partition a peer has thousands of unanswered requests, and all of them are due.
 """
 
-WINDOWS = 10
-"""Windows of the budget in a second. In any second at most `1 + 1 / WINDOWS` times the budget is
-sent.
-"""
-WINDOW_US = 1_000_000 // WINDOWS
+from implicast.language.parameters import Parameters
+
+SECOND_US = 1_000_000
+WAIT_US = 100_000
+"""A message that the budget does not allow waits for so long."""
 REPAIRS_PER_S_MAX = 1_000
 """Retries and upkeep requests that one peer sends in a second, with each of its request tables.
 Further ones wait for their turn, the oldest first, and do not count as attempts meanwhile. The
-parameter `repairs_per_s` of every design sets it.
+parameter `repairs_per_s` sets it where casts are forwarded by requests of a design.
 """
 DOUBLINGS_MAX = 32
 """Doublings of a wait; every wait has reached its upper bound by then."""
@@ -29,24 +29,31 @@ def backed_off_us(first_us: int, retries: int, most_us: int, factor: float = 2.0
 
 
 class RepairBudget:
-    """Messages for repair that one peer may send, in windows of 100 ms."""
+    """Messages for repair that one peer may send: `per_s` at once, and then `per_s` in a second. So
+    it is at most twice the number in any second.
+    """
 
-    __slots__ = ("_left", "_per_window", "_window")
+    __slots__ = ("_cost_us", "_spent_until_us")
 
     def __init__(self, per_s: float = REPAIRS_PER_S_MAX) -> None:
-        self._per_window = max(1, int(per_s) // WINDOWS)
-        self._left, self._window = self._per_window, 0
+        self._cost_us = int(SECOND_US / per_s)
+        """Time in which the budget for one message grows again."""
+        self._spent_until_us = 0
+        """When the whole budget will be there again."""
+
+    @staticmethod
+    def of(parameters: Parameters) -> "RepairBudget":
+        """The budget of a design's parameter `repairs_per_s`."""
+        return RepairBudget(float(parameters.get("repairs_per_s", REPAIRS_PER_S_MAX)))
 
     def take(self, now_us: int) -> bool:
         """Whether one more message may be sent now; it counts as sent."""
-        window = now_us // WINDOW_US
-        if window != self._window:
-            self._window, self._left = window, self._per_window
-        if not self._left:
+        spent_until_us = max(self._spent_until_us, now_us) + self._cost_us
+        if spent_until_us > now_us + SECOND_US:
             return False
-        self._left -= 1
+        self._spent_until_us = spent_until_us
         return True
 
     def next_us(self, now_us: int) -> int:
-        """When the next window begins."""
-        return (now_us // WINDOW_US + 1) * WINDOW_US
+        """When a message that is not allowed now should be tried again."""
+        return now_us + WAIT_US

@@ -16,7 +16,7 @@ from implicast.casting.bft.member import Bft, DurableBft
 from implicast.casting.bft.placement import Apply, Denied, Granted
 from implicast.casting.bft.revocation_lists import AskList, ListNumber, NewerList
 from implicast.casting.bft.validator import CastHop
-from implicast.casting.designs import ASSURANCE, Design, one_front_end
+from implicast.casting.designs import ASSURANCE, REPAIRS, Design, one_front_end
 from implicast.language.parameters import Parameter
 from implicast.overlay.skip_graph.kinds import GRAPH_KINDS
 from implicast.peer.contract import Peer
@@ -57,6 +57,7 @@ DESIGNS = (
         kinds=(*GRAPH_KINDS, *DETECTOR_KINDS, *BFT_KINDS),
         parameters=(
             ASSURANCE,
+            REPAIRS,
             Parameter(
                 "k",
                 4,

@@ -56,6 +56,7 @@ from implicast.casting.bft.validator import ALL_CHECKS, CastHop, HopValidator, S
 from implicast.casting.inbox import Inbox, Outcome
 from implicast.language.target import Description, Target
 from implicast.overlay.skip_graph.graph import AssembledPlaces, SkipGraph
+from implicast.peer.backoff import RepairBudget
 from implicast.peer.contract import Address, CastId, Message
 from implicast.peer.detector import Ping
 from implicast.peer.events import Estimated, Refused
@@ -115,7 +116,7 @@ class Bft(
         self._unheard = None if site.assured else CastHop
         trust = Trust(keys.scheme, keys.authority, settings.vectors, keys.checked)
         validator = HopValidator(trust, settings.vectors, settings.halves, checks)
-        self.requests = Requests(*at)
+        self.requests = Requests(*at, budget=RepairBudget.of(site.parameters))
         self.graph = SkipGraph(
             *at,
             settings.k,

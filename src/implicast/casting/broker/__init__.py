@@ -10,7 +10,7 @@ from math import ceil
 from implicast.casting import complaints
 from implicast.casting.broker.broker import Broker, DurableBroker
 from implicast.casting.broker.client import BrokerClient, DurableBrokerClient
-from implicast.casting.designs import ASSURANCE, SURVIVABLE, Design
+from implicast.casting.designs import ASSURANCE, REPAIRS, SURVIVABLE, Design
 from implicast.casting.forwarding import ForwardToBroker
 from implicast.casting.front_end_messages import KINDS as SERVICE_KINDS
 from implicast.casting.front_end_messages import BrokerProbe, BrokerProbeAck
@@ -50,6 +50,7 @@ DESIGNS = (
         ),
         parameters=(
             ASSURANCE,
+            REPAIRS,
             Parameter("brokers", 0, "number of brokers; 0: a share of the peers", 0, BROKERS_MAX),
             Parameter(
                 "broker_share",

@@ -26,6 +26,7 @@ from implicast.language.target import Description
 from implicast.overlay.backbone.backbone import Backbone, WholeFilters
 from implicast.overlay.backbone.messages import View
 from implicast.overlay.backbone.views import RECOVERY_US, Views
+from implicast.peer.backoff import RepairBudget
 from implicast.peer.contract import Address, Incarnation, Message, Name, Peer, Version, handles
 from implicast.peer.detector import DetectorSettings
 from implicast.peer.fields import Token
@@ -107,7 +108,7 @@ class Broker(Peer, parts=PARTS):
         self.uncovered: dict[Name, Version] = {}
         """Clients whose newest description the backbone does not route by yet."""
         self._unused_tags = 0
-        self.requests = Requests(address, host)
+        self.requests = Requests(address, host, budget=RepairBudget.of(given))
         room, error = int(given["expected_tags"]), float(given["routing_error"])
         self.backbone = Backbone(
             address, host, self.requests, room, error, self.clients.tags, self._on_covered

@@ -10,7 +10,7 @@ from implicast.casting import complaints
 from implicast.casting.central_subscriptions import SUBSCRIPTION_KINDS
 from implicast.casting.centralised.client import CentralisedClient, DurableClient
 from implicast.casting.centralised.server import DurableServer, Server
-from implicast.casting.designs import ASSURANCE, SURVIVABLE, Design, one_front_end
+from implicast.casting.designs import ASSURANCE, REPAIRS, SURVIVABLE, Design, one_front_end
 from implicast.casting.front_end_messages import KINDS
 from implicast.casting.notifier import Notify, NotifyAck
 from implicast.language.parameters import Parameter
@@ -30,6 +30,7 @@ DESIGNS = (
         languages=("tags", "attributes", "subscriptions"),
         parameters=(
             ASSURANCE,
+            REPAIRS,
             Parameter(
                 "lease_s",
                 90.0,

@@ -28,6 +28,7 @@ from implicast.casting.notifier import Notification, Notify
 from implicast.language.standing import StandingTargets
 from implicast.language.target import Description
 from implicast.overlay.backbone.backbone import NoBackbone
+from implicast.peer.backoff import RepairBudget
 from implicast.peer.changes import ChangedKeys, Changes
 from implicast.peer.contract import (
     Address,
@@ -181,7 +182,7 @@ class Server(Peer, parts=PARTS):
         )
         if site.watched:
             self.clients.start_sweeps()
-        self.requests = Requests(site.address, site.host)
+        self.requests = Requests(site.address, site.host, budget=RepairBudget.of(site.parameters))
         self.subscriptions = SubscriptionServer(site, self.clients.renew, durable.subscriptions)
         self.forwarding = (ForwardingTable if site.assured else ForwardingOnce)(
             site, self.requests, self.clients, NoBackbone(), self.subscriptions.matching

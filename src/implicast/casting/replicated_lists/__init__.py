@@ -54,7 +54,7 @@ parameters that all designs on such a ring share.
 
 from collections.abc import Callable
 
-from implicast.casting.designs import ASSURANCE, Design
+from implicast.casting.designs import ASSURANCE, REPAIRS, Design
 from implicast.casting.replicated_lists.durable import DurableRing
 from implicast.casting.replicated_lists.entries import OwnEntry
 from implicast.casting.replicated_lists.member import RingMember
@@ -67,6 +67,7 @@ __all__ = ["Fetch", "OwnEntry", "RingMember", "ring_design"]
 
 RING_PARAMETERS = (
     ASSURANCE,
+    REPAIRS,
     Parameter(
         "check_ms",
         0,

@@ -45,6 +45,7 @@ from implicast.casting.replicated_lists.settings import (
 from implicast.language.target import Description, Scalar, Target
 from implicast.overlay.chord import Chord
 from implicast.overlay.links import Links
+from implicast.peer.backoff import RepairBudget
 from implicast.peer.contract import (
     Address,
     CastId,
@@ -145,7 +146,9 @@ class RingMember(
         self.links = Links(address, host, key, ring_settings(site), neighbours=near)
         self.detector = self.links.detector
         self.chord = Chord(address, host, self.links, ID_BITS, refresh_us(site))
-        self.requests, self.upkeep_requests = Requests(address, host), UpkeepRequests(address, host)
+        budget = RepairBudget.of(site.parameters)
+        self.requests = Requests(address, host, budget=budget)
+        self.upkeep_requests = UpkeepRequests(address, host, budget=budget)
         self._make_lists(list_settings(site))
         on_fetched = self._on_counted if site.assured else self._on_fetched
         self.reads = Reads(self.holder_state, on_fetched)
