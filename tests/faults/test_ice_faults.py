@@ -411,7 +411,7 @@ def half_lost(kind: type) -> Scene:
         if each != taker.address
     )
     claimed = OwnershipClaim(half.low, half.bits + 1, half.epoch + 1, third.address)
-    third.takeover.claim_unowned([claimed], set(third.ownership.neighbours()))
+    third.claiming.claim_unowned([claimed], set(third.ownership.neighbours()))
     scene.world.run(scene.world.now_us + S // 2)
     scene.link_faults.mend((taker.address, giver.address))
     scene.world.run(scene.world.now_us + 10 * S)
@@ -520,7 +520,7 @@ def _sizes(surface):
     held = (
         surface.requests,
         surface.routing.parked,
-        surface.backup_set.pending_batches,
+        range(surface.backup_set.pending_batches),
         surface.members.states,
         surface.members.lost,
     )

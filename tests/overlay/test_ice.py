@@ -7,8 +7,10 @@ from random import Random
 import pytest
 
 from implicast.casting.spice.design import landmark_digits
+from implicast.overlay.ice.fixed_surface import FixedSurface
 from implicast.overlay.ice.item_store import Item, RouteHeader
 from implicast.overlay.ice.messages import (
+    FindOwner,
     HandoffCommit,
     HandoffOffer,
     HandoffPrepared,
@@ -19,7 +21,7 @@ from implicast.overlay.ice.messages import (
     OwnershipClaim,
 )
 from implicast.overlay.ice.settings import SurfaceSettings
-from implicast.overlay.ice.surface import IceSurface
+from implicast.overlay.ice.surface import IceSurface, surface_of
 from implicast.peer.contract import Address, Message, handles
 from implicast.peer.contract import Peer as BasePeer
 from implicast.peer.ledger import Ledger
@@ -393,3 +395,62 @@ def test_no_landmark_takes_more_than_its_share() -> None:
     shares = [sum(point >> (BITS - 3) == extent for point in points) for extent in range(8)]
     assert max(shares) <= 13
     assert sum(shares) == 100
+
+
+def a_static_surface(peers: int, assured: bool) -> tuple[list[FixedSurface], list[Ledger]]:
+    terms = SurfaceSettings(2, cosine_of(pi / 3), assured=assured, static=True)
+    ledgers = [Ledger(each) for each in range(peers)]
+    surfaces = [surface_of(each, ledgers[each], NoItems(), terms) for each in range(peers)]
+    tiles = tiling(uniform_points(peers, Random(7).getrandbits), 2)
+    settle(tiles, surfaces, lambda a, b: 1000 + 10 * a + b)
+    return surfaces, ledgers
+
+
+class NoItems:
+    """A store without items, which notes what arrives."""
+
+    def __init__(self) -> None:
+        self.arrived: list[Tract] = []
+
+    def pack(self, tract: Tract) -> tuple[Item, ...]:
+        return ()
+
+    def on_arrival(self, sender: Address, part: Tract, message: Message) -> None:
+        self.arrived.append(part)
+
+    def can_decode(self, item: Item) -> bool:
+        return False
+
+    def _ignore(self, *given: object) -> None:
+        """Nothing is stored."""
+
+    accept = drop = on_tract_lost = lost = settled = retry_waiting = on_partition_healed = _ignore
+
+
+def test_a_surface_without_change_and_acks_has_extents_and_routing_alone() -> None:
+    surfaces, ledgers = a_static_surface(12, assured=False)
+
+    assert all(type(each) is FixedSurface for each in surfaces)
+    assert surface_objections(surfaces) == []
+    one, code = surfaces[3], surfaces[9].extents[0].low
+    one.send(FindOwner(RouteHeader((code, code + 1)), 3))
+    ((to, message),) = ledgers[3].sent()
+    assert message.way.tract == (code, code + 1)
+    assert to in one.ownership.neighbours()
+    assert one.replicate((), lambda: None)
+
+
+def test_a_state_restores_another_object_to_the_same_state() -> None:
+    surfaces, _ = a_static_surface(12, assured=True)
+    one = surfaces[3]
+    assert isinstance(one, IceSurface)
+    other = IceSurface(3, Ledger(1), NoItems(), one.settings)
+
+    other.restore(one.state())
+
+    assert one.state().backups
+    assert len(one.state().neighbours) == len(one.ownership.neighbours())
+    assert other.state() == one.state()
+    assert other.holdings() == one.holdings()
+    assert other.committed == one.committed
+    assert other.answers(one.extents[0].low)

@@ -69,10 +69,10 @@ class FixedSurface(Part, parts={"routing": SurfaceRouting}):
         self._ticked_us = -1
         """Time of the last tick; -1: none is scheduled."""
         site = SurfaceSite(address, host, settings, store, NumberSource(host.rng), self.born_us)
-        self.ownership, self.routing, self.heard_from = self._make_parts(site, durable)
+        self.ownership, self.routing, self.heard_from = self.for_settings(site, durable)
         """`heard_from`: any message from a peer is a sign of life."""
 
-    def _make_parts(self, site: SurfaceSite, durable: DurableSurface | None) -> SharedParts:
+    def for_settings(self, site: SurfaceSite, durable: DurableSurface | None) -> SharedParts:
         ownership = Extents(site.address)
         routing = SurfaceRouting(site, ownership, self._make_table, NO_ARRIVALS, self.start)
         return ownership, routing, ignore

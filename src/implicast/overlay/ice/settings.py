@@ -183,6 +183,11 @@ class SurfaceSettings:
     """
 
     @property
+    def is_fixed(self) -> bool:
+        """True if nothing will change and no message needs an ack: extents and routing suffice."""
+        return self.static and not self.assured
+
+    @property
     def monitored(self) -> bool:
         """True if neighbours exchange heartbeats and detect silent peers."""
         return self.assured and not self.static

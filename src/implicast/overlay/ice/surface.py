@@ -110,7 +110,7 @@ class IceSurface(
     requests: OverlayRequests
     takeover: Takeover
 
-    def _make_parts(self, site: SurfaceSite, durable: DurableSurface | None) -> SharedParts:
+    def for_settings(self, site: SurfaceSite, durable: DurableSurface | None) -> SharedParts:
         settings, address, host = self.settings, self.address, self.host
         timers, kinds = settings.timers, self.kinds
         self._previous = durable
@@ -383,5 +383,5 @@ def surface_of(
     durable: DurableSurface | None = None,
 ) -> FixedSurface:
     """The form of a surface that these settings need."""
-    kind = IceSurface if settings.assured or not settings.static else FixedSurface
+    kind = FixedSurface if settings.is_fixed else IceSurface
     return kind(address, host, store, settings, durable)
