@@ -227,7 +227,7 @@ def test_a_certificate_is_renewed_at_two_thirds_by_the_office_and_used_at_once(t
             assert node.credentials.due, "issued five minutes back, for one minute more"
             node.config.authority = f"127.0.0.1:{port}"
             task = asyncio.create_task(
-                node.credentials.watch(node.services, node.clock, node.config.authority)
+                node.credentials.watch(node.services, node.clock, lambda: node.config.authority)
             )
             await until(lambda: not node.credentials.due, 15)
             task.cancel()

@@ -7,7 +7,7 @@ import pytest
 
 ROOM = Path(__file__).parents[2] / "src" / "implicast" / "net"
 LAYERS = ("storage", "transport", "identity", "observation", "application", "commands")
-SHARED = {"errors": 0, "config": 1, "settings": 2}
+SHARED = {"errors": 0, "config": 1, "environment": 1, "settings": 2}
 """Modules beside the folders, and the number of layers below them."""
 API = {"node", "parts", "client"}
 LINES_MAX = 420

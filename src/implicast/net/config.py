@@ -20,6 +20,8 @@ from implicast.peer.contract import Address
 from implicast.peer.errors import LocalError
 from implicast.peer.expiry import LIFETIME_MAX_US
 
+LEVELS, FORMS = ("debug", "info", "warning"), ("text", "json")
+
 
 class ConfigError(LocalError):
     """A folder or value is not valid; the text says what is."""
@@ -29,14 +31,21 @@ class NodeConfig(msgspec.Struct, forbid_unknown_fields=True):
     """The content of `node.toml`."""
 
     network: str
+    """Name of the network, the same for all its nodes."""
     design: str = "spice-unloaded"
+    """Design of the network, the same for all its nodes (`implicast designs`)."""
     role: str = "member"
+    """`member`, or a role of the infrastructure: `server`, `broker`, `authority`."""
     listen: str = "127.0.0.1:0"
+    """Address at which the node accepts connections; port 0: any free port."""
     advertise: str = ""
     """The address at which other nodes reach this one, if it differs from `listen`."""
     join: list[str] = []
+    """Addresses of nodes that are in the network."""
     parameters: dict[str, str | int | float | bool] = {}
+    """Parameters of the design."""
     infrastructure: dict[str, list[str]] = {}
+    """By role, the addresses of the infrastructure."""
     authority: str = ""
     """Address of the authority service (`implicast authority serve`), which renews certificates and
     distributes the revocation list.
@@ -47,9 +56,18 @@ class NodeConfig(msgspec.Struct, forbid_unknown_fields=True):
     """Write a journal, for `implicast journal`."""
     metrics: str = ""
     """Where Prometheus metrics are served: a port on loopback, or host:port. Empty: nowhere."""
+    log: str = "info"
+    """Level from which log lines are written: `debug`, `info` or `warning`."""
+    log_format: str = "text"
+    """Form of log lines: `text` or `json`."""
     rate_per_s: float = 2000.0
+    """Messages per second that one connection may send, after a burst of the same number; 0: any
+    number.
+    """
     casts_per_s: float = 10.0
+    """Casts per second that the node makes; 0: any number."""
     casts_burst: float = 50.0
+    """Casts that the node makes at once before `casts_per_s` holds."""
     ttl_s: float = 86_400.0
     """Seconds from a cast of this node to its expiry, at most 30 days. No peer sends it later."""
     proxy: bool = False
@@ -72,6 +90,10 @@ def read_config(directory: Path) -> NodeConfig:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
+    if config.log not in LEVELS or config.log_format not in FORMS:
+        raise ConfigError(
+            f"{path}: log is one of {', '.join(LEVELS)}, log_format one of {', '.join(FORMS)}"
+        )
     if not 0 < config.ttl_s * 1e6 <= LIFETIME_MAX_US:
         raise ConfigError(
             f"{path}: ttl_s = {config.ttl_s:g}: casts expire after more than 0 and at most "

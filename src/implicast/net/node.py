@@ -47,6 +47,8 @@ STATE_WRITE_S = 2.0
 """Seconds between two writes of the peer's durable state. A write happens only if the state
 changed.
 """
+RELOADABLE = ("rate_per_s", "ttl_s", "payload_max", "authority", "log", "log_format")
+"""Keys of `node.toml` whose new values a running node can take."""
 KEY_FILES = ("node.key", "node.pem", "authority.pem")
 
 
@@ -115,7 +117,26 @@ class Node(NodeParts):
         if config.proxy:
             self._start_proxy()
         if self.credentials is not None:
-            self.background(self.credentials.watch(self.services, self.clock, config.authority))
+            self.background(
+                self.credentials.watch(self.services, self.clock, lambda: config.authority)
+            )
+
+    def reload(self, config: NodeConfig) -> tuple[list[str], list[str]]:
+        """Take new values of `RELOADABLE` keys, and read certificate and revocation list again.
+        Returns the keys that changed, and those whose new values need a restart.
+        """
+        differ = [
+            each.name
+            for each in msgspec.structs.fields(NodeConfig)
+            if getattr(config, each.name) != getattr(self.config, each.name)
+        ]
+        changed = [each for each in differ if each in RELOADABLE]
+        for each in changed:
+            setattr(self.config, each, getattr(config, each))
+        self.pool.limit(self.config.rate_per_s)
+        if self.credentials is not None:
+            self.credentials.check_folder()
+        return changed, [each for each in differ if each not in RELOADABLE]
 
     def _start_proxy(self) -> None:
         self.proxy = Proxy(

@@ -17,6 +17,7 @@ from implicast.net.application.redelivery import Redelivery
 from implicast.net.application.subscriptions import NodeSubscriptions
 from implicast.net.application.transfer import Transfers
 from implicast.net.identity.layer import IdentityLayer
+from implicast.net.observation.cast_meter import CastMeter
 from implicast.net.observation.journal import JournalWriter, OpenedRow
 from implicast.net.settings import NodeSettings
 from implicast.net.storage.durable_state import StateWriter
@@ -71,6 +72,7 @@ class ApplicationLayer:
         )
         self.state = StateWriter(storage.states, store, self.driver, pool.neighbours)
         limits = CastLimits(config.casts_per_s, config.casts_burst, settings.schema)
+        self.meter = CastMeter()
         self.outbox = Outbox(
             identity.own,
             self.driver,
@@ -80,6 +82,7 @@ class ApplicationLayer:
             self.events,
             self.receipts,
             limits,
+            self.meter,
         )
         self.membership = Membership(
             self.driver,
@@ -129,7 +132,12 @@ class ApplicationLayer:
             self._storage.store,
             self._transport.counters,
             self.payloads.noticed,
-            (self.events.on_event, self.subscriptions.on_event, self._on_event),
+            (
+                self.events.on_event,
+                self.subscriptions.on_event,
+                self.meter.on_event,
+                self._on_event,
+            ),
         )
         pool.handle(self.driver.receive)
         self.driver.run(self.peer, deliveries.commit_events)
@@ -205,5 +213,6 @@ class ApplicationLayer:
             "registered": self.events.registered.is_set(),
             "description": None if described is None else str(described),
             "fetching": [f"{done} of {of} chunks" for done, of in fetching.values()],
+            "casts": self.meter.status(),
             "counters": {**self.driver.counters.shown(), "strays": self.peer.strays},
         }

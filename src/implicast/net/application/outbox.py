@@ -17,6 +17,7 @@ from implicast.net.application.events import PeerEvents, Receipt, Receipts
 from implicast.net.application.inbox import Payloads
 from implicast.net.errors import NodeError
 from implicast.net.identity.own import OwnIdentity
+from implicast.net.observation.cast_meter import CastMeter
 from implicast.net.storage.durable_state import StateWriter
 from implicast.net.storage.store import Store
 from implicast.peer.bucket import Bucket
@@ -63,10 +64,11 @@ class Outbox:
         events: PeerEvents,
         receipts: Receipts,
         limits: CastLimits,
+        meter: CastMeter,
     ) -> None:
         self._identity, self._driver, self._store, self._state = identity, driver, store, state
         self._payloads, self._events, self._receipts = payloads, events, receipts
-        self._limits = limits
+        self._limits, self._meter = limits, meter
         self.bucket = Bucket(limits.casts_per_s, limits.casts_burst, time.monotonic())
         self._targets: Recent[str, Target] = Recent(TARGETS_MAX)
         self._accepted: dict[CastId, asyncio.Future[str]] = {}
@@ -123,6 +125,7 @@ class Outbox:
         self._store.cast(cast, target, payload, now_us, until_us)
         self._state.note_neighbours()  # a restarted node resumes the cast with them
         self._accepted[cast] = started
+        self._meter.begin(cast)
         self._store.commit().add_done_callback(
             lambda committed: self._start(cast, target, payload, verified, until_us)
         )

@@ -203,11 +203,12 @@ async def serve_node(
     ready: Callable[[Node], None] = lambda node: None,
     record: Path | None = None,
     page: Page = no_page,
+    config: NodeConfig | None = None,
 ) -> None:
     """Run one node until it leaves or is cancelled: open its control socket, join, call `ready`,
     register its description.
     """
-    async with Node.open(folder, record=record) as node:
+    async with Node.open(folder, config, record=record) as node:
         servers = [await control.serve(node), *await _metrics_servers(node)]
         try:
             if node.config.role == "member":

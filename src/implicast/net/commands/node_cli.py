@@ -18,16 +18,21 @@ from implicast.net.application.record import replay
 from implicast.net.commands.local import Page, freeze_heap, no_page, serve_node
 from implicast.net.commands.options import debug_option, json_option, web_option
 from implicast.net.config import (
+    FORMS,
+    LEVELS,
     ConfigError,
     NodeConfig,
     address_of,
     read_config,
     write_config,
 )
+from implicast.net.environment import variable_of, with_environment
 from implicast.net.node import Node
 from implicast.net.observation.logs import log_to_stderr
-from implicast.peer.errors import ParameterError
+from implicast.peer.errors import ImplicastError, ParameterError
 from implicast.web.pages import page_of
+
+log = logging.getLogger("implicast")
 
 
 @click.command("node")
@@ -80,12 +85,9 @@ from implicast.web.pages import page_of
     type=click.Path(path_type=Path),
     help="Write all inputs to a file, for `replay-node`.",
 )
+@click.option("--log", type=click.Choice(LEVELS), help="Level of the log; `info` by default.")
 @click.option(
-    "--log",
-    "level",
-    type=click.Choice(["debug", "info", "warning"]),
-    default="info",
-    show_default=True,
+    "--log-format", type=click.Choice(FORMS), help="Form of log lines; `text` by default."
 )
 @web_option
 @debug_option
@@ -93,49 +95,59 @@ def node_command(
     directory: Path,
     describe_as: str | None,
     record: Path | None,
-    level: str,
     web: int | None,
     debug: bool,
     **given: Any,
 ) -> None:
     """Run the node of a folder until it is stopped. The options are written into its node.toml.
 
-    SIGTERM and Ctrl-C stop the node. It ignores SIGHUP, because its log goes to standard error.
+    SIGTERM and Ctrl-C stop the node. SIGHUP makes it read its configuration, its certificate and
+    its revocation list again. Environment variables like IMPLICAST_LISTEN replace values of
+    node.toml; options replace both.
     """
-    log_to_stderr(level)
     directory = directory.expanduser()
-    _configure(directory, given)
+    _write_options(directory, given)
+    config = _effective(directory, given)
+    log_to_stderr(config.log, config.log_format)
+    page = no_page if web is None else page_of(directory, web)
+    running = _Running(directory, given)
     try:
-        asyncio.run(
-            _serve(
-                directory, describe_as, record, no_page if web is None else page_of(directory, web)
-            )
-        )
+        asyncio.run(running.serve(config, describe_as, record, page))
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
 
-def _configure(directory: Path, given: dict[str, Any]) -> None:
+KEYS = (
+    *("network", "design", "role", "listen", "advertise", "plain", "authority", "proxy", "journal"),
+    *("metrics", "log", "log_format"),
+)
+"""Keys of `node.toml` that options set as they are."""
+
+
+def _write_options(directory: Path, given: dict[str, Any]) -> None:
+    """Write the options into `node.toml`."""
     try:
         config = read_config(directory)
     except ConfigError:
-        if (directory / "node.toml").exists() or not given["network"]:
+        network = given["network"] or os.environ.get(variable_of("network"))
+        if (directory / "node.toml").exists() or not network:
             raise
-        config = NodeConfig(given["network"])
+        config = NodeConfig(network)
     if given["metrics"]:
         address_of(given["metrics"])
-    for name in (
-        "network",
-        "design",
-        "role",
-        "listen",
-        "advertise",
-        "plain",
-        "authority",
-        "proxy",
-        "journal",
-        "metrics",
-    ):
+    _apply(config, given)
+    write_config(directory, config)
+
+
+def _effective(directory: Path, given: dict[str, Any]) -> NodeConfig:
+    """`node.toml`, replaced by the environment, replaced by the options."""
+    config = with_environment(read_config(directory))
+    _apply(config, given)
+    return config
+
+
+def _apply(config: NodeConfig, given: dict[str, Any]) -> None:
+    for name in KEYS:
         if given[name] is not None:
             setattr(config, name, given[name])
     config.join = list(given["join"]) or config.join
@@ -149,28 +161,51 @@ def _configure(directory: Path, given: dict[str, Any]) -> None:
         config.infrastructure.setdefault(role, [])
         if where not in config.infrastructure[role]:
             config.infrastructure[role].append(where)
-    write_config(directory, config)
 
 
-async def _serve(directory: Path, describe_as: str | None, record: Path | None, page: Page) -> None:
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    log = logging.getLogger("implicast")
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
-    loop.add_signal_handler(signal.SIGHUP, log.info, "SIGHUP is ignored")
-    try:
-        await serve_node(directory, describe_as, _on_ready, record, page)
-    except asyncio.CancelledError:
-        notify("STOPPING=1")
-        log.info("stopped")
+class _Running:
+    """The node that the command runs."""
 
+    def __init__(self, directory: Path, given: dict[str, Any]) -> None:
+        self._directory, self._given = directory, given
+        self._node: Node | None = None
 
-def _on_ready(node: Node) -> None:
-    """Log that the node has joined, and notify systemd if it waits for that."""
-    freeze_heap()
-    where = node.status()["address"]
-    logging.getLogger("implicast").info("%s is up: %s", where, node.name.hex())
-    notify(f"READY=1\nSTATUS={node.design.name} at {where}")
+    async def serve(
+        self, config: NodeConfig, describe_as: str | None, record: Path | None, page: Page
+    ) -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        try:
+            await serve_node(self._directory, describe_as, self._on_ready, record, page, config)
+        except asyncio.CancelledError:
+            notify("STOPPING=1")
+            log.info("stopped")
+
+    def _on_ready(self, node: Node) -> None:
+        """Log that the node has joined, and notify systemd if it waits for that."""
+        self._node = node
+        freeze_heap()
+        where = node.status()["address"]
+        log.info("%s is up: %s", where, node.name.hex())
+        notify(f"READY=1\nSTATUS={node.design.name} at {where}")
+
+    def _reload(self) -> None:
+        """Read configuration, certificate and revocation list again."""
+        try:
+            config = _effective(self._directory, self._given)
+        except ImplicastError as error:
+            log.warning("nothing was reloaded: %s", error)
+            return
+        log_to_stderr(config.log, config.log_format)
+        if self._node is None:
+            log.info("reloaded the log settings; the node has not joined yet")
+            return
+        changed, waiting = self._node.reload(config)
+        log.info("reloaded: %s", ", ".join(changed) or "no value changed")
+        if waiting:
+            log.warning("a restart is needed for: %s", ", ".join(waiting))
 
 
 @click.command("replay-node")

@@ -82,16 +82,16 @@ class Credentials:
         """True if two thirds of the validity are over."""
         return datetime.now(UTC) >= self.since + (self.until - self.since) * 2 / 3
 
-    async def watch(self, services: Services, clock: Clock, authority: str) -> None:
-        """Check the folder and the authority service for news until cancelled. `authority`: the
-        service's address; empty if there is none.
+    async def watch(self, services: Services, clock: Clock, authority: Callable[[], str]) -> None:
+        """Check the folder and the authority service for news until cancelled. `authority`
+        returns the service's address; empty if there is none.
         """
         rounds = 0
         while True:
             await asyncio.sleep(FOLDER_POLL_S if rounds else 0.2)
             self.check_folder()
-            if authority and rounds % int(AUTHORITY_POLL_S / FOLDER_POLL_S) == 0:
-                to = address_of(authority)
+            if authority() and rounds % int(AUTHORITY_POLL_S / FOLDER_POLL_S) == 0:
+                to = address_of(authority())
                 services.send(to, NodeHeartbeat(clock.now_us(), self._revocations.number))
                 if self.due:
                     services.send(to, RenewCertificate())

@@ -2,7 +2,9 @@
 descriptions.
 """
 
+import json
 import logging
+from datetime import UTC, datetime
 
 from implicast.peer.contract import CastId, Message
 from implicast.peer.events import (
@@ -27,10 +29,26 @@ class OneLine(logging.Formatter):
         return " | ".join(super().format(record).splitlines())
 
 
-def log_to_stderr(level: str) -> None:
-    """Log records of at least this level: `debug`, `info` or `warning`."""
+class JsonLine(logging.Formatter):
+    """Formats each record as one JSON object in one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        row = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            row["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(row)
+
+
+def log_to_stderr(level: str, form: str = "text") -> None:
+    """Log records of at least this level (`debug`, `info` or `warning`), one line each, as `text`
+    or `json`.
+    """
     handler = logging.StreamHandler()
-    handler.setFormatter(OneLine(FORM))
+    handler.setFormatter(JsonLine() if form == "json" else OneLine(FORM))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 

@@ -1,5 +1,6 @@
 """The storage of one node: its database, the durable state in it, and its large payloads."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,15 @@ class StorageLayer:
         make_private_folder(directory)
         tighten(directory)
         self.store = Store(directory / "node.db")
+        self._directory = directory
         self.states = DurableStateStore(self.store, design, role)
         self.blobs = Blobs(directory)
 
     def status(self) -> dict[str, Any]:
         losses = [each.what for each in self.store.losses]
-        return {"disk_full": self.store.full, "losses": losses, **self.store.counts()}
+        return {
+            "disk_full": self.store.full,
+            "disk_free_bytes": shutil.disk_usage(self._directory).free,
+            "losses": losses,
+            **self.store.counts(),
+        }

@@ -13,6 +13,7 @@ certificate expires.
 
 import asyncio
 import errno
+import logging
 import ssl
 import time
 from collections.abc import Callable
@@ -26,8 +27,11 @@ from implicast.net.transport.connection import Connection, OnMessage, OnService,
 from implicast.net.transport.counters import Counters
 from implicast.net.transport.frames import HEADER, MESSAGE, PROTOCOL, Hello
 from implicast.net.transport.tls import Tls, key_in
+from implicast.peer.bucket import Bucket
 from implicast.peer.contract import Address, Name
 from implicast.peer.errors import RemoteError
+
+log = logging.getLogger("implicast")
 
 DIAL_S = 10.0
 DIALS_MAX = 256
@@ -39,6 +43,8 @@ HELLOS_PENDING_MAX = 64
 """Connections whose hello is outstanding. Further accepted ones are closed at once."""
 HANDSHAKES_MAX = 1_024
 """Connections in their TLS handshake. Beyond this number the oldest is closed."""
+LOGGED_PER_S = 0.2
+"""Refused connections that are logged per second, after a burst of five."""
 READ_BYTES = 64 << 10
 """Size of the read buffer in bytes."""
 BACK_OFF_S = (0.1, 10.0)
@@ -90,6 +96,7 @@ class ConnectionPool:
         """Revoked names."""
         self.last_refusal = ""
         """Why this node last refused another one."""
+        self._log_lines = Bucket(LOGGED_PER_S, 5, self._loop.time())
         self._server_tls, self._client_tls, self._name_of = server_tls, client_tls, name_of
         self._by_address: dict[Address, Connection] = {}
         """By address: the connection used for sending."""
@@ -116,6 +123,10 @@ class ConnectionPool:
     def serve(self, on_service: OnService) -> None:
         """Pass the messages for the node itself to `on_service` from now on."""
         self.shared.on_service = on_service
+
+    def limit(self, rate_per_s: float) -> None:
+        """Let each new connection send this many messages per second."""
+        self.shared.rate_per_s = rate_per_s
 
     async def listen(self, host: str, port: int) -> int:
         """Accept connections and return the port; port 0 selects a free one. A port that was
@@ -237,6 +248,7 @@ class ConnectionPool:
             self.counters["accepted"] += 1
             if len(self.awaiting_hello) >= HELLOS_PENDING_MAX or self._closing:
                 self.counters["refused_strangers"] += 1
+                self.counters["refused_limit"] += 1
                 return None
         if (
             self.banned
@@ -244,6 +256,7 @@ class ConnectionPool:
             and self._name_of(connection.tls()) in self.banned
         ):
             self.counters["refused_strangers"] += 1
+            self.counters["refused_revoked"] += 1
             return None
         self.awaiting_hello[connection] = self._open[connection] = None
         return self._own_hello()
@@ -251,24 +264,35 @@ class ConnectionPool:
     def check_hello(self, connection: Connection, hello: Hello) -> None:
         """Raises `RemoteError` if the other node does not belong to this network."""
         own = self._own_hello()
-        reason = None
+        kind, reason = "", ""
         if hello.protocol != PROTOCOL:
+            kind = "version"
             reason = f"uses version {hello.protocol} of the protocol, this node version {PROTOCOL}"
         elif hello.network != own.network:
-            reason = "belongs to another network"
+            kind, reason = "network", "belongs to another network"
         elif hello.digest != own.digest and hello.digest and own.digest:
             version = hello.software or "unknown"
+            kind = "design"
             reason = f"runs another design, other parameters or another version ({version})"
         elif hello.name in self.banned:
-            reason = "was revoked"
+            kind, reason = "revoked", "was revoked"
         elif hello.address == own.address and hello.name != own.name:
-            reason = "claims the address of this node"
+            kind, reason = "address", "claims the address of this node"
         elif self._name_of is not None and self._name_of(connection.tls()) != hello.name:
-            reason = "has a certificate for another name"
-        if reason is not None:
-            self.counters["refused_strangers"] += 1
-            self.last_refusal = f"{hello.address} {reason}"
-            raise RemoteError(self.last_refusal)
+            kind, reason = "name", "has a certificate for another name"
+        if kind:
+            self._refuse(kind, f"{text_of(hello.address)} ({hello.name.hex()[:8]}) {reason}")
+
+    def _refuse(self, kind: str, what: str) -> None:
+        """Count and log a refusal, and raise it as `RemoteError`. At most `LOGGED_PER_S` lines per
+        second are logged.
+        """
+        self.counters["refused_strangers"] += 1
+        self.counters[f"refused_{kind}"] += 1
+        self.last_refusal = what
+        if self._log_lines.take(self._loop.time()):
+            log.warning("refused a connection: %s", what)
+        raise RemoteError(what)
 
     def on_opened(self, connection: Connection, hello: Hello) -> None:
         """Both hellos are exchanged: send the waiting frames."""
