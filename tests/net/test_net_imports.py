@@ -18,6 +18,7 @@ MAY_LOAD = {
     "implicast",
     "msgspec",
     "numpy",
+    "pyroaring",
     "typing_extensions",
 }
 """All that a node loads beyond Python's own library."""

@@ -196,14 +196,14 @@ class _Running:
         try:
             config = _effective(self._directory, self._given)
         except ImplicastError as error:
-            log.warning("nothing was reloaded: %s", error)
+            log.warning("SIGHUP: nothing was reloaded: %s", error)
             return
         log_to_stderr(config.log, config.log_format)
         if self._node is None:
-            log.info("reloaded the log settings; the node has not joined yet")
+            log.info("SIGHUP: reloaded the log settings; the node has not joined yet")
             return
         changed, waiting = self._node.reload(config)
-        log.info("reloaded: %s", ", ".join(changed) or "no value changed")
+        log.info("SIGHUP: reloaded: %s", ", ".join(changed) or "no value changed")
         if waiting:
             log.warning("a restart is needed for: %s", ", ".join(waiting))
 
