@@ -5,8 +5,8 @@ from test_spice_receipts import Town
 
 from implicast.casting.inbox import Outcome
 from implicast.casting.notifier import Notify
-from implicast.casting.spice.messages import CastRequest, RepeatCoverageReport
 from implicast.casting.spice.receiver import SpiceReceiver
+from implicast.casting.spice.traversal_messages import CastRequest, RepeatCoverageReport
 from implicast.casting.spice.traversal_state import TraversalTask
 from implicast.language.parse import parse
 from implicast.overlay.ice.item_store import RouteHeader

@@ -5,34 +5,25 @@ from msgspec.msgpack import encode
 
 from implicast.casting.designs import design
 from implicast.casting.spice import stores
+from implicast.casting.spice.calls import CallAck, ItemOffer, ReplicaActivation, VetoRequest
 from implicast.casting.spice.casts import CheckCast
 from implicast.casting.spice.homes import address_of, home, roots_of, spot_of
 from implicast.casting.spice.items import (
     HEADER,
     RECORD,
+    Entry,
     ReplicationHeader,
     RootState,
     header_item,
     record_item,
 )
-from implicast.casting.spice.messages import (
-    CallAck,
-    CastRequest,
-    CopyRequest,
-    Entry,
-    ItemOffer,
-    LoadHint,
-    LoadReport,
-    ReplicaActivation,
-    StoreAck,
-    StoreRequest,
-    VetoRequest,
-)
-from implicast.casting.spice.replica_push import ReplicaPushes
+from implicast.casting.spice.loads import LoadHint, LoadReport
+from implicast.casting.spice.pushes import ReplicaPushes
 from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.settings import CAST_US, SpiceSettings
 from implicast.casting.spice.spice import Spice
-from implicast.casting.spice.stores import ASCENDING, Stores
+from implicast.casting.spice.stores import ASCENDING, StoreAck, StoreRequest, Stores
+from implicast.casting.spice.traversal_messages import CastRequest, CopyRequest
 from implicast.casting.spice.traversal_state import TraversalTask
 from implicast.language.parse import parse
 from implicast.language.target import Description
@@ -345,7 +336,9 @@ def test_what_is_remembered_of_a_stock_is_what_it_holds_whatever_happened_to_it(
         for peer in town.peers:
             tract = peer.surface.tract
             assert peer.pack(tract) is peer.pack(tract)
-            assert peer.pack(tract) == (*peer.registries.pack(tract), *peer.levels.pack(tract))
+            before = peer.pack(tract)
+            peer.registries.counter.bump()
+            assert peer.pack(tract) == before
     assert any(each.closed for peer in town.peers for each in peer.registries.by_key.values())
 
 
@@ -555,8 +548,8 @@ def test_a_root_in_use_objects_to_a_lower_level(monkeypatch):
     root = next(each for each in roots_of(address, 1, 3) if town.owner(each) is not leader)
     owner = town.owner(root)
     owner.levels.learn_root("jazz", root, RootState(1, 1, True))
-    owner.replicas.count_cast("jazz", root)
-    owner.replicas.loads["jazz", root].per_s = 0.2
+    owner.replicas.loads.count_cast("jazz", root)
+    owner.replicas.loads._loads["jazz", root].per_s = 0.2
     answers = []
     monkeypatch.setitem(
         Spice.message_handlers, CallAck, lambda self, sender, taken: answers.append(taken)
@@ -626,7 +619,7 @@ def test_busy_replicas_have_the_level_raised_further(monkeypatch):
         owner.levels.learn_root("jazz", each, RootState(5, 1, True))
         if each != address_of("jazz"):
             for _ in range(40):
-                owner.replicas.count_cast("jazz", each)
+                owner.replicas.loads.count_cast("jazz", each)
     town.run(10)
 
     assert leader.levels.header("jazz").level == 2
@@ -822,7 +815,8 @@ def test_all_levels_of_replicas_are_copied_to_again():
         if root != address:
             town.owner(root).levels.learn_root("jazz", root, RootState(5, 2, True))
     assert list(record_objections(town.peers))
-    leader.register_again(WHOLE)
+    leader.replicas.recopy_after_loss(WHOLE, 0)
+    leader.registrations.register_again(WHOLE)
     town.run(6)
 
     assert not list(record_objections(town.peers))
@@ -840,7 +834,7 @@ def test_what_ran_out_of_hops_and_waited_goes_on():
     worn = RouteHeader((address, address + 1), 7, hops=peer.surface.settings.timers.hops_max + 1)
     cast, target = CastId(peer.name, 1, 1), parse("jazz")
     payload = peer.seal(cast, target, b"")
-    peer.traversals.on_cast(3, CastRequest(worn, cast, target, 0, "jazz", 0, address, 0, payload))
+    peer.casts.on_cast(3, CastRequest(worn, cast, target, 0, "jazz", 0, address, 0, payload))
     town.run(9)
 
     assert town.told(cast) == [3]
@@ -857,8 +851,9 @@ def test_replicas_that_answer_are_mended_before_a_level_is_raised():
     endless = CopyRequest(
         RouteHeader((address, address + 1)), "jazz", address, 0, 2, leader.address, 1
     )
-    leader.copies.active["jazz"] = TraversalTask(leader.host.now_us, endless)
-    leader.register_again(WHOLE)
+    leader.replicas.copies["jazz"] = TraversalTask(leader.host.now_us, endless)
+    leader.replicas.recopy_after_loss(WHOLE, 0)
+    leader.registrations.register_again(WHOLE)
     town.run(8)
 
     assert not list(record_objections(town.peers))
@@ -1049,7 +1044,7 @@ def test_casts_of_two_incarnations_with_one_serial_are_checked_each_by_one_alarm
     publisher = town.peers[0]
     casts = [CastId(publisher.name, incarnation, 1) for incarnation in (1, 2)]
     for cast in casts:
-        publisher.casts.publish(cast, parse("jazz"), b"")
+        publisher.casts.publish(cast, parse("jazz"), b"", publisher.incarnation)
 
     before = town.world.agenda._serial
     publisher.casts.on_check_cast(CheckCast(casts[0]))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from implicast.casting.spice.messages import Entry
+from implicast.casting.spice.items import Entry
 from implicast.casting.spice.registry import NEVER_US, Registry, VersionCounter
 from implicast.language.target import Description
 from implicast.peer.contract import Contact

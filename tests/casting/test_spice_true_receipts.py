@@ -8,7 +8,7 @@ from test_spice_receipts import Town
 
 from implicast.casting.spice.homes import address_of
 from implicast.casting.spice.items import UNRECOVERED_KEY
-from implicast.casting.spice.messages import ReregisterRequest
+from implicast.casting.spice.traversal_messages import ReregisterRequest
 from implicast.casting.spice.traversals import Traversals
 from implicast.peer.events import Settled
 from implicast.space.tract import contains
@@ -146,7 +146,7 @@ def test_a_backup_knows_of_a_lost_tract_when_another_is_handed_off(deaf):
     low, high = owner.surface.committed
     middle = (low + high) // 2
     for lost in (low, middle), (middle, high):
-        owner.calls.lost(lost)
+        owner.lost(lost)
         town.run(0.5)
     surface = owner.surface
     surface.handoff.hand_off(

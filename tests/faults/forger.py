@@ -20,8 +20,7 @@ from implicast.casting.notifier import NotifyAck
 from implicast.casting.replicated_lists.entries import IN_FORCE, ListEntry
 from implicast.casting.replicated_lists.entry_proofs import EntryProof, entry_proof_of
 from implicast.casting.replicated_lists.member import RingMember
-from implicast.casting.spice.items import proved
-from implicast.casting.spice.messages import Entry
+from implicast.casting.spice.items import Entry, proved
 from implicast.casting.spice.spice import Spice
 from implicast.language.target import Description, Target, Term
 from implicast.peer.contract import CastId, Message

@@ -1,5 +1,7 @@
 """Mistakes put into SPICE on purpose: storing, traversals, moving registries, replicas."""
 
+from functools import partial
+
 from mistake import Mistake, without_unreachable
 
 from implicast.casting import inbox
@@ -7,11 +9,11 @@ from implicast.casting.spice import casts, registry
 from implicast.casting.spice import casts as spice_casts
 from implicast.casting.spice.containers import Containers
 from implicast.casting.spice.homes import address_of, roots_of
-from implicast.casting.spice.items import CLOSED, ReplicationHeader
+from implicast.casting.spice.items import CLOSED, ReplicationHeader, label_of
 from implicast.casting.spice.levels import Levels
-from implicast.casting.spice.registrations import Registrations, RetryRegistration, RetryReregister
+from implicast.casting.spice.registrations import Registrations, RetryRegistration
 from implicast.casting.spice.registries import Registries
-from implicast.casting.spice.registry_copies import RegistryCopies
+from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.stores import Stores
 from implicast.peer.requests import RetryPolicy
@@ -54,7 +56,7 @@ def last_arrival_wins(patch):
         return record
 
     patch.setattr(registry.Registry, "keep", keep)
-    say, once = Registrations.announce_version, Registrations.on_retry_reregister
+    say, once = Registrations.announce_version, Registrations.retry_reregister
     older = {}
 
     def say_late(self, version):
@@ -63,20 +65,16 @@ def last_arrival_wins(patch):
         say(self, version)
         for tag, entry in before.items():
             older[self.address, tag] = entry
-            self.spice.timer_wheel.schedule(5_000_000, RetryReregister(tag, -1, 0))
+            self.timer_wheel.schedule(5_000_000, partial(self.retry_reregister, tag, -1, 0))
 
-    def say_old(self, alarm):
-        if alarm.version == -1:
-            _say_old(self, alarm.tag, older[self.address, alarm.tag])
+    def say_old(self, tag, version, tries):
+        if version == -1:
+            _say_old(self, tag, older[self.address, tag])
         else:
-            once(self, alarm)
+            once(self, tag, version, tries)
 
     patch.setattr(Registrations, "announce_version", say_late)
-    patch.setitem(
-        Spice.alarm_handlers,
-        RetryReregister,
-        lambda self, alarm: say_old(self.registrations, alarm),
-    )
+    patch.setattr(Registrations, "retry_reregister", say_old)
 
 
 def _say_old(registrations, tag, entry):
@@ -93,8 +91,8 @@ def forget_closed_parts(patch):
     """A new owner treats every part as open."""
     unite = Registries.unite
 
-    def without(self, label, item, tract, safe):
-        return label[0] == CLOSED or unite(self, label, item, tract, safe)
+    def without(self, item, tract, safe):
+        return () if label_of(item.key)[0] == CLOSED else unite(self, item, tract, safe)
 
     patch.setattr(Registries, "unite", without)
 
@@ -110,7 +108,7 @@ def open_at_once(patch):
 
     def often(self, task):
         key = (task.traversal.tag, task.traversal.root, task.traversal.notch)
-        registries = self.spice.registries.by_key
+        registries = self._registries.by_key
         if key in registries and registries[key].closed and task.traversal.notch == 0:
             self.gather(key)
 
@@ -122,11 +120,10 @@ def ready_at_once(patch):
     """The roots of a new level answer before anything was copied to them."""
 
     def hasty(self, tag, level):
-        self.spice.replicas.propose_header(
-            tag, ReplicationHeader(self.spice.levels.header(tag).number + 1, level, level, False)
-        )
+        number = self._registries.levels.header(tag).number + 1
+        self.propose_header(tag, ReplicationHeader(number, level, level, False))
 
-    patch.setattr(RegistryCopies, "start_copy", hasty)
+    patch.setattr(Replicas, "start_copy", hasty)
 
 
 def only_the_original(patch):
@@ -192,7 +189,7 @@ MISTAKES = (
     Mistake(
         "items of a lost tract are dropped",
         "spice",
-        rule="items in a tract lost to a stronger claim are offered to its owner (casting/spice/owner_calls.py)",
+        rule="items in a tract lost to a stronger claim are offered to its owner (casting/spice/recovery.py)",
         put=lambda patch: patch.setattr(
             Spice, "on_tract_lost", lambda self, tract: self.drop(tract)
         ),
@@ -235,7 +232,7 @@ MISTAKES = (
     Mistake(
         "new registrations are not pushed to replicas",
         "spice-unloaded",
-        rule="a registration is pushed to every root before it is acknowledged (casting/spice/replica_push.py)",
+        rule="a registration is pushed to every root before it is acknowledged (casting/spice/pushes.py)",
         put=only_the_original,
         says="missing",
         churn="event=60:join:24,event=61:join:25,event=62:join:26",

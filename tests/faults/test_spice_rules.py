@@ -4,10 +4,11 @@ import pytest
 from spice_scenes import OVER_S, Scene, Spite, nothing, play, scenario
 
 from implicast.casting.spice.containers import Containers
-from implicast.casting.spice.messages import CastRequest, ReregisterRequest
+from implicast.casting.spice.pushes import ReplicaPushes
 from implicast.casting.spice.spice import Spice
 from implicast.casting.spice.stores import FlushOutbox, Stores
-from implicast.casting.spice.traversals import HopTimeout, Traversals
+from implicast.casting.spice.traversal_messages import CastRequest, ReregisterRequest
+from implicast.casting.spice.traversals import Traversals
 
 QUIET = "event=44:join:20"
 """One newcomer, late: a scene of a campaign must change something."""
@@ -56,7 +57,7 @@ def test_a_cast_survives_a_crash_of_the_peer_it_has_just_reached(monkeypatch):
 
 
 def test_without_repeating_what_is_not_covered_such_casts_are_lost(monkeypatch):
-    monkeypatch.setitem(Spice.alarm_handlers, HopTimeout, lambda self, alarm: None)
+    monkeypatch.setattr(Traversals, "on_hop_timeout", lambda self, number: None)
 
     assert missing(fatal_arrivals(monkeypatch)) > 0
 
@@ -173,18 +174,18 @@ def throw_away(monkeypatch):
     send = Containers.send_ascending
 
     def careless(self, key):
-        registry = self.spice.registries.by_key.get(key)
+        registry = self._registries.by_key.get(key)
         rising = registry.ascending() if registry is not None else []
         send(self, key)
         for record in rising:
-            self.spice.registries.forget(key, record)
+            self._registries.forget(key, record)
 
     monkeypatch.setattr(Containers, "send_ascending", careless)
 
 
 def crash_at_rising(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is about to keep a record that has come up from below dies first."""
-    whole = Stores.on_arrival
+    whole = ReplicaPushes.on_store
     struck: list[int] = []
 
     def fatal(peer, part, store):
@@ -201,7 +202,7 @@ def crash_at_rising(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
             return
         whole(peer, part, store)
 
-    monkeypatch.setattr(Stores, "on_arrival", fatal)
+    monkeypatch.setattr(ReplicaPushes, "on_store", fatal)
 
 
 def fatal_risings(monkeypatch, seed):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from implicast.casting.spice import registry as registries
-from implicast.casting.spice.messages import Entry
+from implicast.casting.spice.items import Entry
 from implicast.casting.spice.registry import BEFORE_US, Registry, VersionCounter, fits
 from implicast.language.target import Description, Target, Term
 from implicast.peer.contract import Contact

@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.messages import CastRequest
 from implicast.casting.spice.spice import Spice
+from implicast.casting.spice.traversal_messages import CastRequest
 from implicast.peer.errors import ScenarioError
 from implicast.space.morton import Box, box, side
 from implicast.space.surface import Surface

@@ -295,7 +295,7 @@ cdef class FastTraversal:
     complaints. The only cached state is the interval and the table; both are read again when the table changes.
     """
 
-    cdef object _spice, _host, _send, _routing, _table, _sheet, _name, _address
+    cdef object _surface, _host, _send, _routing, _table, _sheet, _name, _address, _stock, _traversals, _notify
     cdef dict _registries
     cdef int64_t _low, _high, _mask, _rows
     cdef const int32_t *_drawn
@@ -304,14 +304,13 @@ cdef class FastTraversal:
     cdef int _width
     cdef int _dimensions, _first_notch, _last_notch
 
-    def __init__(self, spice, cast_to, way, notify, address_of):
+    def __init__(self, surface, registries, traversals, settings, name, notify, cast_to, way, notification, address_of):
         global _CastRequest, _Way, _Notify, _address_of
-        _CastRequest, _Way, _Notify, _address_of = cast_to, way, notify, address_of
-        settings = spice.settings
-        self._spice, self._host, self._name = spice, spice.host, spice.name
-        self._send, self._address = spice.host.send, spice.address
-        self._routing, self._registries = spice.surface.routing, spice.registries.by_key
-        self._table = self._sheet = None
+        _CastRequest, _Way, _Notify, _address_of = cast_to, way, notification, address_of
+        self._surface, self._stock, self._traversals = surface, registries, traversals
+        self._host, self._name, self._notify = surface.host, name, notify
+        self._send, self._address = surface.host.send, surface.address
+        self._routing = self._registries = self._table = self._sheet = None
         self._stopped = False
         self._cosine, self._merge = settings.terms.cosine, settings.terms.merge
         self._dimensions, self._first_notch, self._last_notch = (
@@ -322,7 +321,7 @@ cdef class FastTraversal:
 
     cdef bint _look(self) except -1:
         """Read a changed table. Returns whether the fast path applies."""
-        ownership, table = self._spice.surface.ownership, self._routing.table
+        ownership, table = self._surface.ownership, self._routing.table
         if ownership.unsettled or len(ownership.committed) != 2 or not table.named or table.owns != 1 or not table.owners:
             return False
         self._low, self._high = ownership.committed
@@ -340,6 +339,8 @@ cdef class FastTraversal:
         """Process a cast above notch 0. Returns False if it is left to `Traversals`."""
         if self._stopped:
             return False
+        if self._routing is None:
+            self._routing, self._registries = self._surface.routing, self._stock.by_key
         SOON(<PyObject *>self._routing)
         SOON(<PyObject *>self._registries)
         if self._table is not None:
@@ -422,7 +423,7 @@ cdef class FastTraversal:
                 return
             own, closed = _tract_of(part, filled), registry.closed
             if len(closed) > 2 or (closed and notch >= self._last_notch):
-                self._spice.traversals.visit_all(None, cast, notch, own)
+                self._traversals.visit_all(None, cast, notch, own)
                 return
             self._visit(cast, registry, own)
             if not closed:
@@ -442,7 +443,7 @@ cdef class FastTraversal:
             if left:
                 own = _tract_of(rest, left)
                 if not self._on(cast, None, own, rest, left, above):
-                    self._spice.traversals.send_up(None, _replace(cast, way=_Way(own), notch=above))
+                    self._traversals.send_up(None, _replace(cast, way=_Way(own), notch=above))
             notch = above
 
     cdef _visit(self, cast, registry, tuple part):
@@ -463,7 +464,7 @@ cdef class FastTraversal:
         for member in found:
             address = member.address
             if address == self._address or (not alone and member.name == self._name):
-                self._spice.casts.notify(None, cast, member, notify)
+                self._notify(None, cast, member, notify)
             else:
                 send(address, notify)
 
@@ -485,14 +486,13 @@ cdef inline bint _current(int64_t expiry_us, int64_t now_us) noexcept:
     return expiry_us >= now_us - CLOCK_BOUND_US and expiry_us <= now_us + LIFETIME_MAX_US + CLOCK_BOUND_US
 
 
-def take(inbox, member, cast, target, bytes carried):
+def take(inbox, host, description, cast, target, bytes carried):
     """`Inbox.take` for an unsigned member without limits. None: left to `Inbox.take`.
 
     A cast is delivered if it matches, is current, was not seen before, and can be remembered.
     """
     cdef dict young
     cdef int64_t now_us, expiry_us, until_us
-    description = member.description
     if description is None or description.values:
         return None
     tags = description.tags
@@ -503,7 +503,7 @@ def take(inbox, member, cast, target, bytes carried):
             break
     else:
         return None
-    seen, host = inbox.seen, member.host
+    seen = inbox.seen
     young, now_us, expiry_us = seen._young, host.now_us, _expiry(carried)
     if not _current(expiry_us, now_us) or expiry_us > now_us + LIFETIME_US:
         return None

@@ -23,15 +23,18 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from implicast.casting.spice.items import Key, closed_item
-from implicast.casting.spice.messages import CastRequest, Entry, GatherRequest, StoreAck
-from implicast.casting.spice.part import Spice, SpicePart, StoreBackoff
+from implicast.casting.spice.items import Entry, Key, closed_item
+from implicast.casting.spice.part import SpiceTable, StoreBackoff, Tools
+from implicast.casting.spice.registries import Registries
 from implicast.casting.spice.registry import Record, Registry
 from implicast.casting.spice.settings import CAST_US
-from implicast.casting.spice.stores import ASCENDING
-from implicast.casting.spice.traversal_state import TraversalTask
+from implicast.casting.spice.store_requests import ASCENDING, StoreAck
+from implicast.casting.spice.stores import Stores
+from implicast.casting.spice.traversal_messages import GatherRequest
+from implicast.casting.spice.traversal_state import TraversalTask, TraversalUser
+from implicast.casting.spice.traversals import Traversals
 from implicast.overlay.ice.item_store import RouteHeader
-from implicast.peer.contract import Message, Name, handles
+from implicast.peer.contract import Name
 from implicast.peer.memory import Repeats
 from implicast.space.tract import (
     EMPTY,
@@ -57,28 +60,6 @@ GATHERS_TRIED_MAX = 4_096
 """Maximum number of remembered attempts. Beyond it the oldest may be repeated sooner."""
 
 
-class RetryAscent(Message):
-    """Fires when records passed up should have been acknowledged."""
-
-    key: Key
-
-
-class SweepExpired(Message):
-    """Fires ten times in a lease, to remove expired records."""
-
-
-class RetryMove(Message):
-    """Fires when records moved down should have been acknowledged."""
-
-    token: int
-
-
-class GatherTimeout(Message):
-    """Fires when a gathering has taken longer than `CAST_US`."""
-
-    number: int
-
-
 @dataclass(slots=True)
 class RecordMove(StoreBackoff):
     """Records of one holder on their way down to the notch `base`, as part of a gathering."""
@@ -89,14 +70,34 @@ class RecordMove(StoreBackoff):
     task: TraversalTask
     until_us: int
 
+    def confirm(self, consumer: Name) -> None:
+        del self.entries[consumer]
 
-class Containers(SpicePart):
+
+class Containers(SpiceTable, TraversalUser):
     """Closes large registries, gathers small ones and removes expired records."""
 
-    __slots__ = ("_ascents", "_sweeping", "gather_tried_us", "gatherings", "moves")
+    __slots__ = (
+        "_ascents",
+        "_registries",
+        "_retries",
+        "_stores",
+        "_sweeping",
+        "_traversals",
+        "gather_tried_us",
+        "gatherings",
+        "moves",
+    )
 
-    def __init__(self, spice: Spice) -> None:
-        super().__init__(spice)
+    def __init__(
+        self, tools: Tools, registries: Registries, stores: Stores, traversals: Traversals
+    ) -> None:
+        super().__init__(tools)
+        self._registries, self._stores, self._traversals = registries, stores, traversals
+        self._retries = tools.settings.assured
+        """Whether records are passed up until they are acknowledged, and gathered again. Without
+        receipts a closed part never opens.
+        """
         self._ascents: dict[Key, StoreBackoff] = {}
         """Registries with records on their way up."""
         self._sweeping = False
@@ -104,28 +105,11 @@ class Containers(SpicePart):
         self.gatherings: dict[Key, TraversalTask] = {}
         self.gather_tried_us: Repeats[Key] = Repeats(GATHERS_TRIED_MAX)
 
-    def restore(self, key: Key, records: Sequence[Entry], closed: bool) -> None:
-        """Fill a registry: with records, or with a closed part through which these records were
-        passed up.
-        """
-        registries = self.spice.registries
-        if closed:
-            registries.close(
-                key,
-                intersect(
-                    container(key[1], key[2], self.settings.dimensions), self.surface.committed
-                ),
-            )
-            if self.settings.rarest and not key[2]:
-                registries.registry(key).add_passed_up(len(records))
-            return
-        registries.restore(key, records)
-        self._schedule_sweep()
-
     # --- closing
 
-    def on_records_stored(self, key: Key, registry: Registry, records: Sequence[Record]) -> None:
-        self._schedule_sweep()
+    def on_records_stored(self, key: Key, records: Sequence[Record]) -> None:
+        registry = self._registries.registry(key)
+        self.schedule_sweep()
         self._close_if_crowded(key, registry)
         if registry.gathering:
             self._show_to_traversals(key, registry, records)
@@ -137,7 +121,7 @@ class Containers(SpicePart):
         ):
             return
         count = registry.count_open()
-        if count > self.settings.storage_limit and not self.spice.registries.is_closing(key):
+        if count > self.settings.storage_limit and not self._registries.is_closing(key):
             self._close(key, count)
 
     def _close(self, key: Key, count: int) -> None:
@@ -152,15 +136,15 @@ class Containers(SpicePart):
                 break
             tracts[tag, root, notch] = intersect(inside, self.surface.committed)
             notch = self.settings.above(notch)
-            above = self.spice.registries.by_key.get((tag, root, notch))
+            above = self._registries.by_key.get((tag, root, notch))
             count += above.count_open() if above is not None else 0
-        items = self.spice.registries.close_soon(tracts, self.host.now_us + CLOSING_US)
+        items = self._registries.close_soon(tracts, self.host.now_us + CLOSING_US)
         self.surface.replicate(items, partial(self.on_closing_backed_up, tracts))
 
     def on_closing_backed_up(self, tracts: dict[Key, Tract]) -> None:
         """The backups know of the closing: close, and pass the records up."""
         for key, tract in tracts.items():
-            self.spice.registries.close(key, intersect(tract, self.surface.tract))
+            self._registries.close(key, intersect(tract, self.surface.tract))
         for key in tracts:
             self.start_ascent(key)
 
@@ -173,22 +157,22 @@ class Containers(SpicePart):
             self.send_ascending(key)
 
     def send_ascending(self, key: Key) -> None:
-        registry = self.spice.registries.by_key.get(key)
+        registry = self._registries.by_key.get(key)
         ascending = registry.ascending() if registry is not None else []
         if not ascending:
             del self._ascents[key]
             return
-        if self.settings.assured:
-            self.spice.timer_wheel.schedule(self._ascents[key].next_wait_us(), RetryAscent(key))
+        if self._retries:
+            wait_us = self._ascents[key].next_wait_us()
+            self.timer_wheel.schedule(wait_us, partial(self.retry_ascent, key))
         else:
             del self._ascents[key]
         ours = [each.entry for each in ascending if self.surface.answers(each.home)]
-        self.spice.stores.store_entries(*key, ours, (self.address, ASCENDING, key[2]))
+        self._stores.store_entries(*key, ours, (self.address, ASCENDING, key[2]))
 
-    @handles(RetryAscent)
-    def on_retry_ascent(self, alarm: RetryAscent) -> None:
-        if alarm.key in self._ascents:
-            self.send_ascending(alarm.key)
+    def retry_ascent(self, key: Key) -> None:
+        if key in self._ascents:
+            self.send_ascending(key)
 
     def on_stored_above(self, stored: StoreAck) -> None:
         """Delete records that another notch has stored. A record in a gathering part stays: a late
@@ -196,27 +180,27 @@ class Containers(SpicePart):
         """
         key = (stored.tag, stored.root, stored.notch)
         for consumer, version, at in stored.entries:
-            record = self.spice.registries.record_of(key, consumer)
+            record = self._registries.record_of(key, consumer)
             if record is None or at == stored.notch or record.entry.version > version:
                 continue
-            passing = self.spice.registries.by_key[key].passing
+            passing = self._registries.by_key[key].passing
             if contains(passing, record.home) and self.surface.answers(record.home):
-                self.spice.registries.forget(key, record)
+                self._registries.forget(key, record)
 
     def settled(self) -> None:
         """The own tract has changed: abort gatherings outside it, and pass up records in closed
         parts.
         """
         for key, task in list(self.gatherings.items()):
-            found = self.spice.registries.by_key.get(key)
+            found = self._registries.by_key.get(key)
             gathering = found.gathering if found is not None else EMPTY
             if not gathering or subtract(gathering, self.surface.committed):
-                self.spice.traversals.give_up(task)
-        for key, registry in self.spice.registries.all():
+                self._traversals.give_up(task)
+        for key, registry in self._registries.all():
             if registry.closed:
                 self.start_ascent(key)
             self._close_if_crowded(key, registry)
-        self._schedule_sweep()
+        self.schedule_sweep()
 
     # --- gathering
 
@@ -233,10 +217,10 @@ class Containers(SpicePart):
         """
         traversal = task.traversal
         key = (traversal.tag, traversal.root, traversal.notch)
-        registry = self.spice.registries.by_key.get(key)
+        registry = self._registries.by_key.get(key)
         if (
             registry is None
-            or not isinstance(traversal, CastRequest)
+            or not self._retries
             or 2 * task.tally.size > self.settings.storage_limit
         ):
             return
@@ -245,7 +229,7 @@ class Containers(SpicePart):
 
     def gather(self, key: Key) -> None:
         """Move the records above the closed part of this registry down to it."""
-        registry, now_us = self.spice.registries.by_key[key], self.host.now_us
+        registry, now_us = self._registries.by_key[key], self.host.now_us
         closed = intersect(registry.closed, self.surface.committed)
         if (
             key in self.gatherings
@@ -258,29 +242,27 @@ class Containers(SpicePart):
         tag, root, base = key
         above = self.settings.above(base)
         scaled = scale_within(closed, root, base, self.settings.dimensions, above - base)
-        way, token = RouteHeader(scaled), self.spice.stores.next_token()
+        way, token = RouteHeader(scaled), self.next_token()
         traversal = GatherRequest(way, tag, root, above, base, self.address, token)
         task = self.gatherings[key] = TraversalTask(now_us, traversal)
-        ours = intersect(scaled, self.spice.known)
-        self.spice.traversals.visit_all(task, traversal, above, ours)
+        ours = intersect(scaled, self._traversals.known)
+        self._traversals.visit_all(task, traversal, above, ours)
         if rest := subtract(scaled, ours):
             onward = replace(traversal, way=RouteHeader(rest))
-            self.spice.traversals.send_up(task, onward, base, closed)
-        self.spice.timer_wheel.schedule(CAST_US, GatherTimeout(traversal.number))
-        self.spice.traversals.finish_one(task)
+            self._traversals.send_up(task, onward, base, closed)
+        self.timer_wheel.schedule(CAST_US, partial(self.on_gather_timeout, key, task))
+        self._traversals.finish_one(task)
 
-    @handles(GatherTimeout)
-    def on_gather_timeout(self, alarm: GatherTimeout) -> None:
-        for task in list(self.gatherings.values()):
-            if isinstance(task.traversal, GatherRequest) and task.traversal.number == alarm.number:
-                self.spice.traversals.give_up(task)
+    def on_gather_timeout(self, key: Key, task: TraversalTask) -> None:
+        if self.gatherings.get(key) is task:
+            self._traversals.give_up(task)
 
     def _abort_gathering(self, key: Key) -> None:
         """Keep the part closed: records that came down go up again. The backups may have been told
         that it is open, so they are told again.
         """
         self.gatherings.pop(key, None)
-        registry = self.spice.registries.by_key.get(key)
+        registry = self._registries.by_key.get(key)
         if registry is not None:
             registry.set_gathering(EMPTY)
             if registry.closed:
@@ -289,7 +271,7 @@ class Containers(SpicePart):
 
     def on_gathered(self, key: Key) -> None:
         """No record is left above: open the part once the backups know."""
-        registry = self.spice.registries.by_key.get(key)
+        registry = self._registries.by_key.get(key)
         if registry is None or not registry.gathering:
             self._abort_gathering(key)
             return
@@ -299,14 +281,14 @@ class Containers(SpicePart):
 
     def open_gathered(self, key: Key, gathered: Tract, task: TraversalTask | None) -> None:
         """The backups know: open the part. Extents handed off meanwhile are not in it."""
-        registry = self.spice.registries.by_key.get(key)
+        registry = self._registries.by_key.get(key)
         if registry is None or task is None or self.gatherings.get(key) is not task:
             return
         if registry.gathering and not subtract(registry.gathering, gathered):
             del self.gatherings[key]
             registry.set_closed(subtract(registry.closed, registry.gathering))
             registry.set_gathering(EMPTY)
-            self.spice.registries.remove_if_empty(key)
+            self._registries.remove_if_empty(key)
             self._close_if_crowded(key, registry)
 
     def visit_records(
@@ -319,22 +301,19 @@ class Containers(SpicePart):
             return
         task.add_pending()  # even without room for the move: the gathering then times out
         if len(self.moves) < MOVES_MAX:
-            token, until_us = self.spice.stores.next_token(), self.host.now_us + CAST_US
+            token, until_us = self.next_token(), self.host.now_us + CAST_US
             entries = {each.entry.member.name: each.entry for each in records}
             key = (traversal.tag, traversal.root, registry.notch)
             self.moves[token] = RecordMove(key, traversal.base, entries, task, until_us)
-            self.on_retry_move(RetryMove(token))
+            self.retry_move(token)
 
-    @handles(RetryMove)
-    def on_retry_move(self, alarm: RetryMove) -> None:
-        move = self.moves.get(alarm.token)
+    def retry_move(self, token: int) -> None:
+        move = self.moves.get(token)
         if move is not None and self.host.now_us > move.until_us:
-            del self.moves[alarm.token]
+            del self.moves[token]
         elif move is not None:
-            self.spice.timer_wheel.schedule(move.next_wait_us(), alarm)
-            self.spice.stores.send_store(
-                (*move.key[:2], move.base), tuple(move.entries.values()), alarm.token
-            )
+            self.timer_wheel.schedule(move.next_wait_us(), partial(self.retry_move, token))
+            self._stores.send_store((*move.key[:2], move.base), tuple(move.entries.values()), token)
 
     def on_moved(self, stored: StoreAck) -> bool:
         """Process the acknowledgement of a move and delete the moved records. Returns False if the
@@ -346,51 +325,47 @@ class Containers(SpicePart):
             entry = move.entries.get(consumer)
             if entry is None or version < entry.version:
                 continue
-            record = self.spice.registries.record_of(move.key, consumer)
+            record = self._registries.record_of(move.key, consumer)
             if at == move.key[2]:  # it came back: the gathering was aborted, and the move with it
                 self.moves.pop(stored.token, None)
                 return True
-            del move.entries[consumer]
+            move.confirm(consumer)
             if (
                 record is not None
                 and record.entry.version <= version
                 and self.surface.answers(record.home)
             ):
-                self.spice.registries.forget(move.key, record)
+                self._registries.forget(move.key, record)
         if not move.entries and self.moves.pop(stored.token, None) is not None:
-            self.spice.traversals.finish_one(move.task)
+            self._traversals.finish_one(move.task)
         return True
 
     def _show_to_traversals(self, key: Key, registry: Registry, records: Sequence[Record]) -> None:
         """Visit the records for each open traversal that went up past this part."""
         tag, root, notch = key
-        traversals = self.spice.traversals
         for each in records:
             if not contains(registry.gathering, each.home):
                 continue
-            entry = each.entry
-            for task in traversals.tasks.active_at(tag, root):
-                is_above = task.is_above(notch, entry.spot, self.settings.dimensions)
-                if is_above and not task.mark_shown(entry.member.name):
-                    traversals.handler_of(task.traversal).visit_records(task, registry, [each])
+            for task in self._traversals.tasks.active_at(tag, root):
+                if task.is_above(notch, each.entry.spot, self.settings.dimensions):
+                    self._traversals.show(task, registry, each)
 
     # --- expiry
 
-    def _schedule_sweep(self) -> None:
-        if not self._sweeping and self.settings.assured:
+    def schedule_sweep(self) -> None:
+        if not self._sweeping and self.settings.leases_end:
             self._sweeping = True
-            self.spice.timer_wheel.schedule(self.settings.lease_us // SWEEPS, SweepExpired())
+            self.timer_wheel.schedule(self.settings.lease_us // SWEEPS, self.sweep_expired)
 
-    @handles(SweepExpired)
-    def on_sweep_expired(self, alarm: SweepExpired) -> None:
+    def sweep_expired(self) -> None:
         """Remove records and tombstones whose lease has expired."""
         self._sweeping = False
         now_us = self.host.now_us
-        for key, registry in self.spice.registries.all():
+        for key, registry in self._registries.all():
             for record in registry.expired(now_us):
                 if self.surface.answers(record.home):
-                    self.spice.registries.forget(key, record)
+                    self._registries.forget(key, record)
         if self.settings.live:
-            self.spice.levels.sweep(SWEEPS)
-        if self.spice.registries.by_key:
-            self._schedule_sweep()
+            self._registries.levels.sweep(SWEEPS)
+        if self._registries.by_key:
+            self.schedule_sweep()

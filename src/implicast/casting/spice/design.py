@@ -7,9 +7,23 @@ from math import pi
 
 from implicast.casting import complaints, notifier
 from implicast.casting.designs import ASSURANCE, Design
-from implicast.casting.spice import messages
-from implicast.casting.spice.settings import COLLECT_US, NO_LIMIT, SpiceSettings
-from implicast.casting.spice.spice import DurableSpice, Spice
+from implicast.casting.spice.calls import CallAck
+from implicast.casting.spice.complaints import ComplaintRelay, SlowingRelay
+from implicast.casting.spice.loads import LoadReport
+from implicast.casting.spice.settings import NO_LIMIT, SpiceSettings
+from implicast.casting.spice.spice import ARRIVALS, DurableSpice, Spice
+from implicast.casting.spice.store_requests import StoreAck
+from implicast.casting.spice.stores import NewerEntry
+from implicast.casting.spice.traversal_messages import (
+    CastRequest,
+    CopyRequest,
+    CoverageReport,
+    GatherRequest,
+    InProgress,
+    RepeatCoverageReport,
+    RepeatedCastRequest,
+    ReregisterRequest,
+)
 from implicast.language.parameters import Parameter, Parameters, Setting
 from implicast.overlay.ice import messages as ice_messages
 from implicast.overlay.ice.settings import SurfaceSettings, Timers
@@ -58,7 +72,7 @@ def settings_of(
         rate_us=int(rate_s * 1e6),
         levels=None if live else levels,
         rarest=given.get("choose") == "rarest",
-        collect_us=COLLECT_US if assured else int(float(given.get("collect_ms", 0)) * 1000),
+        collect_us=int(float(given.get("collect_ms", 0)) * 1000),
         lease_us=UNENDING_US if resting else int(float(given["lease_s"]) * 1e6),
     )
 
@@ -129,7 +143,21 @@ UPKEEP = (
     ),
 )
 KINDS = (
-    *messages.KINDS,
+    *ARRIVALS,
+    StoreAck,
+    CastRequest,
+    RepeatedCastRequest,
+    GatherRequest,
+    CopyRequest,
+    ReregisterRequest,
+    CoverageReport,
+    RepeatCoverageReport,
+    InProgress,
+    CallAck,
+    LoadReport,
+    NewerEntry,
+    SlowingRelay,
+    ComplaintRelay,
     notifier.Notify,
     notifier.NotifyAck,
     notifier.NotifyAgain,

@@ -12,20 +12,74 @@ version.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from implicast.casting.spice.homes import address_of, spot_of
-from implicast.casting.spice.messages import Entry, Level, LevelVersion, Notch, Tag
-from implicast.casting.spice.messages import Tract as Field
 from implicast.language.target import Description
-from implicast.overlay.ice.item_store import Code, Item
-from implicast.peer.contract import Name
+from implicast.overlay.ice.item_store import Code, Item, RouteHeader
+from implicast.peer.contract import Address, Contact, Message, Name, Version
 from implicast.peer.embedded_proofs import embed_proof, extract_proof
 from implicast.peer.fields import Micros
 from implicast.peer.signing import Signing
+from implicast.space.morton import BITS
 from implicast.space.tract import Tract, intersect, intervals, union
+
+TAG_MAX = 256
+"""Maximum length of a tag."""
+TOGETHER_MAX = 512
+"""Maximum number of entries in one message. Keeps it well below the message size limit."""
+
+Tag = Annotated[str, Meta(max_length=TAG_MAX)]
+TractField = Annotated[tuple[Code, ...], Meta(max_length=4_096)]
+Notch = Annotated[int, Meta(ge=0, le=BITS)]
+Level = Annotated[int, Meta(ge=0, le=BITS)]
+LevelVersion = Annotated[int, Meta(ge=0, le=1 << 48)]
+"""Version of a tag's replication state; the larger is newer. The bound leaves room to count up."""
+
+
+class Entry(Message):
+    """One consumer's registration under one tag.
+
+    No description means that the consumer is not registered under the tag. Such a tombstone is kept
+    until its lease expires, so that an older entry cannot replace it.
+    """
+
+    member: Contact
+    version: Version
+    spot: Code
+    description: Description | None
+    before: Description | None = None
+    """The consumer's previous description. Casts match it for `BEFORE_US` too. Otherwise a cast of
+    two terms that finds the new version at one holder and the old one at another could be left out
+    by both under the least-term rule.
+    """
+
+
+Entries = Annotated[tuple[Entry, ...], Meta(max_length=TOGETHER_MAX)]
+StoredEntry = tuple[Name, Version, Notch]
+"""Consumer, stored version of its entry, and the notch where the entry is stored."""
+Answer = tuple[Address, int, int]
+"""Address to acknowledge to, the requester's token, and the notch that it requested."""
+
+
+class TagMessage(Message):
+    """A routed message about a tag."""
+
+    way: RouteHeader
+    tag: Tag
+
+
+class NotchMessage(Message):
+    """A routed message about one notch of a registry."""
+
+    way: RouteHeader
+    tag: Tag
+    root: Code
+    notch: Notch
+
 
 RECORD, CLOSED, HEADER, ROOT, UNRECOVERED, DOUBTFUL = KINDS = range(6)
 """Kinds of items."""
@@ -40,9 +94,9 @@ UNRECOVERED_KEY = _encode((UNRECOVERED, "", 0, 0, None))
 DOUBTFUL_KEY = _encode((DOUBTFUL, "", 0, 0, None))
 """Keys of the only item of these kinds at a peer: a later one replaces it."""
 entry_of = msgspec.msgpack.Decoder(Entry).decode
-tract_of: Callable[[bytes], tuple[int, ...]] = msgspec.msgpack.Decoder(Field).decode
+tract_of: Callable[[bytes], tuple[int, ...]] = msgspec.msgpack.Decoder(TractField).decode
 uncertainty_of: Callable[[bytes], tuple[tuple[int, ...], int]] = msgspec.msgpack.Decoder(
-    tuple[Field, Micros]
+    tuple[TractField, Micros]
 ).decode
 
 

@@ -95,6 +95,13 @@ class Levels:
         self.roots[tag, root] = max(self.roots.get((tag, root), state), state)
         self._counter.bump()
 
+    def mark_incomplete(self, tag: str) -> None:
+        """The replicas of a tag may lack records."""
+        self.incomplete[tag] = None
+
+    def mark_complete(self, tag: str) -> None:
+        self.incomplete.pop(tag, None)
+
     def sweep(self, most: int) -> None:
         """Forget roots that have not been ready for more than `most` sweeps."""
         self._unready_sweeps = {
@@ -139,7 +146,7 @@ class Levels:
             if header != NO_HEADER:  # an empty header only reports that there may be more to copy
                 self.set_header(tag, header)
             if header.level and not header.ready:  # the progress of the previous owner is unknown
-                self.incomplete[tag] = None
+                self.mark_incomplete(tag)
         else:
             self.learn_root(tag, root, items.state_of(item.body))
 

@@ -1,5 +1,7 @@
 """The member's side of a cast: receives notifications and acknowledges them."""
 
+from collections.abc import Callable
+
 from implicast.casting.inbox import Outcome
 from implicast.casting.notifier import (
     Notify,
@@ -9,10 +11,11 @@ from implicast.casting.notifier import (
     Receiver,
     acknowledge_nothing,
 )
+from implicast.language.target import Description, Target
 from implicast.peer.contract import Address, CastId, Incarnation, handles
-from implicast.peer.member import Member
+from implicast.peer.member import Fitting
 from implicast.peer.memory import Recent
-from implicast.peer.policy import UNLIMITED
+from implicast.peer.policy import UNLIMITED, Policy
 from implicast.peer.site import Site
 from implicast.space.built import built
 
@@ -37,46 +40,41 @@ class SpiceReceiver(Receiver):
     receives `Outcome.REPEAT`.
     """
 
-    __slots__ = ("_is_plain", "_notifiers", "member")
+    __slots__ = ("_acknowledges", "_described", "_name", "_notifiers", "_take", "signing")
 
     def __init__(
         self,
-        member: Member,
         site: Site,
+        policy: Policy,
+        fit: Callable[[Target], Fitting],
+        described: Callable[[], Description | None],
         repeats: tuple[RepeatNotifier, ...] = (),
     ) -> None:
-        super().__init__(site, member.policy, member.fit, acknowledge_nothing)
-        self.member = member
+        """`fit`: which of the member's descriptions a target selects. `described`: the member's
+        description. `repeats`: durable state.
+        """
+        super().__init__(site, policy, fit, acknowledge_nothing)
+        self._name, self.signing, self._described = site.name, site.signing, described
+        self._acknowledges = site.assured
+        is_plain = not (site.assured or site.signing.signed) and policy is UNLIMITED
+        self._take = _BUILT.take if is_plain and _BUILT is not None else None
+        """The compiled `take`, where nothing is acknowledged, signed or limited. It handles most
+        notifications.
+        """
         self._notifiers: Recent[tuple[CastId, Incarnation | None], Address] | None = None
         """First notifier by cast and, for repeated casts, by the number of the repetition."""
         for cast, again, by in repeats:
             self._notifier_log()[cast, again] = by
-        self._is_plain = (
-            _BUILT is not None
-            and not (member.assured or member.signing.signed)
-            and member.policy is UNLIMITED
-        )
-        """Whether nothing is acknowledged, signed or limited. Then the compiled `take` handles most
-        notifications.
-        """
 
     @handles(Notify, NotifyAgain)
     def on_notify(self, sender: Address, notification: Notify | NotifyAgain) -> None:
-        if (
-            self._is_plain
-            and type(notification) is Notify
-            and _BUILT.take(
-                self.inbox,
-                self.member,
-                notification.cast,
-                notification.target,
-                notification.payload,
-            )
-        ):
+        cast, again, by = notification.cast, getattr(notification, "again", None), self._name
+        received = (cast, notification.target, notification.payload)
+        take, is_counted = self._take, self._acknowledges or again is not None
+        if not is_counted and take and take(self.inbox, self.host, self._described(), *received):
             return
-        cast, again, by = notification.cast, getattr(notification, "again", None), self.member.name
-        outcome = self.inbox.take(cast, notification.target, notification.payload)
-        if again is None and not self.member.assured:
+        outcome = self.inbox.take(*received)
+        if not is_counted:
             return
         if outcome == Outcome.TAKEN:
             self._notifier_log()[cast, None] = sender
@@ -87,7 +85,7 @@ class SpiceReceiver(Receiver):
             if again is None
             else NotifyAgainAck(cast, by, outcome, again)
         )
-        self.host.send(sender, self.member.signing.sign_message(ack))
+        self.host.send(sender, self.signing.sign_message(ack))
 
     def outcome_for(
         self, sender: Address, cast: CastId, again: Incarnation | None, outcome: Outcome

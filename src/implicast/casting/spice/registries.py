@@ -2,33 +2,38 @@
 surface.
 
 `unite` merges received items with stored ones: the newest version of a record, the union of closed
-parts. If in uncertainty, a part counts as closed: that costs a traversal step, while an open part could
+parts. If uncertain, a part counts as closed: that costs a traversal step, while an open part could
 miss records. A peer that takes over an extent starts all leases anew, because it has not seen the
 renewals. Renewals therefore need no backup.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from implicast.casting.spice import items
+from implicast.casting.spice.homes import home, spot_of
 from implicast.casting.spice.items import (
     CLOSED,
     DOUBTFUL,
+    KINDS,
     RECORD,
+    UNRECOVERED,
+    Entry,
     Key,
-    Label,
     closed_item,
+    entry_of,
     is_proved,
+    label_of,
 )
-from implicast.casting.spice.messages import Entry
-from implicast.casting.spice.registry import NEVER_US, Record, Registry, VersionCounter
+from implicast.casting.spice.levels import Levels
+from implicast.casting.spice.registry import Record, Registry, VersionCounter
 from implicast.casting.spice.settings import SpiceSettings
 from implicast.overlay.ice.item_store import Item
 from implicast.peer.contract import Host, Name
-from implicast.peer.lazy_attributes import unmade
 from implicast.peer.lease import OWED_US
 from implicast.peer.signing import UNSIGNED, Signing
-from implicast.space.tract import EMPTY, Tract, intersect, subtract, unite
+from implicast.peer.wire import UNREADABLE
+from implicast.space.tract import EMPTY, Tract, container, intersect, subtract, unite
 
 FORGOTTEN_MAX = 1_024
 """Maximum number of removals reported to the backups in one batch. Further removals are not
@@ -36,12 +41,27 @@ reported, which costs the backups only memory.
 """
 
 
+class RegistryState(NamedTuple):
+    """One peer's part of a registry."""
+
+    key: Key
+    is_closed: bool
+    """Whether it is closed there, and its records were passed up."""
+    size: int
+    """Number of records stored here or passed up."""
+    records: Any
+    """The records stored here: a sequence of entries, or a slice of a shared column."""
+
+
 class Registries:
-    """Registries of one peer, and the parts of them that are about to close."""
+    """Everything that one peer stores for others: registries, the parts of them that are about to
+    close, and the state of replication (`levels.py`).
+    """
 
     __slots__ = (
-        "_fill",
+        "_forgotten_max",
         "_host",
+        "_packed",
         "_settings",
         "_signing",
         "by_key",
@@ -50,18 +70,18 @@ class Registries:
         "doubtful",
         "doubtful_until_us",
         "forgotten",
+        "levels",
         "local_roots",
         "unrecovered",
     )
 
-    def __init__(
-        self,
-        host: Host,
-        settings: SpiceSettings,
-        counter: VersionCounter,
-        signing: Signing = UNSIGNED,
-    ) -> None:
-        self._host, self._settings, self.counter, self._signing = host, settings, counter, signing
+    def __init__(self, host: Host, settings: SpiceSettings, signing: Signing = UNSIGNED) -> None:
+        self._host, self._settings, self._signing = host, settings, signing
+        self._forgotten_max = FORGOTTEN_MAX if settings.assured else 0
+        """0 without receipts: there are no backups."""
+        self.counter = VersionCounter()
+        self.levels = Levels(settings, self.counter)
+        self._packed: tuple[int, Tract, tuple[Item, ...]] = (-1, EMPTY, ())
         self.by_key: dict[Key, Registry] = {}
         self.local_roots: dict[str, tuple[int, ...]] = {}
         """Roots by tag of the registries at notch 0 stored here. A cast may stop at them."""
@@ -79,18 +99,6 @@ class Registries:
         """
         self.doubtful_until_us = 0
 
-    def fill_on_demand(self, fill: Callable[["Registries"], None]) -> None:
-        """Call `fill` on first access. Used by simulations to build peers lazily."""
-        self._fill, self.__class__ = (
-            fill,
-            unmade(Registries, ("by_key", "local_roots"), Registries.fill),
-        )
-        del self.by_key, self.local_roots
-
-    def fill(self) -> None:
-        self.by_key, self.local_roots, self.__class__ = {}, {}, Registries
-        self._fill(self)
-
     def registry(self, key: Key) -> Registry:
         """The registry of this key; created if it does not exist."""
         found = self.by_key.get(key)
@@ -103,19 +111,23 @@ class Registries:
         return found
 
     def keep(self, key: Key, entry: Entry, safe: bool = False) -> Record:
-        """Store an entry. `safe`: the backups have it. Without receipts there are no backups and no
-        leases.
-        """
-        now_us, settings = self._host.now_us, self._settings
-        until_us = now_us + settings.lease_us if settings.assured else NEVER_US
-        return self.registry(key).keep(entry, now_us, until_us, safe or not settings.assured)
+        """Store an entry. `safe`: the backups have it, or there are none."""
+        now_us, safe = self._host.now_us, safe or not self._forgotten_max
+        return self.registry(key).keep(entry, now_us, now_us + self._settings.lease_us, safe)
 
-    def restore(self, key: Key, entries: Sequence[Entry]) -> None:
-        """Store entries that the backups have."""
-        now_us, settings = self._host.now_us, self._settings
-        self.registry(key).restore(
-            entries, now_us, now_us + settings.lease_us if settings.assured else NEVER_US
-        )
+    def restore(self, states: Iterable[RegistryState], tract: Tract) -> None:
+        """Store registries whose records the backups have. `tract`: the own tract."""
+        now_us = self._host.now_us
+        for key, is_closed, size, records in states:
+            registry, (_, root, notch) = self.registry(key), key
+            if is_closed:
+                self.close(key, intersect(container(root, notch, self._settings.dimensions), tract))
+                if self._settings.rarest and not notch:
+                    registry.add_passed_up(size)
+            elif isinstance(records, Sequence):
+                registry.restore(records, now_us, now_us + self._settings.lease_us)
+            else:
+                registry.use_slice(records)
 
     def all(self) -> list[tuple[Key, Registry]]:
         return list(self.by_key.items())
@@ -131,7 +143,7 @@ class Registries:
             return
         self.by_key[key].remove(record)
         self.remove_if_empty(key)
-        if self._settings.assured and len(self.forgotten) < FORGOTTEN_MAX:
+        if len(self.forgotten) < self._forgotten_max:
             self.forgotten[key, name] = items.record_item(key, record.entry, record.home, gone=True)
 
     def take_forgotten(self) -> list[Item]:
@@ -206,9 +218,18 @@ class Registries:
 
     # --- as items
 
-    def pack(self, tract: Tract) -> list[Item]:
-        """Items that lie in the tract. Closed parts are packed whole, since a later item of a key
-        replaces the earlier one; the receiver cuts them to its own tract.
+    def pack(self, tract: Tract) -> tuple[Item, ...]:
+        """Items that lie in the tract. The same tuple object is returned until something changes,
+        so that callers can compare by identity.
+        """
+        version = self.counter.version
+        if self._packed[0] != version or self._packed[1] != tract:
+            self._packed = version, tract, (*self._pack(tract), *self.levels.pack(tract))
+        return self._packed[2]
+
+    def _pack(self, tract: Tract) -> list[Item]:
+        """Closed parts are packed whole, since a later item of a key replaces the earlier one; the
+        receiver cuts them to its own tract.
         """
         closed = [key for key, registry in self.by_key.items() if registry.closed]
         soon = ((key, self.closed_soon(key)) for key in dict.fromkeys([*closed, *self.closing]))
@@ -221,23 +242,52 @@ class Registries:
             found.append(items.doubtful_item(self.doubtful, self.doubtful_until_us))
         return found
 
-    def unite(self, label: Label, item: Item, tract: Tract, safe: bool) -> bool:
-        """Merge a record, a closed part or a doubtful tract. Returns False for other kinds of
-        items.
+    def can_decode(self, item: Item) -> bool:
+        """Whether an item is well formed: a known kind, a registry that can exist, and a record
+        under its own consumer's name at that consumer's home.
         """
-        kind, tag, root, notch, _ = label
-        if kind == RECORD:
-            entry = items.entry_of(item.body)
+        try:
+            kind, tag, root, notch, consumer = label_of(item.key)
+            entry = entry_of(item.body) if kind == RECORD and item.body else None
+        except UNREADABLE:
+            return False
+        if kind in (UNRECOVERED, DOUBTFUL):
+            return consumer is None
+        if (
+            kind not in KINDS
+            or (kind == RECORD) == (consumer is None)
+            or not self._settings.is_place(tag, root, notch)
+        ):
+            return False
+        if consumer is None:
+            return True
+        spot = entry.spot if entry is not None else spot_of(consumer, tag)
+        whose = entry.member.name if entry is not None else consumer
+        return whose == consumer and item.low == home(root, notch, spot, self._settings.dimensions)
+
+    def unite(self, item: Item, tract: Tract, safe: bool) -> Tract:
+        """Merge an item. Returns the part of the tract whose registries are lost, as it says.
+        Raises one of `UNREADABLE` if it cannot be decoded, or its registry cannot exist.
+        """
+        label = kind, tag, root, notch, _ = label_of(item.key)
+        if kind == UNRECOVERED:
+            return intersect(items.tract_of(item.body), tract)
+        if kind == DOUBTFUL:
+            doubtful, until_us = items.uncertainty_of(item.body)
+            if common := intersect(doubtful, tract):
+                self.mark_uncertain(common, min(until_us, self._host.now_us + OWED_US))
+        elif not self._settings.is_place(tag, root, notch):
+            raise ValueError(f"no registry of {tag!r} can exist at notch {notch} of {root}")
+        elif kind == RECORD:
+            entry = entry_of(item.body)
             if is_proved(self._signing, tag, entry):
                 self.keep((tag, root, notch), entry, safe)
         elif kind == CLOSED:
             registry = self.registry((tag, root, notch))
             registry.set_closed(unite(registry.closed, intersect(items.tract_of(item.body), tract)))
-        elif kind == DOUBTFUL:
-            doubtful, until_us = items.uncertainty_of(item.body)
-            if common := intersect(doubtful, tract):
-                self.mark_uncertain(common, min(until_us, self._host.now_us + OWED_US))
-        return kind in (RECORD, CLOSED, DOUBTFUL)
+        else:
+            self.levels.unite(label, item)
+        return EMPTY
 
     def drop(self, tract: Tract) -> None:
         for key, registry in self.all():
@@ -252,11 +302,13 @@ class Registries:
         self.unrecovered = subtract(self.unrecovered, tract)
         self.doubtful = subtract(self.doubtful, tract)
         self.counter.bump()
+        self.levels.drop(tract)
 
     # --- inspection
 
     def holdings(self) -> Any:
-        return [
+        stored = [
             (*key, each.closed, [record.entry for record in each.records.values()])
             for key, each in self.all()
         ]
+        return stored, *self.levels.holdings()

@@ -7,20 +7,18 @@ here, while casts still go up (`containers.py`).
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from implicast.casting.spice.homes import home, homes
-from implicast.casting.spice.items import Key, record_item
-from implicast.casting.spice.messages import Entry
+from implicast.casting.spice.items import Entry, Key, record_item
+from implicast.casting.spice.settings import NEVER_US
 from implicast.language.target import Description, Target
 from implicast.overlay.ice.item_store import Item
 from implicast.peer.contract import Contact, Name
-from implicast.peer.lazy_attributes import unmade
 from implicast.space.built import built
 from implicast.space.tract import EMPTY, Tract, contains, subtract
 
-NEVER_US = 1 << 62
 _BUILT = built("casting.spice._records")
 BEFORE_US = 60_000_000
 """How long casts match the previous description of a consumer. Longer than a cast is usually on its
@@ -85,6 +83,7 @@ class Registry:
     __slots__ = (
         "_due_us",
         "_packed",
+        "_records",
         "_rows",
         "closed",
         "counter",
@@ -93,13 +92,12 @@ class Registry:
         "notch",
         "passed_up",
         "record_slice",
-        "records",
         "root",
     )
 
     def __init__(self, root: int, notch: int, dimensions: int, counter: VersionCounter) -> None:
         self.root, self.notch, self.dimensions, self.counter = root, notch, dimensions, counter
-        self.records: dict[Name, Record] = {}
+        self._records: dict[Name, Record] | None = {}
         self.closed: Tract = EMPTY
         self.gathering: Tract = EMPTY
         self.passed_up = 0
@@ -111,39 +109,34 @@ class Registry:
         self._due_us = NEVER_US
         """No record expires before this time."""
         self.record_slice: Any = None
-        """The records as a slice of a shared column; None once they exist as objects."""
+        """The records as a slice of a shared column; None if they exist as objects."""
 
     def use_slice(self, records: Any) -> None:
-        """Take the records from a slice of a shared column (`_records.RecordSlice`). They become
-        objects on first access.
-        """
-        self.record_slice, self.__class__ = (
-            records,
-            unmade(Registry, ("records",), Registry.make_records),
-        )
-        del self.records
+        """Take the records from a slice of a shared column (`_records.RecordSlice`)."""
+        self.record_slice, self._records = records, None
 
-    def make_records(self) -> None:
-        """Create the records of the slice as objects."""
-        records, self.record_slice, self.records, self.__class__ = (
-            self.record_slice,
-            None,
-            {},
-            Registry,
-        )
+    @property
+    def records(self) -> Mapping[Name, Record]:
+        """By consumer. Records of a slice become objects here."""
+        return self._records if self._records is not None else self._make_records()
+
+    def _make_records(self) -> dict[Name, Record]:
+        records, self.record_slice, self._records = self.record_slice, None, {}
         self.restore(records.entries(), 0, NEVER_US)
+        return self._records
 
     def keep(self, entry: Entry, now_us: int, until_us: int, safe: bool = False) -> Record:
         """Store the entry unless a newer version is there; the same version renews the lease.
         `safe`: the backups have it.
         """
-        record = self.records.get(entry.member.name)
+        records = self._records if self._records is not None else self._make_records()
+        record = records.get(entry.member.name)
         if record is not None and record.entry.version >= entry.version:
             if record.entry.version == entry.version:
                 record.renew(until_us)
             return record
         at = home(self.root, self.notch, entry.spot, self.dimensions)
-        record = self.records[entry.member.name] = Record(entry, at, now_us, until_us, safe)
+        record = records[entry.member.name] = Record(entry, at, now_us, until_us, safe)
         self._packed = self._rows = None
         self.counter.bump()
         self._due_us = min(self._due_us, until_us)
@@ -163,18 +156,20 @@ class Registry:
 
     def restore(self, entries: Sequence[Entry], now_us: int, until_us: int) -> None:
         """Fill an empty registry with backed-up entries of distinct consumers."""
-        assert not self.records, "what is there might be newer"
+        assert not self._records, "what is there might be newer"
+        self._records = {}
         spots = [each.spot for each in entries]
         for entry, at in zip(
             entries, homes(self.root, self.notch, spots, self.dimensions), strict=True
         ):
-            self.records[entry.member.name] = Record(entry, at, now_us, until_us, True)
+            self._records[entry.member.name] = Record(entry, at, now_us, until_us, True)
         self._packed = self._rows = None
         self._due_us = min(self._due_us, until_us)
         self.counter.bump()
 
     def remove(self, record: Record) -> None:
-        del self.records[record.entry.member.name]
+        assert self._records is not None, "a record exists as an object"
+        del self._records[record.entry.member.name]
         self._packed = self._rows = None
         self.counter.bump(lost=True)
 
@@ -228,6 +223,10 @@ class Registry:
         if not self.notch:  # all records have their home at the root
             return list(self.records.values()) if contains(tract, self.root) else []
         return [each for each in self.records.values() if bisect_right(tract, each.home) & 1]
+
+    def count_in(self, tract: Tract) -> int:
+        """Number of consumers registered in a part."""
+        return sum([each.entry.description is not None for each in self.records_in(tract)])
 
     def packed(self, key: Key, tract: Tract) -> list[Item]:
         """Records with their home in the tract, as items. At notch 0 all homes are the root, so one

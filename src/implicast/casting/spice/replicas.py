@@ -17,152 +17,109 @@ therefore has every acknowledged registration.
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from implicast.casting.spice.calls import OwnerCalls, ReplicaActivation, RootCall, VetoRequest
 from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.items import ReplicationHeader, RootState, header_item, root_item
-from implicast.casting.spice.levels import NO_HEADER
-from implicast.casting.spice.messages import (
-    ItemOffer,
-    LevelAnnouncement,
-    LoadHint,
-    LoadQuery,
-    LoadReport,
-    ReplicaActivation,
-    VetoRequest,
+from implicast.casting.spice.items import (
+    Level,
+    ReplicationHeader,
+    RootState,
+    header_item,
+    root_item,
 )
-from implicast.casting.spice.part import Spice, SpicePart
-from implicast.casting.spice.replica_push import roots_in
-from implicast.casting.spice.root_load import RootLoad
+from implicast.casting.spice.levels import NO_HEADER
+from implicast.casting.spice.loads import LoadReport, RootLoads, RootOverloaded
+from implicast.casting.spice.part import SpicePart, Tools
+from implicast.casting.spice.pushes import ReplicaPushes, roots_in
+from implicast.casting.spice.registries import Registries
+from implicast.casting.spice.registry import Record, Registry
 from implicast.casting.spice.settings import HOLD_WINDOWS, STORE_US, UNCERTAIN_US, VETO_US
+from implicast.casting.spice.traversal_messages import CopyRequest
+from implicast.casting.spice.traversal_state import TraversalTask, TraversalUser
+from implicast.casting.spice.traversals import Traversals
 from implicast.overlay.ice.item_store import Item, RouteHeader
-from implicast.peer.contract import Address, Message, StandingAlarm, handles
+from implicast.peer.contract import Address, Message, handles
 from implicast.peer.lease import OWED_US
 from implicast.peer.memory import Recent, Repeats
-from implicast.space.tract import WHOLE, Tract, contains, union
+from implicast.space.tract import WHOLE, Tract, contains, intersect, scale_within, union
 
 REPORTS = 4
 """A level is raised when 1/4 of its roots are busy within a window. Not all, because some are
 nearer to publishers.
 """
-LOADS_MAX = 4_096
-"""Maximum number of roots whose casts are counted."""
-TOKEN_BITS = 62
+TAGS_MAX = 4_096
+"""Maximum number of tags whose reports and level changes are remembered."""
 
 
-class WindowEnd(Message):
-    """Fires at the end of a window in which casts were counted."""
-
-
-class RootOverloaded(StandingAlarm):
-    """Fires immediately when a root is busy. An alarm separates the cost of raising a level from
-    the cast that triggered it.
+class LevelAnnouncement(Message):
+    """Tells every peer that some tag has replicas at this level, deeper than any level announced so
+    far.
     """
 
-    tag: str
-    root: int
+    wire = 0x0A0F
+
+    way: RouteHeader
+    level: Level
 
 
-class ResumeLevelChange(Message):
-    """Fires when an abandoned level change is to be tried again."""
+class Replicas(SpicePart, TraversalUser):
+    """Changes the levels of tags whose original root is local, and copies their registries."""
 
-    tag: str
+    __slots__ = (
+        "_begun_us",
+        "_calls",
+        "_doubtful",
+        "_lowered_us",
+        "_pushes",
+        "_registries",
+        "_reports",
+        "_traversals",
+        "copies",
+        "loads",
+    )
 
-
-class Replicas(SpicePart):
-    """Measures the load of local roots, and changes the levels of tags whose original root is
-    local.
-    """
-
-    __slots__ = ("_asked", "_lowered_us", "_reports", "loads")
-
-    def __init__(self, spice: Spice) -> None:
-        super().__init__(spice)
-        self.loads: dict[tuple[str, int], RootLoad] = {}
-        self._reports: Recent[str, dict[int, int]] = Recent(LOADS_MAX)
+    def __init__(
+        self,
+        tools: Tools,
+        registries: Registries,
+        traversals: Traversals,
+        pushes: ReplicaPushes,
+        calls: OwnerCalls,
+    ) -> None:
+        super().__init__(tools)
+        self._registries, self._traversals = registries, traversals
+        self._pushes, self._calls = pushes, calls
+        self.loads = RootLoads(tools, registries.levels, self._decide_level)
+        self._reports: Recent[str, dict[int, int]] = Recent(TAGS_MAX)
         """By tag: busy roots and the times of their reports."""
-        self._asked: Recent[int, tuple[str, int]] = Recent(LOADS_MAX)
-        """By token: tag and root of an open load query."""
-        self._lowered_us: Repeats[str] = Repeats(LOADS_MAX)
+        self._lowered_us: Repeats[str] = Repeats(TAGS_MAX)
         """Times of the last veto requests, by tag."""
+        self.copies: dict[str, TraversalTask] = {}
+        """Copies in progress, by tag."""
+        self._doubtful: dict[str, None] = {}
+        """Tags whose last copy met a tract that may lack registrations."""
+        self._begun_us: dict[str, int] = {}
+        """By tag: when the last copy to all levels began, unless it failed."""
 
-    # --- measuring
-
-    def count_cast(self, tag: str, root: int) -> None:
-        load = self._load_of(tag, root)
-        if load is not None and load.is_busy(
-            self.host.now_us, self.settings.rate_us, self.settings.casts_most
-        ):
-            self.host.after(0, RootOverloaded(tag, root))
-        self._schedule_window_end()
-
-    def _load_of(self, tag: str, root: int) -> RootLoad | None:
-        load = self.loads.get((tag, root))
-        if load is None and len(self.loads) < LOADS_MAX:
-            load = self.loads[tag, root] = RootLoad()
-        return load
+    # --- load
 
     @handles(RootOverloaded)
     def on_root_overloaded(self, alarm: RootOverloaded) -> None:
-        self._report(alarm.tag, alarm.root, busy=True)
-
-    def _schedule_window_end(self) -> None:
-        if self.settings.live:
-            self.spice.timer_wheel.schedule_once(self.settings.rate_us, WindowEnd())
-
-    @handles(WindowEnd)
-    def on_window_end(self, alarm: WindowEnd) -> None:
-        """Report idle roots to their original roots."""
-        limit = self.settings.frequency_limit / 2 ** (self.settings.dimensions + 1)
-        for (tag, root), load in list(self.loads.items()):
-            if not self.surface.answers(root) or not self.spice.levels.is_ready(tag, root):
-                del self.loads[tag, root]
-                continue
-            idle = load.is_idle(self.settings.rate_us, limit)
-            level = self.spice.levels.header(tag).goal
-            if idle and (level or self.spice.levels.state(tag, root).level):
-                self._report(tag, root, busy=False)
-            if load.per_s < 1e-9 and root == address_of(tag) and not level:
-                del self.loads[tag, root]
-        if self.loads:
-            self._schedule_window_end()
-
-    def _report(self, tag: str, root: int, busy: bool) -> None:
-        """Report to the original root, which may be local."""
-        address = address_of(tag)
-        if self.surface.answers(address):
-            self._decide_level(tag, root, busy, self.spice.levels.state(tag, root))
-        else:
-            self.surface.send(LoadHint(RouteHeader((address, address + 1)), tag, root))
-
-    def on_load_hint(self, load: LoadHint) -> None:
-        """A root may be busy or idle: ask the root itself."""
-        if load.root != address_of(load.tag) and self.settings.is_root(load.tag, load.root):
-            token = self.host.rng.getrandbits(TOKEN_BITS)
-            self._asked.put(token, (load.tag, load.root))
-            self.surface.send(
-                LoadQuery(RouteHeader((load.root, load.root + 1)), load.tag, self.address, token)
-            )
-
-    def on_load_query(self, part: Tract, ask: LoadQuery) -> None:
-        """Answer with the load of a local root."""
-        for root in roots_in(self.settings, ask.tag, part) if ask.reply != self.address else ():
-            load, state = self.loads.get((ask.tag, root)), self.spice.levels.state(ask.tag, root)
-            busy = load.take_finding() if load is not None else None
-            self.host.send(ask.reply, LoadReport(ask.token, busy, state.number, state.level))
+        self.loads.report(alarm.tag, alarm.root, busy=True)
 
     @handles(LoadReport)
     def on_load_report(self, sender: Address, load: LoadReport) -> None:
-        tag, root = self._asked.pop(load.token, (None, 0))
-        if tag is not None and self.surface.answers(address_of(tag)):
-            self._decide_level(tag, root, load.busy, RootState(load.number, load.level, True))
+        self.loads.on_report(load)
 
     def _decide_level(self, tag: str, root: int, busy: bool | None, state: RootState) -> None:
         """Decide whether a root's load changes the level of its tag."""
-        if state.number > self.spice.levels.header(tag).number:
+        if state.number > self._registries.levels.header(tag).number:
             # The local header was lost with its backups; the roots still know it.
             level = min(state.level, self.settings.deepest)
-            self.spice.levels.set_header(tag, ReplicationHeader(state.number, level, level, True))
+            self._registries.levels.set_header(
+                tag, ReplicationHeader(state.number, level, level, True)
+            )
             self._mark_incomplete(tag)  # registrations since then were pushed to no root
-        header = self.spice.levels.header(tag)
+        header = self._registries.levels.header(tag)
         if not header.ready or header.level != header.target:
             self._resume_change(tag)
         elif busy and header.level < self.settings.deepest:
@@ -197,45 +154,47 @@ class Replicas(SpicePart):
     def propose_header(self, tag: str, header: ReplicationHeader) -> None:
         """Set a new header once the backups have it."""
         self.surface.replicate(
-            (self.spice.levels.propose(tag, header),), partial(self._adopt_header, tag, header)
+            (self._registries.levels.propose(tag, header),),
+            partial(self._adopt_header, tag, header),
         )
 
     def _adopt_header(self, tag: str, header: ReplicationHeader) -> None:
-        self.spice.levels.clear_proposal(tag)
-        is_newest = header.number >= self.spice.levels.header(tag).number
+        self._registries.levels.clear_proposal(tag)
+        is_newest = header.number >= self._registries.levels.header(tag).number
         if is_newest and self.surface.answers(address_of(tag)):
-            self.spice.levels.set_header(tag, header)
+            self._registries.levels.set_header(tag, header)
             self._resume_change(tag)
 
     def settled(self) -> None:
         """Continue level changes of original roots taken over from other peers."""
-        levels = self.spice.levels
+        if not self.settings.live:
+            return
+        levels = self._registries.levels
         for tag, header in list(levels.headers.items()):
             if not header.ready or header.level != header.target:
                 self._resume_change(tag)
         for tag, root in levels.roots:
-            if levels.is_ready(tag, root):
-                self._load_of(tag, root)
+            self.loads.measure_ready(tag, root)
         if levels.roots:
-            self._schedule_window_end()
+            self.loads.start_window()
 
     def recopy_after_loss(self, lost: Tract, age_us: int) -> None:
         """Replicas may have been lost with the tract: copy again, unless a copy has begun since.
         Local roots whose header was lost report to the original root, which recovers it from them.
         Until it has copied to them, they may lack registrations.
         """
-        for tag, header in list(self.spice.levels.headers.items()):
-            roots = self.spice.levels.new_roots(tag, header.goal, 0)
-            if any(contains(lost, each) for each in roots) and not self.spice.copies.began_within(
-                tag, age_us
-            ):
+        if not self.settings.live:
+            return
+        for tag, header in list(self._registries.levels.headers.items()):
+            roots = self._registries.levels.new_roots(tag, header.goal, 0)
+            if any(contains(lost, each) for each in roots) and not self._began_within(tag, age_us):
                 self._mark_incomplete(tag)
                 self._resume_change(tag)
-        self.on_foreign_items(self.spice.copies.lost_above(lost))
+        self.on_foreign_items(self._lost_above(lost))
         orphans = [
             (tag, root)
-            for tag, root in self.spice.levels.roots
-            if contains(lost, address_of(tag)) and self.spice.levels.is_ready(tag, root)
+            for tag, root in self._registries.levels.roots
+            if contains(lost, address_of(tag)) and self._registries.levels.is_ready(tag, root)
         ]
         if orphans:
             uncertainty = self._mark_roots_uncertain(
@@ -243,7 +202,7 @@ class Replicas(SpicePart):
             )
             self.surface.replicate((uncertainty,), lambda: None)
         for tag, root in orphans:
-            self._report(tag, root, busy=False)
+            self.loads.report(tag, root, busy=False)
 
     def on_foreign_items(self, tags: Iterable[str]) -> None:
         """Items of these tags came from the other side of a partition, which may have replicas
@@ -251,25 +210,22 @@ class Replicas(SpicePart):
         offering an empty header. The copy starts after `STORE_US`, so that items that arrive close
         together are copied together.
         """
-        for tag in tags:
+        for tag in tags if self.settings.live else ():
             if not self.surface.answers(address := address_of(tag)):
-                way, nothing = RouteHeader((address, address + 1)), header_item(tag, NO_HEADER)
-                self.spice.calls.call(
-                    ItemOffer(way, (nothing,), self.address, self.spice.stores.next_token())
-                )
+                self._calls.offer((address, address + 1), (header_item(tag, NO_HEADER),))
             self._mark_incomplete(tag)
-            self.spice.timer_wheel.schedule(STORE_US, ResumeLevelChange(tag))
+            self._resume_later(tag)
 
     def _mark_incomplete(self, tag: str) -> None:
         """Replicas of the tag may lack records. A raise in progress is abandoned if there are roots
         that answer casts, which are copied to first; otherwise it is repeated when it has ended.
         The header stops being ready, so that the next owner of the original root copies too.
         """
-        levels, header = self.spice.levels, self.spice.levels.header(tag)
+        levels, header = self._registries.levels, self._registries.levels.header(tag)
         if header.goal and self.surface.answers(address_of(tag)):
-            levels.incomplete[tag] = None
+            levels.mark_incomplete(tag)
             if header.level:
-                self.spice.copies.stop_raise(tag, header.level)
+                self._stop_raise(tag, header.level)
             header = levels.proposals.get(tag, header)
             if header.level and header.ready:
                 levels.clear_proposal(tag)
@@ -278,35 +234,31 @@ class Replicas(SpicePart):
 
     def _resume_change(self, tag: str) -> None:
         """Start the next step of a level change, unless one is in progress."""
-        header, address = self.spice.levels.header(tag), address_of(tag)
-        if (
-            not self.surface.answers(address)
-            or tag in self.spice.copies.active
-            or self.spice.calls.is_calling(tag)
-        ):
+        header, address = self._registries.levels.header(tag), address_of(tag)
+        if not self.surface.answers(address) or tag in self.copies or self._calls.is_calling(tag):
             return
         if header.target < header.level:
             self._call_roots(tag, header, False)
-        elif tag in self.spice.levels.incomplete and header.level:
-            self.spice.copies.start_copy(tag, 1)
+        elif tag in self._registries.levels.incomplete and header.level:
+            self.start_copy(tag, 1)
         elif header.target > header.level:
-            self.spice.copies.start_copy(tag, header.target)
+            self.start_copy(tag, header.target)
         elif not header.ready:
             self._call_roots(tag, header, True)
 
-    def on_copy_end(self, tag: str, level: int, is_covered: bool) -> None:
+    def _on_copy_end(self, tag: str, level: int, is_covered: bool) -> None:
         """The copy to the roots that this level adds has ended."""
-        header = self.spice.levels.header(tag)
+        header = self._registries.levels.header(tag)
         if not is_covered:
             if level <= header.level:
                 self._mark_incomplete(tag)
-            self.spice.timer_wheel.schedule(STORE_US, ResumeLevelChange(tag))
+            self._resume_later(tag)
             return
-        self.spice.pushes.on_level_raised(tag, level)
-        if tag in self.spice.levels.incomplete and not header.level:
+        self._pushes.on_level_raised(tag, level)
+        if tag in self._registries.levels.incomplete and not header.level:
             self._resume_change(tag)
         elif level < header.level:  # all levels are copied again, one after the other
-            self.spice.copies.start_copy(tag, level + 1)
+            self.start_copy(tag, level + 1)
         elif header.target == level:
             self.propose_header(
                 tag, ReplicationHeader(header.number + 1, header.target, header.target, False)
@@ -314,44 +266,105 @@ class Replicas(SpicePart):
         else:
             self._resume_change(tag)
 
-    @handles(ResumeLevelChange)
-    def on_resume_level_change(self, alarm: ResumeLevelChange) -> None:
-        self._resume_change(alarm.tag)
-        if self.spice.calls.is_calling(alarm.tag) and alarm.tag in self.spice.levels.incomplete:
-            self.spice.timer_wheel.schedule(STORE_US, alarm)
+    def _resume_later(self, tag: str) -> None:
+        self.timer_wheel.schedule(STORE_US, partial(self.retry_change, tag))
+
+    def retry_change(self, tag: str) -> None:
+        self._resume_change(tag)
+        if self._calls.is_calling(tag) and tag in self._registries.levels.incomplete:
+            self._resume_later(tag)
+
+    # --- copies
+
+    def start_copy(self, tag: str, level: int) -> None:
+        """Start a traversal that copies the registry to the roots that this level adds. Each holder
+        pushes its records to them; the traversal is covered when all have acknowledged.
+        """
+        if level == 1:
+            self._doubtful.pop(tag, None)
+            self._registries.levels.mark_complete(tag)
+            self._begun_us[tag] = self.host.now_us
+        root = address_of(tag)
+        way, token = RouteHeader((root, root + 1)), self.next_token()
+        traversal = CopyRequest(way, tag, root, 0, level, self.address, token)
+        task = self.copies[tag] = TraversalTask(self.host.now_us, traversal)
+        self._traversals.send_up(task, traversal)
+        self._traversals.finish_one(task)
+
+    def visit_records(
+        self, task: TraversalTask, registry: Registry, records: Sequence[Record]
+    ) -> None:
+        assert isinstance(task.traversal, CopyRequest)
+        self._pushes.push_records(task, task.traversal, [each.entry for each in records])
+
+    def on_traversal_end(self, task: TraversalTask, is_covered: bool) -> None:
+        traversal, tag = task.traversal, task.traversal.tag
+        if not isinstance(traversal, CopyRequest) or self.copies.get(tag) is not task:
+            return
+        del self.copies[tag]
+        if task.tally.uncertain:
+            self._doubtful[tag] = None
+        if not is_covered:
+            self._begun_us.pop(tag, None)
+        self._on_copy_end(tag, traversal.level, is_covered)
+
+    def _stop_raise(self, tag: str, level: int) -> None:
+        """Give up a copy to a level above this one."""
+        task = self.copies.get(tag)
+        traversal = task.traversal if task is not None else None
+        if task is not None and isinstance(traversal, CopyRequest) and traversal.level > level:
+            self._traversals.give_up(task)
+
+    def _began_within(self, tag: str, age_us: int) -> bool:
+        """Whether a copy to all levels began within this time and has not failed."""
+        begun_us = self._begun_us.get(tag)
+        return begun_us is not None and 0 <= self.host.now_us - begun_us < age_us
+
+    def _lost_above(self, lost: Tract) -> list[str]:
+        """Tags of replicas whose records above a closed part here may have been lost with a
+        tract.
+        """
+        found: dict[str, None] = {}
+        for (tag, root, notch), registry in self._registries.all():
+            if registry.closed and root != address_of(tag) and tag not in found:
+                up = self.settings.above(notch) - notch
+                above = scale_within(registry.closed, root, notch, self.settings.dimensions, up)
+                if intersect(above, lost):
+                    found[tag] = None
+        return list(found)
 
     # --- calls to roots
 
     def _call_roots(self, tag: str, header: ReplicationHeader, ready: bool) -> None:
-        level, token = header.level, self.spice.stores.next_token()
-        roots = union(
-            (each, each + 1) for each in self.spice.levels.new_roots(tag, level, level - 1)
+        level, token = header.level, self.next_token()
+        added = self._registries.levels.new_roots(tag, level, level - 1)
+        way, doubtful = (
+            RouteHeader(union((each, each + 1) for each in added)),
+            tag in self._doubtful,
         )
-        way, number = RouteHeader(roots), header.number
-        doubtful = tag in self.spice.copies.doubtful
-        self.spice.calls.call(
-            ReplicaActivation(way, tag, number, level, ready, self.address, token, doubtful)
-        )
+        own = (self.address, token, doubtful)
+        activation = ReplicaActivation(way, tag, header.number, level, ready, *own)
+        self._calls.call(activation, self.on_all_answered)
 
     def _ask_veto(self, tag: str, level: int) -> None:
         if self._lowered_us.came_by(tag, self.host.now_us, HOLD_WINDOWS * self.settings.rate_us):
             return
-        roots = union((each, each + 1) for each in self.spice.levels.roots_at(tag, level))
-        way, token = RouteHeader(roots), self.spice.stores.next_token()
-        self.spice.calls.call(VetoRequest(way, tag, self.address, token), VETO_US)
+        roots = union((each, each + 1) for each in self._registries.levels.roots_at(tag, level))
+        way, token = RouteHeader(roots), self.next_token()
+        ask = VetoRequest(way, tag, self.address, token)
+        self._calls.call(ask, self.on_all_answered, VETO_US)
 
     def on_activation(self, part: Tract, call: ReplicaActivation) -> None:
-        levels, tag = self.spice.levels, call.tag
+        levels, tag = self._registries.levels, call.tag
         roots = roots_in(self.settings, tag, part)
         for root in roots:
             levels.learn_root(tag, root, RootState(call.number, call.level, call.ready))
-            if levels.is_ready(tag, root):
-                self._load_of(tag, root)
-        self._schedule_window_end()
+            self.loads.measure_ready(tag, root)
+        self.loads.start_window()
         items = [root_item(tag, root, levels.roots[tag, root]) for root in roots]
         if call.doubtful and call.ready and roots:
             items.append(self._mark_roots_uncertain(roots, OWED_US))
-        answer = partial(self.spice.calls.answer_call, call.reply, call.token, part)
+        answer = partial(self._calls.answer, call.reply, call.token, part)
         self.surface.replicate(tuple(items), answer)
 
     def _mark_roots_uncertain(self, roots: Sequence[int], for_us: int) -> Item:
@@ -359,22 +372,20 @@ class Replicas(SpicePart):
         backups.
         """
         tract = union((each, each + 1) for each in roots)
-        return self.spice.registries.mark_uncertain(tract, self.host.now_us + for_us)
+        return self._registries.mark_uncertain(tract, self.host.now_us + for_us)
 
     def on_veto_request(self, part: Tract, call: VetoRequest) -> None:
         """Object if this root would exceed half the limit with the load of the 2^d roots that a
         lower level merges into one.
         """
-        limit, share = self.settings.frequency_limit, 1 << self.settings.dimensions
-        rates = [
-            self.loads.get((call.tag, root)) for root in roots_in(self.settings, call.tag, part)
-        ]
-        veto = any(load is not None and load.per_s * share > limit / 2 for load in rates)
-        self.spice.calls.answer_call(call.reply, call.token, part, veto)
+        veto = self.loads.exceeds(
+            call.tag, part, self.settings.frequency_limit / 2 / (1 << self.settings.dimensions)
+        )
+        self._calls.answer(call.reply, call.token, part, veto)
 
-    def on_all_answered(self, message: ReplicaActivation | VetoRequest) -> None:
+    def on_all_answered(self, message: RootCall) -> None:
         """Every root has answered: complete the step."""
-        header = self.spice.levels.header(message.tag)
+        header = self._registries.levels.header(message.tag)
         if isinstance(message, VetoRequest):
             if header.level and header.level == header.target and header.ready:
                 self.propose_header(
@@ -382,10 +393,10 @@ class Replicas(SpicePart):
                     header._replace(number=header.number + 1, target=header.level - 1, ready=False),
                 )
         elif message.number == header.number:
-            level, is_incomplete = header.target, message.tag in self.spice.levels.incomplete
+            level, is_incomplete = header.target, message.tag in self._registries.levels.incomplete
             self.propose_header(
                 message.tag,
                 ReplicationHeader(header.number + 1, level, level, not (level and is_incomplete)),
             )
-            if level > self.spice.levels.depth:
+            if level > self._registries.levels.depth:
                 self.surface.send(LevelAnnouncement(RouteHeader(WHOLE), level))

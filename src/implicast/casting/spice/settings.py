@@ -8,6 +8,7 @@ from implicast.overlay.ice.settings import SurfaceSettings
 from implicast.space.morton import BITS
 
 NO_LIMIT = 1 << 40
+NEVER_US = 1 << 62
 STORE_US = 2_000_000
 """First wait before a request to store, push or call is repeated. Doubles up to `WAIT_LONGEST_US`.
 """
@@ -61,14 +62,16 @@ class SpiceSettings:
     """Replication level by tag if computed before the run; None if roots measure their load."""
     rarest: bool = False
     """Whether a term is served by the rarest of its tags rather than the first."""
-    collect_us: int = COLLECT_US
-    """How long forwarded entries are collected into one message."""
+    collect_us: int = 0
+    """How long forwarded entries are collected into one message; with receipts `COLLECT_US`."""
     lease_us: int = 600_000_000
     """A record that is not renewed for this time expires. Consumers renew three times in a lease.
     """
 
     assured: bool = field(init=False)
     """Whether steps are acknowledged and repeated (`assurance=receipts`)."""
+    leases_end: bool = field(init=False)
+    """Whether records expire. Without receipts a lease never ends."""
     live: bool = field(init=False)
     """Whether roots measure their load and levels change during the run."""
     dimensions: int = field(init=False)
@@ -84,6 +87,9 @@ class SpiceSettings:
             object.__setattr__(self, name, value)
 
         derive("assured", self.terms.assured)
+        derive("collect_us", COLLECT_US if self.assured else self.collect_us)
+        derive("leases_end", self.assured)
+        derive("lease_us", self.lease_us if self.assured else NEVER_US)
         derive("live", self.levels is None and self.deepest > 0)
         derive("dimensions", self.terms.dimensions)
         derive("casts_most", max(1, int(self.frequency_limit * self.rate_us / 1e6 + 1e-6)))

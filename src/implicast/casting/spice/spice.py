@@ -9,7 +9,7 @@ and the holders of that registry notify the consumers that the target selects.
   where each has a home in a container 2^d times as large (`stores.py`, `containers.py`). A cast
   follows from notch to notch.
 - A root that receives more casts than `frequency_limit` has the tag's *level* raised: the registry
-  is copied to 2^(d level) roots spread over the surface (`replicas.py`, `replica_push.py`,
+  is copied to 2^(d level) roots spread over the surface (`replicas.py`, `pushes.py`, `loads.py`,
   `levels.py`). A cast uses the nearest copy.
 - A traversal visits every holder of a registry and reports its coverage to the peer where it
   started (`traversals.py`). Casts, gathering, copying and recovery use it.
@@ -22,95 +22,79 @@ registries are lost, traversals wait until the consumers have registered again.
 FIDELITY.md lists the differences from the thesis.
 """
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import count
+from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta
 
-from implicast.casting.complaints import DurableComplaintLog
-from implicast.casting.spice import messages
-from implicast.casting.spice.casts import Casts
+from implicast.casting.complaints import ComplaintLog, DurableComplaintLog
+from implicast.casting.spice import calls, loads, pushes, replicas, traversal_messages
+from implicast.casting.spice.calls import CallAck, OwnerCalls
+from implicast.casting.spice.casts import COUNT_ONLY, Casts
 from implicast.casting.spice.complaints import Complaints
 from implicast.casting.spice.containers import Containers
-from implicast.casting.spice.fast_path import FastPath
-from implicast.casting.spice.homes import home, spot_of
-from implicast.casting.spice.items import (
-    DOUBTFUL,
-    KINDS,
-    RECORD,
-    UNRECOVERED,
-    entry_of,
-    label_of,
-    tract_of,
-)
-from implicast.casting.spice.levels import Levels
-from implicast.casting.spice.owner_calls import OwnerCalls
+from implicast.casting.spice.finder import RegistryFinder
+from implicast.casting.spice.items import Entry, Tag
+from implicast.casting.spice.part import Tools
+from implicast.casting.spice.pushes import PushCollected, ReplicaPushes
 from implicast.casting.spice.receiver import (
     DURABLE_NOTIFIERS_MAX,
     RepeatNotifier,
     SpiceReceiver,
 )
-from implicast.casting.spice.registrations import Registrations
-from implicast.casting.spice.registries import Registries
-from implicast.casting.spice.registry import VersionCounter
-from implicast.casting.spice.registry_copies import RegistryCopies
-from implicast.casting.spice.replica_push import ReplicaPushes
+from implicast.casting.spice.recovery import Recovery
+from implicast.casting.spice.registrations import RegisteredState, Registrations
+from implicast.casting.spice.registries import Registries, RegistryState
 from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.settings import SpiceSettings
-from implicast.casting.spice.stores import ASCENDING, Stores
-from implicast.casting.spice.traversal_state import TraversalTask
+from implicast.casting.spice.store_requests import ASCENDING, Grouping, StoreAck, StoreRequest
+from implicast.casting.spice.stores import AboveState, Stores
 from implicast.casting.spice.traversals import Traversals
 from implicast.language.target import Description, Target
 from implicast.overlay.ice.durable import DurableSurface
 from implicast.overlay.ice.item_store import Item
 from implicast.overlay.ice.surface import IceSurface, surface_of
 from implicast.peer.contract import Address, CastId, Message, handles
-from implicast.peer.lazy_attributes import piecemeal
 from implicast.peer.member import DurableState, Member
+from implicast.peer.policy import UNLIMITED
 from implicast.peer.requests import Requests
 from implicast.peer.site import Site
 from implicast.peer.timer_wheel import TimerWheel
-from implicast.peer.wire import UNREADABLE
-from implicast.space.tract import Tract, intersect, subtract
+from implicast.space.built import built
+from implicast.space.tract import Tract, intersect
 
+_BUILT = built("casting.spice._records")
 PARTS = {
     "surface": IceSurface,
     "requests": Requests,
-    "receiver": SpiceReceiver,
     "timer_wheel": TimerWheel,
+    "receiver": SpiceReceiver,
     "stores": Stores,
-    "containers": Containers,
     "traversals": Traversals,
-    "fast_path": FastPath,
-    "casts": Casts,
-    "pushes": ReplicaPushes,
-    "calls": OwnerCalls,
     "replicas": Replicas,
-    "copies": RegistryCopies,
-    "registrations": Registrations,
     "complaints": Complaints,
+    "casts": Casts,
+    "registrations": Registrations,
 }
-ON_DEMAND = [
-    name for name in PARTS if name not in ("surface", "receiver", "registrations", "complaints")
-]
-"""Parts that are created on first use in a network without receipts."""
 TAGS_MAX = 4_096
 """Maximum number of a member's tags in its durable state."""
-
+INCARNATION_SHIFT, INCARNATION_MASK = 24, 0xFFFF
 
 ARRIVALS: dict[type, Callable[[Any, Tract, Any], None]] = {
-    messages.StoreRequest: lambda spice, part, store: spice.stores.on_arrival(part, store),
-    messages.ReplicateRequest: lambda spice, part, copy: spice.pushes.on_arrival(part, copy),
-    messages.ItemOffer: lambda spice, part, offer: spice.calls.on_offer(part, offer),
-    messages.LoadHint: lambda spice, part, rate: spice.replicas.on_load_hint(rate),
-    messages.LoadQuery: lambda spice, part, ask: spice.replicas.on_load_query(part, ask),
-    messages.ReplicaActivation: lambda spice, part, ready: spice.replicas.on_activation(
-        part, ready
-    ),
-    messages.LevelAnnouncement: lambda spice, part, depth: spice.levels.learn_depth(depth.level),
-    messages.VetoRequest: lambda spice, part, ask: spice.replicas.on_veto_request(part, ask),
+    StoreRequest: lambda spice, part, store: spice.pushes.on_store(part, store),
+    pushes.ReplicateRequest: lambda spice, part, copy: spice.pushes.on_arrival(part, copy),
+    calls.ItemOffer: lambda spice, part, offer: spice.recovery.on_offer(part, offer),
+    loads.LoadHint: lambda spice, part, hint: spice.replicas.loads.on_hint(hint),
+    loads.LoadQuery: lambda spice, part, ask: spice.replicas.loads.on_query(part, ask),
+    calls.ReplicaActivation: lambda spice, part, ready: spice.replicas.on_activation(part, ready),
+    replicas.LevelAnnouncement: lambda spice, part, depth: spice.levels.learn_depth(depth.level),
+    calls.VetoRequest: lambda spice, part, ask: spice.replicas.on_veto_request(part, ask),
 }
 """Handlers of routed messages that have reached a part of this peer's own tract."""
+ROUTED = tuple(kind for kind in ARRIVALS if kind is not StoreRequest)
+"""Messages that are processed only where their way ends."""
 
 
 class DurableSpice(DurableState):
@@ -119,96 +103,157 @@ class DurableSpice(DurableState):
     """
 
     surface: DurableSurface
-    tags: Annotated[tuple[messages.Tag, ...], Meta(max_length=TAGS_MAX)] = ()
+    tags: Annotated[tuple[Tag, ...], Meta(max_length=TAGS_MAX)] = ()
     complaint_log: DurableComplaintLog = ()
     repeats: Annotated[tuple[RepeatNotifier, ...], Meta(max_length=DURABLE_NOTIFIERS_MAX)] = ()
     """Notifiers of casts that were counted again lately."""
+
+
+class SpiceState(NamedTuple):
+    """What the registrations of all members leave behind at one peer."""
+
+    registered: RegisteredState
+    registries: tuple[RegistryState, ...] = ()
+    above: tuple[AboveState, ...] = ()
+    """Holders of records that this peer has passed up."""
+    copied: Mapping[str, tuple[Entry, ...]] = {}
+    """By tag whose original root is local: entries that all its roots have."""
 
 
 class Spice(Member, parts=PARTS):
     """One peer. All peers have the same role."""
 
     __slots__ = (
-        "_packed",
-        "complaints_seen",
+        "_complaint_log",
+        "_on_routed",
+        "calls",
+        "containers",
         "levels",
-        "settings",
+        "pushes",
+        "recovery",
         "registries",
-        "counter",
-        *sorted(PARTS.keys() - {"complaints"}),
+        "settings",
+        *PARTS,
     )
-    requests: Requests
-    timer_wheel: TimerWheel
-    stores: Stores
-    containers: Containers
-    traversals: Traversals
-    fast_path: FastPath
-    casts: Casts
-    pushes: ReplicaPushes
-    calls: OwnerCalls
-    replicas: Replicas
-    copies: RegistryCopies
 
     def __init__(self, site: Site, settings: SpiceSettings) -> None:
         super().__init__(site)
         durable: DurableSpice | None = site.durable_state
-        before, tags = (durable.member, durable.tags) if durable is not None else (None, ())
-        self.settings, self.counter = settings, VersionCounter()
-        self.complaints_seen: Complaints | None = None
-        """None until the first complaint."""
-        self._packed: tuple[int, Tract, tuple[Item, ...]] = (-1, (), ())
-        self.surface = surface_of(
+        self.settings, assured = settings, settings.assured
+        surface = self.surface = surface_of(
             site.address, site.host, self, settings.terms, durable.surface if durable else None
         )
-        self.registries, self.levels = (
-            Registries(site.host, settings, self.counter, self.signing),
-            Levels(settings, self.counter),
+        self.timer_wheel = TimerWheel(site.address, site.host)
+        self.requests = Requests(site.address, site.host)
+        first = (self.incarnation & INCARNATION_MASK) << INCARNATION_SHIFT if assured else 0
+        # Tokens of different incarnations differ, so that an answer to an earlier one is ignored.
+        next_token = partial(next, count(ASCENDING + first + 1))
+        tools = Tools(settings, surface, self.timer_wheel, self.signing, next_token)
+
+        registries = self.registries = Registries(site.host, settings, self.signing)
+        self.levels = registries.levels
+        repeats = durable.repeats if durable is not None else ()
+        self.receiver = SpiceReceiver(
+            site, self.policy, self.fit, lambda: self.description, repeats
         )
-        if not settings.assured:
-            self.__class__ = piecemeal(Spice, Spice.make)
-        for name in ON_DEMAND if settings.assured else ():
-            self.make(name)
-        self.receiver = SpiceReceiver(self, site, durable.repeats if durable is not None else ())
-        self.registrations = Registrations(self, before, tags)
-        if durable is not None and durable.complaint_log:
-            Complaints(self, durable.complaint_log)
+        together = (
+            None
+            if assured
+            else Grouping(
+                tools,
+                registries,
+                on_local=lambda *entries: self.stores.store_entries(*entries),
+                on_waiting=lambda: self.stores.schedule_flush(),
+            )
+        )
+        self.stores = Stores(
+            tools,
+            registries,
+            together,
+            on_kept=lambda key, records: self.containers.on_records_stored(key, records),
+            on_acked=self.on_stored,
+        )
+        traversals = self.traversals = Traversals(tools, registries)
+        self.containers = Containers(tools, registries, self.stores, traversals)
+        self.pushes = ReplicaPushes(tools, registries, self.stores, traversals, together)
+        self.calls = OwnerCalls(tools, self.levels)
+        self.replicas = Replicas(tools, registries, traversals, self.pushes, self.calls)
+        log = self._complaint_log = ComplaintLog(
+            lambda: site.host.now_us, durable.complaint_log if durable is not None else ()
+        )
+        self.complaints = Complaints(
+            tools,
+            self.name,
+            log,
+            self.receiver,
+            traversals,
+            is_publishing=lambda cast: cast in self.casts.publishing,
+            on_first=self._check_casts,
+        )
+        self.casts = Casts(
+            tools,
+            self.name,
+            self.policy,
+            self.requests,
+            self.receiver,
+            registries,
+            traversals,
+            self.containers,
+            RegistryFinder(tools, registries, self.replicas.loads, log),
+            self.complaints,
+            log,
+        )
+        self.registrations = Registrations(
+            tools,
+            self.contact,
+            traversals,
+            (self.description, durable.tags if durable is not None else ()),
+            advance=self.advance_incarnation,
+            on_return=self._register_again,
+        )
+        self.recovery = Recovery(
+            tools,
+            registries,
+            traversals,
+            self.containers,
+            self.calls,
+            self.replicas,
+            self.registrations,
+            on_stray=self.drop_stray,
+        )
+        traversals.serve(
+            self.casts, traversal_messages.CastRequest, traversal_messages.RepeatedCastRequest
+        )
+        traversals.serve(self.containers, traversal_messages.GatherRequest, remote=assured)
+        traversals.serve(self.recovery, traversal_messages.ReregisterRequest, remote=assured)
+        traversals.serve(self.replicas, traversal_messages.CopyRequest, remote=settings.live)
+        self._on_routed = self._route_assured if assured else self._route_plain
+        if not assured and not self.signing.signed and self.policy is UNLIMITED and _BUILT:
+            self.casts.use_compiled(_BUILT.FastTraversal)
+        if log.accounts:
+            self.complaints.activate()
 
-    def make(self, name: str) -> Any:
-        """Create a part on first use."""
-        if name not in ON_DEMAND:
-            raise AttributeError(name)
-        kind: Any = PARTS[name]
-        part = kind(self.address, self.host) if kind is Requests else kind(self)
-        setattr(self, name, part)
-        return part
+    def _check_casts(self) -> None:
+        """There is a complaint: the compiled handler of casts does not check for it."""
+        self.casts.use_compiled(None)
 
-    @property
-    def complaints(self) -> Complaints:
-        """Created on first use."""
-        return self.complaints_seen or Complaints(self)
+    def restore(self, state: SpiceState) -> None:
+        """Take the state that registrations leave behind."""
+        self.describe(state.registered.description)
+        self.registrations.restore(state.registered)
+        self.registries.restore(state.registries, self.surface.committed)
+        self.stores.restore(state.above)
+        self.pushes.restore(state.copied)
+        self.containers.schedule_sweep()
 
     def durable_state(self) -> DurableSpice:
-        heard, tags = (
-            self.receiver.inbox.seen.blocks(),
-            tuple(self.registrations.announced)[:TAGS_MAX],
-        )
-        complaint_log = (
-            self.complaints_seen.complaint_log.durable_state()
-            if self.complaints_seen is not None
-            else ()
-        )
         return DurableSpice(
-            self.durable_member(heard),
+            self.durable_member(self.receiver.inbox.seen.blocks()),
             self.surface.durable_state(),
-            tags,
-            complaint_log,
+            tuple(self.registrations.announced)[:TAGS_MAX],
+            self._complaint_log.durable_state(),
             self.receiver.repeat_notifiers(),
         )
-
-    def on_first_complaint(self, complaints: Complaints) -> None:
-        """Check every cast that passes here against the complaint log from now on."""
-        self.complaints_seen = complaints
-        self.fast_path.disable()
 
     # --- operations of the application
 
@@ -219,18 +264,23 @@ class Spice(Member, parts=PARTS):
         """Withdraw, wait for the acknowledgements, then hand off the own extents with everything
         stored there.
         """
-        self.registrations.announce(self.describe(None), None, leaves=True)
+        self.registrations.announce(self.describe(None), None, None, leaves=True)
 
     def register(self, description: Description) -> None:
         before = self.description
-        self.registrations.announce(self.describe(description), before)
+        self.registrations.announce(self.describe(description), description, before)
 
     def withdraw(self) -> None:
-        self.registrations.announce(self.describe(None), None)
+        self.registrations.announce(self.describe(None), None, None)
+
+    def _register_again(self) -> None:
+        """Register the description of an earlier incarnation."""
+        self.registrations.announce(self.next_version(), self.description, None)
 
     def cast(self, target: Target, payload: bytes, expiry_us: int = 0) -> CastId:
         cast = self.next_cast()
-        self.casts.publish(cast, target, self.seal(cast, target, payload, expiry_us))
+        sealed = self.seal(cast, target, payload, expiry_us)
+        self.casts.publish(cast, target, sealed, self.incarnation)
         return cast
 
     def complain(self, cast: CastId) -> bool:
@@ -240,18 +290,19 @@ class Spice(Member, parts=PARTS):
         """Run the traversal of a cast that counts the members and notifies none."""
         token = self.stores.next_token()
         asked = CastId(self.name, self.incarnation, token)
-        self.casts.publish(
-            asked,
-            target,
-            self.seal(asked, (messages.COUNT_ONLY, target), b""),
-            count_only=True,
-        )
+        sealed = self.seal(asked, (COUNT_ONLY, target), b"")
+        self.casts.publish(asked, target, sealed, self.incarnation, count_only=True)
         return token
 
-    # --- answers that may belong to several parts
+    # --- messages that concern several parts
 
-    @handles(messages.StoreAck)
-    def on_stored(self, sender: Address, stored: messages.StoreAck) -> None:
+    @handles(StoreRequest)
+    def on_store(self, sender: Address, store: StoreRequest) -> None:
+        if store.notch <= self.settings.last_notch and not self.pushes.on_direct(store):
+            self._on_routed(sender, store)
+
+    @handles(StoreAck)
+    def on_stored(self, sender: Address, stored: StoreAck) -> None:
         if stored.token == self.registrations.token:
             self.registrations.on_stored(sender, stored)
         elif stored.token == ASCENDING:
@@ -259,114 +310,61 @@ class Spice(Member, parts=PARTS):
         elif not (self.pushes.on_stored(sender, stored) or self.containers.on_moved(stored)):
             self.stores.on_stored(sender, stored)
 
-    @handles(*messages.ROUTED)
+    @handles(PushCollected)
+    def on_push_collected(self, alarm: PushCollected) -> None:
+        self.pushes.send_collected()
+
+    @handles(CallAck)
+    def on_call_ack(self, sender: Address, ack: CallAck) -> None:
+        self.calls.on_call_ack(ack)
+
+    @handles(*ROUTED)
     def on_routed(self, sender: Address, message: Any) -> None:
-        if message.way.number or not self.settings.assured:
+        self._on_routed(sender, message)
+
+    def _route_plain(self, sender: Address, message: Any) -> None:
+        self.surface.routing.on_routed(sender, message)
+
+    def _route_assured(self, sender: Address, message: Any) -> None:
+        """A message without number is sent directly by a peer that knows this one as the owner."""
+        if message.way.number:
             self.surface.routing.on_routed(sender, message)
         else:
-            self.surface.send(message)  # sent directly by a peer that knows this one as the owner
+            self.surface.send(message)
 
     # --- store of the surface: called by ICE
 
-    @property
-    def known(self) -> Tract:
-        """The part of the own tract with complete registries. Traversals visit only this part."""
-        own, unrecovered = self.surface.committed, self.registries.unrecovered
-        return subtract(own, unrecovered) if unrecovered else own
-
     def pack(self, tract: Tract) -> tuple[Item, ...]:
-        """Items stored in the tract. The same tuple object is returned until something changes, so
-        that callers can compare by identity.
-        """
-        version = self.counter.version
-        if self._packed[0] != version or self._packed[1] != tract:
-            self._packed = (
-                version,
-                tract,
-                (*self.registries.pack(tract), *self.levels.pack(tract)),
-            )
-        return self._packed[2]
+        return self.registries.pack(tract)
 
     def can_decode(self, item: Item) -> bool:
-        """Whether an item is well formed: a known kind, a registry that can exist, and a record
-        under its own consumer's name at that consumer's home.
-        """
-        try:
-            kind, tag, root, notch, consumer = label_of(item.key)
-            entry = entry_of(item.body) if kind == RECORD and item.body else None
-        except UNREADABLE:
-            return False
-        if kind in (UNRECOVERED, DOUBTFUL):
-            return consumer is None
-        if (
-            kind not in KINDS
-            or (kind == RECORD) == (consumer is None)
-            or not self.settings.is_place(tag, root, notch)
-        ):
-            return False
-        if consumer is None:
-            return True
-        spot = entry.spot if entry is not None else spot_of(consumer, tag)
-        whose = entry.member.name if entry is not None else consumer
-        return whose == consumer and item.low == home(root, notch, spot, self.settings.dimensions)
+        return self.registries.can_decode(item)
 
     def accept(self, items: tuple[Item, ...], tract: Tract) -> None:
         for item in items:
             if item.body and intersect(tract, (item.low, item.high)):
-                self.unite(item, tract, True)
-
-    def unite(self, item: Item, tract: Tract, safe: bool) -> None:
-        """Merge an item. An item that cannot be decoded, or whose registry cannot exist, is counted
-        and dropped.
-        """
-        try:
-            label = label_of(item.key)
-            if label[0] == UNRECOVERED:
-                self.calls.lost(intersect(tract_of(item.body), tract))
-            elif label[0] != DOUBTFUL and not self.settings.is_place(*label[1:4]):
-                self.drop_stray()
-            elif not self.registries.unite(label, item, tract, safe):
-                self.levels.unite(label, item)
-        except UNREADABLE:
-            self.drop_stray()
+                self.recovery.unite(item, tract, True)
 
     def drop(self, tract: Tract) -> None:
         self.registries.drop(tract)
-        self.levels.drop(tract)
 
     def on_tract_lost(self, tract: Tract) -> None:
-        self.calls.on_tract_lost(tract)
-        self.registrations.on_tract_lost()
+        self.recovery.on_tract_lost(tract)
 
     def lost(self, tract: Tract) -> None:
-        self.calls.lost(tract)
+        self.recovery.lost(tract)
 
     def settled(self) -> None:
-        """The tract that this peer answers for has changed."""
-        self.containers.settled()
-        if self.settings.live:
-            self.replicas.settled()
-        self.registrations.settled()
+        self.recovery.settled()
 
     def retry_waiting(self) -> None:
-        """A tract that did not answer may answer now."""
         self.traversals.retry_waiting()
 
     def on_partition_healed(self) -> None:
-        """A partition seems to have healed."""
         self.registrations.register_all_again()
 
-    def register_again(self, lost: Tract, task: TraversalTask | None = None) -> None:
-        """Registries of a tract were lost. `task`: the recovery traversal that waits for it."""
-        traversal = task.traversal if task is not None else None
-        age_us = traversal.age_us if isinstance(traversal, messages.ReregisterRequest) else 0
-        if self.settings.live:
-            self.replicas.recopy_after_loss(lost, age_us)
-        self.registrations.register_again(lost, task, age_us)
-
     def on_arrival(self, sender: Address, part: Tract, message: Message) -> None:
-        """A routed message has reached a part of the own tract."""
         ARRIVALS[type(message)](self, part, message)
 
     def holdings(self) -> Any:
-        return self.surface.holdings(), self.registries.holdings(), *self.levels.holdings()
+        return self.surface.holdings(), *self.registries.holdings()

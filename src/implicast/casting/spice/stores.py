@@ -10,35 +10,28 @@ acknowledgements that leave a peer are collected for `collect_us` and sent toget
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from msgspec.structs import replace
-
-from implicast.casting.spice.ascent import Answer, Ascent, gain
-from implicast.casting.spice.homes import home, homes, rotation_of
-from implicast.casting.spice.items import Key, all_proved
-from implicast.casting.spice.messages import (
+from implicast.casting.spice.homes import home, rotation_of
+from implicast.casting.spice.items import (
     TOGETHER_MAX,
+    Answer,
     Entry,
-    NewerEntry,
-    StoreAck,
+    Key,
     StoredEntry,
-    StoreRequest,
+    Tag,
 )
-from implicast.casting.spice.part import Spice, SpicePart
+from implicast.casting.spice.part import SpicePart, Tools
+from implicast.casting.spice.registries import Registries
 from implicast.casting.spice.registry import Record
-from implicast.overlay.ice.item_store import RouteHeader
+from implicast.casting.spice.store_requests import Grouping, StoreAck, StoreRequest, way_to
 from implicast.peer.contract import Address, Message, Name, handles
 from implicast.peer.memory import Recent
 from implicast.space.morton import BITS
-from implicast.space.tract import EMPTY, Tract, contains, union, unite
+from implicast.space.tract import EMPTY, contains
 
-OWN, ASCENDING = 0, 1
-"""Tokens of a consumer's own registration and of records that a closed registry passes up. Larger
-tokens name other requests.
-"""
-INCARNATION_SHIFT, INCARNATION_MASK = 24, 0xFFFF
 ASCENTS_MAX = 65_536
 """Maximum number of entries passed up and not acknowledged. Further ones are dropped; the requester
 repeats them.
@@ -51,119 +44,102 @@ UNBACKED_MAX = 8_192
 """Maximum number of entries that wait for the next backup batch. Further ones are not acknowledged;
 the requester repeats them.
 """
-KNOWN_CLOSED_MAX = 256
-"""Maximum number of interval ends remembered as closed for one notch of a registry."""
+
+
+class NewerEntry(Message):
+    """Tells a consumer that a holder stores a newer entry of it than the one it sent."""
+
+    wire = 0x0A10
+
+    tag: Tag
+    entry: Entry
 
 
 class FlushOutbox(Message):
     """Fires when the collected entries and acknowledgements are to be sent."""
 
 
+@dataclass(slots=True)
+class Ascent:
+    """An entry that this peer passed up, and the requesters that wait for it."""
+
+    entry: Entry
+    answers: tuple[Answer, ...]
+    token: int = 0
+    """Token of the first message that carried the entry. An acknowledgement with a smaller token
+    belongs to an earlier ascent.
+    """
+
+    def join(self, entry: Entry, answer: Answer) -> None:
+        """Add a requester; the newer version of the entry replaces the older."""
+        if entry.version > self.entry.version:
+            self.entry = entry
+        if answer not in self.answers:
+            self.answers = (*self.answers, answer)
+
+    def start(self, token: int) -> Entry:
+        self.token = self.token or token
+        return self.entry
+
+    def is_answered(self, version: int, token: int) -> bool:
+        """Whether an acknowledgement of this version, with this token, belongs to the ascent."""
+        return 0 < self.token <= token and version >= self.entry.version
+
+
+AboveState = tuple[Key, Name, Address]
+"""A record that was passed up: its destination, its consumer, and the holder that acknowledged it.
+"""
+Kept = Callable[[Key, Sequence[Record]], None]
+Acked = Callable[[Address, StoreAck], None]
+
+
 class Stores(SpicePart):
-    """Stores the records of other peers and acknowledges them."""
+    """Stores the records of other peers, backs them up and acknowledges them."""
 
     __slots__ = (
-        "_confirmed",
-        "_known_closed",
+        "_grouping",
+        "_on_acked",
+        "_on_kept",
         "_outbox",
+        "_registries",
         "ascents",
         "flushing",
         "holders_above",
-        "last_token",
         "unbacked",
     )
 
-    def __init__(self, spice: Spice) -> None:
-        super().__init__(spice)
-        self.last_token = ASCENDING + (
-            (spice.incarnation & INCARNATION_MASK) << INCARNATION_SHIFT
-            if self.settings.assured
-            else 0
-        )
-        """Tokens of different incarnations differ, so that an answer to an earlier incarnation is
-        ignored.
+    def __init__(
+        self,
+        tools: Tools,
+        registries: Registries,
+        grouping: Grouping | None,
+        on_kept: Kept,
+        on_acked: Acked,
+    ) -> None:
+        """`grouping`: how requests and acknowledgements share messages; None with receipts.
+        `on_kept`: called with records stored here. `on_acked`: called with acknowledgements of this
+        peer to itself.
         """
+        super().__init__(tools)
+        self._registries, self._grouping = registries, grouping
+        self._on_kept, self._on_acked = on_kept, on_acked
         self.ascents: dict[tuple[Key, Name], Ascent] = {}
         self._outbox: dict[Key, dict[Name, Ascent]] = {}
-        self._confirmed: dict[tuple[Answer, str, int], dict[Name, StoredEntry]] = {}
-        """Acknowledgements to send with the next flush (without receipts)."""
         self.unbacked: list[tuple[Key, Name, int, Answer]] = []
         """Stored and not backed up yet: registry, consumer, version and requester."""
-        self.holders_above: Recent[tuple[Key, Name], Address] = Recent(LAST_HOLDERS_MAX)
+        self.holders_above: Recent[tuple[Key, Name], Address] = Recent(
+            0 if grouping is not None else LAST_HOLDERS_MAX
+        )
         """By destination and consumer: the peer that acknowledged a record passed up from here."""
-        self._known_closed: dict[Key, Tract] = {}
-        """Parts at higher notches that other peers report as closed for good (without receipts)."""
         self.flushing = False
 
-    def next_token(self) -> int:
-        """A new token for a request of this peer."""
-        self.last_token += 1
-        return self.last_token
-
-    # --- arrival
-
-    @handles(StoreRequest)
-    def on_store(self, sender: Address, store: StoreRequest) -> None:
-        if store.notch > self.settings.last_notch:
-            return  # no surface has this notch
-        if len(store.entries) > 1 and not self.settings.assured:
-            self._split_by_hop(store)
-        elif (
-            self.settings.assured
-            and not (store.way.number or store.notch)
-            and self.surface.answers(store.root)
-        ):
-            self._accept(store, store.entries)  # sent directly by a consumer to the known owner
-        else:
-            self.spice.on_routed(sender, store)
-
-    def on_arrival(self, part: Tract, store: StoreRequest) -> None:
-        root, notch, entries = store.root, store.notch, store.entries
-        if notch or len(entries) > 1:
-            places = homes(root, notch, [each.spot for each in entries], self.settings.dimensions)
-            pairs = zip(entries, places, strict=True)
-            entries = tuple([each for each, at in pairs if bisect_right(part, at) & 1])
-        self._accept(store, entries)
-
-    def _accept(self, store: StoreRequest, entries: Sequence[Entry]) -> None:
-        if self.settings.is_place(store.tag, store.root, store.notch):
-            entries = all_proved(self.spice.signing, store.tag, entries)
-            if not self.spice.pushes.push_if_replicated(store, entries):
-                answer = (store.reply, store.token, store.notch)
-                self.store_entries(store.tag, store.root, store.notch, entries, answer)
-
-    def _split_by_hop(self, store: StoreRequest) -> None:
-        """Forward a request without receipts (Listing 11 with fixed homes). Each record takes its
-        own best route, and records with the same next hop share a message: branch factor 0, merged.
-        """
-        places = homes(
-            store.root, store.notch, [each.spot for each in store.entries], self.settings.dimensions
-        )
-        ours, others = self.surface.routing.sort_by_hop(places, store.entries)
-        if ours:
-            self._accept(store, ours)
-        for hop, entries in others.items():
-            alone = hop is None or len(entries) == 1
-            way = self._way(store.root, store.notch, entries) if alone else store.way
-            onward = replace(store, way=way, entries=tuple(entries))
-            if hop is None:
-                self.surface.send(onward)
-            else:
-                self.host.send(hop, onward)
-
-    def _way(self, root: int, notch: int, entries: Sequence[Entry]) -> RouteHeader:
-        places = homes(root, notch, [each.spot for each in entries], self.settings.dimensions)
-        return RouteHeader(
-            union([(each, each + 1) for each in places])
-            if len(places) != 1
-            else (places[0], places[0] + 1)
-        )
+    # --- storing or passing up
 
     def store_entries(
         self, tag: str, root: int, notch: int, entries: Sequence[Entry], answer: Answer
     ) -> None:
         """Store the entries here or pass them up, starting at this notch."""
-        registry = self.spice.registries.by_key.get((tag, root, notch))
+        registry = self._registries.by_key.get((tag, root, notch))
         if not notch and (registry is None or not registry.closed) and self.surface.answers(root):
             self._keep((tag, root, 0), entries, answer)  # all homes are the root
             return
@@ -172,7 +148,7 @@ class Stores(SpicePart):
             places.setdefault(self.find_notch(tag, root, notch, entry.spot), []).append(entry)
         ascending = [each for (top, _), some in places.items() if top for each in some]
         if ascending and self.settings.rarest and not notch:
-            self.spice.registries.registry((tag, root, 0)).add_passed_up(
+            self._registries.registry((tag, root, 0)).add_passed_up(
                 sum(gain(tag, each) for each in ascending)
             )
         for (top, stays), some in sorted(places.items(), key=lambda place: not place[0][1]):
@@ -182,7 +158,7 @@ class Stores(SpicePart):
         """The notch where an entry belongs, starting at `notch`. True: it is stored here; False:
         its home there is at another peer.
         """
-        registries, known_closed = self.spice.registries.by_key, self._known_closed
+        registries, grouping = self._registries.by_key, self._grouping
         dimensions, rotated = self.settings.dimensions, spot ^ rotation_of(root)
         own = self.surface.committed if not self.surface.is_unconfirmed else EMPTY
         while True:
@@ -196,7 +172,7 @@ class Stores(SpicePart):
                     or contains(registry.gathering, at)
                 ):
                     return notch, True
-            elif not known_closed or not contains(known_closed.get((tag, root, notch), EMPTY), at):
+            elif grouping is None or not grouping.is_closed((tag, root, notch), at):
                 return notch, False
             notch = notch + 1 if notch else self.settings.first_notch
 
@@ -214,9 +190,9 @@ class Stores(SpicePart):
             else:
                 continue
             outbox[name] = ascent
-        self._schedule_flush()
+        self.schedule_flush()
 
-    def _schedule_flush(self) -> None:
+    def schedule_flush(self) -> None:
         if not self.flushing:
             self.flushing = True
             self.host.after(self.settings.collect_us, FlushOutbox())
@@ -238,7 +214,8 @@ class Stores(SpicePart):
                 self.send_store(key, entries, token, holder)
         if self.unbacked:
             self.back_up()
-        self._confirm_together()
+        if self._grouping is not None:
+            self._grouping.send_acks()
 
     def send_store(
         self, key: Key, entries: tuple[Entry, ...], token: int, holder: Address | None = None
@@ -246,13 +223,12 @@ class Stores(SpicePart):
         """Ask for these entries to be stored at their homes at a notch. `holder`: the last known
         holder, addressed directly.
         """
-        together = len(entries) > 1 and not self.settings.assured
-        way = RouteHeader((key[1], key[1] + 1)) if together else self._way(*key[1:], entries)
+        way = way_to(*key[1:], entries, self.settings.dimensions)
         store = StoreRequest(way, *key, entries, self.address, token)
-        if together:
-            self._split_by_hop(store)
-        elif holder is not None:
+        if holder is not None:
             self.host.send(holder, store)
+        elif self._grouping is not None and len(entries) > 1:
+            self._grouping.divide(store)
         else:
             self.surface.send(store)
 
@@ -262,44 +238,37 @@ class Stores(SpicePart):
         """Store entries. Those already backed up are acknowledged at once, the others after the
         backup.
         """
-        records = [self.spice.registries.keep(key, each) for each in entries]
+        records = [self._registries.keep(key, each) for each in entries]
         safe = [
             (each.entry.member.name, each.entry.version, key[2]) for each in records if each.safe
         ]
         if len(safe) < len(records):
-            self._schedule_flush()
+            self.schedule_flush()
             waiting = [
                 (key, each.entry.member.name, each.entry.version, answer)
                 for each in records
                 if not each.safe
             ]
             self.unbacked += waiting[: max(0, UNBACKED_MAX - len(self.unbacked))]
-        self._on_stored_here(key, entries, records)
+        self._on_kept(key, records)
+        if self.signing.signed:
+            self._report_newer(key, entries, records)
         if safe:
             self.confirm(answer, key, safe)
 
-    def _on_stored_here(
-        self, key: Key, entries: Sequence[Entry], records: Sequence[Record]
-    ) -> None:
-        """Report stored entries to the other parts, and to a consumer whose stored version is newer
-        than the one it sent.
+    def _report_newer(self, key: Key, entries: Sequence[Entry], records: Sequence[Record]) -> None:
+        """In a signed network a consumer accepts a newer version of itself than the one it sent
+        only if it sees its own signed entry.
         """
-        self.spice.containers.on_records_stored(key, self.spice.registries.registry(key), records)
-        for entry, record in (
-            zip(entries, records, strict=True) if self.spice.signing.signed else ()
-        ):
-            # In a signed network a consumer accepts a newer version of itself only if it sees its
-            # own signed entry.
+        for entry, record in zip(entries, records, strict=True):
             if record.entry.version > entry.version and entry.member.address != self.address:
                 self.host.send(entry.member.address, NewerEntry(key[0], record.entry))
 
     def back_up(self) -> None:
         fresh, self.unbacked = self.unbacked, []
-        records = {
-            (key, name): self.spice.registries.record_of(key, name) for key, name, _, _ in fresh
-        }
+        records = {(key, name): self._registries.record_of(key, name) for key, name, _, _ in fresh}
         items = (each.as_item(key) for (key, _), each in records.items() if each is not None)
-        gone = self.spice.registries.take_forgotten()
+        gone = self._registries.take_forgotten()
         self.surface.replicate((*gone, *items), partial(self.confirm_backed_up, fresh))
 
     def confirm_backed_up(self, fresh: list[tuple[Key, Name, int, Answer]]) -> None:
@@ -308,7 +277,7 @@ class Stores(SpicePart):
         """
         confirmed: dict[tuple[Answer, Key], list[StoredEntry]] = {}
         for key, consumer, version, answer in fresh:
-            record = self.spice.registries.record_of(key, consumer)
+            record = self._registries.record_of(key, consumer)
             if (
                 record is None
                 or record.entry.version < version
@@ -324,76 +293,60 @@ class Stores(SpicePart):
     # --- acknowledging
 
     def confirm(self, answer: Answer, key: Key, stored: Sequence[StoredEntry]) -> None:
+        """Acknowledge entries to the requester."""
         reply, token, asked = answer
+        ack = StoreAck(key[0], key[1], asked, token, tuple(stored))
         if reply == self.address:
-            self.spice.on_stored(
-                self.address, StoreAck(key[0], key[1], asked, token, tuple(stored))
-            )
-        elif self.settings.assured or token == OWN:
-            self.host.send(reply, StoreAck(key[0], key[1], asked, token, tuple(stored)))
+            self._on_acked(reply, ack)
+        elif self._grouping is not None:
+            self._grouping.send_ack(reply, ack)
         else:
-            self._confirmed.setdefault((answer, *key[:2]), {}).update(
-                {each[0]: each for each in stored}
-            )
-            self._schedule_flush()
-
-    def _confirm_together(self) -> None:
-        confirmed, self._confirmed = self._confirmed, {}
-        for ((reply, token, notch), tag, root), by_consumer in confirmed.items():
-            registry, entries = (
-                self.spice.registries.by_key.get((tag, root, notch)),
-                list(by_consumer.values()),
-            )
-            closed = (
-                registry.closed
-                if registry is not None and notch and len(registry.closed) <= KNOWN_CLOSED_MAX
-                else EMPTY
-            )
-            for start in range(0, len(entries), TOGETHER_MAX):
-                ack = StoreAck(
-                    tag, root, notch, token, tuple(entries[start : start + TOGETHER_MAX]), closed
-                )
-                self.host.send(reply, ack)
+            self.host.send(reply, ack)
 
     def on_stored(self, sender: Address, stored: StoreAck) -> None:
         """The next notch has stored entries passed up from here: acknowledge them to the
         requesters.
         """
         key = (stored.tag, stored.root, stored.notch)
-        if stored.closed and not self.settings.assured:
-            known = unite(self._known_closed.get(key, EMPTY), stored.closed)
-            if len(known) <= KNOWN_CLOSED_MAX:
-                self._known_closed[key] = known
+        if self._grouping is not None:
+            self._grouping.learn_closed(key, stored.closed)
         answers: dict[Answer, list[StoredEntry]] = {}
         for stored_entry in stored.entries:
             ascent = self.ascents.get((key, stored_entry[0]))
-            if (
-                ascent is None
-                or stored_entry[1] < ascent.entry.version
-                or not ascent.token
-                or stored.token < ascent.token
-            ):
+            if ascent is None or not ascent.is_answered(stored_entry[1], stored.token):
                 continue
             del self.ascents[key, stored_entry[0]]
-            if self.settings.assured and sender != self.address:
+            if sender != self.address:
                 self.holders_above.put((key, stored_entry[0]), sender)
             for answer in ascent.answers:
-                if self._is_confirmed(key, ascent.entry, answer):
+                if self.is_confirmed(key, ascent.entry, answer):
                     answers.setdefault(answer, []).append(stored_entry)
         for answer, stored_entries in answers.items():
             self.confirm(answer, key, stored_entries)
 
-    def _is_confirmed(self, key: Key, entry: Entry, answer: Answer) -> bool:
+    def restore(self, above: Iterable[AboveState]) -> None:
+        for key, consumer, holder in above:
+            self.holders_above.put((key, consumer), holder)
+
+    def is_confirmed(self, key: Key, entry: Entry, answer: Answer) -> bool:
         """Whether a cast that passes this peer still reaches the entry above. If the registry here
         was opened meanwhile, the entry is stored again from the requested notch.
         """
-        if not self.settings.assured:
+        if self._grouping is not None:
             return True
-        tag, root, notch = key
-        asked = answer[2]
+        (tag, root, notch), asked = key, answer[2]
         if not self.surface.answers(home(root, asked, entry.spot, self.settings.dimensions)):
             return False
         if self.find_notch(tag, root, asked, entry.spot) == (notch, False):
             return True
         self.store_entries(tag, root, asked, [entry], answer)
         return False
+
+
+def gain(tag: str, entry: Entry) -> int:
+    """Change in the number of registrations under the tag: 1 for a new one, -1 for a withdrawal, 0
+    for an update.
+    """
+    if entry.description is None:
+        return -1
+    return int(entry.before is None or tag not in entry.before.tags)

@@ -8,48 +8,35 @@
 - A *hop* is a message sent onward and not answered yet.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
 from implicast.casting.inbox import Outcome
 from implicast.casting.spice.homes import home
-from implicast.casting.spice.messages import (
+from implicast.casting.spice.registry import Record, Registry
+from implicast.casting.spice.settings import HOP_TRIES, HOP_US, WAIT_LONGEST_US
+from implicast.casting.spice.traversal_messages import (
     NAMES_MAX,
     CastRequest,
-    CopyRequest,
     CoverageReport,
     GatherRequest,
     RepeatCoverageReport,
-    ReregisterRequest,
+    Traversal,
+    traversal_key,
 )
-from implicast.casting.spice.settings import HOP_TRIES, HOP_US, WAIT_LONGEST_US
 from implicast.peer.backoff import backed_off_us
-from implicast.peer.contract import Address, CastId, Message, Name
+from implicast.peer.contract import Address, CastId, Name
 from implicast.space.tract import EMPTY, Tract, contains
 
-Traversal = CastRequest | GatherRequest | CopyRequest | ReregisterRequest
 HOPS_PER_DOUBLING = 8
 """A traversal that waits for an owner waits twice as long for every so many hops. A route has about
 this many hops among 500 peers.
 """
 HopId = tuple[Address, int]
 """A hop as its receiver identifies it: the sender's address and its number for the hop."""
-
-
-class HopTimeout(Message):
-    """Fires when a hop should have been answered."""
-
-    number: int
-
-
-class ProgressDue(Message):
-    """Fires when the oldest open branch is due for an `InProgress`."""
-
-
-class ForgetTraversals(Message):
-    """Fires when old tasks and branches are to be removed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -112,20 +99,55 @@ class Pending:
 
 
 @dataclass(slots=True, eq=False)
+class TraversalBranch(Pending):
+    """A traversal message in progress, received from a peer (`from_hop`)."""
+
+    from_hop: HopId | None = None
+    notch: int = 0
+    closed: Tract = EMPTY
+    """Of a branch that a local task sent up: the closed part, at `notch`, from which it went up."""
+    upstream: Callable[[], Iterator[HopId]] | None = None
+    """Of a branch that a local task sent up: the hops by which the traversal reached the task."""
+    hops: dict[int, None] = field(default_factory=dict, init=False)
+    """Numbers of the messages sent onward that are not answered."""
+
+    def start_hop(self, number: int) -> None:
+        """A message is sent onward."""
+        self.hops[number] = None
+        self.add_pending()
+
+    def end_hop(self, number: int) -> None:
+        del self.hops[number]
+
+    def take_hops(self) -> list[int]:
+        """The open hops, which are forgotten."""
+        numbers = list(self.hops)
+        self.hops.clear()
+        return numbers
+
+    def upstream_hops(self) -> Iterator[HopId]:
+        """The hops by which the traversal reached this peer."""
+        if self.from_hop is not None:
+            yield self.from_hop
+        elif self.upstream is not None:
+            yield from self.upstream()
+
+
+@dataclass(slots=True, eq=False)
 class TraversalTask(Pending):
     """This peer's part of a traversal at one notch."""
 
     traversal: Traversal
     part: Tract = EMPTY
-    branches: list[tuple["TraversalBranch", bool]] = field(default_factory=list, init=False)
+    branches: list[tuple[TraversalBranch, bool]] = field(default_factory=list, init=False)
     """Branches that wait for the task, and whether its report counts in them."""
-    up: dict["TraversalBranch", None] = field(default_factory=dict, init=False)
+    up: dict[TraversalBranch, None] = field(default_factory=dict, init=False)
     shown: frozenset[Name] = field(default=frozenset(), init=False)
     """Consumers whose records came down past this peer while the traversal was above
     (`containers.py`).
     """
 
-    def add_branch(self, branch: "TraversalBranch", common: Tract) -> None:
+    def add_branch(self, branch: TraversalBranch, common: Tract) -> None:
         """Make a branch wait for this task. A branch that meets the task in several parts counts it
         once, where the task's first code is.
         """
@@ -153,27 +175,18 @@ class TraversalTask(Pending):
         before, self.shown = self.shown, self.shown | {consumer}
         return consumer in before
 
+    def start_branch(self, branch: TraversalBranch) -> None:
+        """A branch is sent up."""
+        self.up[branch] = None
+        self.add_pending()
+
+    def end_branch(self, branch: TraversalBranch) -> None:
+        self.up.pop(branch, None)
+
     def upstream_hops(self) -> Iterator[HopId]:
         """The hops by which the traversal reached this task."""
         for branch, _ in self.branches:
-            if branch.from_hop is not None:
-                yield branch.from_hop
-            elif branch.task is not None:
-                yield from branch.task.upstream_hops()
-
-
-@dataclass(slots=True, eq=False)
-class TraversalBranch(Pending):
-    """A traversal message in progress: received from a peer (`from_hop`) or sent up by a local task
-    (`task`).
-    """
-
-    from_hop: HopId | None = None
-    task: TraversalTask | None = None
-    notch: int = 0
-    closed: Tract = EMPTY
-    """The closed part, at `notch`, from which the task sent it up."""
-    hops: dict[int, "Hop"] = field(default_factory=dict, init=False)
+            yield from branch.upstream_hops()
 
 
 @dataclass(slots=True, eq=False)
@@ -208,24 +221,37 @@ class Hop:
         self.tries, self.wait_us, self.is_working = 0, WAIT_LONGEST_US, True
 
 
-def traversal_key(traversal: Traversal) -> Hashable:
-    """The same value for all messages of one traversal at one notch of one registry."""
-    if isinstance(traversal, CastRequest):
-        return (
-            traversal.cast,
-            traversal.term,
-            traversal.root,
-            traversal.notch,
-            traversal.count_only,
-            getattr(traversal, "again", None),
-        )
-    return (
-        type(traversal).__name__,
-        traversal.leader,
-        traversal.number,
-        traversal.root,
-        traversal.notch,
-    )
+class TraversalUser:
+    """What traversals of one kind are for: called at every peer that one visits. By default it
+    visits the records of each registry.
+    """
+
+    __slots__ = ()
+
+    def seek(self, traversal: Traversal) -> tuple[Traversal, bool]:
+        """At notch 0: the destination, which may change, and whether the registry is here."""
+        return traversal, False
+
+    def enters(self, task: TraversalTask | None, traversal: Traversal) -> bool:
+        """A traversal has arrived. Whether it visits the registries here."""
+        return True
+
+    def visit(
+        self, task: TraversalTask | None, traversal: Traversal, registry: Registry, part: Tract
+    ) -> None:
+        """Visit the records in a part."""
+        if task is not None:
+            self.visit_records(task, registry, registry.records_in(part))
+
+    def visit_records(
+        self, task: TraversalTask, registry: Registry, records: Sequence[Record]
+    ) -> None:
+        """Visit these records. They may have come down past the traversal."""
+        assert not records, "this kind of traversal visits no records"
+
+    @abstractmethod
+    def on_traversal_end(self, task: TraversalTask, is_covered: bool) -> None:
+        """This peer's task is covered, or given up."""
 
 
 class TaskTable:

@@ -12,39 +12,33 @@ Casts without receipts leave no state. Copying and gathering are always acknowle
 """
 
 from collections import deque
+from functools import partial
 
 from msgspec.structs import replace
 
-from implicast.casting.spice.casts import Casts
-from implicast.casting.spice.containers import Containers
-from implicast.casting.spice.messages import (
-    COUNT_ONLY,
-    CastRequest,
+from implicast.casting.spice.part import SpicePart, Tools
+from implicast.casting.spice.registries import Registries
+from implicast.casting.spice.registry import Record, Registry
+from implicast.casting.spice.settings import CAST_US, SLOW_US, WAIT_LONGEST_US
+from implicast.casting.spice.traversal_messages import (
     CopyRequest,
     CoverageReport,
     GatherRequest,
     InProgress,
     RepeatCoverageReport,
     ReregisterRequest,
+    Traversal,
 )
-from implicast.casting.spice.part import Spice, SpicePart
-from implicast.casting.spice.registry import Record, Registry
-from implicast.casting.spice.registry_copies import RegistryCopies
-from implicast.casting.spice.settings import CAST_US, SLOW_US, WAIT_LONGEST_US
 from implicast.casting.spice.traversal_state import (
-    ForgetTraversals,
     Hop,
     HopId,
-    HopTimeout,
-    ProgressDue,
     TaskTable,
-    Traversal,
     TraversalBranch,
     TraversalTask,
+    TraversalUser,
 )
 from implicast.overlay.ice.item_store import RouteHeader
 from implicast.peer.contract import Address, handles
-from implicast.peer.lease import OWED_US
 from implicast.peer.memory import Shares
 from implicast.peer.timer_wheel import SLOT_US
 from implicast.space.tract import EMPTY, Tract, intersect, scale_within, subtract
@@ -61,45 +55,55 @@ FORGET_US = 10_000_000
 class Traversals(SpicePart):
     """Forwards and processes traversals, and tracks those that this peer started."""
 
-    __slots__ = ("_parked", "_shares", "branches", "hops", "slow", "tasks")
+    __slots__ = (
+        "_parked",
+        "_registries",
+        "_remote",
+        "_shares",
+        "_up",
+        "_users",
+        "branches",
+        "hops",
+        "slow",
+        "tasks",
+    )
 
-    def __init__(self, spice: Spice) -> None:
-        super().__init__(spice)
+    def __init__(self, tools: Tools, registries: Registries) -> None:
+        super().__init__(tools)
+        self._registries = registries
+        self._users: dict[type, TraversalUser] = {}
+        self._remote: dict[type, bool] = {}
         self.tasks = TaskTable()
         self.branches: dict[HopId, TraversalBranch] = {}
         self._shares: Shares[Address] = Shares(BRANCHES_MAX)
         self.hops: dict[int, Hop] = {}
         self.slow: deque[TraversalBranch] | None = None
         """Branches of other peers, oldest first, that may need an `InProgress`."""
+        self._up: dict[TraversalBranch, TraversalTask] = {}
+        """Open branches that local tasks sent up."""
         self._parked: list[Traversal] = []
         """Casts without receipts that wait for a tract to get an owner."""
 
-    def handler_of(self, traversal: Traversal) -> Casts | Containers | RegistryCopies:
-        """The part that processes the records of this kind of traversal."""
-        if isinstance(traversal, CastRequest):
-            return self.spice.casts
-        return self.spice.containers if isinstance(traversal, GatherRequest) else self.spice.copies
+    def serve(self, user: TraversalUser, *kinds: type, remote: bool = True) -> None:
+        """Name the user of these kinds of traversals. `remote`: those of other peers are processed
+        too.
+        """
+        self._users.update(dict.fromkeys(kinds, user))
+        self._remote.update(dict.fromkeys(kinds, remote))
+
+    @property
+    def known(self) -> Tract:
+        """The part of the own tract with complete registries. Traversals visit only this part."""
+        own, unrecovered = self.surface.committed, self._registries.unrecovered
+        return subtract(own, unrecovered) if unrecovered else own
 
     # --- arrival
-
-    def on_cast(self, sender: Address, cast: CastRequest) -> None:
-        """Process a cast that the fast path leaves (`fast_path.py`)."""
-        if cast.term >= len(cast.target.terms) or not cast.target.terms[cast.term].has:
-            return
-        about = (COUNT_ONLY, cast.target) if cast.count_only else cast.target
-        now_us = self.host.now_us
-        if self.spice.signing.verified_payload(cast.cast, about, cast.payload, now_us) is None:
-            return
-        if self.settings.assured or cast.count_only:
-            self.begin_branch(sender, cast)
-        else:
-            self._forward(None, cast)
 
     @handles(GatherRequest, CopyRequest, ReregisterRequest)
     def on_traversal(
         self, sender: Address, traversal: GatherRequest | CopyRequest | ReregisterRequest
     ) -> None:
-        if self.settings.live if isinstance(traversal, CopyRequest) else self.settings.assured:
+        if self._remote[type(traversal)]:
             self.begin_branch(sender, traversal)
 
     def begin_branch(self, sender: Address, traversal: Traversal) -> None:
@@ -112,13 +116,13 @@ class Traversals(SpicePart):
             branch = self.branches[from_hop] = TraversalBranch(self.host.now_us, from_hop)
             self._shares.add(sender)
             branch.add_report(CoverageReport(0, hops=1))
-            self.spice.timer_wheel.schedule_once(FORGET_US, ForgetTraversals())
-            self._forward(branch, traversal)
+            self.timer_wheel.schedule_once(FORGET_US, self.forget_old)
+            self.forward(branch, traversal)
             self._finish_one_of_branch(branch)
             if branch.done_us is None:
                 self.slow = self.slow or deque()
                 self.slow.append(branch)
-                self.spice.timer_wheel.schedule_once(SLOW_US - SLOT_US, ProgressDue())
+                self.timer_wheel.schedule_once(SLOW_US - SLOT_US, self.report_progress)
 
     def _answer(self, branch: TraversalBranch) -> None:
         """Send the report of a finished branch, or `InProgress`."""
@@ -129,26 +133,27 @@ class Traversals(SpicePart):
             InProgress(number) if branch.done_us is None else replace(branch.tally, number=number),
         )
 
-    @handles(ProgressDue)
-    def on_progress_due(self, alarm: ProgressDue) -> None:
+    def report_progress(self) -> None:
+        """Send an `InProgress` for each branch that has been open for long."""
         slow, due_us = self.slow or deque(), self.host.now_us - SLOW_US + SLOT_US
         while slow and (slow[0].done_us is not None or slow[0].begun_us <= due_us):
             branch = slow.popleft()
             if branch.done_us is None:
                 self._answer(branch)
         if slow:
-            self.spice.timer_wheel.schedule_once(max(0, slow[0].begun_us - due_us - SLOT_US), alarm)
+            wait_us = max(0, slow[0].begun_us - due_us - SLOT_US)
+            self.timer_wheel.schedule_once(wait_us, self.report_progress)
 
     # --- forwarding
 
-    def _forward(self, branch: TraversalBranch | None, traversal: Traversal) -> None:
+    def forward(self, branch: TraversalBranch | None, traversal: Traversal) -> None:
         """Process the local part, and forward the rest to the next hops."""
-        if isinstance(traversal, CastRequest) and not traversal.notch:
-            traversal, found = self.spice.casts.seek(traversal)
+        if not traversal.notch:
+            traversal, found = self._users[type(traversal)].seek(traversal)
             if found:
                 self.process_here(branch, traversal, traversal.way.tract)
                 return
-        unrecovered = self.spice.registries.unrecovered
+        unrecovered = self._registries.unrecovered
         # Where no neighbour is nearer it waits: traversals that wander would meet each other's ends.
         onward = self.surface.routing.decide(traversal.way, wander=False)
         if isinstance(traversal, ReregisterRequest):
@@ -175,13 +180,13 @@ class Traversals(SpicePart):
     ) -> None:
         """Send to the next peer. None: no owner answers for the tract now; try again later."""
         if branch is not None:
-            number = self.spice.stores.next_token()
+            number = self.next_token()
             traversal = replace(traversal, way=replace(way, number=number))
-            hop = self.hops[number] = branch.hops[number] = Hop(branch, to, traversal)
+            hop = self.hops[number] = Hop(branch, to, traversal)
             if to is None:
                 hop.wait_for_owner()
-            branch.add_pending()
-            self.spice.timer_wheel.schedule(hop.wait_us, HopTimeout(number))
+            branch.start_hop(number)
+            self.timer_wheel.schedule(hop.wait_us, partial(self.on_hop_timeout, number))
         elif way is not traversal.way:
             traversal = replace(traversal, way=way)
         if to is not None:
@@ -189,26 +194,27 @@ class Traversals(SpicePart):
         elif branch is None and len(self._parked) < PARKED_MAX:
             self._parked.append(traversal)
 
-    @handles(HopTimeout)
-    def on_hop_timeout(self, alarm: HopTimeout) -> None:
-        if (hop := self.hops.get(alarm.number)) is None:
+    def on_hop_timeout(self, number: int) -> None:
+        if (hop := self.hops.get(number)) is None:
             return
         if self.host.now_us - hop.branch.begun_us > CAST_US:
-            if hop.branch.task is not None:
-                self.give_up(hop.branch.task)
+            task = self._up.get(hop.branch)
+            if task is not None:
+                self.give_up(task)
             else:
                 self._drop_branch(hop.branch)
         elif hop.to is not None and hop.retry(self.surface.is_heard(hop.to, WAIT_LONGEST_US)):
-            self.spice.timer_wheel.schedule(hop.wait_us, alarm)
+            self.timer_wheel.schedule(hop.wait_us, partial(self.on_hop_timeout, number))
             self.host.send(hop.to, hop.traversal)
         else:
             if hop.to is not None:
                 self.surface.suspect(hop.to)
-            self._reroute(alarm.number, hop)
+            self._reroute(number, hop)
 
     def _reroute(self, number: int, hop: Hop) -> None:
-        del self.hops[number], hop.branch.hops[number]
-        self._forward(hop.branch, hop.traversal)
+        del self.hops[number]
+        hop.branch.end_hop(number)
+        self.forward(hop.branch, hop.traversal)
         self._finish_one_of_branch(hop.branch)
 
     def retry_waiting(self) -> None:
@@ -218,7 +224,7 @@ class Traversals(SpicePart):
                 self._reroute(number, hop)
         parked, self._parked = self._parked, []
         for traversal in parked:
-            self._forward(None, traversal)
+            self.forward(None, traversal)
 
     @handles(InProgress)
     def on_in_progress(self, sender: Address, working: InProgress) -> None:
@@ -232,7 +238,8 @@ class Traversals(SpicePart):
         hop = self.hops.get(covered.number)
         if hop is not None and hop.to == sender:
             self.surface.heard_from(sender)
-            del self.hops[covered.number], hop.branch.hops[covered.number]
+            del self.hops[covered.number]
+            hop.branch.end_hop(covered.number)
             hop.branch.add_report(covered)
             self._finish_one_of_branch(hop.branch)
 
@@ -241,7 +248,7 @@ class Traversals(SpicePart):
         hop = self.hops.get(number)
         if hop is None or hop.to != sender:
             return None, None
-        return hop.branch.from_hop, hop.branch.task
+        return hop.branch.from_hop, self._up.get(hop.branch)
 
     # --- the local part
 
@@ -262,7 +269,7 @@ class Traversals(SpicePart):
             task = TraversalTask(self.host.now_us, traversal, part)
             self.tasks.add(task)
             # Scheduled here too: a peer that starts traversals may receive none.
-            self.spice.timer_wheel.schedule_once(FORGET_US, ForgetTraversals())
+            self.timer_wheel.schedule_once(FORGET_US, self.forget_old)
             task.add_branch(branch, part)
             self.visit_all(task, traversal, traversal.notch, part)
             self.finish_one(task)
@@ -271,50 +278,35 @@ class Traversals(SpicePart):
         self, task: TraversalTask | None, traversal: Traversal, notch: int, part: Tract
     ) -> None:
         """Visit the local records at this and all higher notches; send branches up for the rest."""
-        if isinstance(traversal, ReregisterRequest):
-            self.spice.register_again(traversal.lost, task)
-            if task is not None and self.surface.has_silent(OWED_US):
-                task.add_report(CoverageReport(0, uncertain=1))
+        user = self._users[type(traversal)]
+        if not user.enters(task, traversal):
             return
         root, dimensions = traversal.root, self.settings.dimensions
-        complaints = self.spice.complaints_seen
-        if (
-            complaints is not None
-            and isinstance(traversal, CastRequest)
-            and complaints.refuses(task, traversal)
-        ):
-            return
         while part:
-            registry = self.spice.registries.by_key.get((traversal.tag, root, notch))
-            records = self._count_records(task, registry, part) if task is not None else []
+            registry = self._registries.by_key.get((traversal.tag, root, notch))
+            if task is not None:
+                self._count_records(task, registry, part)
             if registry is None:
                 return
-            if isinstance(traversal, CastRequest):
-                self.spice.casts.notify_selected(task, traversal, registry, part)
-            elif task is not None:
-                self.handler_of(traversal).visit_records(task, registry, records)
+            user.visit(task, traversal, registry, part)
             closed = intersect(part, registry.closed) if registry.closed else EMPTY
             above = self.settings.above(notch)
             scaled = (
                 scale_within(closed, root, notch, dimensions, above - notch) if closed else EMPTY
             )
-            part = intersect(scaled, self.spice.known)
+            part = intersect(scaled, self.known)
             if rest := subtract(scaled, part) if part else scaled:
                 self.send_up(
                     task, replace(traversal, way=RouteHeader(rest), notch=above), notch, closed
                 )
             notch = above
 
-    def _count_records(
-        self, task: TraversalTask, registry: Registry | None, part: Tract
-    ) -> list[Record]:
-        """The records in a part; counts them, and the part if it may lack some."""
-        records = registry.records_in(part) if registry is not None else []
-        size = sum([each.entry.description is not None for each in records])
-        uncertain = int(self.spice.registries.is_doubtful(part))
+    def _count_records(self, task: TraversalTask, registry: Registry | None, part: Tract) -> None:
+        """Count the records in a part, and the part if it may lack some."""
+        size = registry.count_in(part) if registry is not None else 0
+        uncertain = int(self._registries.is_doubtful(part))
         if size or uncertain:
             task.add_report(CoverageReport(0, size=size, uncertain=uncertain))
-        return records
 
     def send_up(
         self,
@@ -325,14 +317,14 @@ class Traversals(SpicePart):
     ) -> None:
         """Start a traversal as part of a task, from the closed part of a notch."""
         if task is None:
-            self._forward(None, traversal)
+            self.forward(None, traversal)
             return
-        branch = TraversalBranch(self.host.now_us, None, task, notch, closed)
-        task.up[branch] = None
-        task.add_pending()
+        branch = TraversalBranch(self.host.now_us, None, notch, closed, task.upstream_hops)
+        self._up[branch] = task
+        task.start_branch(branch)
         if closed:
             self.tasks.set_active(task)
-        self._forward(branch, traversal)
+        self.forward(branch, traversal)
         self._finish_one_of_branch(branch)
 
     # --- ending
@@ -341,10 +333,10 @@ class Traversals(SpicePart):
         """One part of the branch is finished; after the last, report to the sender."""
         if not branch.count_down(self.host.now_us):
             return
-        if branch.task is not None:
-            branch.task.up.pop(branch, None)
-            branch.task.add_report(branch.tally)
-            self.finish_one(branch.task)
+        if (task := self._up.pop(branch, None)) is not None:
+            task.end_branch(branch)
+            task.add_report(branch.tally)
+            self.finish_one(task)
         else:
             self._answer(branch)
 
@@ -359,13 +351,12 @@ class Traversals(SpicePart):
             self._report_end(task, True)
 
     def _report_end(self, task: TraversalTask, is_covered: bool) -> None:
-        """Tell the part that the traversal serves."""
-        served = (
-            self.spice.calls
-            if isinstance(task.traversal, ReregisterRequest)
-            else self.handler_of(task.traversal)
-        )
-        served.on_traversal_end(task, is_covered)
+        self._users[type(task.traversal)].on_traversal_end(task, is_covered)
+
+    def show(self, task: TraversalTask, registry: Registry, record: Record) -> None:
+        """Visit a record that came down past an open task, once."""
+        if not task.mark_shown(record.entry.member.name):
+            self._users[type(task.traversal)].visit_records(task, registry, [record])
 
     def give_up(self, task: TraversalTask) -> None:
         """Abandon a task that cannot be finished. Waiting senders reroute."""
@@ -375,18 +366,16 @@ class Traversals(SpicePart):
         self._report_end(task, False)
 
     def _drop_branch(self, branch: TraversalBranch) -> None:
-        for number in branch.hops:
+        for number in branch.take_hops():
             self.hops.pop(number, None)
-        branch.hops.clear()
         if branch.from_hop is not None and self.branches.pop(branch.from_hop, None) is not None:
             self._shares.drop(branch.from_hop[0])
-        if branch.task is not None:
-            branch.task.up.pop(branch, None)
+        if (task := self._up.pop(branch, None)) is not None:
+            task.end_branch(branch)
 
     # --- removal
 
-    @handles(ForgetTraversals)
-    def on_forget_traversals(self, alarm: ForgetTraversals) -> None:
+    def forget_old(self) -> None:
         """Remove tasks and branches a cast lifetime after their end. Give up those without end."""
         since_us = self.host.now_us - CAST_US
         for task in self.tasks.last_before(since_us):
@@ -397,4 +386,4 @@ class Traversals(SpicePart):
         for branch in old:
             self._drop_branch(branch)
         if self.tasks or self.branches:
-            self.spice.timer_wheel.schedule_once(FORGET_US, alarm)
+            self.timer_wheel.schedule_once(FORGET_US, self.forget_old)

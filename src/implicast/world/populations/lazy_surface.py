@@ -19,10 +19,11 @@ from implicast.casting.spice._records import (  # type: ignore[import-not-found,
     marks_of,
 )
 from implicast.casting.spice.homes import spot_of
-from implicast.casting.spice.messages import Entry
-from implicast.casting.spice.registries import Registries
+from implicast.casting.spice.items import Entry
+from implicast.casting.spice.registrations import RegisteredState
+from implicast.casting.spice.registries import RegistryState
 from implicast.casting.spice.settings import SpiceSettings
-from implicast.casting.spice.spice import Spice
+from implicast.casting.spice.spice import Spice, SpiceState
 from implicast.overlay.ice.messages import OwnershipClaim
 from implicast.overlay.ice.state import FixedState
 from implicast.overlay.ice.table import SurfaceTable
@@ -33,7 +34,6 @@ from implicast.peer.wire import size
 from implicast.space.digest import digest_bits
 from implicast.space.kernels import sheet_around
 from implicast.space.morton import BITS
-from implicast.space.tract import container, intersect
 from implicast.world.plan import Plan
 from implicast.world.populations import weights
 from implicast.world.populations.curve import Codes
@@ -91,8 +91,7 @@ class LazySurfacePeers(LazyPeers):
         member = Spice(self._site(address), self._settings)
         claim, around = self._claims[address], partial(self._claims_around, address)
         member.surface.restore_fixed(FixedState(0, [claim], around, partial(self._table, address)))
-        member.registries.fill_on_demand(partial(self._fill, address))
-        member.registrations.restore_lazily(self._plan.descriptions[address])
+        member.restore(self._state(address, member.incarnation))
         return member
 
     def _site(self, address: int) -> Site:
@@ -136,27 +135,21 @@ class LazySurfacePeers(LazyPeers):
             for each in self._around[self._ends[address] : self._ends[address + 1]].tolist()
         ]
 
-    def _fill(self, address: int, registries: Registries) -> None:
-        """Set the registries as `preload` does."""
-        dimensions, tags, column, entries = (
-            self._settings.dimensions,
-            self._tags,
-            self._column,
-            self._entry_makers,
-        )
-        claim = self._claims[address]
-        for _, number, root, notch, closed, count, _, first in self._registry_columns.of(address):
-            key = (tags[number], root, notch)
-            if not closed:
-                registries.registry(key).use_slice(
-                    RecordSlice(column, first, first + count, entries[number])
-                )
-                continue
-            registries.close(
-                key, intersect(container(root, notch, dimensions), (claim.low, claim.high))
+    def _state(self, address: int, incarnation: int) -> SpiceState:
+        """The state that registrations leave behind, as `preload` computes it."""
+        tags, column, entries = self._tags, self._column, self._entry_makers
+        stored = [
+            RegistryState(
+                (tags[number], root, notch),
+                closed,
+                size,
+                None if closed else RecordSlice(column, first, first + size, entries[number]),
             )
-            if self._settings.rarest and not notch:
-                registries.registry(key).add_passed_up(count)
+            for _, number, root, notch, closed, size, _, first in self._registry_columns.of(address)
+        ]
+        description = self._plan.descriptions[address]
+        registered = RegisteredState(version_of(incarnation, 1), description, None, {})
+        return SpiceState(registered, tuple(stored))
 
     def _entries(self, tag: str, lot: RecordSlice) -> list[Entry]:
         """The records of a lot as entries."""

@@ -6,17 +6,17 @@ the record too.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from implicast.casting.spice.homes import address_of, home, homes
-from implicast.casting.spice.messages import Entry
+from implicast.casting.spice.items import Entry
 from implicast.casting.spice.registry import Record
 from implicast.casting.spice.spice import Spice
 from implicast.peer.contract import Name, Peer
 from implicast.space.tract import Tract, container, contains, intervals, within
 from implicast.world.populations.surface_objections import surface_objections
 
-OwnerRecords = tuple[Tract, int, dict[Name, Record]]
+OwnerRecords = tuple[Tract, int, Mapping[Name, Record]]
 """(extent of an owner, notch, its records there)."""
 OBJECTIONS_MAX = 20
 """Largest number of violations reported."""
@@ -126,7 +126,7 @@ def _met(
     ground: Tract,
     root: int,
     notch: int,
-    records: dict[Name, Record],
+    records: Mapping[Name, Record],
     entries: dict[Name, Entry],
     dimensions: int,
 ) -> Iterator[Name]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.messages import Entry
+from implicast.casting.spice.items import Entry
 from implicast.casting.spice.spice import Spice
 from implicast.peer.contract import Address, Peer
 from implicast.space.tract import Tract, contains
@@ -93,7 +93,7 @@ class RegistryWatch:
         before, self._owners_before = self._owners_before, {}
         for peer in peers:
             shown = before.pop(peer.address, None)
-            stock, ground = peer.counter, peer.surface.committed
+            stock, ground = peer.registries.counter, peer.surface.committed
             if shown is not None and (shown.losses != stock.losses or shown.ground != ground):
                 changed.add(peer.address)
                 _add(hot, shown.roots)

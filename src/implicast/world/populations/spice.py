@@ -9,12 +9,16 @@ import numpy as np
 
 from implicast.casting.designs import Design
 from implicast.casting.spice.design import settings_of
-from implicast.casting.spice.homes import address_of, home
-from implicast.casting.spice.messages import Entry
+from implicast.casting.spice.homes import address_of, home, spot_of
+from implicast.casting.spice.items import Entry, Key
+from implicast.casting.spice.registrations import RegisteredState
+from implicast.casting.spice.registries import RegistryState
 from implicast.casting.spice.settings import SpiceSettings
-from implicast.casting.spice.spice import Spice
-from implicast.language.target import Target
+from implicast.casting.spice.spice import Spice, SpiceState
+from implicast.casting.spice.stores import AboveState
+from implicast.language.target import Description, Target
 from implicast.peer.contract import Name, Peer
+from implicast.peer.name import version_of
 from implicast.space.built import built
 from implicast.space.digest import stream
 from implicast.world.plan import Plan
@@ -131,48 +135,88 @@ def preload(plan: Plan, population: Sequence[Peer]) -> None:
     copy all to backups.
     """
     peers = [peer for peer in population if isinstance(peer, Spice)]
-    settings, levels = peers[0].settings, peers[0].levels
-    owners = TileOwners(np.array([peer.surface.committed[0] for peer in peers], np.int64))
-    by_tag: dict[str, list[Entry]] = {}
-
-    def door(tag: str) -> int:
-        return owners.of_one(address_of(tag))
-
-    for peer, description in zip(peers, plan.descriptions, strict=False):
-        for tag, entry in peer.registrations.restore(description, door).items():
-            by_tag.setdefault(tag, []).append(entry)
-    for tag, entries in by_tag.items():
-        goal, spots = levels.goal(tag), np.array([each.spot for each in entries], np.int64)
-        peers[door(tag)].pushes.restore(tag, entries, goal)
-        for root in levels.roots_at(tag, goal):
-            for lot in lots(settings, owners, tag, root, spots):
-                peers[lot.peer].containers.restore(
-                    lot.key, [entries[each] for each in lot.chosen.tolist()], lot.closed
-                )
-            first = (
-                peers[owners.of_one(root)].registries.by_key.get((tag, root, 0))
-                if settings.assured
-                else None
-            )
-            for entry in entries if first is not None and first.closed else ():
-                _lead_up(peers, owners, tag, root, entry)
-    if settings.assured:
+    for peer, state in zip(peers, _registered(plan, peers), strict=False):
+        peer.restore(state)
+    if peers[0].settings.assured:
         copy_to_backups([peer.surface for peer in peers])
 
 
-def _lead_up(peers: Sequence[Spice], owners: TileOwners, tag: str, root: int, entry: Entry) -> None:
+def _registered(plan: Plan, peers: Sequence[Spice]) -> list[SpiceState]:
+    """By peer, the state that the registrations of all members leave behind."""
+    settings, levels = peers[0].settings, peers[0].levels
+    owners = TileOwners(np.array([peer.surface.committed[0] for peer in peers], np.int64))
+    entries = [
+        _entries(peer, description)
+        for peer, description in zip(peers, plan.descriptions, strict=False)
+    ]
+    by_tag: dict[str, list[Entry]] = {}
+    for own in entries:
+        for tag, entry in own.items():
+            by_tag.setdefault(tag, []).append(entry)
+    stored: list[list[RegistryState]] = [[] for _ in peers]
+    above: list[list[AboveState]] = [[] for _ in peers]
+    copied: list[dict[str, list[Entry]]] = [{} for _ in peers]
+    for tag, some in by_tag.items():
+        goal, spots = levels.goal(tag), np.array([each.spot for each in some], np.int64)
+        copied[owners.of_one(address_of(tag))][tag] = some
+        for root in levels.roots_at(tag, goal):
+            closed: set[tuple[Key, int]] = set()
+            for lot in lots(settings, owners, tag, root, spots):
+                records = [some[each] for each in lot.chosen.tolist()]
+                stored[lot.peer].append(RegistryState(lot.key, lot.closed, len(records), records))
+                if lot.closed:
+                    closed.add((lot.key, lot.peer))
+            for entry in some if closed else ():
+                _lead_up(settings, owners, closed, (tag, root), entry, above)
+    return [
+        SpiceState(
+            RegisteredState(
+                version_of(peer.incarnation, 1),
+                description,
+                own,
+                {tag: owners.of_one(address_of(tag)) for tag in own if settings.assured},
+            ),
+            tuple(registries),
+            tuple(holders),
+            some_copied,
+        )
+        for peer, description, own, registries, holders, some_copied in zip(
+            peers, plan.descriptions, entries, stored, above, copied, strict=False
+        )
+    ]
+
+
+def _entries(peer: Spice, description: Description) -> dict[str, Entry]:
+    """By tag, the entry of a member's first version."""
+    version = version_of(peer.incarnation, 1)
+    return {
+        tag: Entry(peer.contact, version, spot_of(peer.name, tag), description)
+        for tag in sorted(set(description.tags))
+    }
+
+
+def _lead_up(
+    settings: SpiceSettings,
+    owners: TileOwners,
+    closed: set[tuple[Key, int]],
+    where: tuple[str, int],
+    entry: Entry,
+    above: list[list[AboveState]],
+) -> None:
     """Record, at each peer on the way up through closed registries, the holder above that confirmed
     the record, as a registration by messages does. Without it the first renewals search their way
     hop by hop, which takes half as many messages again.
     """
-    at, notch, name = owners.of_one(root), 0, entry.member.name
+    (tag, root), notch = where, 0
+    at = owners.of_one(root)
     while True:
-        notch, stays = peers[at].stores.find_notch(tag, root, notch, entry.spot)
-        if stays:
+        owner = owners.of_one(home(root, notch, entry.spot, settings.dimensions))
+        if owner != at:
+            above[at].append(((tag, root, notch), entry.member.name, owner))
+            at = owner
+        if ((tag, root, notch), at) not in closed:
             return
-        above = owners.of_one(home(root, notch, entry.spot, peers[at].settings.dimensions))
-        peers[at].stores.holders_above.put(((tag, root, notch), name), above)
-        at = above
+        notch = settings.above(notch)
 
 
 def population(design: Design) -> Population:

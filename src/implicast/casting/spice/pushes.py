@@ -11,28 +11,34 @@ copies. A copy traversal (`replicas.py`) pushes the records of each holder to th
 level in the same way.
 """
 
-from collections.abc import Iterable, Sequence
-from functools import reduce
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial, reduce
 from operator import or_
 
-from implicast.casting.spice.ascent import Answer
-from implicast.casting.spice.homes import address_of
-from implicast.casting.spice.items import all_proved
-from implicast.casting.spice.messages import (
+from msgspec.structs import replace
+
+from implicast.casting.spice.homes import address_of, homes
+from implicast.casting.spice.items import (
     TOGETHER_MAX,
-    CopyRequest,
+    Answer,
+    Entries,
     Entry,
-    ReplicateRequest,
-    StoreAck,
     StoredEntry,
-    StoreRequest,
+    TagMessage,
+    all_proved,
 )
-from implicast.casting.spice.part import Spice, SpicePart, StoreBackoff
+from implicast.casting.spice.part import SpiceTable, StoreBackoff, Tools
+from implicast.casting.spice.registries import Registries
 from implicast.casting.spice.settings import CAST_US, SpiceSettings
-from implicast.casting.spice.stores import LAST_HOLDERS_MAX, OWN
+from implicast.casting.spice.store_requests import OWN, Grouping, StoreAck, StoreRequest
+from implicast.casting.spice.stores import LAST_HOLDERS_MAX, Stores
+from implicast.casting.spice.traversal_messages import CopyRequest
 from implicast.casting.spice.traversal_state import TraversalTask
+from implicast.casting.spice.traversals import Traversals
 from implicast.overlay.ice.item_store import RouteHeader
-from implicast.peer.contract import Address, Message, Name, handles
+from implicast.peer.contract import Address, Message, Name
+from implicast.peer.fields import Token
 from implicast.peer.memory import Recent
 from implicast.space.tract import Tract, intervals, union
 
@@ -52,20 +58,20 @@ PUSHES_MAX = 4_096
 """Maximum number of open pushes. The oldest is dropped; the requesters repeat."""
 
 
+class ReplicateRequest(TagMessage):
+    """Asks several roots of a tag to store the entries. Each root is a single code of the way's
+    tract.
+    """
+
+    wire = 0x0A03
+
+    entries: Entries
+    reply: Address
+    token: Token
+
+
 class PushCollected(Message):
     """Fires when the collected registrations are to be pushed."""
-
-
-class RetryPush(Message):
-    """Fires when the roots should have acknowledged a push."""
-
-    token: int
-
-
-class RefreshReplicas(Message):
-    """Fires when the collected renewals of a tag are to be pushed."""
-
-    tag: str
 
 
 class ReplicaPush(StoreBackoff):
@@ -119,28 +125,81 @@ class ReplicaPush(StoreBackoff):
         return [root for root, bit in self.bits.items() if bits & bit]
 
 
-class ReplicaPushes(SpicePart):
+class ReplicaPushes(SpiceTable):
     """Pushes registrations (at the original root) and copies of records (at every holder) to
     replica roots.
     """
 
-    __slots__ = ("_collecting", "_last_holders", "_renewed", "active", "copied")
+    __slots__ = (
+        "_collecting",
+        "_grouping",
+        "_last_holders",
+        "_registries",
+        "_renewed",
+        "_stores",
+        "_traversals",
+        "active",
+        "copied",
+    )
 
-    def __init__(self, spice: Spice) -> None:
-        super().__init__(spice)
+    def __init__(
+        self,
+        tools: Tools,
+        registries: Registries,
+        stores: Stores,
+        traversals: Traversals,
+        grouping: Grouping | None,
+    ) -> None:
+        """`grouping`: as in `Stores`. With it, nothing that all roots have is remembered."""
+        super().__init__(tools)
+        self._registries, self._stores, self._traversals = registries, stores, traversals
+        self._grouping, is_assured = grouping, grouping is None
         self.active: Recent[int, ReplicaPush] = Recent(PUSHES_MAX)
         self._collecting: dict[str, int] = {}
         """By tag: token of the push that still collects registrations."""
-        self.copied: Recent[tuple[str, Name], tuple[int, int]] = Recent(COPIED_MAX)
+        copied_max = COPIED_MAX if is_assured else 0
+        self.copied: Recent[tuple[str, Name], tuple[int, int]] = Recent(copied_max)
         """By tag and consumer: the version that all roots of a level have, and that level."""
         self._renewed: dict[str, dict[Name, Entry]] = {}
         """By tag: entries to renew at the other roots."""
-        self._last_holders: Recent[int, Address] = Recent(LAST_HOLDERS_MAX)
+        self._last_holders: Recent[int, Address] = Recent(LAST_HOLDERS_MAX if is_assured else 0)
         """By root: the owner that acknowledged a push last."""
 
     # --- registrations
 
-    def push_if_replicated(self, store: StoreRequest, entries: Sequence[Entry]) -> bool:
+    def on_direct(self, store: StoreRequest) -> bool:
+        """Process a request that need not be routed: a consumer that knows this peer as the owner
+        of the root sends its entry directly. Without receipts a request of several entries is
+        divided at every hop.
+        """
+        if self._grouping is not None:
+            is_divided = len(store.entries) > 1
+            if is_divided and self.settings.is_place(store.tag, store.root, store.notch):
+                entries = tuple(all_proved(self.signing, store.tag, store.entries))
+                self._grouping.divide(replace(store, entries=entries))
+            return is_divided
+        if store.way.number or store.notch or not self.surface.answers(store.root):
+            return False
+        self._accept(store, store.entries)
+        return True
+
+    def on_store(self, part: Tract, store: StoreRequest) -> None:
+        """A request has reached a part of the own tract."""
+        root, notch, entries = store.root, store.notch, store.entries
+        if notch or len(entries) > 1:
+            places = homes(root, notch, [each.spot for each in entries], self.settings.dimensions)
+            pairs = zip(entries, places, strict=True)
+            entries = tuple([each for each, at in pairs if bisect_right(part, at) & 1])
+        self._accept(store, entries)
+
+    def _accept(self, store: StoreRequest, entries: Sequence[Entry]) -> None:
+        if self.settings.is_place(store.tag, store.root, store.notch):
+            entries = all_proved(self.signing, store.tag, entries)
+            if not self._push_if_replicated(store, entries):
+                answer = (store.reply, store.token, store.notch)
+                self._stores.store_entries(store.tag, store.root, store.notch, entries, answer)
+
+    def _push_if_replicated(self, store: StoreRequest, entries: Sequence[Entry]) -> bool:
         """Push registrations that arrive at the original root of a replicated tag. Returns False if
         they only have to be stored here.
         """
@@ -152,10 +211,8 @@ class ReplicaPushes(SpicePart):
             and store.root == address_of(tag)
         ):
             return False
-        goal, registry = (
-            self.spice.levels.goal(tag),
-            self.spice.registries.by_key.get((tag, store.root, 0)),
-        )
+        goal = self._registries.levels.goal(tag)
+        registry = self._registries.by_key.get((tag, store.root, 0))
         are_stored = all(registry is not None and registry.is_stored(each) for each in entries)
         if not goal and (are_stored or not self.settings.live):
             return False
@@ -172,52 +229,42 @@ class ReplicaPushes(SpicePart):
         token = self._collecting.get(store.tag, OWN)
         push = self.active.get(token)
         if push is None or push.goal != goal or len(push.entries) + len(entries) > TOGETHER_MAX:
-            push = ReplicaPush(
-                store.tag,
-                goal,
-                self.spice.levels.roots_at(store.tag, goal),
-                self.host.now_us + CAST_US,
-            )
+            roots = self._registries.levels.roots_at(store.tag, goal)
+            push = ReplicaPush(store.tag, goal, roots, self.host.now_us + CAST_US)
             if not self._collecting:
                 self.host.after(self.settings.collect_us * COLLECTS, PushCollected())
             elif store.tag in self._collecting:
-                self.on_retry_push(RetryPush(self._collecting[store.tag]))
+                self.send_push(self._collecting[store.tag])
             token = self._collecting[store.tag] = self.begin_push(push)
         for entry in entries:
             push.add(entry, (store.reply, store.token, store.notch))
-        self.spice.stores.store_entries(store.tag, store.root, 0, entries, (self.address, token, 0))
+        self._stores.store_entries(store.tag, store.root, 0, entries, (self.address, token, 0))
 
-    @handles(PushCollected)
-    def on_push_collected(self, alarm: PushCollected) -> None:
+    def send_collected(self) -> None:
+        """Send the collected registrations."""
         collecting, self._collecting = self._collecting, {}
         for token in collecting.values():
-            self.on_retry_push(RetryPush(token))
+            self.send_push(token)
 
     def _schedule_refresh(self, tag: str, entries: Sequence[Entry]) -> None:
         if tag not in self._renewed:
             self._renewed[tag] = {}
-            self.spice.timer_wheel.schedule(
-                self.settings.lease_us // REFRESHES, RefreshReplicas(tag)
-            )
+            wait_us = self.settings.lease_us // REFRESHES
+            self.timer_wheel.schedule(wait_us, partial(self.refresh_replicas, tag))
         renewed = self._renewed[tag]
         renewed.update({each.member.name: each for each in entries})
         if len(renewed) >= TOGETHER_MAX:
-            self.on_refresh_replicas(RefreshReplicas(tag))
+            self.refresh_replicas(tag)
 
-    @handles(RefreshReplicas)
-    def on_refresh_replicas(self, alarm: RefreshReplicas) -> None:
+    def refresh_replicas(self, tag: str) -> None:
         """Renew the collected registrations at the other roots."""
-        tag = alarm.tag
-        renewed, address, goal = (
-            self._renewed.pop(tag, {}),
-            address_of(tag),
-            self.spice.levels.goal(tag),
-        )
+        renewed, address = self._renewed.pop(tag, {}), address_of(tag)
+        goal = self._registries.levels.goal(tag)
         if not renewed or not goal or not self.surface.answers(address):
             return
         for consumer in renewed:
             self.copied.pop((tag, consumer), None)  # until all roots have acknowledged
-        others = [each for each in self.spice.levels.roots_at(tag, goal) if each != address]
+        others = [each for each in self._registries.levels.roots_at(tag, goal) if each != address]
         self._send_push(
             ReplicaPush(tag, goal, others, self.host.now_us + CAST_US, renewed.values())
         )
@@ -225,25 +272,23 @@ class ReplicaPushes(SpicePart):
     # --- pushes
 
     def begin_push(self, push: ReplicaPush) -> int:
-        token = self.spice.stores.next_token()
+        token = self.next_token()
         self.active[token] = push
         return token
 
     def _send_push(self, push: ReplicaPush) -> None:
-        self.on_retry_push(RetryPush(self.begin_push(push)))
+        self.send_push(self.begin_push(push))
 
-    @handles(RetryPush)
-    def on_retry_push(self, alarm: RetryPush) -> None:
-        push, token = self.active.get(alarm.token), alarm.token
+    def send_push(self, token: int) -> None:
+        """Send a push to the roots that have not acknowledged, until all have."""
+        push = self.active.get(token)
         if push is None or self.host.now_us > push.until_us:
             self.active.pop(token, None)
             return
-        if self.settings.assured or self.settings.live:
-            self.spice.timer_wheel.schedule(push.next_wait_us(), alarm)
-        what, missing = (
-            (push.tag, tuple(push.entries.values()), self.address, token),
-            set(push.missing()),
-        )
+        if self._grouping is None or self.settings.live:
+            self.timer_wheel.schedule(push.next_wait_us(), partial(self.send_push, token))
+        what = (push.tag, tuple(push.entries.values()), self.address, token)
+        missing = set(push.missing())
         for root in sorted(
             missing & self._last_holders.keys()
         ):  # removed until it acknowledges again, as in `Stores`
@@ -255,15 +300,15 @@ class ReplicaPushes(SpicePart):
             self.surface.send(ReplicateRequest(RouteHeader(others), *what))
 
     def on_arrival(self, part: Tract, copy: ReplicateRequest) -> None:
-        entries = all_proved(self.spice.signing, copy.tag, copy.entries)
+        entries = all_proved(self.signing, copy.tag, copy.entries)
         for root in roots_in(self.settings, copy.tag, part):
-            self.spice.stores.store_entries(copy.tag, root, 0, entries, (copy.reply, copy.token, 0))
+            self._stores.store_entries(copy.tag, root, 0, entries, (copy.reply, copy.token, 0))
 
     def on_stored(self, sender: Address, stored: StoreAck) -> bool:
         """Process the acknowledgement of a push. Returns False if the token is not of a push."""
         if (push := self.active.get(stored.token)) is None:
             return False
-        if sender != self.address and self.settings.assured and stored.root in push.bits:
+        if sender != self.address and stored.root in push.bits:
             self._last_holders.put(stored.root, sender)
         for stored_entry in stored.entries:
             if push.confirm(stored.root, stored_entry):
@@ -275,7 +320,7 @@ class ReplicaPushes(SpicePart):
         ):
             del self.active[stored.token]
             if push.task is not None:
-                self.spice.traversals.finish_one(push.task)
+                self._traversals.finish_one(push.task)
         return True
 
     def _on_all_stored(self, push: ReplicaPush, stored_entry: StoredEntry) -> None:
@@ -284,11 +329,10 @@ class ReplicaPushes(SpicePart):
         """
         tag, address = push.tag, address_of(push.tag)
         entry, answers = push.remove(stored_entry[0])
-        goal = self.spice.levels.goal(tag) if answers else push.goal
+        goal = self._registries.levels.goal(tag) if answers else push.goal
         if goal > push.goal:
-            more = ReplicaPush(
-                tag, goal, self.spice.levels.new_roots(tag, goal, push.goal), push.until_us
-            )
+            roots = self._registries.levels.new_roots(tag, goal, push.goal)
+            more = ReplicaPush(tag, goal, roots, push.until_us)
             for answer in answers:
                 more.add(entry, answer)
             self._send_push(more)
@@ -297,12 +341,10 @@ class ReplicaPushes(SpicePart):
             return
         if entry.description is None:
             self.copied.pop((tag, stored_entry[0]), None)
-        elif self.settings.assured and (
-            push.task is None or push.goal == 1
-        ):  # at level 1 the original root is the only other root
-            self.copied.put((tag, stored_entry[0]), (entry.version, push.goal))
+        elif push.task is None or push.goal == 1:  # then the original root is the only other root
+            self._note_copied(tag, entry, push.goal)
         for answer in answers:
-            self.spice.stores.confirm(answer, (tag, address, 0), [stored_entry])
+            self._stores.confirm(answer, (tag, address, 0), [stored_entry])
 
     def _is_superseded(self, tag: str, entry: Entry) -> bool:
         """Whether a push of a newer version of the entry is open. A root that has the newer version
@@ -316,12 +358,18 @@ class ReplicaPushes(SpicePart):
             if each.tag == tag
         )
 
-    def restore(self, tag: str, entries: Iterable[Entry], goal: int) -> None:
-        """Record that all roots of a level have these entries. Level 0 is recorded only if levels
-        can rise.
+    def _note_copied(self, tag: str, entry: Entry, level: int) -> None:
+        """All roots of a level have the entry."""
+        self.copied.put((tag, entry.member.name), (entry.version, level))
+
+    def restore(self, copied: Mapping[str, Iterable[Entry]]) -> None:
+        """By tag, entries that all roots of the tag's level have. Level 0 is recorded only if
+        levels can rise.
         """
-        for entry in entries if self.settings.assured and (goal or self.settings.live) else ():
-            self.copied.put((tag, entry.member.name), (entry.version, goal))
+        for tag, entries in copied.items():
+            goal = self._registries.levels.goal(tag)
+            for entry in entries if goal or self.settings.live else ():
+                self._note_copied(tag, entry, goal)
 
     def on_level_raised(self, tag: str, level: int) -> None:
         """A copy traversal is complete: entries at all roots of the level below are also at all
@@ -337,22 +385,12 @@ class ReplicaPushes(SpicePart):
         self, task: TraversalTask, traversal: CopyRequest, entries: Sequence[Entry]
     ) -> None:
         """Push entries stored here to the roots that a level adds, as part of a copy traversal."""
-        roots, until_us = (
-            self.spice.levels.new_roots(traversal.tag, traversal.level, traversal.level - 1),
-            self.host.now_us + CAST_US,
-        )
+        level, until_us = traversal.level, self.host.now_us + CAST_US
+        roots = self._registries.levels.new_roots(traversal.tag, level, level - 1)
         for start in range(0, len(entries), TOGETHER_MAX):
             task.add_pending()
-            self._send_push(
-                ReplicaPush(
-                    traversal.tag,
-                    traversal.level,
-                    roots,
-                    until_us,
-                    entries[start : start + TOGETHER_MAX],
-                    task,
-                )
-            )
+            some = entries[start : start + TOGETHER_MAX]
+            self._send_push(ReplicaPush(traversal.tag, level, roots, until_us, some, task))
 
 
 def roots_in(settings: SpiceSettings, tag: str, part: Tract) -> list[int]:
