@@ -125,8 +125,9 @@ class Replicas(SpicePart, TraversalUser):
         elif busy and header.level < self.settings.deepest:
             level, number = header.level, header.number + 1
             if self._are_enough_busy(tag, root, level) and self.fits_population(level):
-                raised = header._replace(number=number, target=level + 1, ready=False)
-                self.propose_header(tag, raised)
+                self.propose_header(
+                    tag, header._replace(number=number, target=level + 1, ready=False)
+                )
         elif busy is False and header.level:
             self._ask_veto(tag, header.level)
 
@@ -388,15 +389,13 @@ class Replicas(SpicePart, TraversalUser):
         header = self._registries.levels.header(message.tag)
         if isinstance(message, VetoRequest):
             if header.level and header.level == header.target and header.ready:
-                self.propose_header(
-                    message.tag,
-                    header._replace(number=header.number + 1, target=header.level - 1, ready=False),
-                )
+                number, target = header.number + 1, header.level - 1
+                lowered = header._replace(number=number, target=target, ready=False)
+                self.propose_header(message.tag, lowered)
         elif message.number == header.number:
             level, is_incomplete = header.target, message.tag in self._registries.levels.incomplete
-            self.propose_header(
-                message.tag,
-                ReplicationHeader(header.number + 1, level, level, not (level and is_incomplete)),
-            )
+            ready = not (level and is_incomplete)
+            changed = ReplicationHeader(header.number + 1, level, level, ready)
+            self.propose_header(message.tag, changed)
             if level > self._registries.levels.depth:
                 self.surface.send(LevelAnnouncement(RouteHeader(WHOLE), level))
