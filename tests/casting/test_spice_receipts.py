@@ -22,7 +22,8 @@ from implicast.casting.spice.pushes import ReplicaPushes
 from implicast.casting.spice.replicas import Replicas
 from implicast.casting.spice.settings import CAST_US, SpiceSettings
 from implicast.casting.spice.spice import Spice
-from implicast.casting.spice.stores import ASCENDING, StoreAck, StoreRequest, Stores
+from implicast.casting.spice.store_requests import ASCENDING, StoreAck, StoreRequest
+from implicast.casting.spice.stores import Stores
 from implicast.casting.spice.traversal_messages import CastRequest, CopyRequest
 from implicast.casting.spice.traversal_state import TraversalTask
 from implicast.language.parse import parse

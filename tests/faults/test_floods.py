@@ -62,7 +62,7 @@ LOWERED = {
     "implicast.casting.spice.design:WINDOW_CASTS": 2,
     "implicast.casting.spice.receiver:NOTIFIERS_MAX": 16,
     "implicast.casting.spice.casts:SILENT_MAX": 16,
-    "implicast.casting.spice.replica_push:COPIED_MAX": 64,
+    "implicast.casting.spice.pushes:COPIED_MAX": 64,
     "implicast.casting.spice.stores:LAST_HOLDERS_MAX": 64,
     "implicast.overlay.chord.routing:SENDERS_MAX": 32,
     "implicast.overlay.ice.settings:Timers.seen_max": 32,

@@ -325,7 +325,7 @@ cdef class FastTraversal:
         if ownership.unsettled or len(ownership.committed) != 2 or not table.named or table.owns != 1 or not table.owners:
             return False
         self._low, self._high = ownership.committed
-        self._sheet = table.sheet if table.sheet is not None else table.build_sheet()
+        self._sheet = table.sheet
         cdef const int32_t[:, ::1] sheet = self._sheet
         self._drawn, self._rows, self._width = &sheet[0, 0], sheet.shape[0], sheet.shape[1]
         self._table = table

@@ -351,8 +351,7 @@ class Replicas(SpicePart, TraversalUser):
         if self._lowered_us.came_by(tag, self.host.now_us, HOLD_WINDOWS * self.settings.rate_us):
             return
         roots = union((each, each + 1) for each in self._registries.levels.roots_at(tag, level))
-        way, token = RouteHeader(roots), self.next_token()
-        ask = VetoRequest(way, tag, self.address, token)
+        ask = VetoRequest(RouteHeader(roots), tag, self.address, self.next_token())
         self._calls.call(ask, self.on_all_answered, VETO_US)
 
     def on_activation(self, part: Tract, call: ReplicaActivation) -> None:
@@ -394,8 +393,8 @@ class Replicas(SpicePart, TraversalUser):
                 self.propose_header(message.tag, lowered)
         elif message.number == header.number:
             level, is_incomplete = header.target, message.tag in self._registries.levels.incomplete
-            ready = not (level and is_incomplete)
-            changed = ReplicationHeader(header.number + 1, level, level, ready)
+            changed = header._replace(number=header.number + 1, level=level, target=level)
+            changed = changed._replace(ready=not (level and is_incomplete))
             self.propose_header(message.tag, changed)
             if level > self._registries.levels.depth:
                 self.surface.send(LevelAnnouncement(RouteHeader(WHOLE), level))
