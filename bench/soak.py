@@ -42,6 +42,8 @@ MEASURES = {
 }
 """What is judged, with its title in the figure."""
 SHOWN = MEASURES | {"process_mb": "memory of the process, MB"}
+WIDE = ("entries", "kilobytes")
+"""Measures by which designs differ a hundredfold: on a logarithmic scale."""
 LEVEL = 0.05
 """Largest relative difference between two thirds of the second half that counts as level."""
 SAMPLES_AN_HOUR = 12
@@ -196,7 +198,10 @@ def draw(found: dict[str, list[dict[str, float]]], path: Path) -> None:
                 hours = [each["hours"] for each in samples]
                 axes.plot(hours, [each[measure] for each in samples], label=design, linewidth=1.4)
             axes.set(title=title, xlabel="simulated hours")
-            axes.set_ylim(bottom=0)
+            if measure in WIDE:
+                axes.set_yscale("log")
+            else:
+                axes.set_ylim(bottom=0)
         canvas.axes[0].legend()
         canvas.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=110)
 

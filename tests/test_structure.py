@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from msgspec import inspect
 
+import design_rules
 from house import ROOMS, SOURCE, Class, above, classes, depth, methods, modules, of_self, stores
 from implicast.casting.designs import designs
 
@@ -229,6 +230,49 @@ CHECKS = {
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_upper_floor_is_built_of_parts(check):
     report(check, CHECKS[check]())
+
+
+@pytest.mark.parametrize("rule", design_rules.RULES)
+def test_the_layers_of_a_design(rule):
+    """The rules of `tests/design_rules.py` hold in every folder of overlay, casting and net."""
+    found = [one for folder in design_rules.folders() for one in design_rules.RULES[rule](folder)]
+    report(rule, found)
+
+
+WRONG_LAYERS = """
+class Whole(Part):
+    def __init__(self):
+        self.parts = Helper(self)
+        self.detector = None
+
+    def run(self):
+        self.parts.table["a"] = 1
+        if self.settings.assured:
+            self.__class__ = Helper
+
+
+class Helper(Part):
+    def __init__(self, whole: "Whole"):
+        self.whole, self.table = whole, {}
+"""
+
+
+def test_the_rules_of_layers_see_what_they_look_for(tmp_path, monkeypatch):
+    folder = tmp_path / "overlay" / "wrong"
+    folder.mkdir(parents=True)
+    more = "".join(f"\n\nclass Part{number}(Part):\n    pass\n" for number in range(8))
+    (folder / "wrong.py").write_text(WRONG_LAYERS + more)
+    monkeypatch.setattr(design_rules, "SOURCE", tmp_path)
+    for cached in (design_rules.folders, design_rules.classes_of, design_rules.all_classes):
+        cached.cache_clear()
+    try:
+        found = design_rules.offenders("overlay/wrong")
+    finally:
+        monkeypatch.undo()
+        for cached in (design_rules.folders, design_rules.classes_of, design_rules.all_classes):
+            cached.cache_clear()
+
+    assert {rule: len(each) for rule, each in found.items()} == dict.fromkeys(found, 1)
 
 
 def numbers() -> dict[int, str]:

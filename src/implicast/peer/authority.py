@@ -35,17 +35,13 @@ the best.
 RENEWALS_MAX = 3
 """Certificates of one place that are valid at a time; a further one revokes the oldest."""
 GIVEN_UP_MAX = 1_024
-"""Void certificates of one applicant that have not expired: its share of every peer's revocation
-list.
-"""
+"""Void unexpired certificates of one applicant: its share of every peer's revocation list."""
 REVOKED_LOOKED_AT = 1_024
 """The authority drops expired entries when it has more revoked certificates than this and than
 twice the number left the last time.
 """
 SHOWN_MAX = 1_024
-"""Adopted revocation lists of forgotten incarnations that are remembered, so that a repeat is
-ignored.
-"""
+"""Remembered adopted revocation lists of forgotten incarnations: a repeat is ignored."""
 VALIDITY_US = 365 * 86_400 * 1_000_000
 FOR_EVER_US = 1 << 62
 
