@@ -1,4 +1,10 @@
-"""The share of a multicast that one step makes a member responsible for, and its report."""
+"""The share of a multicast that one step makes a member responsible for, and its report.
+
+Not the coverage of `casting/coverage.py`: there each region has one child, which is split again
+when it is lost. Here each member has k senders and reports to the one whose step comes first, so a
+sender does not know which members a step of its own will report; a lost step is not split again,
+since k-1 others serve the same members; and a member is unreachable only if k senders say so.
+"""
 
 from collections import Counter
 from collections.abc import Collection
@@ -92,21 +98,18 @@ class CoverageNode:
 
     def report(self, level: int, place: bytes) -> CastHopAck:
         """The acknowledgement of the parent's step."""
-        taken, declined, missed = (
-            min(each, COUNT_MAX) for each in (self.taken, self.declined, self.missed)
-        )
-        uncertain = min(COUNT_MAX, self.uncertain + self.lost + (not self.counts))
+        uncertain = self.uncertain + self.lost + (not self.counts)
         return CastHopAck(
             self.cast,
             self.query,
             level,
             place,
             bool(self.open),
-            taken,
-            declined,
-            missed,
+            min(COUNT_MAX, self.taken),
+            min(COUNT_MAX, self.declined),
+            min(COUNT_MAX, self.missed),
             self.silent,
-            uncertain,
+            min(COUNT_MAX, uncertain),
         )
 
 

@@ -13,6 +13,7 @@ Positions in a list replace keys where possible: comparing small integers costs 
 """
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Generic, NamedTuple
 
 from implicast.overlay.skip_graph.table import Level, LevelTable, Node
@@ -97,23 +98,20 @@ def participates(
 
 def start_level(table: LevelTable[Node], key_range: KeyRange, halves: Halves) -> int:
     """The lowest level whose list covers the range with its auxiliary nodes, else the top level."""
-    covers = (
-        number for number in range(table.top) if _covers(*table.ends(number), key_range, halves)
-    )
-    return next(covers, table.top)  # the top list is full
+    for number in range(table.top):
+        if _covers(*table.ends(number), key_range, halves):
+            return number
+    return table.top  # the top list is full
 
 
 def _covers(
     keys: Sequence[bytes], first: int, beyond: int, key_range: KeyRange, halves: Halves
 ) -> bool:
-    left, right = (
-        keys[(first + halves.right - 1) % len(keys)],
-        keys[(beyond - halves.left) % len(keys)],
-    )
-    if key_range.is_circle or key_range.low == left:
+    (low, high), left = key_range, keys[(first + halves.right - 1) % len(keys)]
+    right = keys[(beyond - halves.left) % len(keys)]
+    if low in (high, left):
         return False
-    low, high, end = ((key < left, key) for key in (key_range.low, key_range.high, right))
-    return low < high <= end
+    return (low < left, low) < (high < left, high) <= (right < left, right)
 
 
 def first_leg(
@@ -122,10 +120,8 @@ def first_leg(
     """The source's receivers at its start level, and whether the source takes part itself."""
     level = table.levels[start]
     flags = participates(level, key_range, start, halves)
-    receivers = tuple(
-        node for index, node in enumerate(level.nodes) if flags[index] and index != level.own
-    )
-    return Leg(start, receivers), flags[level.own]
+    takes_part, flags[level.own] = flags[level.own], False
+    return Leg(start, tuple(compress(level.nodes, flags))), takes_part
 
 
 def legs(

@@ -216,8 +216,10 @@ def _well_formed(source: Source) -> bool:
     terms = source.target.terms
     if len(source.handles) != len(terms) or source.start < 0:
         return False
-    chosen = zip(terms, source.handles, strict=True)
-    return all(0 <= index < max(1, len(term.has) + len(term.where)) for term, index in chosen)
+    for term, index in zip(terms, source.handles, strict=True):
+        if not 0 <= index < max(1, len(term.has) + len(term.where)):
+            return False
+    return True
 
 
 class SeenTable(Generic[Entry]):

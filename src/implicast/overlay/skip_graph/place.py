@@ -63,7 +63,6 @@ class Place:
         "_askers",
         "_node_lists",
         "_table",
-        "_unconfirmed",
         "_wide",
         "asked",
         "assembled",
@@ -73,6 +72,7 @@ class Place:
         "k",
         "key",
         "queue",
+        "unconfirmed",
         "vectors",
         "waiting",
     )
@@ -102,7 +102,7 @@ class Place:
         self._table, self._wide = found.tables()
         self._added: dict[bytes, Certificate] = {}  # nodes added since the lists were computed
         # nodes named by others and not heard since, with the time
-        self._unconfirmed: dict[bytes, int] = {}
+        self.unconfirmed: dict[bytes, int] = {}
         # addresses of known nodes, and the change count they are valid for
         self._address_cache: tuple[int, dict[Address, None]] = (0, {})
         self.candidates: Recent[bytes, Certificate] = Recent(CANDIDATES_MAX)
@@ -149,11 +149,6 @@ class Place:
         return (self._node_lists or self._materialise()).known
 
     @property
-    def unconfirmed(self) -> Mapping[bytes, int]:
-        """Nodes named by others and not heard since, with the time."""
-        return self._unconfirmed
-
-    @property
     def addresses(self) -> dict[Address, None]:
         """Addresses of the known nodes, cached until these change."""
         changes = self.node_lists.changes
@@ -192,13 +187,13 @@ class Place:
 
     def note_unconfirmed(self, key: bytes, now_us: int) -> None:
         """A known node was only named by others so far."""
-        self._unconfirmed[key] = now_us
+        self.unconfirmed[key] = now_us
 
     def drop(self, gone: Collection[bytes]) -> None:
         """Remove nodes, and forget that they were asked."""
         for key in gone:
             if self.node_lists.remove(key):
-                self._unconfirmed.pop(key, None)
+                self.unconfirmed.pop(key, None)
         self._table = None
         self.forget_asked(gone)
 
@@ -219,8 +214,8 @@ class Place:
         self._added.clear()
         if not self.is_searching:
             self.node_lists.keep_listed()
-            for key in [key for key in self._unconfirmed if key not in self.known]:
-                del self._unconfirmed[key]
+            for key in [key for key in self.unconfirmed if key not in self.known]:
+                del self.unconfirmed[key]
         return tables
 
     # --- searching
@@ -312,7 +307,7 @@ class Place:
         Second-hand knowledge thus travels one step. Otherwise successive newcomers would pass a
         crashed node on to each other for ever.
         """
-        unconfirmed = self._unconfirmed
+        unconfirmed = self.unconfirmed
         if not unconfirmed:
             return tuple(named)
         for node in named:
