@@ -9,7 +9,7 @@
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -93,6 +93,10 @@ class Pending:
         self.done_us = now_us
         return True
 
+    def upstream_hops(self) -> Iterator[HopId]:
+        """The hops by which the traversal reached this peer."""
+        return iter(())
+
     @property
     def last_us(self) -> int:
         return self.begun_us if self.done_us is None else self.done_us
@@ -106,8 +110,8 @@ class TraversalBranch(Pending):
     notch: int = 0
     closed: Tract = EMPTY
     """Of a branch that a local task sent up: the closed part, at `notch`, from which it went up."""
-    upstream: Callable[[], Iterator[HopId]] | None = None
-    """Of a branch that a local task sent up: the hops by which the traversal reached the task."""
+    parent: Pending | None = None
+    """The local task that sent the branch up."""
     hops: dict[int, None] = field(default_factory=dict, init=False)
     """Numbers of the messages sent onward that are not answered."""
 
@@ -129,8 +133,8 @@ class TraversalBranch(Pending):
         """The hops by which the traversal reached this peer."""
         if self.from_hop is not None:
             yield self.from_hop
-        elif self.upstream is not None:
-            yield from self.upstream()
+        elif self.parent is not None:
+            yield from self.parent.upstream_hops()
 
 
 @dataclass(slots=True, eq=False)
@@ -187,6 +191,11 @@ class TraversalTask(Pending):
         """The hops by which the traversal reached this task."""
         for branch, _ in self.branches:
             yield from branch.upstream_hops()
+
+
+def task_of(branch: TraversalBranch) -> TraversalTask | None:
+    """The local task that sent the branch up; None if the branch came from another peer."""
+    return branch.parent if isinstance(branch.parent, TraversalTask) else None
 
 
 @dataclass(slots=True, eq=False)

@@ -36,6 +36,7 @@ from implicast.casting.spice.traversal_state import (
     TraversalBranch,
     TraversalTask,
     TraversalUser,
+    task_of,
 )
 from implicast.overlay.ice.item_store import RouteHeader
 from implicast.peer.contract import Address, handles
@@ -60,7 +61,6 @@ class Traversals(SpicePart):
         "_registries",
         "_remote",
         "_shares",
-        "_up",
         "_users",
         "branches",
         "hops",
@@ -79,8 +79,6 @@ class Traversals(SpicePart):
         self.hops: dict[int, Hop] = {}
         self.slow: deque[TraversalBranch] | None = None
         """Branches of other peers, oldest first, that may need an `InProgress`."""
-        self._up: dict[TraversalBranch, TraversalTask] = {}
-        """Open branches that local tasks sent up."""
         self._parked: list[Traversal] = []
         """Casts without receipts that wait for a tract to get an owner."""
 
@@ -198,7 +196,7 @@ class Traversals(SpicePart):
         if (hop := self.hops.get(number)) is None:
             return
         if self.host.now_us - hop.branch.begun_us > CAST_US:
-            task = self._up.get(hop.branch)
+            task = task_of(hop.branch)
             if task is not None:
                 self.give_up(task)
             else:
@@ -248,7 +246,7 @@ class Traversals(SpicePart):
         hop = self.hops.get(number)
         if hop is None or hop.to != sender:
             return None, None
-        return hop.branch.from_hop, self._up.get(hop.branch)
+        return hop.branch.from_hop, task_of(hop.branch)
 
     # --- the local part
 
@@ -319,8 +317,7 @@ class Traversals(SpicePart):
         if task is None:
             self.forward(None, traversal)
             return
-        branch = TraversalBranch(self.host.now_us, None, notch, closed, task.upstream_hops)
-        self._up[branch] = task
+        branch = TraversalBranch(self.host.now_us, None, notch, closed, task)
         task.start_branch(branch)
         if closed:
             self.tasks.set_active(task)
@@ -333,7 +330,7 @@ class Traversals(SpicePart):
         """One part of the branch is finished; after the last, report to the sender."""
         if not branch.count_down(self.host.now_us):
             return
-        if (task := self._up.pop(branch, None)) is not None:
+        if (task := task_of(branch)) is not None:
             task.end_branch(branch)
             task.add_report(branch.tally)
             self.finish_one(task)
@@ -370,7 +367,7 @@ class Traversals(SpicePart):
             self.hops.pop(number, None)
         if branch.from_hop is not None and self.branches.pop(branch.from_hop, None) is not None:
             self._shares.drop(branch.from_hop[0])
-        if (task := self._up.pop(branch, None)) is not None:
+        if (task := task_of(branch)) is not None:
             task.end_branch(branch)
 
     # --- removal
