@@ -8,6 +8,7 @@ each hop is nearer or rests on a better claim; inside one no peer is visited twi
 loops. Dropping a message is safe, since its originator repeats it.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ from implicast.overlay.ice.table import SurfaceTable
 from implicast.peer.contract import Address
 from implicast.peer.memory import Recent
 from implicast.peer.requests import AbstractRequests, PendingRequest
-from implicast.space.tract import EMPTY, Tract, contains, intersect, subtract, unite
+from implicast.space.tract import EMPTY, Tract, intersect, subtract, unite
 
 REROUTED = 4
 """Hops that are added to a message when one hop fails and another one is tried."""
@@ -147,7 +148,7 @@ class AssuredRouting(SurfaceRouting):
         """Fast path for one code without complications, at a quarter of the cost; None if it does
         not apply.
         """
-        if contains(self._map.committed, tract[0]):
+        if bisect_right(self._map.committed, tract[0]) & 1:
             unconfirmed = self._backup_set.is_unconfirmed
             return None if unconfirmed else RoutingDecision(tract, NO_HOPS, EMPTY)
         table = self._table or self.table
