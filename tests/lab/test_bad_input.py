@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from random_journal import random_journal
 
 from implicast.cli import main
-from implicast.lab.corpus.papers import _of_file
+from implicast.lab.corpus.bibtex import Paper
+from implicast.lab.corpus.papers import papers_of
 from implicast.lab.error_messages import plainly, sentence
 from implicast.lab.errors import NothingUsable, SparkFailed
 from implicast.lab.journals import found, objection
@@ -127,18 +128,25 @@ FILES = {
 }
 
 
+def rows_of(path: Path, content: bytes) -> list[Paper]:
+    path.write_bytes(content)
+    return [each for some in papers_of(Location.of(path)) for each in some]
+
+
 @pytest.mark.parametrize("name", FILES)
-def test_a_bad_bibliography_becomes_a_row(name: str) -> None:
+def test_a_bad_bibliography_becomes_a_row(name: str, tmp_path: Path) -> None:
     content, says = FILES[name]
 
-    rows = _of_file(content)
+    rows = rows_of(tmp_path / "bad.bib", content)
 
     assert any(says in (row.reason or "") for row in rows), [row.reason for row in rows]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
-def test_a_file_in_another_encoding_is_read(encoding: str) -> None:
-    rows = _of_file("@misc{a, title = {Müller im Café}}\n".encode(encoding))
+def test_a_file_in_another_encoding_is_read(encoding: str, tmp_path: Path) -> None:
+    content = "@misc{a, title = {Müller im Café}}\n".encode(encoding)
+
+    rows = rows_of(tmp_path / "one.bib", content)
 
     assert [row.words for row in rows] == [("müller", "im", "café")]
 

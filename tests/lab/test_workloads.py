@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from implicast.lab import describe, tables, workloads
+from implicast.lab.storage import Location
 from implicast.lab.workloads import Recipe
 from implicast.peer.errors import LocalError
 from implicast.workload.workload import workload
@@ -58,13 +59,13 @@ def test_a_written_workload_is_read_back_by_a_world_and_described(
 ) -> None:
     recipe = Recipe("zipf", 1, 400, 60)
 
-    workloads.write(spark, recipe, tmp_path / "w")
-    describe.describe(spark, tmp_path / "w")
+    workloads.write(spark, recipe, Location.of(tmp_path / "w"))
+    describe.describe(spark, Location.of(tmp_path / "w"))
 
-    stated, drawn = workload(str(tmp_path / "w"), 1), recipe.make()
+    stated, drawn = workload(str(Location.of(tmp_path / "w")), 1), recipe.make()
     assert stated.described() == drawn.described()
     assert stated.targeted() == drawn.targeted()
-    told = describe.described(tmp_path / "w")
+    told = describe.described(Location.of(tmp_path / "w"))
     assert told["tags_sizes"]["mean"] == 2.0
     ranks = pq.read_table(tmp_path / "w" / "ranks").to_pylist()
     assert sum(row["frequency"] for row in ranks if row["of"] == "registrations") == 400 * 18
@@ -72,8 +73,8 @@ def test_a_written_workload_is_read_back_by_a_world_and_described(
 
 def test_a_wrong_recipe_is_refused_before_any_work(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(LocalError, match="skew=9"):
-        workloads.write(spark, Recipe("zipf", 1, 10, 10, {"skew": 9}), tmp_path / "w")
-    assert not (tmp_path / "w").exists()
+        workloads.write(spark, Recipe("zipf", 1, 10, 10, {"skew": 9}), Location.of(tmp_path / "w"))
+    assert not (Location.of(tmp_path / "w")).exists()
 
 
 @pytest.mark.parametrize("exponent", [0.5, 1.0, 1.5])
@@ -92,6 +93,8 @@ def test_a_table_with_other_columns_is_refused_by_name(tmp_path: Path, spark: Sp
     spark.range(3).write.parquet(str(tmp_path / "registrations"))
 
     with pytest.raises(TableError, match="lacks the column 'peer'; it has id"):
-        tables.read(spark, tmp_path / "registrations", tables.WORKLOAD["registrations"])
+        tables.read(
+            spark, Location.of(tmp_path / "registrations"), tables.WORKLOAD["registrations"]
+        )
     with pytest.raises(TableError, match="there is no table casts"):
-        tables.read(spark, tmp_path / "casts", tables.WORKLOAD["casts"])
+        tables.read(spark, Location.of(tmp_path / "casts"), tables.WORKLOAD["casts"])

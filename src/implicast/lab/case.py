@@ -7,7 +7,6 @@ number of casts and seed; what a peer registers depends on its number and the se
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from pyspark.sql import SparkSession
 from implicast.lab import tables, workloads
 from implicast.lab.corpus import casts, papers
 from implicast.lab.errors import CorpusError
+from implicast.lab.far_tables import require_shared
 from implicast.lab.plan import Planned
 from implicast.lab.storage import Location
 
@@ -66,27 +66,19 @@ def prepare(
     """Run -> directory of its workload, all of them made."""
     wanted = {each.run: key for each in planned if (key := _key(each)) is not None}
     base = out / "workloads"
-    local = base.local
-    if local is not None:
-        _make_all(spark, sorted(set(wanted.values())), local, data)
-        return {run: str(local / _name(key)) for run, key in wanted.items()}
-    with tempfile.TemporaryDirectory(
-        prefix="implicast-corpus-"
-    ) as made:  # drawn here, then put where workers find it
-        _make_all(spark, sorted(set(wanted.values())), Path(made), data)
-        for path in sorted(each for each in Path(made).rglob("*") if each.is_file()):
-            (base / str(path.relative_to(made))).take(path)
+    require_shared(spark, out, Location.of(data / "bibliographies"), Location.of(data / "keywords"))
+    _make_all(spark, sorted(set(wanted.values())), base, Location.of(data))
     return {run: (base / _name(key)).url for run, key in wanted.items()}
 
 
-def _make_all(spark: SparkSession, keys: Sequence["Key"], base: Path, data: Path) -> None:
+def _make_all(spark: SparkSession, keys: Sequence["Key"], base: Location, data: Location) -> None:
     entries = base / "entries"
-    if not entries.exists():
+    if not entries.names():
         files = papers.bibliographies([data / "bibliographies"])
         tables.write(papers.read_entries(spark, files), entries, tables.ENTRIES)
     queries = base / "queries"
-    if not queries.exists():
-        lists = sorted((data / "keywords").glob("*.tsv*"))
+    if not queries.names():
+        lists = [data / "keywords" / name for name in (data / "keywords").names() if ".tsv" in name]
         tables.write(casts.read_queries(spark, lists), queries, tables.QUERIES)
     for key in keys:
         _make(spark, base, key)
@@ -107,10 +99,10 @@ def _name(key: Key) -> str:
     return "corpus-{}-{}-{}".format(*key)
 
 
-def _make(spark: SparkSession, base: Path, key: Key) -> None:
+def _make(spark: SparkSession, base: Location, key: Key) -> None:
     peers, count, seed = key
     directory = base / _name(key)
-    if (directory / "workload.json").exists():
+    if (directory / "workload.json").is_file():
         return
     entries = tables.read(spark, base / "entries", tables.ENTRIES)
     queries = tables.read(spark, base / "queries", tables.QUERIES)

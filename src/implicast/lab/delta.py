@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -178,14 +178,17 @@ def table_url(place: Location) -> str:
 
 
 def storage_options(place: Location) -> dict[str, str]:
-    """For S3 beside the environment of AWS: an endpoint that the URL or the environment names may
-    be one without TLS.
+    """For S3 beside the environment of AWS: keys and endpoint that the URL names. An endpoint may be
+    one without TLS.
     """
     if not place.url.startswith("s3://"):
         return {}
     asked = {name: values[0] for name, values in parse_qs(urlsplit(place.url).query).items()}
     endpoint = asked.get("endpoint_override") or os.environ.get("AWS_ENDPOINT_URL", "")
-    options: dict[str, str] = {}
+    parts, options = urlsplit(place.url), dict[str, str]()
+    if parts.username and parts.password:
+        options["AWS_ACCESS_KEY_ID"] = unquote(parts.username)
+        options["AWS_SECRET_ACCESS_KEY"] = unquote(parts.password)
     if endpoint:
         scheme = "" if "://" in endpoint else f"{asked.get('scheme', 'https')}://"
         options["AWS_ENDPOINT_URL"] = f"{scheme}{endpoint}"

@@ -5,17 +5,16 @@ These are the thesis's Figures 4.2, 4.3 and 9.3.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from scipy.optimize import brentq
 
-from implicast.lab import groups, tables
+from implicast.lab import far_tables, groups, tables
+from implicast.lab.storage import Location
 
 EXPONENT_MAX = 10.0
 Floats = npt.NDArray[np.float64]
@@ -64,7 +63,7 @@ def size_counts(sized: DataFrame, of: str) -> DataFrame:
     )
 
 
-def describe(spark: SparkSession, directory: Path) -> None:
+def describe(spark: SparkSession, directory: Location) -> None:
     """Write the tables `ranks` and `sizes` beside a workload; group sizes when its groups were
     resolved.
     """
@@ -77,7 +76,7 @@ def describe(spark: SparkSession, directory: Path) -> None:
     )
     if (
         directory / "queries"
-    ).is_dir():  # the whole log says more of its exponent than the casts drawn from it
+    ).names():  # the whole log says more of its exponent than the casts drawn from it
         asked = (
             tables.read(spark, directory / "queries", tables.QUERIES)
             .groupBy("tags")
@@ -87,7 +86,7 @@ def describe(spark: SparkSession, directory: Path) -> None:
     tables.write(ranked, directory / "ranks", tables.DESCRIPTION["ranks"])
     words = casts.select("cast", F.size(F.split("target", r"[&|]")).cast("bigint").alias("size"))
     sizes = size_counts(words, "tags")
-    if (directory / "groups").is_dir():
+    if (directory / "groups").names():
         resolved = tables.read(spark, directory / "groups", tables.GROUPS)
         sizes = sizes.unionByName(size_counts(groups.sizes(resolved, casts), "group"))
     tables.write(sizes, directory / "sizes", tables.DESCRIPTION["sizes"])
@@ -117,10 +116,10 @@ def fit(frequencies: Sequence[int]) -> Fit:
     return Fit(likelihood, slope)
 
 
-def described(directory: Path) -> dict[str, Any]:
+def described(directory: Location) -> dict[str, Any]:
     """The figures of a described workload: counts, exponents, mean tags and group sizes."""
-    ranked = pq.read_table(directory / "ranks").to_pylist()
-    sizes = pq.read_table(directory / "sizes").to_pylist()
+    ranked = far_tables.load(directory / "ranks").to_pylist()
+    sizes = far_tables.load(directory / "sizes").to_pylist()
     found: dict[str, Any] = {}
     of_log = [("queries", "queries")] * any(row["of"] == "queries" for row in ranked)
     for of, what in (("registrations", "tags"), ("casts", "targets"), *of_log):

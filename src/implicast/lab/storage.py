@@ -97,6 +97,7 @@ class Location:
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
     def exists(self) -> bool:
+        """In a store a folder is there when something is in it."""
         return bool(self.store.get_file_info(self.path).type != fs.FileType.NotFound)
 
     def is_file(self) -> bool:
@@ -128,7 +129,8 @@ class Location:
         return self
 
     def read(self) -> bytes:
-        with self.store.open_input_stream(self.path) as file:
+        """As it is, packed or not."""
+        with self.store.open_input_stream(self.path, compression=None) as file:
             return bytes(file.read())
 
     def write(self, content: bytes) -> None:

@@ -11,16 +11,18 @@ import shutil
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from implicast.lab import far_tables
 from implicast.lab.dictionary import CHANGE as CHANGE
 from implicast.lab.dictionary import CONTRACT as CONTRACT
 from implicast.lab.dictionary import MEASURES as MEASURES
 from implicast.lab.dictionary import columns_of
 from implicast.lab.errors import TableError
+from implicast.lab.storage import Location
+from implicast.world.columns import with_meaning
 from implicast.world.journal import PHASES
 
 BROKEN = ("missing", "repeated", "uninvited", "invented", "altered", "misreported")
@@ -198,26 +200,33 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def read(spark: SparkSession, path: Path, declared: pa.Schema) -> DataFrame:
+def read(spark: SparkSession, place: Location, declared: pa.Schema) -> DataFrame:
     """A table of the laboratory; `TableError` when it is missing or has other columns."""
-    if not path.exists():
-        raise TableError(f"there is no table {path.name} in {path.parent}")
-    check(path, declared)
-    return spark.read.schema(schema(declared)).parquet(str(path))
+    check(place, declared)
+    if place.local is None:
+        return far_tables.read(spark, place, plain(declared))
+    return spark.read.schema(schema(declared)).parquet(str(place.local))
 
 
-def write(rows: DataFrame, path: Path, declared: pa.Schema) -> None:
-    """Aside, then renamed: a directory of this name is whole. Columns are put in the declared
-    order.
+def write(rows: DataFrame, place: Location, declared: pa.Schema) -> None:
+    """On a disk aside, then renamed: a directory of this name is whole. Columns are put in the
+    declared order.
 
     Each column takes its unit and meaning along, into the metadata of the files.
     """
-    wanted = schema(declared)
+    path, wanted = place.local or Path(place.name), schema(declared)
     absent = [each.name for each in wanted if each.name not in rows.columns]
     if absent:
         raise TableError(
             f"{path.name} lacks the column {absent[0]!r}; it has {', '.join(rows.columns)}"
         )
+    if place.local is None:
+        meanings = columns_of(path.name)
+        named = pa.schema(
+            [with_meaning(each, *meanings.get(each.name, ("", ""))) for each in plain(declared)]
+        )
+        far_tables.write(_in_order(rows, wanted), place, named)
+        return
     aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.aside")
     known = {
         name: {"unit": unit, "comment": meaning}
@@ -234,6 +243,10 @@ def write(rows: DataFrame, path: Path, declared: pa.Schema) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
+def _in_order(rows: DataFrame, wanted: StructType) -> DataFrame:
+    return rows.select(*(rows[each.name].cast(each.dataType).alias(each.name) for each in wanted))
+
+
 def replace(aside: Path, path: Path) -> None:
     """Put the finished directory in the place of an older one."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -244,18 +257,18 @@ def replace(aside: Path, path: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def check(path: Path, declared: pa.Schema) -> None:
-    """`TableError` unless the Parquet file, or the first one in the directory, has the declared
-    columns and types.
-    """
-    parts = [path] if path.is_file() else sorted(path.glob("*.parquet"))
-    if not parts:
-        raise TableError(f"{path} holds no Parquet file")
+def check(place: Location, declared: pa.Schema) -> None:
+    """`TableError` unless the first Parquet file in the folder has the declared columns and types."""
+    if not place.exists():
+        raise TableError(f"there is no table {place.name} in {str(place).rpartition('/')[0]}")
+    if not far_tables.files(place):
+        raise TableError(f"{place} holds no Parquet file")
     try:
-        found = pq.read_schema(parts[0])
+        found = far_tables.first_schema(place)
     except (pa.ArrowException, OSError) as broken:
-        raise TableError(f"{parts[0]} is not a Parquet file: {broken}") from None
-    check_columns(path.name, found, declared)
+        first = place / far_tables.files(place)[0]
+        raise TableError(f"{first} is not a Parquet file: {broken}") from None
+    check_columns(place.name, found, declared)
 
 
 def check_columns(name: str, found: pa.Schema, declared: pa.Schema) -> None:

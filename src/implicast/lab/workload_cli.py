@@ -1,18 +1,19 @@
 """The commands that make, resolve and describe workloads."""
 
 import json
-from pathlib import Path
 
 import click
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from implicast.lab import describe, groups, tables, workloads
+from implicast.lab import describe, far_tables, groups, tables, workloads
 from implicast.lab.corpus import casts, papers, taggers
 from implicast.lab.errors import LabError, NothingUsable, TableError
-from implicast.lab.options import DIRECTORY, on_spark, pair, say, started
+from implicast.lab.far_tables import require_shared
+from implicast.lab.folder import refuse_unwritable
+from implicast.lab.options import on_spark, pair, say, started
 from implicast.lab.report.workload_figures import workload_figures
+from implicast.lab.storage import Location
 
 EMPTY_MAX = 0.5
 """Where more casts than this select no peer, a warning is printed."""
@@ -22,7 +23,7 @@ EMPTY_MAX = 0.5
 @click.argument("name", metavar="WORKLOAD")
 @click.option(
     "--out",
-    type=DIRECTORY,
+    metavar="URL",
     required=True,
     help="A new directory; `implicast simulate --workload` takes it.",
 )
@@ -37,16 +38,16 @@ EMPTY_MAX = 0.5
     help="Parameters of a drawn workload, such as skew=1.5.",
 )
 @click.option(
-    "--bibliographies", multiple=True, type=DIRECTORY, help="corpus: BibTeX files or directories."
+    "--bibliographies", multiple=True, metavar="URL", help="corpus: BibTeX files or directories."
 )
 @click.option(
     "--queries",
     multiple=True,
-    type=DIRECTORY,
+    metavar="URL",
     help="corpus: query lists, or .tsv tables with a column phrase.",
 )
 @click.option(
-    "--tagged", type=DIRECTORY, help="tags: directory of users.dat, item-tag.dat and tags.dat."
+    "--tagged", metavar="URL", help="tags: directory of users.dat, item-tag.dat and tags.dat."
 )
 @click.option(
     "--column",
@@ -63,14 +64,14 @@ EMPTY_MAX = 0.5
 @on_spark
 def workload_command(
     name: str,
-    out: Path,
+    out: str,
     peers: int,
     count: int,
     seed: int,
     knobs: tuple[str, ...],
-    bibliographies: tuple[Path, ...],
-    queries: tuple[Path, ...],
-    tagged: Path | None,
+    bibliographies: tuple[str, ...],
+    queries: tuple[str, ...],
+    tagged: str | None,
     column: str,
     back_off: bool,
     resolve: bool,
@@ -80,10 +81,14 @@ def workload_command(
     """Make a workload: zipf, extreme or groups (drawn), corpus (bibliographies, queries), tags (a
     tagging site).
     """
-    if out.exists() and any(out.iterdir()):
-        raise LabError(f"{out} exists already; name a new directory with --out")
+    place = Location.of(out)
+    if place.is_file() or place.names():
+        raise LabError(f"{place} exists already; name a new directory with --out")
+    asked = [Location.of(each) for each in queries]
     if name == "corpus":
-        bibs = papers.bibliographies(bibliographies) if bibliographies else []
+        bibs = (
+            papers.bibliographies(list(map(Location.of, bibliographies))) if bibliographies else []
+        )
         if not bibs or not queries:
             raise LabError("the corpus workload needs --bibliographies and --queries")
     elif name == "tags":
@@ -94,25 +99,25 @@ def workload_command(
             name, seed, peers, count, dict(pair("--with", word) for word in knobs)
         )
         recipe.make()
-    out.mkdir(
-        parents=True, exist_ok=True
-    )  # where nothing can be written, that is said before Spark is started
+    refuse_unwritable(place)
     with started(master, conf) as spark:
+        require_shared(spark, place)
         if name == "corpus":
-            _corpus(spark, out, bibs, queries, column, back_off, peers, count, seed)
+            require_shared(spark, *bibs, *asked)
+            _corpus(spark, place, bibs, asked, column, back_off, peers, count, seed)
         elif name == "tags":
             assert tagged is not None, "checked above"
-            _tags(spark, out, tagged, peers, count, seed)
+            _tags(spark, place, Location.of(tagged), peers, count, seed)
         else:
-            workloads.write(spark, recipe, out)
-        _say_what_was_written(out)
+            workloads.write(spark, recipe, place)
+        _say_what_was_written(place)
         if resolve:
-            _resolve(spark, out)
-        _describe(spark, out)
+            _resolve(spark, place)
+        _describe(spark, place)
 
 
-def _say_what_was_written(out: Path) -> None:
-    registered, cast = (_rows(out / name) for name in ("registrations", "casts"))
+def _say_what_was_written(out: Location) -> None:
+    registered, cast = (far_tables.rows_in(out / name) for name in ("registrations", "casts"))
     say(f"{registered:,} registrations and {cast:,} casts written")
     if not registered or not cast:
         raise NothingUsable(
@@ -120,15 +125,11 @@ def _say_what_was_written(out: Path) -> None:
         )
 
 
-def _rows(path: Path) -> int:
-    return sum(pq.read_metadata(part).num_rows for part in path.glob("*.parquet"))
-
-
 def _corpus(
     spark: SparkSession,
-    out: Path,
-    files: list[Path],
-    queries: tuple[Path, ...],
+    out: Location,
+    files: list[Location],
+    queries: list[Location],
     column: str,
     back_off: bool,
     peers: int,
@@ -160,7 +161,7 @@ def _corpus(
     workloads.note(out, told)
 
 
-def _mind_the_empty(spark: SparkSession, out: Path, asked: DataFrame, back_off: bool) -> None:
+def _mind_the_empty(spark: SparkSession, out: Location, asked: DataFrame, back_off: bool) -> None:
     """Say how many casts select no peer; where it is asked for, let them ask for less."""
     registered = tables.read(spark, out / "registrations", tables.WORKLOAD["registrations"])
     share = _empty_share(spark, out, registered)
@@ -181,12 +182,12 @@ def _mind_the_empty(spark: SparkSession, out: Path, asked: DataFrame, back_off: 
         )
 
 
-def _sizes(spark: SparkSession, out: Path, registered: DataFrame) -> DataFrame:
+def _sizes(spark: SparkSession, out: Location, registered: DataFrame) -> DataFrame:
     made = tables.read(spark, out / "casts", tables.WORKLOAD["casts"])
     return groups.sizes(groups.groups(registered, made), made)
 
 
-def _empty_share(spark: SparkSession, out: Path, registered: DataFrame) -> float:
+def _empty_share(spark: SparkSession, out: Location, registered: DataFrame) -> float:
     row = (
         _sizes(spark, out, registered)
         .agg(F.avg((F.col("size") == 0).cast("double")).alias("share"))
@@ -195,7 +196,9 @@ def _empty_share(spark: SparkSession, out: Path, registered: DataFrame) -> float
     return float(row["share"] or 0.0)
 
 
-def _tags(spark: SparkSession, out: Path, tagged: Path, peers: int, count: int, seed: int) -> None:
+def _tags(
+    spark: SparkSession, out: Location, tagged: Location, peers: int, count: int, seed: int
+) -> None:
     read, marked = taggers.read_tagged(spark, tagged)
     tables.write(
         taggers.registrations(read, marked, peers, seed),
@@ -209,7 +212,7 @@ def _tags(spark: SparkSession, out: Path, tagged: Path, peers: int, count: int, 
     )
 
 
-def _resolve(spark: SparkSession, directory: Path) -> None:
+def _resolve(spark: SparkSession, directory: Location) -> None:
     registrations = tables.read(
         spark, directory / "registrations", tables.WORKLOAD["registrations"]
     )
@@ -217,38 +220,41 @@ def _resolve(spark: SparkSession, directory: Path) -> None:
     tables.write(groups.groups(registrations, cast_rows), directory / "groups", tables.GROUPS)
 
 
-def _describe(spark: SparkSession, directory: Path) -> None:
+def _describe(spark: SparkSession, directory: Location) -> None:
     describe.describe(spark, directory)
     for figure in workload_figures(directory):
-        path = directory / "figures" / f"{figure.name}.svg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(figure.svg, "utf-8")
+        (directory / "figures" / f"{figure.name}.svg").write(figure.svg.encode())
     click.echo(json.dumps(describe.described(directory), indent=2))
 
 
 @click.command("groups")
-@click.argument("directory", metavar="WORKLOAD_DIR", type=DIRECTORY)
+@click.argument("directory", metavar="WORKLOAD")
 @on_spark
-def groups_command(directory: Path, master: str | None, conf: tuple[str, ...]) -> None:
-    """Resolve which peers each cast of a workload selects, into WORKLOAD_DIR/groups."""
-    _check_workload(directory)
+def groups_command(directory: str, master: str | None, conf: tuple[str, ...]) -> None:
+    """Resolve which peers each cast of a workload selects, into WORKLOAD/groups."""
+    place = _workload(directory)
     with started(master, conf) as spark:
-        _resolve(spark, directory)
-        _describe(spark, directory)
+        require_shared(spark, place)
+        _resolve(spark, place)
+        _describe(spark, place)
 
 
 @click.command("describe")
-@click.argument("directory", metavar="WORKLOAD_DIR", type=DIRECTORY)
+@click.argument("directory", metavar="WORKLOAD")
 @on_spark
-def describe_command(directory: Path, master: str | None, conf: tuple[str, ...]) -> None:
+def describe_command(directory: str, master: str | None, conf: tuple[str, ...]) -> None:
     """How common a workload's tags are, how long its casts, how large its groups; with figures."""
-    _check_workload(directory)
+    place = _workload(directory)
     with started(master, conf) as spark:
-        _describe(spark, directory)
+        require_shared(spark, place)
+        _describe(spark, place)
 
 
-def _check_workload(directory: Path) -> None:
+def _workload(url: str) -> Location:
+    place = Location.of(url)
     for name, declared in tables.WORKLOAD.items():
-        if not (directory / name).is_dir():
-            raise TableError(f"{directory} is not a workload: it has no table {name}")
-        tables.check(directory / name, declared)
+        if not (place / name).names():
+            raise TableError(f"{place} is not a workload: it has no table {name}")
+        tables.check(place / name, declared)
+    refuse_unwritable(place)
+    return place

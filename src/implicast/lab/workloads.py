@@ -8,7 +8,6 @@ seed and key, so neither ranges nor partitions change anything. Corpus ones are 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ from pyspark.sql import functions as F
 
 from implicast.lab import tables
 from implicast.lab.session import cores
+from implicast.lab.storage import Location
 from implicast.language.parameters import Setting
 from implicast.workload.workload import Workload, workload
 
@@ -60,7 +60,7 @@ def casts(spark: SparkSession, recipe: Recipe) -> DataFrame:
     )
 
 
-def write(spark: SparkSession, recipe: Recipe, out: Path) -> None:
+def write(spark: SparkSession, recipe: Recipe, out: Location) -> None:
     """Both tables and the recipe into a directory that a world can be given as its workload."""
     recipe.make()  # whatever is wrong is said before any work starts
     tables.write(
@@ -70,11 +70,10 @@ def write(spark: SparkSession, recipe: Recipe, out: Path) -> None:
     note(out, recipe.described())
 
 
-def note(out: Path, described: Mapping[str, object]) -> None:
+def note(out: Location, described: Mapping[str, object]) -> None:
     """How a workload was made, beside its tables."""
-    (out / "workload.json").write_text(
-        json.dumps(dict(described), indent=2, sort_keys=True, default=str) + "\n"
-    )
+    text = json.dumps(dict(described), indent=2, sort_keys=True, default=str) + "\n"
+    (out / "workload.json").write(text.encode())
 
 
 def _ranges(spark: SparkSession, count: int) -> DataFrame:

@@ -103,20 +103,42 @@ def _line(content: bytes) -> str:
 
 def papers(text: str) -> Iterator[Paper]:
     """Every entry of a file, numbered from 0 in order."""
-    logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)
-    library = parse_string(text, parse_stack=[])
-    strings = {each.key.strip().lower(): str(each.value) for each in library.strings}
-    seen: dict[tuple[str, ...], int] = {}
-    kept = (Entry, DuplicateBlockKeyBlock, DuplicateFieldKeyBlock, ParsingFailedBlock)
-    blocks = [block for block in library.blocks if isinstance(block, kept)]
-    for number, block in enumerate(sorted(blocks, key=lambda block: block.start_line or 0)):
-        yield _paper(number, block, seen, strings)
+    yield from BibliographyReader().papers(text)
+
+
+class BibliographyReader:
+    """Reads a file that comes in pieces of whole entries. A name of `@string` holds from the piece
+    on that defines it.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        """Entries so far."""
+        self._lines = 0
+        self._seen: dict[tuple[str, ...], int] = {}
+        self._strings: dict[str, str] = {}
+
+    def papers(self, text: str) -> Iterator[Paper]:
+        """Every entry of the next piece."""
+        logging.getLogger("bibtexparser").setLevel(logging.CRITICAL)
+        before, self._lines = self._lines, self._lines + text.count("\n")
+        library = parse_string(text, parse_stack=[])
+        self._strings |= {each.key.strip().lower(): str(each.value) for each in library.strings}
+        kept = (Entry, DuplicateBlockKeyBlock, DuplicateFieldKeyBlock, ParsingFailedBlock)
+        blocks = [block for block in library.blocks if isinstance(block, kept)]
+        for block in sorted(blocks, key=lambda block: block.start_line or 0):
+            yield _paper(self.number, before, block, self._seen, self._strings)
+            self.number += 1
 
 
 def _paper(
-    number: int, block: object, seen: dict[tuple[str, ...], int], strings: Mapping[str, str]
+    number: int,
+    before: int,
+    block: object,
+    seen: dict[tuple[str, ...], int],
+    strings: Mapping[str, str],
 ) -> Paper:
-    line = (getattr(block, "start_line", 0) or 0) + 1
+    line = before + (getattr(block, "start_line", 0) or 0) + 1
     shown = " ".join((getattr(block, "raw", "") or "").split())[:SHOWN]
     entry = block if isinstance(block, Entry) else getattr(block, "ignore_error_block", None)
     if not isinstance(entry, Entry):

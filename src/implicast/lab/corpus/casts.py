@@ -8,8 +8,11 @@ Most queries of a public log ask for words that no registration has, and such ca
 `back_off` makes of each of them a cast to the rarest of its words that some peer registers.
 """
 
+import csv
+import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import PurePath
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -17,8 +20,10 @@ from pyspark.sql import functions as F
 
 from implicast.lab import tables
 from implicast.lab.corpus.papers import draw
+from implicast.lab.corpus.pieces import Pieces
 from implicast.lab.corpus.words import query_tags
 from implicast.lab.errors import CorpusError
+from implicast.lab.storage import Location
 from implicast.language.tags import written
 
 TAGS_MAX = 6
@@ -26,49 +31,83 @@ TAGS_MAX = 6
 
 
 COLUMN = "phrase"
+ROWS = 50_000
+"""Rows of a table that are counted at once."""
+ASKED = pa.schema([("source", pa.string()), ("query", pa.string()), ("asked", pa.int64())])
 
 
-def read_queries(spark: SparkSession, paths: Sequence[Path], column: str = COLUMN) -> DataFrame:
+def read_queries(
+    spark: SparkSession, places: Sequence[Location], column: str = COLUMN
+) -> DataFrame:
     """(source, tags, asked): the distinct queries of some lists or tables of phrases (`.tsv`,
-    `.tsv.gz`).
+    `.tsv.gz`), a task for each file, which reads it piece by piece.
     """
-    lines = None
-    for path in paths:
-        if not path.is_file():
-            raise CorpusError(f"there is no list of queries {path}")
-        table = {".tsv", ".csv"} & set(path.suffixes)
-        found = _phrases(spark, path, column) if table else spark.read.text(str(path.absolute()))
-        named = found.select(
-            F.lit(path.name.split(".")[0]).alias("source"), F.col("value").alias("query")
-        )
-        lines = named if lines is None else lines.unionByName(named)
-    if lines is None:
+    if not places:
         raise CorpusError("no list of queries was named")
-    counted = lines.groupBy("source", "query").agg(F.count("*").alias("asked"))
+    asked = [(each.url, _column_of(each, column)) for each in places]
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch["id"].to_pylist():
+                yield from _queries(Location(asked[number][0]), asked[number][1])
+
+    rows = spark.range(0, len(asked), 1, len(asked)).mapInArrow(work, tables.schema(ASKED))
+    counted = rows.groupBy("source", "query").agg(F.sum("asked").alias("asked"))
     tagged = counted.mapInArrow(_tagged, tables.schema(tables.QUERIES))
     return tagged.groupBy("source", "tags").agg(F.sum("asked").alias("asked"))
 
 
-def _phrases(spark: SparkSession, path: Path, column: str) -> DataFrame:
-    """The column of this name, or of this number from 1 on."""
-    separator, quote = ("\t", "") if ".tsv" in path.suffixes else (",", '"')
-    table = (
-        spark.read.option("header", True)
-        .option("sep", separator)
-        .option("quote", quote)
-        .csv(str(path.absolute()))
+def _column_of(place: Location, column: str) -> int | None:
+    """Where the column of this name is in a table, or of this number from 1 on; None in a list."""
+    if not place.is_file():
+        raise CorpusError(f"there is no list of queries {place}")
+    if not _is_table(place):
+        return None
+    header = next(_fields(place), [])
+    if column in header:
+        return header.index(column)
+    if column.isdigit() and 0 < int(column) <= len(header):
+        return int(column) - 1
+    raise CorpusError(
+        f"{place.name} has no column {column!r}; it has {', '.join(header)}: choose one with "
+        "--column"
     )
-    name = (
-        table.columns[int(column) - 1]
-        if column.isdigit() and 0 < int(column) <= len(table.columns)
-        else column
-    )
-    if name not in table.columns:
-        there = ", ".join(table.columns)
-        raise CorpusError(
-            f"{path.name} has no column {column!r}; it has {there}: choose one with --column"
-        )
-    return table.select(F.col(f"`{name}`").alias("value")).where("value is not null")
+
+
+def _is_table(place: Location) -> bool:
+    return bool({".tsv", ".csv"} & set(PurePath(place.name).suffixes))
+
+
+def _fields(place: Location) -> Iterator[list[str]]:
+    """The rows of a table; quotes have a meaning in `.csv` alone."""
+    lines = (line.rstrip("\r") for some in _texts(place) for line in some)
+    if ".tsv" in PurePath(place.name).suffixes:
+        return csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    return csv.reader(lines)
+
+
+def _texts(place: Location) -> Iterator[list[str]]:
+    for lines in Pieces(place).lines():
+        yield [line.decode("utf-8", "replace") for line in lines]
+
+
+def _queries(place: Location, column: int | None) -> Iterator[pa.RecordBatch]:
+    """(source, query, asked) of a file, counted piece by piece."""
+    source = place.name.split(".")[0]
+    for phrases in _phrases(place, column):
+        counted = Counter(phrases)
+        columns = [[source] * len(counted), list(counted), list(counted.values())]
+        yield pa.record_batch(columns, schema=ASKED)
+
+
+def _phrases(place: Location, column: int | None) -> Iterator[list[str]]:
+    if column is None:
+        for lines in _texts(place):
+            yield [line.rstrip("\r") for line in lines]
+        return
+    rows = itertools.islice(_fields(place), 1, None)
+    while some := list(itertools.islice(rows, ROWS)):
+        yield [row[column] for row in some if len(row) > column and row[column]]
 
 
 def _tagged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

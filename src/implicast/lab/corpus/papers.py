@@ -9,71 +9,79 @@ wins.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from implicast.lab import tables
-from implicast.lab.corpus.bibtex import SHOWN, Paper, papers, text_of
+from implicast.lab.corpus.bibtex import SHOWN, BibliographyReader, Paper, text_of
+from implicast.lab.corpus.pieces import Pieces
 from implicast.lab.errors import CorpusError
+from implicast.lab.storage import Location
 
 PAPERS_READ = 30
 TAGS_KEPT = 18
 SUFFIXES = (".bib", ".bib.gz")
 
 
-def bibliographies(paths: Sequence[Path]) -> list[Path]:
-    """The BibTeX files among and below these paths; `CorpusError` when there are none."""
-    found: list[Path] = []
-    for path in paths:
-        if not path.exists():
-            raise CorpusError(f"there is no bibliography {path}")
-        below = sorted(path.rglob("*")) if path.is_dir() else [path]
-        found += [
-            each
-            for each in below
-            if each.is_file() and (each == path or each.name.endswith(SUFFIXES))
-        ]
+def bibliographies(places: Sequence[Location]) -> list[Location]:
+    """The BibTeX files among and below these places; `CorpusError` when there are none."""
+    found: list[Location] = []
+    for place in places:
+        if not place.exists():
+            raise CorpusError(f"there is no bibliography {place}")
+        if place.is_file():
+            found.append(place)
+        else:
+            found += [each for each in place.files() if each.name.endswith(SUFFIXES)]
     if not found:
         raise CorpusError(
-            f"no BibTeX file ({' or '.join(SUFFIXES)}) in {', '.join(map(str, paths))}"
+            f"no BibTeX file ({' or '.join(SUFFIXES)}) in {', '.join(map(str, places))}"
         )
     return found
 
 
-def read_entries(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
+def read_entries(spark: SparkSession, files: Sequence[Location]) -> DataFrame:
     """(bibliography, number, line, key, kind, words, reason, text): every entry of the files, a
-    file at a time.
+    task for each file, which reads it piece by piece.
     """
-    paths = [str(each.absolute()) for each in files]
-    content = spark.read.format("binaryFile").load(paths).select("path", "content")
-    return content.repartition(len(paths), "path").mapInArrow(
-        _entries, tables.schema(tables.ENTRIES)
-    )
+    urls = [each.url for each in files]
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch["id"].to_pylist():
+                yield from _entries(Location(urls[number]))
+
+    asked = spark.range(0, len(urls), 1, len(urls))
+    return asked.mapInArrow(work, tables.schema(tables.ENTRIES))
 
 
-def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for path, content in zip(batch["path"].to_pylist(), batch["content"], strict=True):
-            name = path.rsplit("/", 1)[-1].removesuffix(".gz").removesuffix(".bib")
-            rows = [asdict(each) | {"bibliography": name} for each in _of_file(content.as_py())]
-            yield from pa.Table.from_pylist(rows, tables.ENTRIES).to_batches(max_chunksize=10_000)
+def _entries(place: Location) -> Iterator[pa.RecordBatch]:
+    name = place.name.removesuffix(".gz").removesuffix(".bib")
+    for found in papers_of(place):
+        rows = [asdict(each) | {"bibliography": name} for each in found]
+        yield from pa.Table.from_pylist(rows, tables.ENTRIES).to_batches(max_chunksize=10_000)
 
 
-def _of_file(content: bytes) -> list[Paper]:
-    """The entries of a file; a flaw of the file as a whole is a row of its own, and the rest is
-    used.
+def papers_of(place: Location) -> Iterator[list[Paper]]:
+    """The entries of a file, piece by piece; a flaw of the file as a whole or of a piece is a row
+    of its own, and the rest is used.
     """
-    text, flaw = text_of(content)
-    try:
-        found = list(papers(text))
-    except Exception as broken:  # whatever a parser makes of noise: this file's fault alone
-        found, flaw = [], f"cannot be read: {type(broken).__name__}"
-    if flaw is None and not found:
-        flaw = "no entry in the whole file"
-    return found if flaw is None else [Paper(-1, 1, "", "", (), flaw, text[:SHOWN]), *found]
+    pieces, reader, shown = Pieces(place), BibliographyReader(), ""
+    flaws: list[str] = []
+    for number, piece in enumerate(pieces.records()):
+        text, flaw = text_of(piece)
+        shown = text[:SHOWN] if not number else shown
+        try:
+            yield list(reader.papers(text))
+        except Exception as broken:  # whatever a parser makes of noise: this file's fault alone
+            flaw = f"cannot be read: {type(broken).__name__}"
+        flaws += [] if flaw is None else [flaw]
+    flaws += [] if pieces.flaw is None else [pieces.flaw]
+    if not flaws and not reader.number:
+        flaws = ["no entry in the whole file"]
+    yield [Paper(-1, 1, "", "", (), flaw, shown) for flaw in flaws]
 
 
 def reasons(entries: DataFrame) -> DataFrame:

@@ -9,7 +9,6 @@ cast asks for one to three tags of one article.
 
 import gzip
 from collections.abc import Sequence
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -18,6 +17,7 @@ from pyspark.sql import functions as F
 from implicast.lab.corpus.casts import with_targets
 from implicast.lab.corpus.papers import draw, met, top_tags
 from implicast.lab.errors import CorpusError
+from implicast.lab.storage import Location
 from implicast.language.tags import fold, objection_to
 
 MIX = (1, 1, 1, 2, 2, 3)
@@ -31,7 +31,7 @@ _TAGGED = pa.schema([("article", pa.int32()), ("at", pa.int32()), ("tag", pa.str
 _READ = pa.schema([("user", pa.int32()), ("at", pa.int32()), ("article", pa.int32())])
 
 
-def read_tagged(spark: SparkSession, directory: Path) -> tuple[DataFrame, DataFrame]:
+def read_tagged(spark: SparkSession, directory: Location) -> tuple[DataFrame, DataFrame]:
     """(user, at, article) and (article, at, tag): who keeps what, and how it is tagged."""
     users, items, names = (_lines(directory, name) for name in FILES)
     tags = [fold(name.strip()) for name in names]
@@ -61,12 +61,12 @@ def _frame(
     return spark.createDataFrame(pa.table(columns, schema=declared))
 
 
-def _lines(directory: Path, name: str) -> list[str]:
-    for path in (directory / name, directory / f"{name}.gz"):
-        if path.is_file():
-            content = path.read_bytes()
+def _lines(directory: Location, name: str) -> list[str]:
+    for place in (directory / name, directory / f"{name}.gz"):
+        if place.is_file():
+            content = place.read()
             return (
-                (gzip.decompress(content) if path.suffix == ".gz" else content)
+                (gzip.decompress(content) if place.name.endswith(".gz") else content)
                 .decode("utf-8", "replace")
                 .splitlines()
             )

@@ -2,24 +2,24 @@
 4.3, 9.3).
 """
 
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-import pyarrow.parquet as pq
 
+from implicast.lab import far_tables
 from implicast.lab.describe import fit
 from implicast.lab.report import palette
 from implicast.lab.report.figures import STYLE, Drawn, canvas_of, svg_of
+from implicast.lab.storage import Location
 
 Row = dict[str, Any]
 
 
-def workload_figures(directory: Path) -> list[Drawn]:
+def workload_figures(directory: Location) -> list[Drawn]:
     """Rank-frequency plots of registrations and casts, and the distribution of group sizes."""
-    ranked = pq.read_table(directory / "ranks").to_pylist()
-    sizes = pq.read_table(directory / "sizes").to_pylist()
+    ranked = far_tables.load(directory / "ranks").to_pylist()
+    sizes = far_tables.load(directory / "sizes").to_pylist()
     drawn = [
         _rank_figure([row for row in ranked if row["of"] == of], of)
         for of in ("registrations", "casts")
