@@ -24,10 +24,10 @@ Drawer = tuple[str, int, Scalar | None]
 block.
 """
 OPEN = 1 << 16
-Shelf = dict[Word, dict[Word, dict[Key, None]]]
+TagFiles = dict[Word, dict[Word, dict[Key, None]]]
 """Keys by the rarest tag of a term and the second; that is `ALONE` if there is none."""
 Filed = tuple[bool, Word, Word]
-"""On which shelf a term is, the whole or the partial, and under which tags."""
+"""Where a term is filed, the whole or the partial, and under which tags."""
 ALONE = ""
 
 
@@ -38,9 +38,9 @@ class StandingTargets(Generic[Key]):
 
     def __init__(self) -> None:
         self._targets: dict[Key, Target] = {}
-        self._whole: Shelf[Key] = {}
+        self._whole: TagFiles[Key] = {}
         """Keys of terms that are a pair of tags and nothing more."""
-        self._partial: Shelf[Key] = {}
+        self._partial: TagFiles[Key] = {}
         """Keys of terms that constrain more than their pair."""
         self._filed: dict[Key, list[Filed]] = {}
         self._named: dict[Word, int] = {}
@@ -84,19 +84,19 @@ class StandingTargets(Generic[Key]):
         rarest = sorted(term.has, key=lambda tag: (self._named[tag], tag))
         first, second = rarest[0], rarest[1] if len(rarest) > 1 else ALONE
         whole = len(rarest) <= 2 and not term.lacks and not term.where
-        shelf = self._whole if whole else self._partial
-        shelf.setdefault(first, {}).setdefault(second, {})[key] = None
+        filed_under = self._whole if whole else self._partial
+        filed_under.setdefault(first, {}).setdefault(second, {})[key] = None
         return whole, first, second
 
     def _unfile(self, key: Key, target: Target) -> None:
         for whole, first, second in self._filed.pop(key):
-            shelf = self._whole if whole else self._partial
-            drawers = shelf[first]
+            filed_under = self._whole if whole else self._partial
+            drawers = filed_under[first]
             drawers[second].pop(key)
             if not drawers[second]:
                 del drawers[second]
             if not drawers:
-                del shelf[first]
+                del filed_under[first]
         for term in target.terms:
             for tag in term.has:
                 self._named[tag] -= 1
@@ -139,13 +139,13 @@ class StandingTargets(Generic[Key]):
         return sorted({drawer for term in bare for drawer in _drawers_of(term)}, key=repr)
 
 
-def _under(shelf: Shelf[Key], tags: tuple[Word, ...]) -> Iterator[dict[Key, None]]:
+def _under(filed_under: TagFiles[Key], tags: tuple[Word, ...]) -> Iterator[dict[Key, None]]:
     """What is filed under each pair of these tags, and under each alone."""
-    if not shelf:
+    if not filed_under:
         return
     held = (ALONE, *tags)
     for first in tags:
-        drawers = shelf.get(first)
+        drawers = filed_under.get(first)
         if drawers is not None:
             for second in held:
                 drawer = drawers.get(second)
