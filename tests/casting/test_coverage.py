@@ -78,11 +78,11 @@ def test_the_last_report_ends_it_and_the_sum_is_that_of_all_reports():
     carrier, coverage = begun()
     carrier.coverages.report(1, CastTally(notified=3, declined=1))
     assert carrier.take() == [("stop", 1)]
-    carrier.coverages.report(2, CastTally(unreachable=1, silent=[b"x"], uncertain=1))
+    carrier.coverages.report(2, CastTally(unreachable=1, silent=(b"x",), uncertain=1))
 
     assert carrier.take() == [("stop", 2), ("ended",)]
     assert coverage.tally() == CastTally(
-        notified=4, declined=1, unreachable=1, silent=[b"x"], uncertain=1
+        notified=4, declined=1, unreachable=1, silent=(b"x",), uncertain=1
     )
     assert coverage.tally().expected == 6
 
@@ -201,7 +201,7 @@ def test_outcomes_of_members_keep_the_sum():
 
 
 def test_a_sum_of_tallies_names_a_bounded_number_of_silent_members():
-    tally = total(CastTally(unreachable=10, silent=[bytes([each])] * 10) for each in range(20))
+    tally = total(CastTally(unreachable=10, silent=(bytes([each]),) * 10) for each in range(20))
 
     assert tally.unreachable == 200
     assert len(tally.silent) == SILENT_MAX

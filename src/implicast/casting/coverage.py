@@ -64,7 +64,7 @@ class CastTally:
     notified: int = 0
     declined: int = 0
     unreachable: int = 0
-    silent: list[Name] = field(default_factory=list)
+    silent: tuple[Name, ...] = ()
     """Names of some of the unreachable members."""
     uncertain: int = 0
     """Regions whose members are not known."""
@@ -91,7 +91,7 @@ class CastTally:
         self.full += other.full
         self.held += other.held
         if other.silent:
-            self.silent = [*self.silent, *other.silent][:SILENT_MAX]
+            self.silent = (*self.silent, *other.silent)[:SILENT_MAX]
         if other.value is not None:
             self.value = combined(self.value, other.value)
 
@@ -103,9 +103,14 @@ class CastTally:
         elif outcome in (None, Outcome.EXPIRED):
             self.unreachable += 1
             if len(self.silent) < SILENT_MAX and name:
-                self.silent.append(name)
+                self.silent = (*self.silent, name)
         elif outcome not in (Outcome.ELSEWHERE, Outcome.UNSELECTED):
             self.declined += 1
+
+    def add_known(self, notified: int, unreachable: int) -> None:
+        """Add members whose outcome is known."""
+        self.notified += notified
+        self.unreachable += unreachable
 
     def mark_uncertain(self) -> None:
         """The members of the one region that this counts are not all known."""
@@ -156,15 +161,24 @@ class Coverage(Generic[Region]):
     @property
     def is_open(self) -> bool:
         """Whether a region may still be reported on."""
-        return bool(self.waiting) or any(each.is_open for each in self.children.values())
+        if self.waiting:
+            return True
+        for each in self.children.values():  # noqa: SIM110 - a loop takes half of the time of `any`
+            if each.report is None or each.report.open:
+                return True
+        return False
 
     def tally(self, without: Hashable = None) -> CastTally | None:
         """All that is known, without the regions of one child; None while another child has not
         reported at all.
         """
-        reports = [each.report for id_, each in self.children.items() if id_ != without]
-        known = [each for each in reports if each is not None]
-        return total([self.here, *known]) if len(known) == len(reports) else None
+        found = total((self.here,))
+        for id_, each in self.children.items():
+            if id_ != without:
+                if each.report is None:
+                    return None
+                found.add(each.report)
+        return found
 
     def set_here(self, tally: CastTally) -> None:
         """A tally that changes as the members answer for whom this peer answers."""
@@ -245,19 +259,16 @@ class Coverages(Generic[Cover, Region]):
         if split.own:
             self._carrier.local(coverage, split.own)
         for to, part in split.onward:
-            self._pass_on(coverage, to, part)
+            child = self._carrier.pass_on(coverage, to, part)
+            if child is None:
+                coverage.here.add_uncertain(len(part))
+            else:
+                self.children[child] = coverage
+                coverage.children[child] = Child(to, part)
         if split.waiting:
             coverage.set_waiting(split.waiting)
             self._carrier.wait(coverage)
         self._carrier.changed(coverage)
-
-    def _pass_on(self, coverage: Cover, to: Any, regions: tuple[Region, ...]) -> None:
-        child = self._carrier.pass_on(coverage, to, regions)
-        if child is None:
-            coverage.here.add_uncertain(len(regions))
-        else:
-            self.children[child] = coverage
-            coverage.children[child] = Child(to, regions)
 
     def child(self, child: Hashable) -> tuple[Cover, Child[Region]] | None:
         """A child that has not ended, and its coverage."""
@@ -268,7 +279,8 @@ class Coverages(Generic[Cover, Region]):
         """A child reports. Without open members the report is final."""
         coverage = self.children.get(child)
         if coverage is not None:
-            coverage.check_value(tally)
+            if tally.value is not None:
+                coverage.check_value(tally)
             coverage.children[child].set_report(tally)
             if not tally.open:
                 del self.children[child]

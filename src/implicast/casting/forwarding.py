@@ -343,7 +343,7 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
             tally.unreachable,
             tally.declined,
             tally.open,
-            tuple(tally.silent),
+            tally.silent,
             tally.uncertain + (self._backbone.lost_brokers() if client else 0),
         )
 
@@ -381,7 +381,7 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
     def on_cast_progress(self, sender: Address, progress: CastProgress) -> None:
         if progress.epoch == self._backbone.epoch:
             counts = (progress.open, progress.notified, progress.declined, progress.unreachable)
-            tally = CastTally(*counts, list(progress.silent), progress.uncertain)
+            tally = CastTally(*counts, progress.silent, progress.uncertain)
             self._coverages.report((sender, progress.cast), tally)
 
     def _on_request_lost(self, key: tuple[Address, CastId], request: PendingRequest) -> None:

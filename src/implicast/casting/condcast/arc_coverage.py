@@ -27,7 +27,7 @@ from implicast.casting.condcast.messages import (
 )
 from implicast.casting.condcast.routing import ArcRouter
 from implicast.casting.condcast.tasks import FORWARD_MAX_US, Task, Tasks
-from implicast.casting.coverage import CastTally, Coverages, Split
+from implicast.casting.coverage import CastTally, Child, Coverages, Split
 from implicast.casting.inbox import Outcome
 from implicast.overlay.chord_sharp import ChordSharp
 from implicast.overlay.links import Ref
@@ -42,6 +42,8 @@ RETRY = RetryPolicy(1_000_000, times=5)
 """Five unanswered requests, one second apart, before a peer is suspected."""
 PROGRESS = RetryPolicy(2_000_000, times=1 << 30, factor=2, most_us=9_000_000)
 """A peer that reports progress is asked again after 2, 4, 8, then 9 s."""
+NOTIFIED = (Outcome.TAKEN, Outcome.REPEAT)
+UNREACHABLE = (Outcome.FULL, Outcome.EXPIRED)
 STUCK_US = 1_000_000
 INCARNATION_MASK, INCARNATION_SHIFT = 0xFFFF, 16
 """The low 16 bits of the incarnation select the first token: consecutive incarnations are 2^16
@@ -122,16 +124,13 @@ class ArcCoverage(Part, parts={"requests": Requests}):
     def split(self, task: Task, arcs: tuple[Arc, ...]) -> Split[Arc]:
         """Divide arcs among this peer and the closest fingers before them."""
         assert task.query is not None, "an ended task has no arcs"
-        here, onward, stuck = self._router.split(arcs, task.query)
-        return Split(arcs if here else (), onward, stuck)
+        return self._router.split(arcs, task.query)
 
     def local(self, task: Task, arcs: tuple[Arc, ...]) -> None:
         """Notify this peer."""
         assert task.query is not None, "an ended task has no arcs"
         outcome = self._notify(task.cast, task.query, task.payload)
-        notified = outcome in (Outcome.TAKEN, Outcome.REPEAT)
-        unreachable = outcome in (Outcome.FULL, Outcome.EXPIRED)
-        task.here.add(CastTally(notified=notified, unreachable=unreachable))
+        task.here.add_known(outcome in NOTIFIED, outcome in UNREACHABLE)
 
     def pass_on(self, task: Task, to: Ref, arcs: tuple[Arc, ...]) -> int | None:
         """Ask another peer to cover arcs."""
@@ -145,7 +144,8 @@ class ArcCoverage(Part, parts={"requests": Requests}):
     def stop(self, child: Hashable) -> None:
         """Ask this child no longer."""
         self.requests.answered(FORWARD, child)
-        self._progress.pop(child, None)
+        if self._progress:
+            self._progress.pop(child, None)
 
     def wait(self, task: Task) -> None:
         """Arcs lie beyond a lost neighbour: try them again after `STUCK_US`."""
@@ -158,7 +158,7 @@ class ArcCoverage(Part, parts={"requests": Requests}):
         """Complete the task and report, if nothing of it is open. Nodes that are silent may have
         members on a ring of their own.
         """
-        if not (task.is_ended or task.is_open):
+        if task.query is not None and not task.is_open:
             if self._liveness.silent.are_uncertain():
                 self._liveness.silent.probe()
                 task.here.add_uncertain(1)
@@ -169,18 +169,21 @@ class ArcCoverage(Part, parts={"requests": Requests}):
 
     @handles(ArcsCovered)
     def on_covered(self, sender: Address, covered: ArcsCovered) -> None:
-        if self._task_of(sender, covered.token, covered.cast) is not None:
-            notified, unreachable = covered.notified, covered.unreachable
-            report = CastTally(
-                notified=notified, unreachable=unreachable, uncertain=covered.uncertain
-            )
+        found = self._child_at(sender, covered.token, covered.cast)
+        if found is not None:
+            self._liveness.on_message_from(found[1].to)
+            report = CastTally(uncertain=covered.uncertain)
+            report.add_known(covered.notified, covered.unreachable)
             self.coverages.report(covered.token, report)
 
     @handles(ForwardProgress)
     def on_progress(self, sender: Address, progress: ForwardProgress) -> None:
-        task, token = self._task_of(sender, progress.token, progress.cast), progress.token
-        if task is None:
+        token = progress.token
+        found = self._child_at(sender, token, progress.cast)
+        if found is None:
             return
+        task, child = found
+        self._liveness.on_message_from(child.to)
         if self.host.now_us > task.until_us:
             self.coverages.give_up(task)
         else:
@@ -191,26 +194,20 @@ class ArcCoverage(Part, parts={"requests": Requests}):
     def on_wrong_incarnation(self, sender: Address, answer: WrongIncarnation) -> None:
         found = self._child_at(sender, answer.token, answer.cast)
         if found is not None:
-            _, to = found
+            to = found[1].to
             self._ring.on_node_left(to)
             if not self._ring.is_lost(to):  # still the successor until the ring is repaired over it
                 self._ring.suspect(to)
             self.coverages.lose(answer.token)
 
-    def _child_at(self, sender: Address, token: int, cast: CastId) -> tuple[Task, Ref] | None:
-        """The task and the node that a peer answers for; None if there is none."""
+    def _child_at(
+        self, sender: Address, token: int, cast: CastId
+    ) -> tuple[Task, Child[Arc]] | None:
+        """The task and the child that a peer answers for; None if there is none."""
         found = self.coverages.child(token)
         if found is None or found[1].to.address != sender or found[0].cast != cast:
             return None
-        return found[0], found[1].to
-
-    def _task_of(self, sender: Address, token: int, cast: CastId) -> Task | None:
-        """The task that a peer is working for, which thereby shows that it is alive."""
-        found = self._child_at(sender, token, cast)
-        if found is None:
-            return None
-        self._liveness.on_message_from(found[1])
-        return found[0]
+        return found
 
     def _answer(self, task: Task) -> None:
         if task.requester is not None:

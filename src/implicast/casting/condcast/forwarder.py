@@ -50,12 +50,12 @@ class CastForwarder(Part, parts={"coverage": ArcCoverage}):
         self._incarnation = incarnation
         self.coverage: ArcCoverage | None = None
         """Made at the first cast that is covered. A peer without receipts gives them to others."""
-        self.cast = self.counting().start if settings.assured else self._start_uncounted
+        self.cast = self._make_coverage().start if settings.assured else self._start_uncounted
 
-    def counting(self) -> ArcCoverage:
-        if self.coverage is None:
-            self.coverage = ArcCoverage(self._ring, self._router, self._notify, self._incarnation)
-        return self.coverage
+    def _make_coverage(self) -> ArcCoverage:
+        made = ArcCoverage(self._ring, self._router, self._notify, self._incarnation)
+        self.coverage = made
+        return made
 
     def _start_uncounted(self, cast: CastId, arc: Arc, query: Query, payload: bytes) -> None:
         self._pass_on(ForwardCast(cast, 0, (arc,), query, payload))
@@ -66,7 +66,7 @@ class CastForwarder(Part, parts={"coverage": ArcCoverage}):
             return
         is_meant = message.incarnation == self._position.me.incarnation
         if message.token:
-            self.counting().accept(sender, message, is_meant)
+            (self.coverage or self._make_coverage()).accept(sender, message, is_meant)
         elif is_meant:
             self._pass_on(message)
 
@@ -109,9 +109,9 @@ class CastForwarder(Part, parts={"coverage": ArcCoverage}):
     def _pass_on(self, message: ForwardCast) -> None:
         """Forward once, without any answer."""
         cast, query, payload = message.cast, message.query, message.payload
-        here, onward, _ = self._router.split(message.arcs, query)
-        if here:
+        split = self._router.split(message.arcs, query)
+        if split.own:
             self._notify(cast, query, payload)
-        for node, pieces in onward:
+        for node, pieces in split.onward:
             forward = ForwardCast(cast, 0, pieces, query, payload, node.incarnation)
             self.host.send(node.address, forward)

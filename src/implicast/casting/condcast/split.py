@@ -14,6 +14,7 @@ bits: 7 us instead of 35 us).
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from implicast.overlay.chord_sharp import FingerValue
 from implicast.overlay.chord_sharp.table import ClockwiseKey, Table
@@ -94,12 +95,13 @@ def split(table: Table, arcs: Iterable[Arc], match: Match) -> tuple[bool, NextHo
     """Return the same as `split_by_definition`, faster if the table is consistent."""
     if not table.is_consistent():
         return split_by_definition(table, arcs, match)
-    unrolled, me = _unrolled(table, arcs), table.bounds()[0]
+    bounds = table.bounds()
+    unrolled, me = _unrolled(bounds, arcs), bounds[0]
     here = False
     pieces: list[LevelPiece] = []
     for start, end in unrolled:
         here = here or start == me
-        _reach(table, start, end, match, pieces)
+        _reach(bounds, table.values, start, end, match, pieces)
     if not pieces:
         return here, []
     if pieces[0][0] < len(table) - 1:
@@ -111,14 +113,17 @@ def split(table: Table, arcs: Iterable[Arc], match: Match) -> tuple[bool, NextHo
     return here, [(table.nodes[level], (Arc(low[1], high[1]),)) for level, low, high in pieces]
 
 
-def _unrolled(table: Table, arcs: Iterable[Arc]) -> list[tuple[ClockwiseKey, ClockwiseKey]]:
+def _unrolled(
+    bounds: list[ClockwiseKey], arcs: Iterable[Arc]
+) -> list[tuple[ClockwiseKey, ClockwiseKey]]:
     """Return the arcs as intervals clockwise from the node; an arc across the node's own key
     becomes two.
     """
-    first, last = table.bounds()[0], table.bounds()[-1]
+    first, last = bounds[0], bounds[-1]
+    own: Any = first[1]  # keys of one ring are of one kind
     found: list[tuple[ClockwiseKey, ClockwiseKey]] = []
     for arc in arcs:
-        start, end = table.clockwise_key(arc.start), table.clockwise_key(arc.end)
+        start, end = (arc.start < own, arc.start), (arc.end < own, arc.end)
         if start < end:
             found.append((start, end))
         else:
@@ -129,10 +134,14 @@ def _unrolled(table: Table, arcs: Iterable[Arc]) -> list[tuple[ClockwiseKey, Clo
 
 
 def _reach(
-    table: Table, start: ClockwiseKey, end: ClockwiseKey, match: Match, pieces: list[LevelPiece]
+    bounds: list[ClockwiseKey],
+    values: list[FingerValue | None],
+    start: ClockwiseKey,
+    end: ClockwiseKey,
+    match: Match,
+    pieces: list[LevelPiece],
 ) -> None:
     """Append the pieces of the levels that [start, end) reaches and that may match."""
-    bounds, values = table.bounds(), table.values
     for level in range(max(0, bisect_right(bounds, start) - 2), len(values)):
         low = bounds[level + 1]
         if low >= end:

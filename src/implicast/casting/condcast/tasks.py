@@ -47,7 +47,10 @@ class Task(Coverage[Arc]):
 
     def end(self) -> None:
         """Complete the task: retain only the report."""
-        self.report = self.tally()
+        for child in self.children.values():
+            if child.report is not None:
+                self.here.add(child.report)
+        self.report = self.here
         self.query, self.payload = None, b""
         self.children.clear()
 
@@ -62,17 +65,21 @@ class Tasks(dict[TaskKey, Task]):
     anew.
     """
 
-    __slots__ = ("_by",)
+    __slots__ = ("_by", "_oldest_us")
 
     def __init__(self) -> None:
         super().__init__()
         self._by: dict[Address, dict[TaskKey, None]] = {}
+        self._oldest_us = 0
+        """No task ends before this time."""
 
     def remember(self, key: TaskKey, task: Task) -> None:
         """Add a task that starts now; drop tasks whose requesters have given up."""
         over_us = task.until_us - KEEP_US
-        while self and self[oldest := next(iter(self))].until_us < over_us:
-            self.forget(oldest)
+        if over_us > self._oldest_us:  # rarely: to find the first entry of a dict takes time
+            while self and self[oldest := next(iter(self))].until_us < over_us:
+                self.forget(oldest)
+            self._oldest_us = next(iter(self.values())).until_us if self else task.until_us
         requester = key[0]
         if len(self._by.get(requester, ())) >= TASKS_MAX - len(self):
             self.forget(next(iter(self._by.get(requester) or self)))

@@ -361,12 +361,12 @@ class RingMember(
         unclear: Set[Name] = frozenset()
         if fetch is not None:
             removed = fetch.silent_members(self.select) - {self.name}
-            silent, uncertain = [*silent, *sorted(removed)], fetch.uncertain
+            silent, uncertain = (*silent, *sorted(removed)), fetch.uncertain
             unclear = self.unclear(fetch) & set(silent)
         if unclear or self.links.liveness.silent.are_uncertain():
             uncertain = max(uncertain, 1)
         unreachable = counts.unreachable + len(silent) - len(counts.silent) - len(unclear)
-        named = tuple([name for name in silent if name not in unclear][:SILENT_MAX])
+        named = tuple(name for name in silent if name not in unclear)[:SILENT_MAX]
         counted = counts.notified, unreachable, counts.declined, counts.open
         self.host.deliver(Settled(cast, *counted, named, uncertain))
 

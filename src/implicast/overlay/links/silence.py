@@ -151,7 +151,10 @@ class SilentNodes:
 
     def are_uncertain(self) -> bool:
         """Whether members may be registered on another ring."""
-        return self.uncertain_us() > 0 or bool(self._silent and self.refs())
+        now_us = self._host.now_us
+        if now_us < self._until_us or now_us < self._answered_us + MERGE_TIME_US:
+            return True
+        return bool(self._silent and self.refs())
 
     def are_beside(self) -> bool:
         """The same, if nodes are missing beside this one."""
