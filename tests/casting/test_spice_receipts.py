@@ -28,8 +28,8 @@ from implicast.casting.spice.traversal_messages import CastRequest, CopyRequest
 from implicast.casting.spice.traversal_state import TraversalTask
 from implicast.language.parse import parse
 from implicast.language.target import Description
+from implicast.overlay.ice.backup_copy import BackupDelta
 from implicast.overlay.ice.item_store import Item, RouteHeader
-from implicast.overlay.ice.messages import BackupDelta
 from implicast.overlay.ice.settings import SurfaceSettings
 from implicast.peer.contract import CastId
 from implicast.peer.name import name_of

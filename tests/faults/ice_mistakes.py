@@ -10,9 +10,8 @@ from implicast.overlay.ice.backup_set import BackupSet
 from implicast.overlay.ice.claiming import Claiming
 from implicast.overlay.ice.death_poll import DeathPoll
 from implicast.overlay.ice.handoff import Handoff
-from implicast.overlay.ice.handoff_receiver import HandoffReceiver
+from implicast.overlay.ice.handoff_receiver import HandoffAbort, HandoffPrepared, HandoffReceiver
 from implicast.overlay.ice.members import Members
-from implicast.overlay.ice.messages import HandoffAbort, HandoffPrepared
 from implicast.overlay.ice.ownership import Ownership
 from implicast.overlay.ice.ownership_map import OwnershipMap, overlap, remainder
 from implicast.overlay.ice.relocation import Relocation

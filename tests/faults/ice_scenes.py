@@ -18,7 +18,8 @@ import msgspec
 
 from implicast.overlay.ice.durable import DurableSurface
 from implicast.overlay.ice.item_store import Item, RouteHeader
-from implicast.overlay.ice.messages import KINDS, OwnershipClaim
+from implicast.overlay.ice.kinds import KINDS
+from implicast.overlay.ice.messages import OwnershipClaim
 from implicast.overlay.ice.settings import SurfaceSettings, Timers
 from implicast.overlay.ice.surface import IceSurface
 from implicast.peer.contract import Message, Peer, handles

@@ -15,8 +15,9 @@ from ice_mistakes import (
 )
 from ice_scenes import SCENES, Lodger, S, Scene, healing_us, play, varied
 
+from implicast.overlay.ice.backup_copy import BackupDelta
 from implicast.overlay.ice.item_store import Item
-from implicast.overlay.ice.messages import BackupDelta, OwnershipClaim
+from implicast.overlay.ice.messages import OwnershipClaim
 from implicast.overlay.ice.ownership_map import overlap
 from implicast.overlay.ice.settings import Timers
 from implicast.space.tract import contains

@@ -8,13 +8,15 @@ import pytest
 
 from implicast.casting.spice.design import landmark_digits
 from implicast.overlay.ice.fixed_surface import FixedSurface
-from implicast.overlay.ice.item_store import Item, RouteHeader
-from implicast.overlay.ice.messages import (
-    FindOwner,
+from implicast.overlay.ice.handoff_receiver import (
     HandoffCommit,
     HandoffOffer,
     HandoffPrepared,
     HandoffProgress,
+)
+from implicast.overlay.ice.item_store import Item, RouteHeader
+from implicast.overlay.ice.messages import (
+    FindOwner,
     Heartbeat,
     HeartbeatAck,
     JoinRequest,

@@ -9,33 +9,36 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from implicast.overlay.ice.backup_copy import BackupCopy, split_into_parts
-from implicast.overlay.ice.claiming import CommitDue
-from implicast.overlay.ice.death_poll import DeathPoll
-from implicast.overlay.ice.fixed_surface import Tick
-from implicast.overlay.ice.handoff import OutgoingHandoff
-from implicast.overlay.ice.item_store import Item, RouteHeader
-from implicast.overlay.ice.joining import JoinRetry
-from implicast.overlay.ice.messages import (
+from implicast.overlay.ice.backup_copy import (
+    BackupCopy,
     BackupDelta,
     BackupSnapshot,
-    ClaimUpdate,
-    ConfirmDeath,
-    DeathVote,
     DeltaAck,
-    FindOwner,
-    FullStateRequest,
+    NoBackupCopy,
+    SnapshotAck,
+    split_into_parts,
+)
+from implicast.overlay.ice.claiming import CommitDue
+from implicast.overlay.ice.death_poll import ConfirmDeath, DeathPoll, DeathVote
+from implicast.overlay.ice.fixed_surface import Tick
+from implicast.overlay.ice.handoff import OutgoingHandoff
+from implicast.overlay.ice.handoff_receiver import (
     HandoffAbort,
     HandoffCommit,
     HandoffOffer,
     HandoffPrepared,
     HandoffProgress,
+)
+from implicast.overlay.ice.item_store import Item, RouteHeader
+from implicast.overlay.ice.joining import JoinRetry
+from implicast.overlay.ice.messages import (
+    ClaimUpdate,
+    FindOwner,
+    FullStateRequest,
     Heartbeat,
     HeartbeatAck,
     JoinRequest,
-    NoBackupCopy,
     OwnershipClaim,
-    SnapshotAck,
 )
 from implicast.overlay.ice.ownership import TAKEN_OVER
 from implicast.overlay.ice.ownership_map import better, gap_beside, touches

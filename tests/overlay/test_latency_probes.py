@@ -9,12 +9,7 @@ import pytest
 from implicast.casting.spice.spice import Spice
 from implicast.overlay.ice.item_store import RouteHeader
 from implicast.overlay.ice.joining import Extent, ProbeRound, ProbeRoundDue
-from implicast.overlay.ice.messages import (
-    JoinRequest,
-    LatencyProbe,
-    LatencyReply,
-    OwnershipClaim,
-)
+from implicast.overlay.ice.messages import JoinRequest, LatencyProbe, LatencyReply, OwnershipClaim
 from implicast.overlay.ice.settings import SurfaceSettings
 from implicast.overlay.ice.state import SurfaceState
 from implicast.overlay.ice.surface import IceSurface

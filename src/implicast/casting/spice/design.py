@@ -25,7 +25,7 @@ from implicast.casting.spice.traversal_messages import (
     ReregisterRequest,
 )
 from implicast.language.parameters import Parameter, Parameters, Setting
-from implicast.overlay.ice import messages as ice_messages
+from implicast.overlay.ice.kinds import KINDS as ICE_KINDS
 from implicast.overlay.ice.settings import SurfaceSettings, Timers
 from implicast.peer.lease import UNENDING_US
 from implicast.peer.member import Member
@@ -163,7 +163,7 @@ KINDS = (
     notifier.NotifyAgain,
     notifier.NotifyAgainAck,
     complaints.Complain,
-    *ice_messages.KINDS,
+    *ICE_KINDS,
 )
 RELIEF = (
     Parameter(

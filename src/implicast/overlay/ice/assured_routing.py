@@ -19,9 +19,9 @@ from implicast.overlay.ice.claim_exchange import ClaimExchange
 from implicast.overlay.ice.item_store import RouteHeader
 from implicast.overlay.ice.joining import Joining
 from implicast.overlay.ice.members import Members
-from implicast.overlay.ice.messages import HopAck, JoinRequest
+from implicast.overlay.ice.messages import JoinRequest
 from implicast.overlay.ice.ownership import Ownership
-from implicast.overlay.ice.routing import Arrivals, Routed, SurfaceRouting
+from implicast.overlay.ice.routing import Arrivals, HopAck, Routed, SurfaceRouting
 from implicast.overlay.ice.routing_decision import NO_HOPS, NextHop, RoutingDecision
 from implicast.overlay.ice.surface_site import SurfaceSite
 from implicast.overlay.ice.table import SurfaceTable

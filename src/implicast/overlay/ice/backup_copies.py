@@ -7,19 +7,17 @@ does not restore it.
 
 from collections.abc import Iterable
 
-from implicast.overlay.ice.backup_copy import BackupCopy
-from implicast.overlay.ice.item_store import Item, check_items
-from implicast.overlay.ice.members import Members
-from implicast.overlay.ice.messages import (
+from implicast.overlay.ice.backup_copy import (
+    BackupCopy,
     BackupDelta,
     BackupSnapshot,
     DeltaAck,
-    Heartbeat,
-    Neighbour,
     NoBackupCopy,
-    OwnershipClaim,
     SnapshotAck,
 )
+from implicast.overlay.ice.item_store import Item, check_items
+from implicast.overlay.ice.members import Members
+from implicast.overlay.ice.messages import Heartbeat, Neighbour, OwnershipClaim
 from implicast.overlay.ice.ownership import Ownership
 from implicast.overlay.ice.state import CopyState
 from implicast.overlay.ice.surface_site import SurfaceSite

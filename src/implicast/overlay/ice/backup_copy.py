@@ -3,11 +3,73 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from implicast.overlay.ice.item_store import Item
-from implicast.overlay.ice.messages import BackupDelta, Heartbeat, Neighbour, OwnershipClaim
+from implicast.overlay.ice.item_store import Item, Number, StateVersion
+from implicast.overlay.ice.messages import (
+    Backups,
+    Claims,
+    Heartbeat,
+    Items,
+    Neighbour,
+    OwnershipClaim,
+    PartNumber,
+    Surroundings,
+)
 from implicast.overlay.ice.ownership_map import tract_of
-from implicast.peer.contract import Address
+from implicast.peer.contract import Address, Message
+from implicast.peer.fields import Micros
 from implicast.space.tract import Tract, intersect
+
+
+class BackupSnapshot(Message):
+    """One part of an owner's complete state, for a peer that becomes its backup."""
+
+    wire = 0x090D
+    number: Number
+    part: PartNumber
+    parts: PartNumber
+    serial: Number
+    stamp_us: Micros
+    version: StateVersion
+    claims: Claims
+    backups: Backups
+    around: Surroundings
+    items: Items
+
+
+class SnapshotAck(Message):
+    """Acknowledges one part of a snapshot."""
+
+    wire = 0x090E
+    number: Number
+    part: PartNumber
+    stamp_us: Micros
+
+
+class BackupDelta(Message):
+    """Changes of an owner's items since its snapshot."""
+
+    wire = 0x090F
+    number: Number
+    serial: Number
+    stamp_us: Micros
+    version: StateVersion
+    claims: Claims
+    items: Items
+
+
+class DeltaAck(Message):
+    """The backup has stored a delta."""
+
+    wire = 0x0910
+    number: Number
+    stamp_us: Micros
+
+
+class NoBackupCopy(Message):
+    """The backup has no copy to which a delta could be applied."""
+
+    wire = 0x0911
+    number: Number
 
 
 @dataclass(slots=True)

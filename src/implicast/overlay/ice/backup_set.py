@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from implicast.overlay.ice.backup_copies import BackupCopies
-from implicast.overlay.ice.backup_copy import ChunkedTransfer, split_into_parts
-from implicast.overlay.ice.item_store import Item
-from implicast.overlay.ice.members import NEVER_US, Members
-from implicast.overlay.ice.messages import (
+from implicast.overlay.ice.backup_copy import (
     BackupDelta,
     BackupSnapshot,
+    ChunkedTransfer,
     DeltaAck,
     NoBackupCopy,
     SnapshotAck,
+    split_into_parts,
 )
+from implicast.overlay.ice.item_store import Item
+from implicast.overlay.ice.members import NEVER_US, Members
 from implicast.overlay.ice.ownership import TAKEN_OVER, Ownership
 from implicast.overlay.ice.surface_site import SurfaceSite
 from implicast.peer.contract import Address, Part, handles

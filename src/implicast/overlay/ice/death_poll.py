@@ -4,16 +4,61 @@ Pure data; `takeover.py` sends the messages and acts on the result.
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
 
 from implicast.overlay.ice.backup_copy import BackupCopy
 from implicast.overlay.ice.members import Members
-from implicast.overlay.ice.messages import ConfirmDeath, DeathVote, OwnershipClaim
-from implicast.peer.contract import Address
+from implicast.overlay.ice.messages import (
+    BACKUPS_MAX,
+    Claims,
+    Items,
+    OptionalNumber,
+    OwnershipClaim,
+)
+from implicast.peer.contract import Address, Message
 from implicast.space.tract import Tract
 
 VOTERS_MAX = 64
 """Peers asked about one suspect."""
+
+
+class ConfirmDeath(Message):
+    """Asks other peers whether they have heard the suspect lately. A backup sends it before it
+    takes over the suspect's extents, and a handoff receiver when the sender is silent.
+    """
+
+    wire = 0x0912
+    suspect: Address
+    extents: Claims
+    rank: Annotated[int, Meta(ge=0, le=BACKUPS_MAX + 1)]
+    incoming: Claims
+    """Extents on their way from the suspect to the requester, which keeps them if it is dead."""
+    serial: OptionalNumber
+    """Serial of the suspect's last write in the requester's copy: a voter with a later one sends
+    its items; -2: the requester has no complete copy.
+    """
+    certain: bool = False
+    """True if a later incarnation runs at the suspect's address: the suspect is certainly dead."""
+
+
+class DeathVote(Message):
+    """Answer to `ConfirmDeath`: what the voter knows of the suspect."""
+
+    wire = 0x0913
+    suspect: Address
+    ago_us: OptionalNumber
+    """Time since the voter last heard the suspect; -1: unknown."""
+    claims: Claims
+    items: Items
+    whole: bool
+    """True if the items are complete for the requested extents, and newer than the requester's."""
+    in_transit: Claims
+    """Claims to extents that the voter is handing off to the suspect (as they will be after an
+    abort) or receiving from it (as they will be if the suspect is dead). They are not valid yet, so
+    the requester does not record them; it only leaves these extents alone.
+    """
 
 
 class DeadOwner(NamedTuple):

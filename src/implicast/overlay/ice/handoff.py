@@ -16,17 +16,16 @@ from typing import Any
 from implicast.overlay.ice.backup_copy import ChunkedTransfer, split_into_parts
 from implicast.overlay.ice.backup_set import BackupSet
 from implicast.overlay.ice.claim_exchange import ClaimExchange
-from implicast.overlay.ice.handoff_receiver import HandoffReceiver
-from implicast.overlay.ice.members import Members
-from implicast.overlay.ice.messages import (
+from implicast.overlay.ice.handoff_receiver import (
     HandoffAbort,
     HandoffCommit,
     HandoffOffer,
     HandoffPrepared,
     HandoffProgress,
-    Neighbour,
-    OwnershipClaim,
+    HandoffReceiver,
 )
+from implicast.overlay.ice.members import Members
+from implicast.overlay.ice.messages import Neighbour, OwnershipClaim
 from implicast.overlay.ice.ownership import HANDING_OFF, PROVISIONAL, ExtentStatus, Ownership
 from implicast.overlay.ice.surface_site import SurfaceSite
 from implicast.peer.contract import Address, Part, handles

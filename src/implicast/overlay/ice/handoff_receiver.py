@@ -8,25 +8,76 @@ from dataclasses import dataclass
 
 from implicast.overlay.ice.backup_set import BackupSet
 from implicast.overlay.ice.claim_exchange import ClaimExchange
-from implicast.overlay.ice.item_store import Item, check_items
+from implicast.overlay.ice.item_store import Item, Number, check_items
 from implicast.overlay.ice.members import Members
 from implicast.overlay.ice.messages import (
-    HandoffAbort,
-    HandoffCommit,
-    HandoffOffer,
-    HandoffPrepared,
-    HandoffProgress,
+    Backups,
+    Items,
     Neighbour,
     OwnershipClaim,
+    PartNumber,
+    Surroundings,
 )
 from implicast.overlay.ice.ownership import PROVISIONAL, TAKEN_OVER, ExtentStatus, Ownership
 from implicast.overlay.ice.ownership_map import tract_of
 from implicast.overlay.ice.surface_site import SurfaceSite
-from implicast.peer.contract import Address, in_order
+from implicast.peer.contract import Address, Message, in_order
 from implicast.peer.errors import RemoteError
+from implicast.peer.fields import Micros
 from implicast.peer.memory import Recent
 from implicast.peer.requests import AbstractRequests
 from implicast.space.tract import Tract
+
+
+class HandoffOffer(Message):
+    """One part of a handoff: the receiver's future claim, the sender's neighbours, and a share of
+    the items.
+    """
+
+    wire = 0x0908
+    number: Number
+    part: PartNumber
+    parts: PartNumber
+    claim: OwnershipClaim
+    around: Surroundings
+    items: Items
+
+
+class HandoffProgress(Message):
+    """Progress of a handoff: the receiver has this part and is working on it."""
+
+    wire = 0x0909
+    number: Number
+    part: PartNumber
+
+
+class HandoffPrepared(Message):
+    """The receiver and all its backups have the items. The receiver does not answer for the extent
+    before `HandoffCommit`.
+    """
+
+    wire = 0x090A
+    number: Number
+    claim: OwnershipClaim
+    backups: Backups
+    stamp_us: Micros
+    """By the receiver's clock; supersedes its earlier statements about its backup set."""
+
+
+class HandoffCommit(Message):
+    """The sender has given up its claim: the extent belongs to the receiver alone."""
+
+    wire = 0x090B
+    number: Number
+
+
+class HandoffAbort(Message):
+    """Ends a handoff without effect: the receiver declines, or the sender does not know the
+    handoff. The sender keeps the extent.
+    """
+
+    wire = 0x090C
+    number: Number
 
 
 @dataclass(slots=True)

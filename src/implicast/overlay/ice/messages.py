@@ -1,8 +1,5 @@
-"""Messages between the peers of an ICE surface.
-
-Heartbeats keep neighbours informed of each other, handoffs move an extent from one live peer to
-another, snapshots and deltas keep backup copies, and death polls precede the takeover of a dead
-owner's extents.
+"""Messages that several parts of a surface share: claims and heartbeats, joining, and queries for
+owners. Those of one protocol alone stand in the file of its part; `kinds.py` lists all.
 """
 
 from typing import Annotated
@@ -123,13 +120,6 @@ class ClaimUpdate(Message):
     claims: Claims
 
 
-class HopAck(Message):
-    """Acknowledges one hop of a routed message by the number that the message had on this hop."""
-
-    wire = 0x0905
-    number: Number
-
-
 class JoinRequest(Message):
     """Routed request of a joining peer to the owner of a code: hand off an extent to me."""
 
@@ -147,166 +137,6 @@ class FindOwner(Message):
     wire = 0x0907
     way: RouteHeader
     requester: Address
-
-
-class HandoffOffer(Message):
-    """One part of a handoff: the receiver's future claim, the sender's neighbours, and a share of
-    the items.
-    """
-
-    wire = 0x0908
-    number: Number
-    part: PartNumber
-    parts: PartNumber
-    claim: OwnershipClaim
-    around: Surroundings
-    items: Items
-
-
-class HandoffProgress(Message):
-    """Progress of a handoff: the receiver has this part and is working on it."""
-
-    wire = 0x0909
-    number: Number
-    part: PartNumber
-
-
-class HandoffPrepared(Message):
-    """The receiver and all its backups have the items. The receiver does not answer for the extent
-    before `HandoffCommit`.
-    """
-
-    wire = 0x090A
-    number: Number
-    claim: OwnershipClaim
-    backups: Backups
-    stamp_us: Micros
-    """By the receiver's clock; supersedes its earlier statements about its backup set."""
-
-
-class HandoffCommit(Message):
-    """The sender has given up its claim: the extent belongs to the receiver alone."""
-
-    wire = 0x090B
-    number: Number
-
-
-class HandoffAbort(Message):
-    """Ends a handoff without effect: the receiver declines, or the sender does not know the
-    handoff. The sender keeps the extent.
-    """
-
-    wire = 0x090C
-    number: Number
-
-
-class BackupSnapshot(Message):
-    """One part of an owner's complete state, for a peer that becomes its backup."""
-
-    wire = 0x090D
-    number: Number
-    part: PartNumber
-    parts: PartNumber
-    serial: Number
-    stamp_us: Micros
-    version: StateVersion
-    claims: Claims
-    backups: Backups
-    around: Surroundings
-    items: Items
-
-
-class SnapshotAck(Message):
-    """Acknowledges one part of a snapshot."""
-
-    wire = 0x090E
-    number: Number
-    part: PartNumber
-    stamp_us: Micros
-
-
-class BackupDelta(Message):
-    """Changes of an owner's items since its snapshot."""
-
-    wire = 0x090F
-    number: Number
-    serial: Number
-    stamp_us: Micros
-    version: StateVersion
-    claims: Claims
-    items: Items
-
-
-class DeltaAck(Message):
-    """The backup has stored a delta."""
-
-    wire = 0x0910
-    number: Number
-    stamp_us: Micros
-
-
-class NoBackupCopy(Message):
-    """The backup has no copy to which a delta could be applied."""
-
-    wire = 0x0911
-    number: Number
-
-
-class ConfirmDeath(Message):
-    """Asks other peers whether they have heard the suspect lately. A backup sends it before it
-    takes over the suspect's extents, and a handoff receiver when the sender is silent.
-    """
-
-    wire = 0x0912
-    suspect: Address
-    extents: Claims
-    rank: Annotated[int, Meta(ge=0, le=BACKUPS_MAX + 1)]
-    incoming: Claims
-    """Extents on their way from the suspect to the requester, which keeps them if it is dead."""
-    serial: OptionalNumber
-    """Serial of the suspect's last write in the requester's copy: a voter with a later one sends
-    its items; -2: the requester has no complete copy.
-    """
-    certain: bool = False
-    """True if a later incarnation runs at the suspect's address: the suspect is certainly dead."""
-
-
-class DeathVote(Message):
-    """Answer to `ConfirmDeath`: what the voter knows of the suspect."""
-
-    wire = 0x0913
-    suspect: Address
-    ago_us: OptionalNumber
-    """Time since the voter last heard the suspect; -1: unknown."""
-    claims: Claims
-    items: Items
-    whole: bool
-    """True if the items are complete for the requested extents, and newer than the requester's."""
-    in_transit: Claims
-    """Claims to extents that the voter is handing off to the suspect (as they will be after an
-    abort) or receiving from it (as they will be if the suspect is dead). They are not valid yet, so
-    the requester does not record them; it only leaves these extents alone.
-    """
-
-
-class RelocationQuery(Message):
-    """Searches the area (a prefix) for a peer that can take a surplus extent and hand its own one
-    to the owner of its sibling.
-    """
-
-    wire = 0x0914
-    surplus: OwnershipClaim
-    low: Code
-    bits: Bits
-    requester: Address
-    depth: Annotated[int, Meta(ge=0, le=BITS)]
-
-
-class RelocationOffer(Message):
-    """The sender can take that surplus extent."""
-
-    wire = 0x0915
-    surplus: OwnershipClaim
 
 
 class LatencyProbe(Message):
@@ -338,32 +168,3 @@ class Introduction(Message):
 
     wire = 0x0918
     peers: Annotated[tuple[Address, ...], Meta(max_length=INTRODUCED_MAX)]
-
-
-KINDS: tuple[type, ...] = (
-    Heartbeat,
-    HeartbeatAck,
-    FullStateRequest,
-    ClaimUpdate,
-    HopAck,
-    JoinRequest,
-    FindOwner,
-    HandoffOffer,
-    HandoffProgress,
-    HandoffPrepared,
-    HandoffCommit,
-    HandoffAbort,
-    BackupSnapshot,
-    SnapshotAck,
-    BackupDelta,
-    DeltaAck,
-    NoBackupCopy,
-    ConfirmDeath,
-    DeathVote,
-    RelocationQuery,
-    RelocationOffer,
-    LatencyProbe,
-    LatencyReply,
-    Introduction,
-)
-"""Kinds that are sent over the network."""

@@ -10,17 +10,42 @@ neighbour. It stays while it holds the backup copy of a silent peer, because tha
 last one.
 """
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from implicast.overlay.ice.backup_set import BackupSet
 from implicast.overlay.ice.claim_exchange import ClaimExchange
 from implicast.overlay.ice.handoff import Handoff
+from implicast.overlay.ice.item_store import Code
 from implicast.overlay.ice.members import Members
-from implicast.overlay.ice.messages import RelocationOffer, RelocationQuery
+from implicast.overlay.ice.messages import Bits, OwnershipClaim
 from implicast.overlay.ice.ownership import Ownership
 from implicast.overlay.ice.surface_site import SurfaceSite
 from implicast.peer.contract import Address, Message, Part, handles, in_order
 from implicast.peer.events import Left
 from implicast.space.morton import BITS
 from implicast.space.prefix import sibling
+
+
+class RelocationQuery(Message):
+    """Searches the area (a prefix) for a peer that can take a surplus extent and hand its own one
+    to the owner of its sibling.
+    """
+
+    wire = 0x0914
+    surplus: OwnershipClaim
+    low: Code
+    bits: Bits
+    requester: Address
+    depth: Annotated[int, Meta(ge=0, le=BITS)]
+
+
+class RelocationOffer(Message):
+    """The sender can take that surplus extent."""
+
+    wire = 0x0915
+    surplus: OwnershipClaim
 
 
 class DepartureDue(Message):

@@ -10,11 +10,10 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from implicast.overlay.ice.item_store import RouteHeader, check_tract
+from implicast.overlay.ice.item_store import Number, RouteHeader, check_tract
 from implicast.overlay.ice.messages import (
     ClaimUpdate,
     FindOwner,
-    HopAck,
     JoinRequest,
     LatencyProbe,
     OwnershipClaim,
@@ -23,7 +22,7 @@ from implicast.overlay.ice.ownership import Extents
 from implicast.overlay.ice.routing_decision import NO_HOPS, NextHop, RoutingDecision
 from implicast.overlay.ice.surface_site import SurfaceSite
 from implicast.overlay.ice.table import SurfaceTable
-from implicast.peer.contract import Address, Part, handles
+from implicast.peer.contract import Address, Message, Part, handles
 from implicast.space.tract import EMPTY, Tract, contains, intersect, subtract, unite
 
 OVERLAY_KINDS = (JoinRequest, FindOwner, LatencyProbe)
@@ -37,6 +36,13 @@ of the part that has arrived.
 """
 NO_ARRIVALS: Arrivals = {}
 NONE_PARKED: tuple[tuple[int, Routed], ...] = ()
+
+
+class HopAck(Message):
+    """Acknowledges one hop of a routed message by the number that the message had on this hop."""
+
+    wire = 0x0905
+    number: Number
 
 
 class SurfaceRouting(Part):

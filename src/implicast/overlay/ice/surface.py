@@ -23,12 +23,7 @@ from implicast.overlay.ice.heartbeats import Heartbeats
 from implicast.overlay.ice.item_store import Item, ItemStore
 from implicast.overlay.ice.joining import Joining
 from implicast.overlay.ice.members import Everyone, Members
-from implicast.overlay.ice.messages import (
-    FindOwner,
-    JoinRequest,
-    LatencyProbe,
-    OwnershipClaim,
-)
+from implicast.overlay.ice.messages import FindOwner, JoinRequest, LatencyProbe, OwnershipClaim
 from implicast.overlay.ice.neighbour_watch import NeighbourWatch, Unwatched
 from implicast.overlay.ice.ownership import Ownership
 from implicast.overlay.ice.reclaim import Reclaim

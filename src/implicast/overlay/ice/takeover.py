@@ -17,17 +17,18 @@ from implicast.overlay.ice.backup_copy import BackupCopy, split_into_parts
 from implicast.overlay.ice.backup_set import BackupSet
 from implicast.overlay.ice.claim_exchange import ClaimExchange
 from implicast.overlay.ice.claiming import Claiming, CommitDue
-from implicast.overlay.ice.death_poll import DeadOwner, DeathPoll, PendingTakeover, voters
+from implicast.overlay.ice.death_poll import (
+    ConfirmDeath,
+    DeadOwner,
+    DeathPoll,
+    DeathVote,
+    PendingTakeover,
+    voters,
+)
 from implicast.overlay.ice.handoff import Handoff
 from implicast.overlay.ice.item_store import Item, RouteHeader
 from implicast.overlay.ice.members import Members
-from implicast.overlay.ice.messages import (
-    ConfirmDeath,
-    DeathVote,
-    FindOwner,
-    FullStateRequest,
-    OwnershipClaim,
-)
+from implicast.overlay.ice.messages import FindOwner, FullStateRequest, OwnershipClaim
 from implicast.overlay.ice.ownership import PROVISIONAL, Ownership
 from implicast.overlay.ice.ownership_map import OwnershipMap, overlap, tract_of
 from implicast.overlay.ice.surface_site import SurfaceSite
