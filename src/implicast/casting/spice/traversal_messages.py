@@ -126,6 +126,14 @@ class InProgress(Message):
 
 
 Traversal = CastRequest | GatherRequest | CopyRequest | ReregisterRequest
+PLACES: dict[type, int] = {
+    CastRequest: 0,
+    RepeatedCastRequest: 0,
+    GatherRequest: 1,
+    CopyRequest: 2,
+    ReregisterRequest: 3,
+}
+"""By kind of traversal: the place of its user in `traversals.Users`."""
 
 
 def traversal_key(traversal: Traversal) -> Hashable:

@@ -21,6 +21,7 @@ from implicast.casting.spice.registries import Registries
 from implicast.casting.spice.registry import Record, Registry
 from implicast.casting.spice.settings import CAST_US, SLOW_US, WAIT_LONGEST_US
 from implicast.casting.spice.traversal_messages import (
+    PLACES,
     CopyRequest,
     CoverageReport,
     GatherRequest,
@@ -53,6 +54,10 @@ PARKED_MAX = 4_096
 FORGET_US = 10_000_000
 
 
+Users = tuple[TraversalUser, ...]
+"""The users of casts, gatherings, copies and recoveries."""
+
+
 class Traversals(SpicePart):
     """Forwards and processes traversals, and tracks those that this peer started."""
 
@@ -71,8 +76,8 @@ class Traversals(SpicePart):
     def __init__(self, tools: Tools, registries: Registries) -> None:
         super().__init__(tools)
         self._registries = registries
-        self._users: dict[type, TraversalUser] = {}
-        self._remote: dict[type, bool] = {}
+        self._users: Users = ()
+        self._remote: tuple[type, ...] = ()
         self.tasks = TaskTable()
         self.branches: dict[HopId, TraversalBranch] = {}
         self._shares: Shares[Address] = Shares(BRANCHES_MAX)
@@ -82,12 +87,14 @@ class Traversals(SpicePart):
         self._parked: list[Traversal] = []
         """Casts without receipts that wait for a tract to get an owner."""
 
-    def serve(self, user: TraversalUser, *kinds: type, remote: bool = True) -> None:
-        """Name the user of these kinds of traversals. `remote`: those of other peers are processed
-        too.
+    def serve(self, users: Users, remote: tuple[type, ...]) -> None:
+        """Name the users of traversals. `remote`: kinds besides casts that are processed if they
+        come from other peers.
         """
-        self._users.update(dict.fromkeys(kinds, user))
-        self._remote.update(dict.fromkeys(kinds, remote))
+        self._users, self._remote = users, remote
+
+    def _user_of(self, traversal: Traversal) -> TraversalUser:
+        return self._users[PLACES[type(traversal)]]
 
     @property
     def known(self) -> Tract:
@@ -101,7 +108,7 @@ class Traversals(SpicePart):
     def on_traversal(
         self, sender: Address, traversal: GatherRequest | CopyRequest | ReregisterRequest
     ) -> None:
-        if self._remote[type(traversal)]:
+        if type(traversal) in self._remote:
             self.begin_branch(sender, traversal)
 
     def begin_branch(self, sender: Address, traversal: Traversal) -> None:
@@ -147,7 +154,7 @@ class Traversals(SpicePart):
     def forward(self, branch: TraversalBranch | None, traversal: Traversal) -> None:
         """Process the local part, and forward the rest to the next hops."""
         if not traversal.notch:
-            traversal, found = self._users[type(traversal)].seek(traversal)
+            traversal, found = self._user_of(traversal).seek(traversal)
             if found:
                 self.process_here(branch, traversal, traversal.way.tract)
                 return
@@ -276,7 +283,7 @@ class Traversals(SpicePart):
         self, task: TraversalTask | None, traversal: Traversal, notch: int, part: Tract
     ) -> None:
         """Visit the local records at this and all higher notches; send branches up for the rest."""
-        user = self._users[type(traversal)]
+        user = self._user_of(traversal)
         if not user.enters(task, traversal):
             return
         root, dimensions = traversal.root, self.settings.dimensions
@@ -348,12 +355,12 @@ class Traversals(SpicePart):
             self._report_end(task, True)
 
     def _report_end(self, task: TraversalTask, is_covered: bool) -> None:
-        self._users[type(task.traversal)].on_traversal_end(task, is_covered)
+        self._user_of(task.traversal).on_traversal_end(task, is_covered)
 
     def show(self, task: TraversalTask, registry: Registry, record: Record) -> None:
         """Visit a record that came down past an open task, once."""
         if not task.mark_shown(record.entry.member.name):
-            self._users[type(task.traversal)].visit_records(task, registry, [record])
+            self._user_of(task.traversal).visit_records(task, registry, [record])
 
     def give_up(self, task: TraversalTask) -> None:
         """Abandon a task that cannot be finished. Waiting senders reroute."""
