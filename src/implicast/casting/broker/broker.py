@@ -1,16 +1,42 @@
 """A broker: serves its clients as a server would, and is one node of a self-repairing backbone
 (thesis chapter 6).
 
-It stores its own clients' descriptions in an inverted index and, for each neighbour, a Bloom filter
-of the tags registered beyond it (`overlay/backbone`). A filter cannot express excluded tags and
-predicates; the broker's index decides on those. A registration is complete when the whole backbone
-routes by it. A description that is replaced or withdrawn leaves the index at once. Its tags stay in
-the filters until the next generation, which costs messages but never causes a wrong notice.
+Theory of operation. It stores its own clients' descriptions in an inverted index and, for each
+neighbour in a tree, a Bloom filter of the tags registered beyond it (`overlay/backbone`). A cast
+goes to the own clients that it selects and to the neighbours whose filter it passes. A filter
+cannot express excluded tags and predicates; the index of the last broker decides on those.
 
-Until it has a view (`overlay/backbone/views.py`) a broker answers no client and accepts no cast.
-After a restart it knows only the highest view number and its complaint log; its clients register
-again after their next keep-alive. Not guaranteed: while its broker is dead and this is undetected,
-a client receives nothing, and casts of that time are not repeated later.
+State: `ClientRegistry`, `Backbone` (filters), `Views` (which brokers live, and their tree),
+`ForwardingTable` (casts of this view). Durable are only the highest view number and the complaint
+log: clients register again after their next keep-alive.
+
+Invariants:
+- a registration is acknowledged when the whole backbone routes by it (`edges.py`), so that no
+  broker can fail to route a later cast to it;
+- a filter may have tags that no client has, which costs messages and never a wrong notice; it never
+  lacks one;
+- a report to a neighbour counts only the brokers on this side of their link, in one view;
+- a client counts at the broker that it answered first.
+
+| who | when | sends |
+|---|---|---|
+| client | it has no broker; uses the first that answers | `BrokerProbe`, answered by `BrokerProbeAck` |
+| client | as at a server (`centralised/server.py`) | `Register`, `KeepAlive`, `Publish` |
+| broker | a tag is new among its clients, or comes from a neighbour | `TagUpdate` to the others |
+| broker | all beyond have an update | `CoverageAck` |
+| broker | a cast passes the filter of a neighbour; until it finishes | `ForwardToBroker` |
+| broker | all counts of its side are known; partial ones after 1 s | `CastProgress` |
+
+| state of a broker | event | next state |
+|---|---|---|
+| without a view: answers no client, accepts no cast | `View` | in a view |
+| in a view | a newer view: filters are rebuilt, casts flood meanwhile, entries restart | in a view |
+| in a view | crash and restart | without a view; its number is above all that it knew |
+
+A description that is replaced or withdrawn leaves the index at once. Its tags stay in the filters
+until the next generation. Differences from the thesis: receipts, leases, generations of filters and
+views; with `assurance=none` it is Listing 2. Not guaranteed: while its broker is dead and this is
+undetected, a client receives nothing, and casts of that time are not repeated later.
 """
 
 from collections.abc import Sequence

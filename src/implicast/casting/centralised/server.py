@@ -1,9 +1,37 @@
 """The server of CENTRALISED: stores all descriptions and subscriptions, and resolves all casts.
 
-It resolves a cast by an inverted index, never by scanning. With receipts it acknowledges only what
-is in its durable state, notifies every member until it acknowledges, and removes members without a
-keep-alive for a lease. After a restart it has all descriptions, subscriptions and unfinished casts,
-and repeats the notifications of those; members drop repeats.
+Theory of operation (thesis, section 3.4: the baseline). Clients register at the server; it resolves
+a cast by an inverted index, never by scanning, and sends one copy to each selected member.
+
+State: `ClientRegistry` (newest version and description of each client, and the leases),
+`SubscriptionServer` (subscriptions by member and number), `ForwardingTable` (casts under way).
+All of it is durable but the entries of requesters: publishers ask again.
+
+Invariants:
+- the newest version that a client has stated wins; an older one is answered with the newer and
+  never acknowledged;
+- `RegisterAck` and `SubscribeAck` leave after the commit of what they acknowledge, so that every
+  later cast matches against it, also after a restart;
+- a member counts once in a receipt: it recognises repeats, and the server counts answers by name.
+
+| who | when | sends |
+|---|---|---|
+| client | it registers, subscribes, casts; until it is answered | `Register`, `Subscribe`, `Publish` |
+| client | every third of its lease | `KeepAlive` |
+| server | a version is stored, or is older than the stored one | `RegisterAck`, `RegisterOutdated` |
+| server | a cast selects a member; until it acknowledges, 40 s at most | `Notify`, `EventNotify` |
+| member | it has delivered, or declines | `NotifyAck` |
+| server | all counts are known; partial ones after 1 s | `CastProgress` |
+
+| state of a client at the server | event | next state |
+|---|---|---|
+| unknown | `Register` | stored, on lease |
+| stored | `KeepAlive`, `Register` | stored, lease renewed |
+| stored | `Register` without a description | withdrawn, kept on lease against older versions |
+| stored, withdrawn | lease ends | unknown; owed casts as uncertain for `OWED_US` |
+
+After a restart the server repeats the notifications of unfinished casts; members drop repeats.
+With `assurance=none` every message is sent once, as in the thesis.
 
 Limits of one server: while it is down nothing is delivered or registered, and if its disk is lost,
 everything is.
