@@ -46,7 +46,6 @@ SHARED_CASTING = {
     "forwarding",
     "forwarding_once",
     "front_end_client",
-    "front_end_messages",
     "standing",
     "notifier",
     "open_casts",

@@ -6,30 +6,26 @@ import pytest
 
 from implicast.casting.broker import Broker, BrokerClient, brokers_wanted
 from implicast.casting.broker.broker import BrokerState
-from implicast.casting.broker.client import ProbeAgain
-from implicast.casting.coverage import CastTally
-from implicast.casting.designs import design
-from implicast.casting.forwarding import FORWARDING_MAX, ForwardToBroker, ProgressAnswerDue
-from implicast.casting.front_end_client import ClientState
-from implicast.casting.front_end_messages import (
-    BrokerProbe,
-    BrokerProbeAck,
-    CastProgress,
+from implicast.casting.broker.client import BrokerProbe, BrokerProbeAck, ProbeAgain
+from implicast.casting.client_registry import (
     KeepAlive,
     KeepAliveAck,
-    KeepAliveDue,
     LeaseSweep,
-    Publish,
     Register,
     RegisterAck,
     RegisterOutdated,
 )
+from implicast.casting.coverage import CastTally
+from implicast.casting.designs import design
+from implicast.casting.forwarding import FORWARDING_MAX, ForwardToBroker, ProgressAnswerDue
+from implicast.casting.front_end_client import ClientState, KeepAliveDue
 from implicast.casting.inbox import Outcome
 from implicast.casting.notifier import Notify, NotifyAck
-from implicast.casting.open_casts import OPEN_CASTS_MAX
+from implicast.casting.open_casts import OPEN_CASTS_MAX, CastProgress, Publish
 from implicast.language.target import Description, Predicate, Target, Term, Value
-from implicast.overlay.backbone.messages import EPOCH_SHIFT, CoverageAck, FlushDue, TagUpdate, View
-from implicast.overlay.backbone.views import FIRST_EPOCH
+from implicast.overlay.backbone.edges import CoverageAck, FlushDue, TagUpdate
+from implicast.overlay.backbone.fields import EPOCH_SHIFT
+from implicast.overlay.backbone.views import FIRST_EPOCH, View
 from implicast.peer.contract import CastId
 from implicast.peer.errors import ParameterError
 from implicast.peer.events import Estimated, Joined, Left, Notice, Refused, Registered, Withdrawn

@@ -9,22 +9,20 @@ from implicast.casting.central_subscriptions import (
     SubscribeAck,
 )
 from implicast.casting.centralised import CentralisedClient, Server
-from implicast.casting.designs import design
-from implicast.casting.forwarding import ANSWER_US, ENDED_MAX, FORWARDING_MAX, ProgressAnswerDue
-from implicast.casting.front_end_messages import (
-    CastProgress,
+from implicast.casting.client_registry import (
     KeepAlive,
     KeepAliveAck,
-    KeepAliveDue,
     LeaseSweep,
-    Publish,
     Register,
     RegisterAck,
     RegisterOutdated,
 )
+from implicast.casting.designs import design
+from implicast.casting.forwarding import ANSWER_US, ENDED_MAX, FORWARDING_MAX, ProgressAnswerDue
+from implicast.casting.front_end_client import KeepAliveDue
 from implicast.casting.inbox import Outcome
 from implicast.casting.notifier import RETRY, Notify, NotifyAck
-from implicast.casting.open_casts import OPEN_CASTS_MAX
+from implicast.casting.open_casts import OPEN_CASTS_MAX, CastProgress, Publish
 from implicast.language.target import Description, Predicate, Target, Term
 from implicast.peer.contract import CastId
 from implicast.peer.events import (

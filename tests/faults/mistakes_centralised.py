@@ -4,7 +4,7 @@ from mistake import Mistake
 
 from implicast.casting import front_end_client, inbox, notifier
 from implicast.casting.centralised import Server
-from implicast.casting.front_end_messages import Register, RegisterAck
+from implicast.casting.client_registry import Register, RegisterAck
 from implicast.peer.requests import RetryPolicy
 
 ONCE = RetryPolicy(2_000_000, times=1)

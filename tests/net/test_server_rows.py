@@ -9,9 +9,10 @@ import pytest
 
 from implicast.casting.central_subscriptions import PublishEvent, Subscribe
 from implicast.casting.centralised.server import Server
+from implicast.casting.client_registry import Register
 from implicast.casting.designs import design
-from implicast.casting.front_end_messages import Publish, Register
 from implicast.casting.notifier import NotifyAck
+from implicast.casting.open_casts import Publish
 from implicast.language.parse import description, parse
 from implicast.net.storage.durable_state import DurableStateStore
 from implicast.net.storage.schema import connect

@@ -10,8 +10,8 @@ import pytest
 from implicast.casting.bft.coverage import CastHopAck
 from implicast.casting.condcast.messages import ArcsCovered
 from implicast.casting.designs import design
-from implicast.casting.front_end_messages import CastProgress
 from implicast.casting.notifier import NotifyAck, NotifyAgainAck
+from implicast.casting.open_casts import CastProgress
 from implicast.casting.spice.traversal_messages import CoverageReport, RepeatCoverageReport
 from implicast.net.application.driver import reports_notices
 from implicast.net.application.events import Deliveries, PeerEvents

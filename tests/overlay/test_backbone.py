@@ -11,20 +11,17 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 
 from implicast.language.bloom import Bloom
 from implicast.language.target import Target, Term
-from implicast.overlay.backbone.backbone import Backbone
-from implicast.overlay.backbone.edges import FLUSH_US, RETRY
-from implicast.overlay.backbone.messages import (
-    EPOCH_SHIFT,
-    CoverageAck,
-    FlushDue,
+from implicast.overlay.backbone.backbone import (
+    Backbone,
     GenerationRequest,
     NewGeneration,
-    TagUpdate,
-    View,
     WholeFilter,
 )
+from implicast.overlay.backbone.edges import FLUSH_US, RETRY, CoverageAck, FlushDue, TagUpdate
+from implicast.overlay.backbone.fields import EPOCH_SHIFT
 from implicast.overlay.backbone.table import FilterTable
 from implicast.overlay.backbone.tree import EASY_DEGREE, by_rank, spanning_tree
+from implicast.overlay.backbone.views import View
 from implicast.peer.ledger import Ledger
 from implicast.peer.name import name_of
 from implicast.peer.requests import Requests, RequestTimeout

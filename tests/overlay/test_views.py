@@ -2,16 +2,8 @@
 
 import pytest
 
-from implicast.overlay.backbone.messages import (
-    BrokerPing,
-    BrokerPong,
-    RttReply,
-    RttReport,
-    RttRequest,
-    View,
-)
-from implicast.overlay.backbone.round_trips import FAR_US
-from implicast.overlay.backbone.views import RANK_BITS, Views
+from implicast.overlay.backbone.round_trips import FAR_US, RttReply, RttReport, RttRequest
+from implicast.overlay.backbone.views import RANK_BITS, BrokerPing, BrokerPong, View, Views
 from implicast.peer.contract import Host, Peer
 from implicast.peer.detector import DetectorSettings
 from implicast.peer.ledger import Ledger

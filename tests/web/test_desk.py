@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from stage import Stage
 
-from implicast.casting.front_end_messages import RegisterAck
+from implicast.casting.client_registry import RegisterAck
 from implicast.casting.inbox import Outcome
 from implicast.casting.notifier import NotifyAck
 from implicast.language.parse import parse

@@ -8,20 +8,23 @@ lease is removed.
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from implicast.casting.front_end_messages import (
-    KeepAlive,
-    KeepAliveAck,
-    LeaseSweep,
-    Register,
-    RegisterOutdated,
-)
 from implicast.language.index import Index
 from implicast.language.target import Description, Target
 from implicast.peer.changes import ChangedKeys
-from implicast.peer.contract import Address, Contact, Message, Name, Part, Version, handles
+from implicast.peer.contract import (
+    Address,
+    Contact,
+    Message,
+    Name,
+    Part,
+    StandingAlarm,
+    Version,
+    handles,
+)
+from implicast.peer.fields import Count
 from implicast.peer.lease import OWED_US, Leases
 from implicast.peer.memory import Recent
-from implicast.peer.signing import SignedMessage
+from implicast.peer.signing import SignedMessage, signed_by
 from implicast.peer.site import Site
 
 MEMBERS_MAX = 1 << 20
@@ -33,6 +36,52 @@ name registered first is removed when there are more.
 SWEEPS_PER_LEASE = 8
 SILENT_CLIENTS_MAX = 4_096
 """Clients whose lease has expired and that are still owed casts; the oldest is forgotten first."""
+
+
+@signed_by("name")
+class Register(Message):
+    """A client registers its description; None withdraws it."""
+
+    wire = 0x0201
+    name: Name
+    version: Version
+    description: Description | None
+
+
+class RegisterAck(Message):
+    """This version is stored: every later cast will match against it."""
+
+    wire = 0x0202
+    version: Version
+
+
+class RegisterOutdated(Message):
+    """The front end knows a later version of this client. The registration was not stored."""
+
+    wire = 0x0203
+    version: Version
+
+
+class KeepAlive(Message):
+    """A client renews its lease, and says which version it last registered."""
+
+    wire = 0x0204
+    name: Name
+    version: Version
+
+
+class KeepAliveAck(Message):
+    """The version of the client that the front end knows (0: none), and the number of its
+    subscriptions.
+    """
+
+    wire = 0x0205
+    version: Version
+    subscriptions: Count = 0
+
+
+class LeaseSweep(StandingAlarm):
+    """Fires when a front end should remove clients whose lease has expired."""
 
 
 class ClientEntry(Message):

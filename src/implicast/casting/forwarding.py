@@ -24,8 +24,8 @@ from implicast.casting.central_subscriptions import EventNotify, PublishEvent
 from implicast.casting.client_registry import ClientRegistry
 from implicast.casting.complaints import Complain, ComplaintLog, Slowing
 from implicast.casting.coverage import CastTally, Coverage, Coverages, Split
-from implicast.casting.front_end_messages import DRY, CastProgress, Publish
 from implicast.casting.notifier import Notifier, Notify
+from implicast.casting.open_casts import DRY, CastProgress, Publish
 from implicast.language.target import Description, Target
 from implicast.overlay.backbone.backbone import Backbone, NoBackbone
 from implicast.peer.changes import ChangedKeys

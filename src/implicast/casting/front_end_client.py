@@ -13,22 +13,27 @@ incarnation above it.
 
 from dataclasses import dataclass
 
-from implicast.casting.complaints import Complain
-from implicast.casting.front_end_messages import (
-    DRY,
+from implicast.casting.client_registry import (
     KeepAlive,
     KeepAliveAck,
-    KeepAliveDue,
-    Publish,
     Register,
     RegisterAck,
     RegisterOutdated,
 )
+from implicast.casting.complaints import Complain
 from implicast.casting.notifier import Acknowledge, Receiver
-from implicast.casting.open_casts import ESTIMATES, CastsSentOnce, FrontEndRequest, OpenCasts
+from implicast.casting.open_casts import (
+    DRY,
+    ESTIMATES,
+    CastProgress,
+    CastsSentOnce,
+    FrontEndRequest,
+    OpenCasts,
+    Publish,
+)
 from implicast.language.target import Description, Target
 from implicast.peer.backoff import RepairBudget
-from implicast.peer.contract import Address, CastId, Message, Version, handles
+from implicast.peer.contract import Address, CastId, Message, StandingAlarm, Version, handles
 from implicast.peer.events import Left, Registered, Withdrawn
 from implicast.peer.member import Member
 from implicast.peer.requests import Requests, RetryPolicy
@@ -38,6 +43,10 @@ REGISTER = "register"
 REGISTER_RETRY = RetryPolicy(2_000_000, times=1 << 30)
 KEEP_ALIVE_RETRY_US = 1_000_000
 """Wait before an unanswered keep-alive is repeated."""
+
+
+class KeepAliveDue(StandingAlarm):
+    """Fires when a client should send a keep-alive, or one is unanswered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,3 +243,14 @@ class FrontEndClient(Member, parts=PARTS):
                 self.on_register_outdated(sender, RegisterOutdated(ack.version))
             elif self.description is not None:
                 self.send_description()
+
+
+KINDS: tuple[type[Message], ...] = (
+    Register,
+    RegisterAck,
+    RegisterOutdated,
+    KeepAlive,
+    KeepAliveAck,
+    Publish,
+    CastProgress,
+)

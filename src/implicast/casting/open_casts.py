@@ -6,16 +6,24 @@ that wait for a front end, and those for an estimate.
 """
 
 from collections.abc import Callable
+from typing import Annotated
+
+from msgspec import Meta
 
 from implicast.casting.central_subscriptions import PublishEvent
 from implicast.casting.complaints import Slowing
-from implicast.casting.front_end_messages import CastProgress, Publish
+from implicast.casting.coverage import SILENT_MAX
+from implicast.language.target import Target
 from implicast.peer.contract import Address, CastId, Host, Message, Name, Part, handles
 from implicast.peer.events import Estimated, Refused, Settled, Slowed
 from implicast.peer.expiry import expiry_of
+from implicast.peer.fields import Count, Payload, Token
 from implicast.peer.requests import PendingRequest, Requests, RetryPolicy
 
 CAST = "cast"
+DRY = "dry"
+"""Part of the signed text of a request that only counts, so that it cannot be replayed as a cast.
+"""
 CAST_RETRY = RetryPolicy(2_000_000, times=60, factor=1.1)
 """About a hundred minutes, with growing waits."""
 CAST_REPEATED_US = 6_600_000_000
@@ -24,6 +32,37 @@ OPEN_CASTS_MAX = 4_096
 """Casts that may await an answer; further ones are refused."""
 ESTIMATES = 1 << 47
 """Serials from here on identify estimates, not casts."""
+
+
+class Publish(Message):
+    """A client asks to forward a cast. `dry`: only count the members it would reach."""
+
+    wire = 0x0206
+    cast: CastId
+    target: Target
+    payload: Payload
+    dry: bool = False
+
+
+class CastProgress(Message):
+    """Counts of a cast, final when none is open.
+
+    To a client: for all brokers. To a broker: for all brokers on the sender's side of the link, in
+    this view.
+    """
+
+    wire = 0x0207
+    reports_notices = True
+    cast: CastId
+    epoch: Token
+    notified: Count
+    unreachable: Count
+    declined: Count
+    open: Count
+    silent: Annotated[tuple[Name, ...], Meta(max_length=SILENT_MAX)] = ()
+    uncertain: Count = 0
+    """Front ends that may lack registrations of selected members."""
+
 
 FrontEndRequest = Publish | PublishEvent
 

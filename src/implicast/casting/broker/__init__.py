@@ -9,14 +9,19 @@ from math import ceil
 
 from implicast.casting import complaints
 from implicast.casting.broker.broker import Broker, DurableBroker
-from implicast.casting.broker.client import BrokerClient, DurableBrokerClient
+from implicast.casting.broker.client import (
+    BrokerClient,
+    BrokerProbe,
+    BrokerProbeAck,
+    DurableBrokerClient,
+)
 from implicast.casting.designs import ASSURANCE, REPAIRS, SURVIVABLE, Design
 from implicast.casting.forwarding import ForwardToBroker
-from implicast.casting.front_end_messages import KINDS as SERVICE_KINDS
-from implicast.casting.front_end_messages import BrokerProbe, BrokerProbeAck
+from implicast.casting.front_end_client import KINDS as SERVICE_KINDS
 from implicast.casting.notifier import Notify, NotifyAck
 from implicast.language.parameters import Parameter, Parameters
-from implicast.overlay.backbone.messages import BROKERS_MAX, CAPACITY_MAX, KINDS
+from implicast.overlay.backbone.backbone import KINDS
+from implicast.overlay.backbone.fields import BROKERS_MAX, CAPACITY_MAX
 from implicast.peer.detector import DETECTOR_KINDS
 
 __all__ = ["DESIGNS", "Broker", "BrokerClient", "DurableBroker", "brokers_wanted"]

@@ -43,15 +43,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from implicast.casting.client_registry import ClientEntry, ClientRegistry
+from implicast.casting.broker.client import BrokerProbe, BrokerProbeAck
+from implicast.casting.client_registry import ClientEntry, ClientRegistry, RegisterAck
 from implicast.casting.complaints import DurableComplaintLog
 from implicast.casting.forwarding import ForwardingTable, ForwardToBroker
 from implicast.casting.forwarding_once import ForwardingOnce
-from implicast.casting.front_end_messages import BrokerProbe, BrokerProbeAck, Publish, RegisterAck
+from implicast.casting.open_casts import Publish
 from implicast.language.target import Description
 from implicast.overlay.backbone.backbone import Backbone, WholeFilters
-from implicast.overlay.backbone.messages import View
-from implicast.overlay.backbone.views import RECOVERY_US, Views
+from implicast.overlay.backbone.views import RECOVERY_US, View, Views
 from implicast.peer.backoff import RepairBudget
 from implicast.peer.contract import Address, Incarnation, Message, Name, Peer, Version, handles
 from implicast.peer.detector import DetectorSettings

@@ -6,7 +6,6 @@ does no harm: its notifications are recognised as repeats, and it removes the cl
 """
 
 from implicast.casting.front_end_client import ClientState, FrontEndClient
-from implicast.casting.front_end_messages import BrokerProbe, BrokerProbeAck
 from implicast.casting.inbox import Outcome
 from implicast.casting.notifier import Acks, acknowledge_nothing
 from implicast.overlay.backbone.tree import by_rank
@@ -22,6 +21,20 @@ NOTIFIED_BY_MAX = 4_096
 """
 NOTIFIED_BY_DURABLE_MAX = 64
 """The latest of these, which are written to disk: those a broker may still repeat after a crash."""
+
+
+class BrokerProbe(Message):
+    """A client that looks for the nearest broker sends this to all of them and uses the first that
+    answers.
+    """
+
+    wire = 0x0312
+
+
+class BrokerProbeAck(Message):
+    """A broker that has a view answers a probe."""
+
+    wire = 0x0313
 
 
 class NotifiedBy(Message):

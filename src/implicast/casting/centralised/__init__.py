@@ -11,7 +11,7 @@ from implicast.casting.central_subscriptions import SUBSCRIPTION_KINDS
 from implicast.casting.centralised.client import CentralisedClient, DurableClient
 from implicast.casting.centralised.server import DurableServer, Server
 from implicast.casting.designs import ASSURANCE, REPAIRS, SURVIVABLE, Design, one_front_end
-from implicast.casting.front_end_messages import KINDS
+from implicast.casting.front_end_client import KINDS
 from implicast.casting.notifier import Notify, NotifyAck
 from implicast.language.parameters import Parameter
 

@@ -9,8 +9,8 @@ from implicast.casting.central_subscriptions import (
     Subscribe,
     SubscribeAck,
 )
+from implicast.casting.client_registry import KeepAliveAck
 from implicast.casting.front_end_client import FrontEndClient
-from implicast.casting.front_end_messages import KeepAliveAck
 from implicast.casting.notifier import Acks, acknowledge_nothing
 from implicast.language.target import Description, Target
 from implicast.peer.contract import Address, CastId, Incarnation, Message, handles

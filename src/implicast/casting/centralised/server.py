@@ -47,12 +47,12 @@ from implicast.casting.central_subscriptions import (
     Subscribe,
     SubscribeAck,
 )
-from implicast.casting.client_registry import ClientEntry, ClientRegistry
+from implicast.casting.client_registry import ClientEntry, ClientRegistry, RegisterAck
 from implicast.casting.complaints import DurableComplaintLog
 from implicast.casting.forwarding import ForwardingTable
 from implicast.casting.forwarding_once import ForwardingOnce
-from implicast.casting.front_end_messages import Publish, RegisterAck
 from implicast.casting.notifier import Notification, Notify
+from implicast.casting.open_casts import Publish
 from implicast.language.standing import StandingTargets
 from implicast.language.target import Description
 from implicast.overlay.backbone.backbone import NoBackbone

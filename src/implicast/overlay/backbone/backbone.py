@@ -29,19 +29,13 @@ from math import ceil
 from typing import Any
 
 from implicast.language.target import Target
-from implicast.overlay.backbone.edges import Edges
-from implicast.overlay.backbone.messages import (
-    CAPACITY_MAX,
-    EPOCH_SHIFT,
-    GenerationRequest,
-    NewGeneration,
-    TagUpdate,
-    View,
-    WholeFilter,
-)
+from implicast.overlay.backbone.edges import CoverageAck, Edges, TagUpdate
+from implicast.overlay.backbone.fields import CAPACITY_MAX, EPOCH_SHIFT, Capacity, Numbered
+from implicast.overlay.backbone.round_trips import RttProbe, RttReply, RttReport, RttRequest
 from implicast.overlay.backbone.table import ROOM_LEAST, FilterTable
-from implicast.overlay.backbone.views import RECOVERY_US
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.overlay.backbone.views import RECOVERY_US, BrokerPing, BrokerPong, View
+from implicast.peer.contract import Address, Host, Message, Part, handles
+from implicast.peer.fields import Payload
 from implicast.peer.lease import OWED_US
 from implicast.peer.requests import Requests
 
@@ -49,6 +43,34 @@ GROWTH = 1.5
 """Capacity of a new generation relative to the present number of tags; more arrive during its
 construction.
 """
+
+
+class GenerationRequest(Message):
+    """Asks the root for a new generation, because the filters of this one are outgrown or largely
+    out of date.
+    """
+
+    wire = 0x0305
+    generation: Numbered
+
+
+class NewGeneration(Message):
+    """A new generation of filters with this capacity begins; the receiver builds its own."""
+
+    wire = 0x0302
+    serial: Numbered
+    generation: Numbered
+    capacity: Capacity
+
+
+class WholeFilter(Message):
+    """The complete filter of the sender's side of the edge, in the new generation."""
+
+    wire = 0x0303
+    serial: Numbered
+    generation: Numbered
+    capacity: Capacity
+    filter: Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,3 +304,19 @@ class NoBackbone:
 
     def lost_brokers(self) -> int:
         return 0
+
+
+KINDS = (
+    TagUpdate,
+    NewGeneration,
+    WholeFilter,
+    CoverageAck,
+    GenerationRequest,
+    BrokerPing,
+    BrokerPong,
+    View,
+    RttProbe,
+    RttReply,
+    RttRequest,
+    RttReport,
+)

@@ -10,16 +10,13 @@ lost, repeated or reordered: unanswered ones are repeated, and all are idempoten
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from implicast.overlay.backbone.messages import (
-    EPOCH_SHIFT,
-    TAGS_MAX,
-    CoverageAck,
-    FlushDue,
-    TagUpdate,
-)
+from msgspec import Meta
+
+from implicast.overlay.backbone.fields import EPOCH_SHIFT, TAGS_MAX, Numbered
 from implicast.peer.contract import Address, Host, Message, Part, handles
+from implicast.peer.fields import Text
 from implicast.peer.requests import Requests, RetryPolicy
 
 UPDATE = "update"
@@ -32,6 +29,27 @@ FLUSH_US = 20_000
 WAITERS_MAX = 65_536
 """Updates of neighbours that wait to be covered. Further ones are not answered, and are repeated.
 """
+
+
+class TagUpdate(Message):
+    """These tags are registered on the sender's side of the edge."""
+
+    wire = 0x0301
+    serial: Numbered
+    generation: Numbered
+    """The newest generation that the sender knows."""
+    tags: Annotated[tuple[Text, ...], Meta(max_length=TAGS_MAX)]
+
+
+class CoverageAck(Message):
+    """Every broker on the sender's side of the edge has the update `serial`."""
+
+    wire = 0x0304
+    serial: Numbered
+
+
+class FlushDue(Message):
+    """Fires when tags have been collected for `FLUSH_US`."""
 
 
 Waiter = tuple[Address, Any]

@@ -9,12 +9,44 @@ apart.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated
 
-from implicast.overlay.backbone.messages import RttProbe, RttReply, RttReport, RttRequest
-from implicast.peer.contract import Address, Host, Part, handles
+from msgspec import Meta
+
+from implicast.overlay.backbone.fields import BROKERS_MAX, Neighbours
+from implicast.peer.contract import Address, Host, Message, Part, handles
+from implicast.peer.fields import Micros
 
 FAR_US = 10_000_000
 """Assumed between brokers that could not measure; longer measurements are ignored."""
+
+
+class RttProbe(Message):
+    """Measures the round trip to another broker."""
+
+    wire = 0x0309
+    sent_us: Micros
+
+
+class RttReply(Message):
+    """Immediate answer to `RttProbe`."""
+
+    wire = 0x030A
+    sent_us: Micros
+
+
+class RttRequest(Message):
+    """The root asks a broker for its round trips to these members."""
+
+    wire = 0x030B
+    members: Neighbours
+
+
+class RttReport(Message):
+    """Round trips to all brokers in the order of their addresses; 0: not measured."""
+
+    wire = 0x030C
+    round_trips_us: Annotated[tuple[Micros, ...], Meta(max_length=BROKERS_MAX)]
 
 
 class RoundTrips(Part):

@@ -21,16 +21,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 
-from implicast.overlay.backbone.messages import (
-    BROKERS_MAX,
-    BrokerPing,
-    BrokerPong,
-    CheckBrokers,
-    View,
-)
+from implicast.overlay.backbone.fields import BROKERS_MAX, Capacity, Epoch, Neighbours
 from implicast.overlay.backbone.round_trips import RoundTrips
 from implicast.overlay.backbone.tree import spanning_tree
-from implicast.peer.contract import Address, Host, Part, handles
+from implicast.peer.contract import Address, Host, Message, Part, StandingAlarm, handles
 from implicast.peer.detector import Detector, DetectorSettings
 
 RECOVERY_US = 180_000_000
@@ -49,6 +43,39 @@ FIRST_EPOCH = 1 << RANK_BITS
 """Number of the first view of an assembled backbone."""
 RANKS_CACHED = 4
 """Backbones of one process whose ranks are cached."""
+
+
+class BrokerPing(Message):
+    """Liveness probe; the sender follows this view."""
+
+    wire = 0x0306
+    epoch: Epoch
+
+
+class BrokerPong(Message):
+    """Answer to a probe; the sender follows this view. 0: it has just started and knows none."""
+
+    wire = 0x0307
+    epoch: Epoch
+
+
+class View(Message):
+    """A new view: its number, its root, and the receiver's neighbours in the tree."""
+
+    wire = 0x0308
+    epoch: Epoch
+    root: Address
+    neighbours: Neighbours
+    room: Capacity
+    """Capacity of the filters in tags; all brokers' filters have the same size."""
+    lost: Neighbours = ()
+    """Configured brokers that are not in the tree."""
+    recovering: Neighbours = ()
+    """Brokers that restarted lately: their clients may not have registered again."""
+
+
+class CheckBrokers(StandingAlarm):
+    """Fires when the other brokers are to be checked."""
 
 
 @lru_cache(maxsize=RANKS_CACHED)

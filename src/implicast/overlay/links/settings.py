@@ -8,6 +8,7 @@ from implicast.peer.backoff import backed_off_us
 
 NEVER_US = 1 << 62
 LOOKUPS_MAX = 4
+"""Introducers through which a joining node looks its place up at the same time."""
 NODES_TOLD = 8
 
 

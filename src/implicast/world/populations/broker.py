@@ -9,9 +9,8 @@ from implicast.casting.broker.broker import BrokerState
 from implicast.casting.client_registry import ClientEntry
 from implicast.casting.designs import Design
 from implicast.casting.front_end_client import ClientState
-from implicast.overlay.backbone.messages import View
 from implicast.overlay.backbone.tree import spanning_tree
-from implicast.overlay.backbone.views import FIRST_EPOCH
+from implicast.overlay.backbone.views import FIRST_EPOCH, View
 from implicast.peer.contract import Address, Peer, in_order
 from implicast.peer.errors import ParameterError
 from implicast.world.plan import Plan

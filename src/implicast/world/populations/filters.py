@@ -5,7 +5,7 @@ from math import ceil
 
 from implicast.language.bloom import Bloom, bits_for, hashes_for
 from implicast.overlay.backbone.backbone import GROWTH, WholeFilters
-from implicast.overlay.backbone.messages import CAPACITY_MAX
+from implicast.overlay.backbone.fields import CAPACITY_MAX
 from implicast.overlay.backbone.table import ROOM
 from implicast.peer.contract import Address
 from implicast.world.populations.backbone import Neighbours, beyond_links, breadth_first

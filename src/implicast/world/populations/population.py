@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from implicast.casting.client_registry import ClientEntry
-from implicast.casting.front_end_messages import Register
+from implicast.casting.client_registry import ClientEntry, Register
 from implicast.language.target import Description
 from implicast.peer.contract import Contact, Name, Peer
 from implicast.peer.member import Member
