@@ -34,7 +34,7 @@ MISTAKES = (
     Mistake(
         "arcs are requested once",
         "condcast",
-        rule="a peer that does not report its arcs as covered is asked again (casting/condcast/forwarder.py)",
+        rule="a peer that does not report its arcs as covered is asked again (casting/condcast/arc_coverage.py)",
         put=silence("RequestTimeout"),
         says="missing",
     ),

@@ -1,15 +1,36 @@
 """A condcast peer: its value is part of the aggregates in other peers' finger tables, and casts are
 routed by aggregates.
 
-Parts: one place on a ring (`links`), fingers with aggregates (`ring`), casts under way
-(`forwarder`), and the delay before `Registered` (`visibility`). With receipts the ring is repaired,
-tables are refreshed in rounds, aggregates expire, and casts are retried until every arc is covered.
-Without receipts every message is sent once. With `settle=flows`, tables are refreshed by the
-paper's update flows (`flows`) instead.
+Theory of operation
+-------------------
+State. One place on a ring (`links`), fingers with aggregates (`ring`), the own value and how long it
+has been on the ring (`visibility`), the update flows (`flows`), and casts under way (`forwarder`).
 
-Until a peer has registered, its value is *unknown*, not empty: aggregates that include it are
-unknown and prune nothing. A withdrawal completes at once, because the peer itself decides last
-whether it is selected. A stale aggregate costs messages, never a missing notice.
+Invariants.
+- No aggregate in use lacks a value that was announced (`Registered`): so a later cast reaches every
+  member that it selects. Until a peer has registered, its value is *unknown*, not empty, and
+  aggregates that include it prune nothing.
+- The peer itself decides last whether it is selected: a stale aggregate costs messages, never a
+  false notice. So a withdrawal completes at once.
+- Of each arc of a cast exactly one branch reports (`casting/coverage.py`).
+
+| event | action |
+|---|---|
+| register | the value changes; `Registered` when every table must include it (`visibility.py`) |
+| withdraw, leave | the value is empty, or unknown; tasks of others are returned (WrongIncarnation) |
+| cast | split by aggregates (`split.py`): a ForwardCast for each finger that may lead to a match |
+| ForwardCast without a token | notify here if selected, forward the rest once |
+| ForwardCast with a token | the same, as a task: ArcsCovered when all its arcs are covered |
+| ForwardCast again | ArcsCovered if the task is complete, else ForwardProgress |
+| no answer, node suspected | its arcs are split anew, around it |
+| arcs beyond a lost successor | wait until the ring is repaired over it (StuckRetry) |
+| 45 s after the start | open arcs count as uncertain |
+| Update (flows) | refresh the table, hold the update, pass it to the left |
+| ValueChanged (tables at rest) | add the value to the aggregates that cover it, and pass it on |
+
+With receipts the ring is repaired, tables are refreshed in rounds, aggregates expire, and casts are
+covered. Without receipts every message is sent once. With `settle=flows`, tables are refreshed by
+the paper's update flows instead. `FIDELITY.md` lists the differences from the paper.
 """
 
 from collections.abc import Sequence

@@ -1,15 +1,30 @@
 """Chord on the linked ring: hashed identifiers, fingers by distance, routing.
 
+Theory of operation
+-------------------
+State. The ring (`overlay/links`) says who owns a key. `table` holds for each level i that the right
+neighbour does not cover a node at or after self + 2^i.
+
+Invariants. The right pointer alone decides ownership. A finger never lies before its start, so a
+wrong one costs hops and never gives a wrong answer. Each hop comes strictly nearer to the key: a
+lookup ends after at most n hops, about half of log2 n when the fingers are correct.
+
 Designs route their own messages. A message has a `key`; each node that receives it calls
 `forward(key, message, sender)`, which sends the same message one hop on, or returns False when the
-message has arrived. Each hop comes strictly nearer to the key, so a lookup ends after at most n
-hops, about half of log2 n when the fingers are correct.
+message has arrived. Messages to a failed right neighbour are lost until the ring is repaired, so
+requests are retried end to end.
 
-    ring      overlay/links: who owns a key      fingers   lookup and repair of the table
-    table     the fingers, without I/O           routing   the next hop of a message
+| level | event | action | next |
+|---|---|---|---|
+| empty | the node has joined | FindFinger, one level after the other | looked up |
+| looked up | FingerFound | covered levels are set; after the last one UpdateFinger to others | known |
+| looked up | FindFingerTimeout | FindFinger again | looked up |
+| known | UpdateFinger, a node came in between | the nearer node is the finger | known |
+| known | the finger leaves (UpdateFinger, StaleRoute) or is suspected | FindFinger | empty |
+| any | FixFingers, one random level a period | FindFinger | unchanged until the answer |
 
-The right pointer alone decides which node owns a key. Messages to a failed right neighbour are lost
-until the ring is repaired, so requests are retried end to end.
+Parts: `table` (no I/O), `routing` (next hop; checked where peers may crash), `fingers` (upkeep of
+the table). `FIDELITY.md` lists the differences from the papers.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,29 @@
 """One peer's part of a Chord# ring: its table, the two ways to maintain it, and the ring callbacks.
 
-The ring is `overlay/links`. Level 0 *is* its right pointer, so the owner of a key is always
-defined, and a finger that is off by a few places only costs hops. Tables are maintained in rounds
-(`rounds.py`) or refreshed on demand (`pull.py`).
+Theory of operation
+-------------------
+State. `table.py`: level i names the node 2^i places ahead, the end of the arc of 2^i nodes from it
+on, and the combined value of these nodes. Level 0 *is* the ring's right pointer, so the owner of a
+key is always defined, and a finger that is off by a few places only costs hops.
+
+Invariants.
+- An aggregate in use contains the value of every node in its arc that has had that value for longer
+  than `stale_us`; otherwise it is unknown and excludes no node.
+- Arcs are combined only where they touch.
+- Level i + 1 is asked of the node at level i: ceil(log2 n) refreshes correct a whole table.
+
+| mode | event | action |
+|---|---|---|
+| rounds | RoundDue, or a message of a higher round | begin that round: subscribe, publish level 0 |
+| rounds | LevelUpdate | the level is learnt; the next one is subscribed to and published |
+| rounds | CatchUp | SubscribeLevel for levels that are missing; suspect what never answers |
+| rounds | another node stands at a level | publish at once, and again after a while |
+| on demand | join, or an update flow | GetEntry from level 0 up; EntryReply |
+| both | departure | FingerLeft to the nodes that have this one as a finger |
+| both | FingerLeft | the node on its right takes its place |
+
+A node with rounds is a member of the layer above as soon as it is on the ring; one without waits for
+its first whole table. `rounds.py` and `pull.py` are handed the table and the `FingerOwner`.
 """
 
 from collections.abc import Sequence

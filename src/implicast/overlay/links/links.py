@@ -1,8 +1,52 @@
 """A node of the doubly linked ring (DDLL): its neighbours, its incarnations, and their maintenance.
 
-Without crashes and false suspicions the right pointers of the members form one cycle in key order
-at every moment, so every key has exactly one owner while peers join and leave. Messages may be
-lost, delayed, duplicated and reordered.
+Theory of operation
+-------------------
+State. A node has a right pointer with a number, the newest left pointer with its number, and a list
+of the nearest nodes on its left (`position.py`). A number is (repair, step): a take-over adds a
+step, and a repair supersedes every earlier number. An incarnation is named in every message: what is
+meant for an earlier one has no effect on the present one.
+
+Invariants. Without crashes and false suspicions:
+- the right pointers of the members form one cycle in key order at every moment, so every key has
+  exactly one owner while peers join and leave;
+- an operation takes effect at most once, and never after its requester has accepted a refusal;
+- left pointers and lists are hints: they may be old, and they become exact by later news.
+Messages may be lost, delayed, duplicated and reordered. There are no locks: a conflict means that
+another requester succeeded. With crashes the ring may be open until the right neighbour of the
+crashed nodes has repaired it; in a partition it becomes several rings, which merge afterwards.
+
+| state | event | action | next |
+|---|---|---|---|
+| OUT | join | FindPlace through introducers, repeated | OUT |
+| OUT | PlaceFound | SetR INSERT to the left node | INS |
+| OUT | no member is found, other nodes wait too, this one is the least | ring of one | IN |
+| INS | SetRAck, or proof by the right neighbour | both pointers are set; Confirm | IN |
+| INS | SetRNak | with the true neighbours: try these; else look up again | OUT |
+| INS | the left node is lost | a new incarnation looks its place up | OUT |
+| IN | StabiliseRound | LinkStateRequest to the left: the search of `stabilisation.py` | IN |
+| IN | the search finds a gap | SetR INSERT or REPLACE with a repair number | IN |
+| IN | SetR that names the present pointer and number | right pointer changes; SetL, SetRAck | IN |
+| IN | any other SetR | SetRNak | IN |
+| IN | leave, neighbours known | SetR DELETE to the left node | DEL |
+| IN | leave, alone or for too long | none | OUT |
+| DEL | SetRAck | the incarnation only repeats its answers | OUT |
+| DEL | SetRNak, or the left node is lost | try again later | IN |
+
+Who sends what. The requester sends SetR and repeats it until SetRAck or SetRNak. The holder sends
+SetL to the node whose left pointer changes; that node answers SetLAck to its new left neighbour,
+which repeats SetL until then. Each node checks its left neighbour once a period (LinkStateRequest,
+LinkState). A node that met another ring looks its own place up there (FindPlace, PlaceFound).
+
+Layers. Each part is handed those above it in this list and reports to later ones by callbacks:
+
+    position       state and pointers         introducers    where to join; founding a ring
+    liveness       departed, suspected        lookup         place lookups, merging of rings
+    requests       own SetR under way         stabilisation  search left, repair
+    pointers       answers SetR and SetL      membership     joining, leaving
+
+In a world without crashes liveness has `NoDetector` and the settings name no merging, founding or
+detours: requests repeat until they are answered. `FIDELITY.md` lists the differences from DDLL.
 """
 
 from implicast.overlay.links.attempts import after_jittered
