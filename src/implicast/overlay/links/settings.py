@@ -9,12 +9,7 @@ from implicast.peer.backoff import backed_off_us
 NEVER_US = 1 << 62
 """Longer than any run."""
 LOOKUPS_MAX = 4
-<<<<<<< HEAD
 """Introducers through which a joining node looks its place up at the same time."""
-=======
-"""Introducers through which a joining node looks its place up at once after several vain attempts.
-"""
->>>>>>> 3f4b6a40 (Theory of operation of the linked ring, Chord, Chord# and condcast; the page of bounds follows)
 NODES_TOLD = 8
 """Nodes that a member names to a joining node."""
 
