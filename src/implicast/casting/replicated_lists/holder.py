@@ -152,9 +152,10 @@ class ListHolder(HolderPart):
 
     @handles(PutEntry)
     def on_put(self, sender: Address, put: PutEntry) -> None:
-        for request, own in self.owned_parts(sender, put):
-            if not self._put(request, own):
-                return
+        if not self.goes_on(sender, put):
+            for request, own in self.owned_parts(put):
+                if not self._put(request, own):
+                    return
 
     def _put(self, put: PutEntry, own: list[tuple[int, Scalar]]) -> bool:
         """Store an entry for these values; whether the put may go on to the next holder."""

@@ -191,35 +191,32 @@ class HolderPart(Part):
         super().__init__(state.contact.address, state.host)
         self._state, self._chord, self._ring = state, state.chord, state.chord.ring
 
-    def owned_parts(
-        self, sender: Address, request: Request
-    ) -> Iterator[tuple[Request, list[tuple[int, Scalar]]]]:
-        """Yield a request for the leading values that this node owns, with these values and their
-        keys; again with the next such values of the range. Send the rest on to its holders.
+    def owned_parts(self, request: Request) -> Iterator[tuple[Request, list[tuple[int, Scalar]]]]:
+        """Yield a request whose first value this node owns, with the leading values that it owns
+        and their keys; again with the next such values of the range. Send the rest on.
         """
         low, high = request.low, request.high
-        while not self._goes_on(request, sender):
-            own = self._own_values(request.attribute, low, high)
-            if not own:
-                return
+        while own := self._own_values(request.attribute, low, high):
             yield request, own
             low = own[-1][1]
             if not isinstance(low, int) or not isinstance(high, int) or low >= high:
                 return
-            low, sender = low + 1, self.address
+            low += 1
             key = self._state.key_of(request.attribute, low)
             request = replace(request, key=key, low=low, walking=request.walks)
+            if self.goes_on(self.address, request):
+                return
 
-    def _goes_on(self, request: Any, sender: Address) -> bool:
+    def goes_on(self, sender: Address, request: Any) -> bool:
         """Whether a request was sent on, as this node does not own its first value. One that walks
         along successors is dropped by routing after one turn round the ring.
         """
-        chord, ring, key = self._chord, self._ring, request.key
+        key, ring = request.key, self._ring
         if not request.walking:
-            return chord.forward(key, request, sender)
-        if ring.state != IN or chord.owns(key) or ring.right == ring.me:
-            return chord.forward(key, request)
-        if not chord.has_passed(key, request):
+            return self._chord.forward(key, request, sender)
+        if ring.state != IN or self._chord.owns(key) or ring.right == ring.me:
+            return self._chord.forward(key, request)
+        if not self._chord.has_passed(key, request):
             ring.send_right(request)
         return True
 

@@ -313,13 +313,14 @@ class Reads(HolderPart):
 
     @handles(FetchLists)
     def on_fetch(self, sender: Address, fetch: FetchLists) -> None:
-        for request, own in self.owned_parts(sender, fetch):
-            if self._state.is_ready:
-                self._answer(request, own)
-            else:
+        if self.goes_on(sender, fetch):
+            return
+        for request, own in self.owned_parts(fetch):
+            if not self._state.is_ready:
                 if len(self._waiting) < WAITING_MAX:
                     self._waiting.append((sender, request))
                 return
+            self._answer(request, own)
 
     def serve_waiting(self) -> None:
         """Serve the reads that waited until this node had the entries that it owns."""
@@ -344,8 +345,7 @@ class Reads(HolderPart):
         if changes != entries.changes or asked != slots:  # popular lists are read repeatedly
             found = []
             for slot in slots:
-                for entry in entries.listed(slot):
-                    found.append((entry.owner, entry.number, entry.packed))
+                found += [(one.owner, one.number, one.packed) for one in entries.listed(slot)]
             self._latest = entries.changes, slots, found
         silent: tuple[Found, ...] = ()
         if entries.silent:
