@@ -135,3 +135,22 @@ def test_help_and_simulation_need_neither_network_nor_page():
     )
     assert "pip install 'implicast[web]'" in went.stderr
     assert went.returncode == 2
+
+
+ARRAYS = {"numpy", "numba", "scipy", "networkx", "pyarrow"}
+"""Libraries that a node's install can do without."""
+WITH_ARRAYS = {"overlay/backbone/table.py"}
+"""The filters of a broker's table are one NumPy array of bits."""
+
+
+@pytest.mark.parametrize("room", ["language", "space", "peer", "overlay", "casting", "net"])
+def test_a_room_of_nodes_imports_no_library_of_arrays_at_module_level(room: str) -> None:
+    found = set()
+    for path in sorted((SOURCE / room).rglob("*.py")):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if ARRAYS & {each.split(".")[0] for each in names}:
+                found.add(str(path.relative_to(SOURCE)))
+
+    assert found - WITH_ARRAYS == set()
