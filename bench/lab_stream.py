@@ -71,18 +71,16 @@ def main(batches: int) -> None:
         for minute in range(batches):
             pour(filled, minute)
         spark = session("local[2]", {"spark.sql.shuffle.partitions": "2"}, brief=True)
-        rows: list[tuple[float, int]] = []
 
         def told(batch: int, totals: object) -> None:
-            size = Path(f"{out}/state/batch-{batch}.parquet").stat().st_size
-            rows.append((psutil.Process().memory_info().rss / 1e6, size))
+            if batch % 10 == 9:
+                size = Path(f"{out}/state/batch-{batch}.parquet").stat().st_size
+                memory = psutil.Process().memory_info().rss / 1e6
+                print(f"batch {batch:4}: driver {memory:.0f} MB, state {size:,} bytes", flush=True)
 
         wishes = Wishes(lake, out, delay_s=60.0, once=True, steps_max=1)
         start(spark, wishes, told).awaitTermination()
         spark.stop()
-    for batch in (10, batches // 2, batches - 1):
-        memory, size = rows[batch]
-        print(f"after batch {batch:4}: driver {memory:.0f} MB, state {size:,} bytes", flush=True)
 
 
 if __name__ == "__main__":
