@@ -170,7 +170,7 @@ class Proxy:
 
     def _refusal(self, hello: Hello, request: StandInRequest) -> str:
         """Why the proxy does not serve this client; empty if it does."""
-        public = self._pool.key_of(hello.address)
+        public = self._pool.key_of(hello.name)
         if public is None:
             return "a proxy needs TLS to run stand-ins"
         if hello.name not in self._tasks and len(self._tasks) >= CLIENTS_MAX:

@@ -114,7 +114,7 @@ class AuthorityService:
         """
         now_s = asyncio.get_running_loop().time()
         self._buckets.once(hello.name, Bucket(RENEWALS_PER_S, 3, now_s))
-        label, public = self._authority.label_of(hello.name), self.pool.key_of(hello.address)
+        label, public = self._authority.label_of(hello.name), self.pool.key_of(hello.name)
         if label is None or public is None or name_of_key(public) != hello.name:
             return
         if not self._buckets[hello.name].take(now_s):

@@ -9,6 +9,9 @@ Both sides first send a hello. No message is decoded before each side has checke
 belongs to the same network. With TLS the name in the hello must equal the name in the certificate.
 Connections of revoked names are closed before anything is read, and a connection is closed when its
 certificate expires.
+
+A route belongs to a name: messages to an address are sent to the node that a dialled connection
+has reached there. The address in the hello of an accepted connection is only a hint.
 """
 
 import asyncio
@@ -30,6 +33,7 @@ from implicast.net.transport.tls import Tls, key_in
 from implicast.peer.bucket import Bucket
 from implicast.peer.contract import Address, Name
 from implicast.peer.errors import RemoteError
+from implicast.peer.memory import Recent
 
 log = logging.getLogger("implicast")
 
@@ -45,6 +49,8 @@ HANDSHAKES_MAX = 1_024
 """Connections in their TLS handshake. Beyond this number the oldest is closed."""
 LOGGED_PER_S = 0.2
 """Refused connections that are logged per second, after a burst of five."""
+PROVEN_MAX = 4_096
+"""Addresses whose owner is remembered. A forgotten one is dialled again."""
 READ_BYTES = 64 << 10
 """Size of the read buffer in bytes."""
 BACK_OFF_S = (0.1, 10.0)
@@ -100,6 +106,8 @@ class ConnectionPool:
         self._server_tls, self._client_tls, self._name_of = server_tls, client_tls, name_of
         self._by_address: dict[Address, Connection] = {}
         """By address: the connection used for sending."""
+        self._proven: Recent[Address, Name] = Recent(PROVEN_MAX)
+        """By address: the name that was reached when it was last dialled."""
         self._open: dict[Connection, None] = {}
         """All open connections. Two nodes that dial each other at the same time have two."""
         self.handshaking: dict[Connection, None] = {}
@@ -201,24 +209,26 @@ class ConnectionPool:
         return waiting + (connection.queued if connection is not None else 0)
 
     def connected_nodes(self) -> list[Hello]:
-        """The hellos of the connected nodes. The authority service and light clients run no peer
-        and are not included.
+        """The hellos of the connected nodes, one for each name. The authority service and light
+        clients run no peer and are not included.
         """
-        return [
-            connection.hello
-            for connection in self._by_address.values()
-            if connection.hello is not None and connection.hello.digest
-        ]
+        found: dict[Name, Hello] = {}
+        for connection in [*self._open, *self._by_address.values()]:
+            if connection.hello is not None and connection.hello.digest:
+                found[connection.hello.name] = connection.hello
+        return list(found.values())
 
     def neighbours(self) -> list[str]:
         """The addresses of the connected nodes."""
         return [text_of(each.address) for each in self.connected_nodes()]
 
-    def key_of(self, address: Address) -> Ed25519PublicKey | None:
-        """The public key in the certificate of the node that is connected at an address."""
-        connection = self._by_address.get(address)
-        tls = connection.tls() if connection is not None else None
-        return key_in(tls) if tls is not None else None
+    def key_of(self, name: Name) -> Ed25519PublicKey | None:
+        """The public key in the certificate of the node of this name, while it is connected."""
+        for connection in self._open:
+            if connection.hello is not None and connection.hello.name == name:
+                tls = connection.tls()
+                return key_in(tls) if tls is not None else None
+        return None
 
     # --- called by connections
 
@@ -295,31 +305,48 @@ class ConnectionPool:
         raise RemoteError(what)
 
     def on_opened(self, connection: Connection, hello: Hello) -> None:
-        """Both hellos are exchanged: send the waiting frames."""
+        """Both hellos are exchanged: choose the route to the address, and send the waiting frames."""
         self.awaiting_hello.pop(connection, None)
-        address = hello.address
-        if self._is_preferred(connection, self._by_address.get(address)):
+        address, meant = hello.address, connection.dialled
+        if meant is not None:
+            self._failures.pop(meant, None)
+            self._not_before.pop(meant, None)
+            if meant == address:
+                self._proven[address] = hello.name
+            else:  # another name of the address; frames to it are for the node that answers there
+                self._send_waiting(meant, connection)
+        if self._is_proven(hello) and self._is_preferred(connection, hello):
             self._by_address[address] = connection
-        self._failures.pop(address, None)
-        self._not_before.pop(address, None)
-        for frame in self.waiting.pop(address, SendQueue()).frames:
-            self.counters["sent" if connection.send(frame) else "dropped_queue"] += 1
-        if connection.dialled is not None and connection.dialled != address:
-            self.waiting.pop(connection.dialled, None)
+        route = self._by_address.get(address)
+        if route is not None:
+            self._send_waiting(address, route)
         self.on_hello(hello)
 
-    def _is_preferred(self, connection: Connection, before: Connection | None) -> bool:
-        """True if this connection replaces `before` for its address. An accepted connection that
-        only claims the address does not replace a dialled one of another name.
+    def _send_waiting(self, address: Address, connection: Connection) -> None:
+        for frame in self.waiting.pop(address, SendQueue()).frames:
+            self.counters["sent" if connection.send(frame) else "dropped_queue"] += 1
+
+    def _is_proven(self, hello: Hello) -> bool:
+        """True if messages to the address in a hello are for the node that sent it. A member may
+        claim any address. So the claim counts only if a connection dialled to that address has
+        reached this name. A light client's address is its name. Without TLS there are no proofs.
         """
-        if (
-            before is None
-            or before.hello is None
-            or connection.hello is None
-            or connection.dialled is not None
-        ):
+        return (
+            self._name_of is None
+            or hello.address == (hello.name.hex(), 0)
+            or self._proven.get(hello.address) == hello.name
+        )
+
+    def _is_preferred(self, connection: Connection, hello: Hello) -> bool:
+        """True if this connection replaces the route to its address: the present one is of another
+        node or of an earlier incarnation, or this one was dialled.
+        """
+        before = self._by_address.get(hello.address)
+        if before is None or before.hello is None or connection.dialled is not None:
             return True
-        return before.idle if before.hello.name == connection.hello.name else before.dialled is None
+        if before.hello.name != hello.name:
+            return before.dialled is None
+        return before.idle or before.hello.incarnation < hello.incarnation
 
     def on_bad_frame(self, connection: Connection, error: RemoteError) -> None:
         self.counters["refused_frames"] += 1
