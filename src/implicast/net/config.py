@@ -70,6 +70,8 @@ class NodeConfig(msgspec.Struct, forbid_unknown_fields=True):
     """Casts that the node makes at once before `casts_per_s` holds."""
     ttl_s: float = 86_400.0
     """Seconds from a cast of this node to its expiry, at most 30 days. No peer sends it later."""
+    keep_s: float = 30 * 86_400.0
+    """Seconds for which done messages and final receipts are kept."""
     proxy: bool = False
     """Run stand-ins for light clients."""
     payload_max: int = 16 << 20

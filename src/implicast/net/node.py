@@ -47,7 +47,7 @@ STATE_WRITE_S = 2.0
 """Seconds between two writes of the peer's durable state. A write happens only if the state
 changed.
 """
-RELOADABLE = ("rate_per_s", "ttl_s", "payload_max", "authority", "log", "log_format")
+RELOADABLE = ("keep_s", "rate_per_s", "ttl_s", "payload_max", "authority", "log", "log_format")
 """Keys of `node.toml` whose new values a running node can take."""
 KEY_FILES = ("node.key", "node.pem", "authority.pem")
 
@@ -338,7 +338,8 @@ class Node(NodeParts):
             if self.driver.journal is not None:
                 self.driver.journal.note_storage(self.driver.host.now_us)
             if self.store.dirty:
-                prune(self.store, self.driver.host.now_us)
+                now_us = self.driver.host.now_us
+                prune(self.store, now_us, before_us=now_us - int(self.config.keep_s * 1e6))
                 await self.store.committed()
             self.application.outbox.end_expired(CLOCK_BOUND_US)
 

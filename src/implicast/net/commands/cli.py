@@ -83,15 +83,20 @@ def cast_command(
         raise SystemExit(1)
 
 
-def lifetime_s(text: str) -> float:
+def duration_s(option: str, text: str) -> float:
     """Read a duration like 90s, 15m, 12h or 7d, in seconds."""
     units = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
     number, unit = text[:-1], text[-1:]
     if unit not in units or not number.replace(".", "", 1).isdecimal():
         raise ParameterError(
-            f"--expires {text}: write a number with its unit, like 90s, 15m, 12h or 7d"
+            f"{option} {text}: write a number with its unit, like 90s, 15m, 12h or 7d"
         )
-    lifetime = float(number) * units[unit]
+    return float(number) * units[unit]
+
+
+def lifetime_s(text: str) -> float:
+    """Read the lifetime of a cast, in seconds."""
+    lifetime = duration_s("--expires", text)
     if not 0 < lifetime * 1e6 <= LIFETIME_MAX_US:
         raise ParameterError(f"--expires {text}: more than 0s and at most 30d are possible")
     return lifetime
@@ -142,6 +147,9 @@ def receipt_text(receipt: dict[str, Any]) -> str:
 
 @click.command("inbox")
 @click.option("--follow", is_flag=True, help="Continue as messages arrive.")
+@click.option("--since", help="Only messages that arrived in this time, like 90s, 15m, 12h or 7d.")
+@click.option("--from", "sender", help="Only messages of this publisher; the start of its name.")
+@click.option("--limit", type=click.IntRange(min=1), help="End after so many messages.")
 @click.option(
     "--keep", is_flag=True, help="Do not mark the messages as done; they are shown again."
 )
@@ -150,12 +158,27 @@ def receipt_text(receipt: dict[str, Any]) -> str:
 @json_option
 @debug_option
 def inbox_command(
-    follow: bool, keep: bool, name: str | None, directory: Path | None, as_json: bool, debug: bool
+    follow: bool,
+    since: str | None,
+    sender: str | None,
+    limit: int | None,
+    keep: bool,
+    name: str | None,
+    directory: Path | None,
+    as_json: bool,
+    debug: bool,
 ) -> None:
     """Show the messages that have arrived at a node and are not done. With --follow, continue also
     after a restart of the node.
     """
-    request = {"do": "inbox", "follow": follow, "keep": keep}
+    request = {
+        "do": "inbox",
+        "follow": follow,
+        "keep": keep,
+        "from": sender,
+        "limit": limit,
+        "since_s": None if since is None else duration_s("--since", since),
+    }
     try:
         for note in inbox_messages(locations.node(name, directory), request):
             click.echo(json.dumps(note) if as_json else _message_text(note))
@@ -232,15 +255,40 @@ peers_command = _asking(
     {"do": "peers"},
     lambda each: f"{each['name'][:8]}  {each['address']}",
 )
-receipts_command = _asking(
-    "receipts", "Show the receipts of a node's casts.", {"do": "receipts"}, _receipts_text
-)
 leave_command = _asking(
     "leave",
     "Let a node hand over the data it stores for others, and leave.",
     {"do": "leave"},
     lambda answer: "left",
 )
+
+
+@click.command("receipts")
+@click.option("--since", help="Only casts made in this time, like 90s, 15m, 12h or 7d.")
+@click.option("--open", "open_only", is_flag=True, help="Only casts whose receipt is not final.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many; 100 by default.")
+@node_option
+@dir_option
+@json_option
+@debug_option
+def receipts_command(
+    since: str | None,
+    open_only: bool,
+    limit: int | None,
+    name: str | None,
+    directory: Path | None,
+    as_json: bool,
+    debug: bool,
+) -> None:
+    """Show the receipts of a node's casts, newest first."""
+    request = {
+        "do": "receipts",
+        "limit": limit,
+        "open": open_only,
+        "since_s": None if since is None else duration_s("--since", since),
+    }
+    for row in control.ask(locations.node(name, directory), request):
+        click.echo(json.dumps(row) if as_json else _receipts_text(row))
 
 
 @click.command("describe")

@@ -22,6 +22,8 @@ from implicast.peer.contract import CastId
 from implicast.peer.errors import ImplicastError, LocalError
 
 LINE_MAX = 1 << 20
+RECEIPTS_MAX = 100
+"""Receipts that are shown unless the request has a limit; the newest ones."""
 SOCKET = "control.sock"
 OPEN_FILES = Path("/proc/self/fd")
 PATH_MAX = 103
@@ -161,10 +163,23 @@ async def _describe(node: Node, request: Answer) -> AsyncIterator[Answer]:
 
 
 async def _inbox(node: Node, request: Answer) -> AsyncIterator[Answer]:
+    limit, sender = int(request.get("limit") or 0), str(request.get("from") or "")
+    since_us, given = _since_us(request), 0
     async for note in node.inbox(follow=bool(request.get("follow"))):
+        if note.arrived_us < since_us or not note.cast.publisher.hex().startswith(sender):
+            continue
         yield _inbox_answer(note)
+        given += 1
         if not request.get("keep"):
             await note.done()
+        if given == limit:
+            return
+
+
+def _since_us(request: Answer) -> int:
+    """The time of the request's filter `since_s`, in microseconds since 1970."""
+    since_s = request.get("since_s")
+    return 0 if since_s is None else time.time_ns() // 1000 - int(float(since_s) * 1e6)
 
 
 def _inbox_answer(note: InboxMessage) -> Answer:
@@ -198,7 +213,9 @@ async def _peers(node: Node, request: Answer) -> AsyncIterator[Answer]:
 
 
 async def _receipts(node: Node, request: Answer) -> AsyncIterator[Answer]:
-    for incarnation, serial, target, made_us, written in node.store.receipts():
+    limit, open_only, since_us = request.get("limit"), request.get("open"), _since_us(request)
+    rows = node.store.receipts(int(limit or RECEIPTS_MAX), since_us, bool(open_only))
+    for incarnation, serial, target, made_us, written in rows:
         settled = node.events.receipts.get(CastId(node.name, incarnation, serial)) or written
         counts = (
             {}

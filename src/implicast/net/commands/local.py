@@ -23,6 +23,7 @@ from implicast.casting.designs import design
 from implicast.language.parameters import Setting
 from implicast.net.commands import control
 from implicast.net.config import NodeConfig, write_config
+from implicast.net.errors import NodeError
 from implicast.net.identity.authority import CertificateAuthority
 from implicast.net.identity.enrolment import enrol
 from implicast.net.identity.keys import own_key, pem
@@ -217,11 +218,25 @@ async def serve_node(
                 ready(node)
                 if describe_as and node.description is None:
                     await node.describe(describe_as, wait=READY_S)
-                await node.left.wait()
-                await asyncio.sleep(1.0)
+                await _until_left(node)
         finally:
             for server in servers:
                 server.close()
+
+
+async def _until_left(node: Node) -> None:
+    """Wait until the node has left its network. Raises `NodeError` if it was revoked."""
+    left, revoked = (
+        asyncio.ensure_future(each.wait()) for each in (node.left, node.identity.revoked)
+    )
+    try:
+        await asyncio.wait((left, revoked), return_when=asyncio.FIRST_COMPLETED)
+        if revoked.done():
+            raise NodeError("this node was revoked: its authority must admit a new key")
+        await asyncio.sleep(1.0)
+    finally:
+        left.cancel()
+        revoked.cancel()
 
 
 async def _metrics_servers(node: Node) -> list[asyncio.Server]:

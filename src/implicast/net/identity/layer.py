@@ -1,5 +1,6 @@
 """The identity of one node: name, incarnation, certificate, signatures, known revocations."""
 
+import asyncio
 import ssl
 from collections.abc import Callable
 from typing import Any
@@ -34,6 +35,8 @@ class IdentityLayer:
         self._settings, self._transport, self._on_revoked = settings, transport, on_revoked
         self.own = own
         self.signing: Signing = UNSIGNED
+        self.revoked = asyncio.Event()
+        """Set when this node learns that it was revoked."""
         services, pool = transport.services, transport.pool
         root = None if tls is None else root_key(settings.directory / "authority.pem")
         self.revocations = Revocations(root, store, self._ban, services.send, pool.connected_nodes)
@@ -69,6 +72,8 @@ class IdentityLayer:
         self._transport.pool.ban(names)
         expel(self.signing, names)
         self._on_revoked(names)
+        if self.own.name in names:
+            self.revoked.set()
 
     def status(self) -> dict[str, Any]:
         certificate = self.credentials

@@ -123,9 +123,14 @@ class Revocations:
         self._store.put_now("revoked", msgspec.msgpack.encode(received))
         self._newest = received
         log.info("accepted revocation list %d: %d names", received.number, len(received.names))
+        near = self._neighbours()
+        for each in near:  # a revoked node learns why it is cut off
+            if each.name in received.names:
+                self._tell(each.address, received)
         self._ban(set(received.names))
-        for each in self._neighbours():
-            self._tell(each.address, RevocationsKnown(received.number))
+        for each in near:
+            if each.name not in received.names:
+                self._tell(each.address, RevocationsKnown(received.number))
         return True
 
     def on_number(self, hello: Hello, number: int) -> None:

@@ -161,22 +161,36 @@ def seen_blocks(store: Store, now_us: int) -> tuple[SeenBlock, ...]:
     return tuple(SeenBlock(*block, *found) for block, found in blocks.items())
 
 
-def prune(store: Store, now_us: int, keep: int = NOTICES_MAX) -> None:
-    """Delete the oldest done notices beyond `keep`. Notices that are not done stay. The ids of
-    deleted casts stay until their time has passed.
+def prune(store: Store, now_us: int, keep: int = NOTICES_MAX, before_us: int = 0) -> None:
+    """Delete the oldest done notices beyond `keep`, those done before `before_us`, and expired
+    casts whose receipt was final before it. Notices that are not done stay. The ids of deleted
+    notices stay until their time has passed.
     """
-    oldest = (
+    beyond = (
         "from notices where done_us is not null "
         "order by arrived_us limit max(0, (select count(*) from notices) - ?)"
     )
+    _delete_notices(store, beyond, keep, now_us)
+    store.write("delete from remembered where until_us < ?", (now_us,))
+    if before_us > 0:
+        _delete_notices(store, "from notices where done_us < ?", before_us, now_us)
+        old = "settled_us < ? and until_us < ?"
+        store.write(
+            f"delete from receipts where (life, serial) in (select life, serial from outbox where {old})",
+            (before_us, now_us),
+        )
+        store.write(f"delete from outbox where {old}", (before_us, now_us))
+
+
+def _delete_notices(store: Store, which: str, bound: int, now_us: int) -> None:
+    """Delete notices, and remember the casts that are not out of their time."""
     store.write(
         "insert or ignore into remembered select publisher, life, serial, until_us from "
-        f"(select publisher, life, serial, {UNTIL} as until_us {oldest}) where until_us >= ?",
-        (keep, now_us),
+        f"(select publisher, life, serial, {UNTIL} as until_us {which}) where until_us >= ?",
+        (bound, now_us),
     )
     store.write(
         "delete from notices where (publisher, life, serial) in ("
-        f"select publisher, life, serial {oldest})",
-        (keep,),
+        f"select publisher, life, serial {which})",
+        (bound,),
     )
-    store.write("delete from remembered where until_us < ?", (now_us,))

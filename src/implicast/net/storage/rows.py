@@ -98,12 +98,18 @@ class StoredRows(ABC):
         ).fetchone()
         return None if row is None else _settled.decode(row[0])
 
-    def receipts(self, most: int = 100) -> list[tuple[Any, ...]]:
-        """Rows of incarnation, serial, target, made_us, settled (or None); newest first."""
+    def receipts(
+        self, most: int = 100, since_us: int = 0, open_only: bool = False
+    ) -> list[tuple[Any, ...]]:
+        """Rows of incarnation, serial, target, made_us, settled (or None) of casts made since a
+        time; newest first.
+        """
+        clause = "and o.settled_us is null" if open_only else ""
         rows = self.execute_now(
             "select o.life, o.serial, o.target, o.made_us, r.settled "
             "from outbox o left join receipts r on o.life = r.life and o.serial = r.serial "
-            "order by o.made_us desc limit ?",
+            f"where o.made_us >= ? {clause} order by o.made_us desc limit ?",
+            since_us,
             most,
         ).fetchall()
         return [

@@ -200,7 +200,8 @@ class ConnectionPool:
         self.banned = set(names)
         for connection in list(self._open):
             if connection.hello is not None and connection.hello.name in names:
-                connection.abort()
+                connection.flush()
+                connection.close()
 
     def queued(self, address: Address) -> int:
         """Bytes that wait to be written to an address."""
