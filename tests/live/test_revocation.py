@@ -15,6 +15,7 @@ from implicast.net.identity.authority_service import AuthorityService
 from implicast.net.identity.keys import own_key, pem
 from implicast.net.identity.revocation import RevocationError, signed_list
 from implicast.net.node import Node, NodeError
+from implicast.net.storage.store import Store
 from implicast.net.transport.clock import Clock
 from implicast.net.transport.frames import Frames
 from loopback import running
@@ -55,9 +56,13 @@ async def spread(directory, count, design):
         seconds = time.monotonic() - begun
         receipt = await others[-1].cast("gpu | eu | training | vision", b"x", wait=1.0)
         await asyncio.sleep(0.3)
-        heard = [note.payload async for note in victim.inbox(follow=False)]
+        await until(lambda: victim.driver.stopped)  # it has learned why it is cut off, and ends
+        await asyncio.sleep(1.0)
         authority.close()
-        return seconds, heard, receipt, victim.status()["connections"]
+    store = Store(directory / "net" / f"n{count:02d}" / "node.db")
+    heard = [bytes(row[3]) for row in store.inbox()]
+    store.close()
+    return seconds, heard, receipt, len(victim.pool.connected_nodes())
 
 
 @pytest.mark.parametrize("design", ["centralised", "dht"])
