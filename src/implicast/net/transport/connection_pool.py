@@ -28,7 +28,8 @@ from implicast.net.errors import NodeError
 from implicast.net.storage.commit_scheduler import scheduler_of
 from implicast.net.transport.connection import Connection, OnMessage, OnService, SendQueue, SharedIo
 from implicast.net.transport.counters import Counters
-from implicast.net.transport.frames import HEADER, MESSAGE, PROTOCOL, Hello
+from implicast.net.transport.frames import HEADER, MESSAGE, Hello
+from implicast.net.transport.refusal import refusal_of
 from implicast.net.transport.tls import Tls, key_in
 from implicast.peer.bucket import Bucket
 from implicast.peer.contract import Address, Name
@@ -274,23 +275,8 @@ class ConnectionPool:
 
     def check_hello(self, connection: Connection, hello: Hello) -> None:
         """Raises `RemoteError` if the other node does not belong to this network."""
-        own = self._own_hello()
-        kind, reason = "", ""
-        if hello.protocol != PROTOCOL:
-            kind = "version"
-            reason = f"uses version {hello.protocol} of the protocol, this node version {PROTOCOL}"
-        elif hello.network != own.network:
-            kind, reason = "network", "belongs to another network"
-        elif hello.digest != own.digest and hello.digest and own.digest:
-            version = hello.software or "unknown"
-            kind = "design"
-            reason = f"runs another design, other parameters or another version ({version})"
-        elif hello.name in self.banned:
-            kind, reason = "revoked", "was revoked"
-        elif hello.address == own.address and hello.name != own.name:
-            kind, reason = "address", "claims the address of this node"
-        elif self._name_of is not None and self._name_of(connection.tls()) != hello.name:
-            kind, reason = "name", "has a certificate for another name"
+        certified = hello.name if self._name_of is None else self._name_of(connection.tls())
+        kind, reason = refusal_of(self._own_hello(), hello, self.banned, certified)
         if kind:
             self._refuse(kind, f"{text_of(hello.address)} ({hello.name.hex()[:8]}) {reason}")
 
