@@ -46,6 +46,7 @@ EXTRAS = {
 }
 """By library, what brings it."""
 _NET = "implicast.net.commands.cli"
+_SUBSCRIBE = "implicast.net.commands.subscribe_cli"
 _DOCTOR = "implicast.net.commands.doctor"
 GROUPS: dict[str, dict[str, Later]] = {
     "First steps": {
@@ -79,13 +80,13 @@ GROUPS: dict[str, dict[str, Later]] = {
         "cast": Later(f"{_NET}:cast_command", "Send a message to every member a target describes."),
         "inbox": Later(f"{_NET}:inbox_command", "Messages that arrived at a node."),
         "subscribe": Later(
-            f"{_NET}:subscribe_command",
+            f"{_SUBSCRIBE}:subscribe_command",
             "Subscribe to publications (publish/subscribe designs).",
         ),
-        "unsubscribe": Later(f"{_NET}:unsubscribe_command", "Cancel a subscription."),
-        "subscriptions": Later(f"{_NET}:subscriptions_command", "Subscriptions of a node."),
+        "unsubscribe": Later(f"{_SUBSCRIBE}:unsubscribe_command", "Cancel a subscription."),
+        "subscriptions": Later(f"{_SUBSCRIBE}:subscriptions_command", "Subscriptions of a node."),
         "publish": Later(
-            f"{_NET}:publish_command", "Notify the subscribers of things of a description."
+            f"{_SUBSCRIBE}:publish_command", "Notify the subscribers of things of a description."
         ),
         "describe": Later(f"{_NET}:describe_command", "Register what a node is."),
         "receipts": Later(f"{_NET}:receipts_command", "Receipts of a node's casts."),
