@@ -207,15 +207,16 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         is_known = hop.cast in self.entries or hop.cast in self.ended or self._seen.met(hop.cast)
         return not is_known and not self._policy.admits(hop.cast, self.host.now_us)
 
-    def _onward(self, hop: Hop) -> dict[Address, ForwardToBroker]:
-        """By neighbour on a path to selected members, the message to forward. Events are never
-        forwarded: they go through one server.
+    def _onward(self, hop: Hop, sides: Sequence[Address]) -> dict[Address, ForwardToBroker]:
+        """By neighbour on a path to selected members, of these, the message to forward. Events are
+        never forwarded: they go through one server.
         """
         backbone = self._backbone
         if isinstance(backbone, NoBackbone) or isinstance(hop, PublishEvent):
             return {}
         onward = ForwardToBroker(hop.cast, backbone.epoch, hop.target, hop.payload, hop.dry)
-        return {each: onward for each in backbone.neighbours if backbone.leads(each, hop.target)}
+        known, target = backbone.neighbours, hop.target
+        return {each: onward for each in sides if each in known and backbone.leads(each, target)}
 
     def _notify_own(self, hop: Hop) -> bool:
         """Notify own clients, once per cast. False if there is no room to remember the cast. With
@@ -282,9 +283,9 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
     # --- coverage
 
     def split(self, entry: ForwardingEntry, sides: tuple[Address, ...]) -> Split[Address]:
-        onward = self._onward(entry.hop)
+        onward = self._onward(entry.hop, sides)
         own = (self.address,) if self.address in sides else ()
-        return Split(own, [(each, (each,)) for each in sides if each in onward])
+        return Split(own, [((to, message), (to,)) for to, message in onward.items()])
 
     def local(self, entry: ForwardingEntry, sides: tuple[Address, ...]) -> None:
         cast = entry.hop.cast
@@ -292,10 +293,14 @@ class ForwardingTable(Part, parts={"notifier": Notifier}):
         if tally is not None:
             entry.set_here(tally)
 
-    def pass_on(self, entry: ForwardingEntry, to: Address, sides: tuple[Address, ...]) -> Hashable:
-        child = (to, entry.hop.cast)
-        is_asked = self._requests.ask(FORWARD, child, to, self._onward(entry.hop)[to])
-        return child if is_asked else None
+    def pass_on(
+        self,
+        entry: ForwardingEntry,
+        to: tuple[Address, ForwardToBroker],
+        sides: tuple[Address, ...],
+    ) -> Hashable:
+        child = to[0], entry.hop.cast
+        return child if self._requests.ask(FORWARD, child, *to) else None
 
     def stop(self, child: Hashable) -> None:
         self._requests.answered(FORWARD, child)

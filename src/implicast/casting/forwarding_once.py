@@ -21,9 +21,9 @@ class ForwardingOnce(ForwardingTable):
         if hop.dry:
             super()._forward(requester, client, hop)
         elif not self._seen.met(hop.cast) and self._notify_own(hop):
-            for neighbour, onward in self._onward(hop).items():
-                if neighbour != requester:
-                    self.host.send(neighbour, onward)
+            sides = [each for each in self._backbone.neighbours if each != requester]
+            for neighbour, onward in self._onward(hop, sides).items():
+                self.host.send(neighbour, onward)
 
     def _start_notifying(
         self, notification: Notify | EventNotify, members: Sequence[Contact]
