@@ -28,28 +28,12 @@ class Survivor:
 
 SURVIVORS: tuple[Survivor, ...] = (
     Survivor(
-        "9afce1a3",
-        "casting/replicated_lists/own_entries.py",
-        "self._open, self._groups = {}, {}",
-        "return; self._open, self._groups = {}, {}",
-        EQUIVALENT,
-        "both tables are empty there; new ones only return memory",
-    ),
-    Survivor(
         "ee2003f1",
         "casting/spice/settings.py",
         "HOLD_WINDOWS = 8",
         "HOLD_WINDOWS = 0",
         COST,
         "the level of a tag is proposed to be lowered more often: more messages, the same members",
-    ),
-    Survivor(
-        "c6c6ebe4",
-        "casting/spice/replicas.py",
-        "limit, share = self.settings.frequency_limit, 1 << self.settings.dimensions",
-        "limit, share = self.settings.frequency_limit, 2 << self.settings.dimensions",
-        COST,
-        "a root objects at half the load: a tag keeps its replicas longer",
     ),
     Survivor(
         "67cd11c3",

@@ -153,7 +153,7 @@ cdef class Lane:
             count = self._above_floor(at, me, levels, lows, highs, count)
         cast, payload = carry.cast, carry.payload
         if not start and not self._passing[at]:  # otherwise the node's own filter excludes it
-            if not _take(member.inbox, member, cast, query.target, payload):
+            if not _take(member.inbox, member.host, member.description, cast, query.target, payload):
                 member.notify(cast, query, payload)
         if not count:
             return True

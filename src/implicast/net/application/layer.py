@@ -9,7 +9,7 @@ from implicast.language.target import Description
 from implicast.net.application.driver import Driver
 from implicast.net.application.events import Deliveries, PeerEvents, Receipts
 from implicast.net.application.inbox import Arrivals, InboxReader, Payloads
-from implicast.net.application.membership import Admission, Membership
+from implicast.net.application.membership import Admission, NodeMembership
 from implicast.net.application.outbox import CastLimits, Outbox
 from implicast.net.application.peers import credentials_for, peer_of
 from implicast.net.application.record import Recorder, header_of
@@ -84,7 +84,7 @@ class ApplicationLayer:
             limits,
             self.meter,
         )
-        self.membership = Membership(
+        self.membership = NodeMembership(
             self.driver,
             self.state,
             self.events,

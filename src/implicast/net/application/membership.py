@@ -63,7 +63,7 @@ class Admission:
         self.check()
 
 
-class Membership:
+class NodeMembership:
     """Joins, describes and leaves for one node."""
 
     def __init__(

@@ -29,7 +29,7 @@ from msgspec import Meta
 from implicast.language.attributes import Schema
 from implicast.language.parse import description
 from implicast.net.application.inbox import Payloads
-from implicast.net.application.proxy_casts import ProxyCastRequest, ProxyCasts, StandIn
+from implicast.net.application.proxy_casts import ProxyCastRequest, ProxyCasts, StandInNode
 from implicast.net.config import NodeConfig, address_of, text_of, write_config
 from implicast.net.errors import IdentityError
 from implicast.net.identity.credentials import write_atomically
@@ -113,7 +113,7 @@ class ProxyHost:
     schema: Schema | None
 
 
-NodeOpener = Callable[[Path], AbstractAsyncContextManager[StandIn]]
+NodeOpener = Callable[[Path], AbstractAsyncContextManager[StandInNode]]
 
 
 class Proxy:
@@ -134,7 +134,7 @@ class Proxy:
         self._host, self._services, self._pool = host, services, pool
         self._open_node, self._spawn = open_node, spawn
         self._base = host.directory / "clients"
-        self.stand_ins: dict[Name, StandIn] = {}
+        self.stand_ins: dict[Name, StandInNode] = {}
         self._tasks: dict[Name, asyncio.Task[None]] = {}
         services.register(StandInRequest, self._on_stand_in_request)
         services.register(FetchInbox, self._on_fetch)
@@ -250,7 +250,7 @@ class Proxy:
                 self.stand_ins.pop(name, None)
             await asyncio.sleep(5.0)
 
-    def _stand_in_of(self, hello: Hello) -> StandIn:
+    def _stand_in_of(self, hello: Hello) -> StandInNode:
         """The stand-in of a client."""
         stand_in = self.stand_ins.get(hello.name)
         if stand_in is None:
@@ -288,7 +288,7 @@ class Proxy:
         self._services.send(hello.address, InboxBatch(fetch.token, tuple(given[:FETCH_MAX]), left))
 
 
-async def _describe(node: StandIn, text: str) -> None:
+async def _describe(node: StandInNode, text: str) -> None:
     """Register the client's description for the stand-in, unless it is registered already."""
     if node.description is None or str(node.description) != str(description(text, node.schema)):
         with contextlib.suppress(ImplicastError):

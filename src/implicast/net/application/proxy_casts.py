@@ -99,7 +99,7 @@ class ProxyCastResult(Message):
         )
 
 
-class StandIn(Protocol):
+class StandInNode(Protocol):
     """The node that a proxy runs for a client."""
 
     name: Name
@@ -151,7 +151,7 @@ class ProxyCasts:
         the cast.
         """
 
-    def start_cast(self, hello: Hello, request: ProxyCastRequest, stand_in: StandIn) -> None:
+    def start_cast(self, hello: Hello, request: ProxyCastRequest, stand_in: StandInNode) -> None:
         key = (hello.name, request.number)
         if len(self._running) >= RUNNING_MAX:
             raise RemoteError("too many casts in progress")
@@ -159,7 +159,7 @@ class ProxyCasts:
             self._running.add(key)
             self._spawn(self._run(hello, request, stand_in))
 
-    async def _run(self, hello: Hello, request: ProxyCastRequest, stand_in: StandIn) -> None:
+    async def _run(self, hello: Hello, request: ProxyCastRequest, stand_in: StandInNode) -> None:
         try:
             answer = ProxyCastResult.of(request.number, await self._receipt(request, stand_in))
         except (ImplicastError, TimeoutError) as error:
@@ -170,7 +170,7 @@ class ProxyCasts:
             self._running.discard((hello.name, request.number))
         self._services.send(hello.address, answer)
 
-    async def _receipt(self, request: ProxyCastRequest, stand_in: StandIn) -> Receipt:
+    async def _receipt(self, request: ProxyCastRequest, stand_in: StandInNode) -> Receipt:
         """The receipt of the request's cast. Makes the cast unless an earlier copy of the request
         has made it.
         """
@@ -190,7 +190,7 @@ class ProxyCasts:
             await stand_in.store.committed()
             raise
 
-    def _casts_of(self, stand_in: StandIn) -> Recent[int, CastId]:
+    def _casts_of(self, stand_in: StandInNode) -> Recent[int, CastId]:
         if stand_in.name not in self._made:
             written = stand_in.store.get(CASTS_KEY)
             found = self._made[stand_in.name] = Recent(PROXY_CASTS_MAX)
@@ -213,5 +213,5 @@ class ProxyCasts:
         return payloads.blobs.read(reference.root), reference.name
 
 
-def _write(stand_in: StandIn, made: Recent[int, CastId]) -> None:
+def _write(stand_in: StandInNode, made: Recent[int, CastId]) -> None:
     stand_in.store.put(CASTS_KEY, msgspec.msgpack.encode(list(made.items())))

@@ -15,7 +15,7 @@ from implicast.net.commands import control
 from implicast.net.commands.options import debug_option, json_option
 from implicast.net.commands.snapshot import folders
 from implicast.net.config import address_of, software
-from implicast.net.observation.examination import Finding, Verdict, examine
+from implicast.net.observation.examination import CheckResult, Verdict, examine
 from implicast.net.storage.backup import back_up, restore, salvage
 from implicast.net.storage.store import Store
 from implicast.net.transport.clock import REFUSE_S, WARN_S
@@ -53,7 +53,7 @@ def doctor_command(
     raise SystemExit(list(Verdict).index(worst))
 
 
-def _show(folder: Path, finding: Finding, as_json: bool) -> None:
+def _show(folder: Path, finding: CheckResult, as_json: bool) -> None:
     if as_json:
         row = {"node": folder.name, **msgspec.to_builtins(finding)}
         click.echo(json.dumps(row))
@@ -74,16 +74,16 @@ def _acknowledge(folder: Path) -> int:
             store.close()
 
 
-def all_findings(folder: Path) -> Iterator[Finding]:
+def all_findings(folder: Path) -> Iterator[CheckResult]:
     """The checks of a folder, and of its node if that runs."""
     yield from examine(folder)
     try:
         status = next(control.ask(folder, {"do": "status"}, 5.0))
         peers = list(control.ask(folder, {"do": "peers"}, 5.0))
     except control.ControlError:
-        yield Finding("process", Verdict.FAILED, "no node is running in this folder")
+        yield CheckResult("process", Verdict.FAILED, "no node is running in this folder")
         return
-    yield Finding("process", Verdict.OK, f"up for {status['up_s']:.0f} s")
+    yield CheckResult("process", Verdict.OK, f"up for {status['up_s']:.0f} s")
     yield _version(status)
     yield _port(status)
     yield _clock(status)
@@ -91,18 +91,18 @@ def all_findings(folder: Path) -> Iterator[Finding]:
     yield _neighbours(status, peers)
 
 
-def _version(status: dict[str, Any]) -> Finding:
+def _version(status: dict[str, Any]) -> CheckResult:
     if status["software"] != software():
         text = f"the node runs {status['software']}, this command is {software()}: restart the node"
-        return Finding("version", Verdict.WARNING, text)
-    return Finding("version", Verdict.OK, software())
+        return CheckResult("version", Verdict.WARNING, text)
+    return CheckResult("version", Verdict.OK, software())
 
 
-def _port(status: dict[str, Any]) -> Finding:
+def _port(status: dict[str, Any]) -> CheckResult:
     address = status["address"]
     if answers(address):
-        return Finding("port", Verdict.OK, f"{address} accepts connections")
-    return Finding("port", Verdict.FAILED, f"{address} accepts no connection")
+        return CheckResult("port", Verdict.OK, f"{address} accepts connections")
+    return CheckResult("port", Verdict.FAILED, f"{address} accepts no connection")
 
 
 def answers(address: str) -> bool:
@@ -112,42 +112,42 @@ def answers(address: str) -> bool:
     return False
 
 
-def _clock(status: dict[str, Any]) -> Finding:
+def _clock(status: dict[str, Any]) -> CheckResult:
     off_s, jumped_s = abs(status["clock_offset_s"]), abs(status["clock_jumped_s"])
     text = f"{off_s:.3f} s off the neighbours' clocks, jumped {jumped_s:.3f} s since the start"
     worst = max(off_s, jumped_s)
     verdict = (
         Verdict.FAILED if worst >= REFUSE_S else Verdict.WARNING if worst >= WARN_S else Verdict.OK
     )
-    return Finding("clock", verdict, text)
+    return CheckResult("clock", verdict, text)
 
 
-def _membership(status: dict[str, Any]) -> Iterator[Finding]:
+def _membership(status: dict[str, Any]) -> Iterator[CheckResult]:
     if status["revoked"]:
-        yield Finding("membership", Verdict.FAILED, "this node was revoked")
+        yield CheckResult("membership", Verdict.FAILED, "this node was revoked")
     elif not status["joined"]:
-        yield Finding("membership", Verdict.FAILED, "the node is not in the network")
+        yield CheckResult("membership", Verdict.FAILED, "the node is not in the network")
     else:
-        yield Finding("membership", Verdict.OK, f"in the network {status['network']}")
+        yield CheckResult("membership", Verdict.OK, f"in the network {status['network']}")
     if status["role"] == "member":
         described = status["description"]
         verdict = Verdict.OK if status["registered"] else Verdict.WARNING
         text = f"registered: {described}" if status["registered"] else "not registered"
-        yield Finding("registration", verdict, text)
+        yield CheckResult("registration", verdict, text)
     if status["disk_full"]:
-        yield Finding("writes", Verdict.FAILED, "the disk is full: nothing is acknowledged")
+        yield CheckResult("writes", Verdict.FAILED, "the disk is full: nothing is acknowledged")
 
 
-def _neighbours(status: dict[str, Any], peers: list[dict[str, Any]]) -> Finding:
+def _neighbours(status: dict[str, Any], peers: list[dict[str, Any]]) -> CheckResult:
     known = [each["address"] for each in peers][:REACHED_MAX]
     reached = sum(map(answers, known))
     text = f"{reached} of {len(known)} connected nodes accept connections"
     if not known:
-        return Finding("neighbours", Verdict.WARNING, "connected to no other node")
+        return CheckResult("neighbours", Verdict.WARNING, "connected to no other node")
     verdict = (
         Verdict.OK if reached == len(known) else Verdict.WARNING if reached else Verdict.FAILED
     )
-    return Finding("neighbours", verdict, text)
+    return CheckResult("neighbours", verdict, text)
 
 
 # --- backups

@@ -37,7 +37,7 @@ class Verdict(StrEnum):
     FAILED = "FAILED"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class CheckResult(msgspec.Struct, frozen=True):
     """The result of one check."""
 
     check: str
@@ -45,7 +45,7 @@ class Finding(msgspec.Struct, frozen=True):
     text: str
 
 
-def examine(folder: Path) -> Iterator[Finding]:
+def examine(folder: Path) -> Iterator[CheckResult]:
     """All checks that need only the folder."""
     yield _modes(folder)
     yield _disk(folder)
@@ -53,14 +53,14 @@ def examine(folder: Path) -> Iterator[Finding]:
     try:
         config = read_config(folder)
     except LocalError as error:
-        yield Finding("configuration", Verdict.FAILED, str(error))
+        yield CheckResult("configuration", Verdict.FAILED, str(error))
         return
-    yield Finding("configuration", Verdict.OK, f"{config.design}, role {config.role}")
+    yield CheckResult("configuration", Verdict.OK, f"{config.design}, role {config.role}")
     if not config.plain:
         yield _certificate(folder, config)
 
 
-def _modes(folder: Path) -> Finding:
+def _modes(folder: Path) -> CheckResult:
     wide = [
         path.name
         for path in (folder, *own_paths(folder))
@@ -68,71 +68,71 @@ def _modes(folder: Path) -> Finding:
     ]
     if wide:
         text = f"other users may open {', '.join(wide[:4])}: the next start of the node tightens it"
-        return Finding("modes", Verdict.FAILED, text)
-    return Finding("modes", Verdict.OK, "only the owner may open the folder")
+        return CheckResult("modes", Verdict.FAILED, text)
+    return CheckResult("modes", Verdict.OK, "only the owner may open the folder")
 
 
-def _disk(folder: Path) -> Finding:
+def _disk(folder: Path) -> CheckResult:
     free = shutil.disk_usage(folder).free
     text = f"{free / (1 << 20):,.0f} MiB free"
     warn, fail = FREE_BYTES
     verdict = Verdict.FAILED if free < fail else Verdict.WARNING if free < warn else Verdict.OK
-    return Finding("disk", verdict, text)
+    return CheckResult("disk", verdict, text)
 
 
-def _database(folder: Path) -> Iterator[Finding]:
+def _database(folder: Path) -> Iterator[CheckResult]:
     path = folder / "node.db"
     existed = head_of(path).exists()
     if not path.exists():
         verdict = Verdict.FAILED if existed else Verdict.OK
-        yield Finding("database", verdict, "there is no database" + " any more" * existed)
+        yield CheckResult("database", verdict, "there is no database" + " any more" * existed)
         return
     try:
         with contextlib.closing(connect(path)) as db:
             yield from _database_findings(db, path, existed)
     except (sqlite3.Error, msgspec.MsgspecError) as error:
         what = f"{error}: run `implicast doctor {folder} --salvage`, or restore a backup"
-        yield Finding("database", Verdict.FAILED, what)
+        yield CheckResult("database", Verdict.FAILED, what)
 
 
-def _database_findings(db: sqlite3.Connection, path: Path, existed: bool) -> Iterator[Finding]:
+def _database_findings(db: sqlite3.Connection, path: Path, existed: bool) -> Iterator[CheckResult]:
     (version,) = db.execute("pragma user_version").fetchone()
     if version != VERSION:
         text = f"schema {version}: the node migrates it to {VERSION} when it starts"
         verdict = Verdict.WARNING if version < VERSION else Verdict.FAILED
-        yield Finding("database", verdict, text)
+        yield CheckResult("database", verdict, text)
         return
     (found,) = db.execute("pragma integrity_check(1)").fetchone()
     altered = altered_rows(db)
     number, _ = last_commit(db)
     if found != "ok":
-        yield Finding("database", Verdict.FAILED, " ".join(str(found).split()))
+        yield CheckResult("database", Verdict.FAILED, " ".join(str(found).split()))
     elif altered:
         text = ", ".join(f"{count} in {table}" for table, count in altered.items())
-        yield Finding("database", Verdict.FAILED, f"altered rows: {text}")
+        yield CheckResult("database", Verdict.FAILED, f"altered rows: {text}")
     else:
-        yield Finding("database", Verdict.OK, f"sound, commit {number}")
+        yield CheckResult("database", Verdict.OK, f"sound, commit {number}")
     yield _lost(db, path, number, existed)
 
 
-def _lost(db: sqlite3.Connection, path: Path, number: int, existed: bool) -> Finding:
+def _lost(db: sqlite3.Connection, path: Path, number: int, existed: bool) -> CheckResult:
     head = Head(head_of(path)) if existed else None
     known = losses(db)
     if head is not None:
         head.close()
     if head is not None and head.number > number:
         lost = head.number - number
-        return Finding("losses", Verdict.FAILED, f"the last {lost} commits are missing")
+        return CheckResult("losses", Verdict.FAILED, f"the last {lost} commits are missing")
     if known:
         what = "; ".join(each.what for each in known)
         how = "`--acknowledge` ends this line"
-        return Finding("losses", Verdict.FAILED, f"{what}; {how}")
+        return CheckResult("losses", Verdict.FAILED, f"{what}; {how}")
     if number and (head is None or head.damaged):
-        return Finding("losses", Verdict.WARNING, "node.head is missing or damaged")
-    return Finding("losses", Verdict.OK, "none noticed")
+        return CheckResult("losses", Verdict.WARNING, "node.head is missing or damaged")
+    return CheckResult("losses", Verdict.OK, "none noticed")
 
 
-def _certificate(folder: Path, config: NodeConfig) -> Finding:
+def _certificate(folder: Path, config: NodeConfig) -> CheckResult:
     try:
         certificate = x509.load_pem_x509_certificate((folder / "node.pem").read_bytes())
         own = name_of_key(read_key(folder / "node.key").public_key())
@@ -141,13 +141,13 @@ def _certificate(folder: Path, config: NodeConfig) -> Finding:
         if name_of_key(certificate.public_key()) != own:  # type: ignore[arg-type]
             raise IdentityError("node.pem is for another key than node.key")
     except InvalidSignature:
-        return Finding("certificate", Verdict.FAILED, "another authority signed node.pem")
+        return CheckResult("certificate", Verdict.FAILED, "another authority signed node.pem")
     except (OSError, ValueError, LocalError) as error:
-        return Finding("certificate", Verdict.FAILED, f"{error}")
+        return CheckResult("certificate", Verdict.FAILED, f"{error}")
     days = (certificate.not_valid_after_utc - datetime.now(UTC)).total_seconds() / 86_400
     text = f"{days:.1f} days left"
     if days <= 0:
-        return Finding("certificate", Verdict.FAILED, f"expired {-days:.1f} days ago")
+        return CheckResult("certificate", Verdict.FAILED, f"expired {-days:.1f} days ago")
     how = "" if config.authority else "; no authority service is configured that renews it"
     verdict = Verdict.WARNING if days < CERTIFICATE_DAYS else Verdict.OK
-    return Finding("certificate", verdict, text + how)
+    return CheckResult("certificate", verdict, text + how)
