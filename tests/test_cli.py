@@ -67,7 +67,7 @@ def test_simulate_prints_a_summary_for_people(tmp_path):
         (("simulate", "telepathy"), "there is no design 'telepathy'; choose one of: centralised"),
         (
             ("simulate", "broker", "--set", "brokrs=3"),
-            "has no parameter 'brokrs'; it takes: assurance, brokers",
+            "has no parameter 'brokrs'; it takes: assurance, repairs_per_s, brokers",
         ),
         (("simulate", "broker", "--set", "routing_error=2"), "out of range"),
         (("simulate", "broker", "--set", "routing_error=lots"), "is not a number"),
