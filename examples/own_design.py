@@ -31,7 +31,7 @@ class Shouter(Member):
     def __init__(self, site: Site) -> None:
         super().__init__(site)
         self.everybody = site.infrastructure["everybody"]
-        self.inbox = Inbox(self)
+        self.inbox = Inbox(site, self.policy, self.fit)
 
     def join(self, introducers: tuple[Address, ...]) -> None:
         self.host.deliver(Joined())

@@ -39,7 +39,7 @@ EXTRAS = {
             "bibtexparser",
             "packaging",
             "psutil",
-            "pyroaring",
+            "deltalake",
         ),
         "lab",
     ),

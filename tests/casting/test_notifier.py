@@ -67,7 +67,7 @@ def test_outcomes_are_counted_and_add_up():
 
     (tally,) = ended
     assert (tally.open, tally.notified, tally.declined, tally.unreachable) == (0, 3, 2, 1)
-    assert tally.silent == [NAMES[5]]
+    assert tally.silent == (NAMES[5],)
     assert len([entry for entry in ledger.sent() if entry[0] == 5]) == RETRY.times
 
 
@@ -118,7 +118,7 @@ def test_a_name_is_given_up_when_another_answers_at_its_address_the_second_time(
 
     (tally,) = ended
     assert (tally.open, tally.notified, tally.declined, tally.unreachable) == (0, 2, 0, 1)
-    assert tally.silent == [NAMES[1]]
+    assert tally.silent == (NAMES[1],)
     assert not len(requests)
     assert not notifier.sharing_address
 

@@ -169,7 +169,7 @@ def test_levels_raised_amid_joins_leaves_and_changes_break_no_law(seed: int) -> 
         header.number for member in scene.members for header in member.levels.headers.values()
     )
     assert not any(
-        member.traversals.hops or member.pushes.active or member.copies.active
+        member.traversals.hops or member.pushes.active or member.replicas.copies
         for member in scene.members
     )
 

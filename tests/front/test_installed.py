@@ -20,7 +20,7 @@ EXTRAS = (
     "matplotlib",
     "jinja2",
     "bibtexparser",
-    "pyroaring",
+    "deltalake",
     "psutil",
     "starlette",
     "uvicorn",

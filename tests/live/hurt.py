@@ -81,7 +81,9 @@ def _lossy(hurt):
 
     def lossy(self, *arguments):
         if chance.random() >= hurt.loss:
-            self.loop.call_later(hurt.delay_s * chance.random(), send, self, *arguments)
+            asyncio.get_running_loop().call_later(
+                hurt.delay_s * chance.random(), send, self, *arguments
+            )
 
     connection_pool.ConnectionPool.send = lossy
 

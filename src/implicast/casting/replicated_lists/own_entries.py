@@ -139,12 +139,12 @@ class OwnEntries(HolderPart):
                 self.table.restore(replace(own_entry, serial=serial, missing=()))
             else:
                 self._pending_removals.append(own_entry)
-        described = self._described() if state.holders else []
-        for holder, own_entry in zip(state.holders, described, strict=True):
-            if self._renew_us:  # without leases entries are not renewed
-                own_entry.confirm(own_entry.low, own_entry.high, (holder, own_entry.stamp))
-                self._holders.add(holder)
-                self.table.restore(own_entry)
+        if not self._renew_us or not state.holders:
+            return  # without leases entries are not renewed, and computed when they are read
+        for holder, own_entry in zip(state.holders, self._described(), strict=True):
+            own_entry.confirm(own_entry.low, own_entry.high, (holder, own_entry.stamp))
+            self._holders.add(holder)
+            self.table.restore(own_entry)
 
     def as_stored(self) -> list[ListEntry]:
         """Return the entries of the description as holders store them for their lowest values."""

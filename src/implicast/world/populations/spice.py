@@ -10,7 +10,7 @@ import numpy as np
 from implicast.casting.designs import Design
 from implicast.casting.spice.design import settings_of
 from implicast.casting.spice.homes import address_of, home, spot_of
-from implicast.casting.spice.items import Entry, Key
+from implicast.casting.spice.items import Entry, Key, proved
 from implicast.casting.spice.registrations import RegisteredState
 from implicast.casting.spice.registries import RegistryState
 from implicast.casting.spice.settings import SpiceSettings
@@ -187,10 +187,12 @@ def _registered(plan: Plan, peers: Sequence[Spice]) -> list[SpiceState]:
 
 
 def _entries(peer: Spice, description: Description) -> dict[str, Entry]:
-    """By tag, the entry of a member's first version."""
+    """By tag, the entry of a member's first version, signed where members sign."""
     version = version_of(peer.incarnation, 1)
     return {
-        tag: Entry(peer.contact, version, spot_of(peer.name, tag), description)
+        tag: proved(
+            peer.signing, tag, Entry(peer.contact, version, spot_of(peer.name, tag), description)
+        )
         for tag in sorted(set(description.tags))
     }
 
