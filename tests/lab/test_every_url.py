@@ -93,6 +93,7 @@ def test_a_sweep_its_measures_report_and_comparison(
     assert "change" in Location.of(kept).names()
 
 
+@pytest.mark.long
 def test_workloads_drawn_and_from_a_corpus_are_those_of_a_folder(
     spark: SparkSession, store: str, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def rows(out: Path) -> list[dict]:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_worker_with_an_edited_source_is_refused_by_host_and_digests_or_named_in_its_rows(
     spark: SparkSession, two: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

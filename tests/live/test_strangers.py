@@ -24,7 +24,7 @@ def traced():
     return tracemalloc.get_traced_memory()[0]
 
 
-@pytest.mark.parametrize("name", ["centralised", "dht"])
+@pytest.mark.parametrize("name", ["centralised", pytest.param("dht", marks=pytest.mark.long)])
 def test_mutated_frames_break_no_handler_and_grow_nothing(tmp_path, name):
     tracemalloc.start()
     broken, refused, sizes = asyncio.run(

@@ -59,7 +59,10 @@ def drop(node, name):
             connection.abort()
 
 
-@pytest.mark.parametrize("design", ["centralised", "condcast", "dht", "spice-unloaded"])
+LONG = [pytest.param(name, marks=pytest.mark.long) for name in ("condcast", "spice-unloaded")]
+
+
+@pytest.mark.parametrize("design", ["centralised", "dht", *LONG])
 def test_the_victim_receives_all_and_the_attacker_nothing(tmp_path, design):
     inbox, read, receipts = asyncio.run(attacked(tmp_path, design, True))
 

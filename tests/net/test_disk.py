@@ -100,6 +100,7 @@ def texts(folder):
     return [each["text"] for each in control.ask(folder, {"do": "inbox", "keep": True})]
 
 
+@pytest.mark.long
 def test_lost_messages_are_noticed_said_and_delivered_again(tmp_path):
     """A killed node comes back with a flipped bit in its log."""
     with network(tmp_path / "net", 3) as folders:
